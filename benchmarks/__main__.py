@@ -1,0 +1,22 @@
+"""``python -m benchmarks``: list the benchmarks, or run those named."""
+
+import sys
+from importlib import import_module
+
+NAMES = {
+    "speed": "learn_one, learn_many, secure noise, the ledger: ratios against peers (1 minute)",
+    "worker": "records per second through the embedded log, and what takes the time (1 minute)",
+    "memory": "memory of a worker from 10^5 to 10^7 releases (15 minutes; --releases for fewer)",
+    "accuracy": "people needed for the same error, published settings against Murk's (10 minutes)",
+    "coverage": "how often intervals hold the truth at the demonstration's settings (5 minutes)",
+}
+
+if len(sys.argv) < 2:
+    for name, what in NAMES.items():
+        print(f"python -m benchmarks.{name:10s} {what}")
+    sys.argv[1:] = ["speed", "worker"]
+    print("\nrunning speed and worker\n")
+for name in sys.argv[1:]:
+    if name not in NAMES:
+        sys.exit(f"no benchmark {name!r}; known are {', '.join(NAMES)}")
+    import_module(f"benchmarks.{name}").main([])

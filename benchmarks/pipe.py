@@ -1,0 +1,36 @@
+"""A simulated population as the pipe treats it (growing blocks, stale iterates, levels by lot), without its I/O."""
+
+import numpy as np
+
+from murk.learners import kernels as k
+from murk.privacy.noise import SimulatedNoise
+
+
+def learn(problem, x, y, levels, seed, share=100):
+    """The engine after all records, in blocks of a hundredth of the releases so far.
+
+    ``levels`` numbers each record's level on the problem's menu.
+    """
+    engine = problem.engine()
+    menu = list(problem.mechanisms.values())
+    units = np.array([m.unit for m in menu])
+    variances = np.array([m.variance for m in menu])
+    kinds = np.array([m.code for m in menu])
+    noise = SimulatedNoise(seed)
+    start, memory = 0, engine.memory
+    while start < len(x):
+        stop = min(start + max(1, start // share), len(x))
+        version, iterate = engine.published()
+        gradients = problem.gradients(np.array(iterate), x[start:stop], y[start:stop])
+        payloads = np.empty(gradients.shape, dtype=np.int64)
+        for number, mechanism in enumerate(menu):
+            own = levels[start:stop] == number
+            if own.any():
+                payloads[own] = mechanism.randomize(gradients[own], noise, np.arange(start, stop)[own])
+        versions = np.full(stop - start, version)
+        learned = k.learn_releases(
+            memory.real, memory.whole, payloads, versions, levels[start:stop], kinds, units, variances
+        )
+        assert learned == stop - start
+        start = stop
+    return engine

@@ -1,0 +1,310 @@
+"""The fold as an object: learn records or releases, tell and take its state.
+
+River-free. The River estimators and the worker both drive this class.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._jit import HAVE_NUMBA
+from murk.errors import MurkError, UserError
+from murk.learners import inference
+from murk.learners import kernels as k
+from murk.learners.memory import Memory, level_rows
+from murk.learners.settings import Settings
+from murk.privacy.mechanisms import Mechanism
+from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
+from murk.privacy.noise.sources import DRAW, secure_feed
+from murk.privacy.noise.streaming import fill
+from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW
+from murk.stream.codec import Rejected
+from murk.stream.releases import GradientRelease
+from murk.stream.staleness import is_published, newest_published, spacing, staleness_limit
+
+_BLOCK = 4096
+_SUMS = ("SUM_PRECISION", "SUM_WEIGHT", "SUM_SPREAD", "SUM_SQUARES")
+_ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradient")
+
+
+def pack(array: NDArray[np.float64]) -> str:
+    """Base64 of an array's little-endian float64 bytes: plain data, exact."""
+    return base64.b64encode(np.ascontiguousarray(array, dtype="<f8").tobytes()).decode("ascii")
+
+
+def unpack(text: str, size: int) -> NDArray[np.float64]:
+    """The array :func:`pack` wrote, of ``size`` finite numbers; anything else is an error."""
+    try:
+        array = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8")
+    except (ValueError, TypeError) as error:
+        raise MurkError("the state holds an array that is not base64 of float64 numbers") from error
+    if array.size != size or not np.all(np.isfinite(array)):
+        raise MurkError(f"the state holds an array of {array.size} numbers where {size} finite ones belong")
+    return array.astype(np.float64)
+
+
+class SGDEngine:
+    """LDP-SGD / LDP-ASGD on one chain.
+
+    ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` with ``g~_i`` the released gradient, and its average.
+
+    Parameters
+    ----------
+    settings
+        What is public (see :class:`Settings`).
+    mechanisms
+        The menu: level name to mechanism. Must hold ``"default"``.
+    seed
+        Simulate the noise of :meth:`learn_record` from this seed; ``None`` is secure noise.
+    noise
+        A source of noise other than the default secure one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        mechanisms: Mapping[str, Mechanism],
+        *,
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+        covariates: inference.PublicCovariates | None = None,
+        classes: Sequence[object] = (),
+    ) -> None:
+        for level, mechanism in mechanisms.items():
+            if mechanism.dimension != settings.dimension:
+                raise UserError(
+                    f"level {level!r} randomizes {mechanism.dimension} numbers, the gradient has {settings.dimension}"
+                )
+        self.settings = settings
+        self.mechanisms = dict(mechanisms)
+        self.covariates = covariates
+        self.classes = tuple(classes)
+        self.memory = Memory(settings)
+        self._noise: NoiseSource = noise if noise is not None else SecureNoise()
+        if seed is not None:
+            self._noise = SimulatedNoise(seed)
+            self.memory.set_seed(seed)
+        self._seeded = seed is not None
+        self._coins = np.zeros((1, 3), dtype=np.uint64)
+        self._coin = self._coins[0]
+        # Secure noise for one record: words for a little more trials than it has numbers, spare words, coins.
+        self._direct = HAVE_NUMBA and type(self._noise) is SecureNoise
+        self._trials = settings.dimension + settings.dimension // 25 + 2
+        self._word_bytes = 8 * (2 * self._trials + 8 + 3)
+        self._current: Mechanism | None = None
+        self._levels = {level: place for place, level in enumerate(self.mechanisms)}
+        menu = list(self.mechanisms.values())
+        self._kinds = np.array([m.code for m in menu], dtype=np.int64)
+        self._units = np.array([m.unit for m in menu])
+        self._variances = np.array([m.variance for m in menu])
+
+    # What is known
+
+    @property
+    def n_releases(self) -> int:
+        """How many releases were learned; the version of the current iterate."""
+        return int(self.memory.whole[k.COUNT])
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.settings.dimension
+
+    @property
+    def iterate(self) -> NDArray[np.float64]:
+        """The newest iterate in working coordinates, a copy."""
+        return np.array(self.memory.rows[k.ITERATE])
+
+    @property
+    def average(self) -> NDArray[np.float64]:
+        """The average in working coordinates, a copy."""
+        return np.array(self.memory.rows[k.AVERAGE])
+
+    def estimate(self) -> inference.Estimate:
+        """Coefficients in coded units, with what their intervals need."""
+        return inference.estimate(self.settings, [self.memory], self.covariates, self.classes)
+
+    # Records: randomized here, once
+
+    def use(self, mechanism: Mechanism) -> None:
+        """Randomize the next records by ``mechanism``."""
+        if mechanism is not self._current:
+            self.memory.set_level(mechanism)
+            self._current = mechanism
+
+    def learn_record(self, y: float) -> None:
+        """Randomize the gradient of the record whose features stand in ``memory.x``, and learn from it."""
+        memory = self.memory
+        if self._seeded:
+            k.learn_record(memory.real, memory.whole, y, self._coin)
+        elif self._direct:
+            self._learn_directly(y)
+        else:
+            self.learn_records(memory.x[None, :].copy(), np.array([y]))
+
+    def _learn_directly(self, y: float) -> None:
+        """Learn with secure noise whose random words go straight to the kernel."""
+        memory = self.memory
+        words = np.frombuffer(os.urandom(self._word_bytes), dtype=np.uint64)
+        if not k.learn_record_secure(memory.real, memory.whole, y, self._trials, words, self._coin):
+            # The words did not suffice. Go on with these very ones: new ones would bias the law.
+            first = [(words[: 2 * self._trials], words[2 * self._trials : -3])]
+
+            def feed(trials: int, spares: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+                return first.pop() if first else secure_feed(trials, spares)
+
+            law = LAPLACE_LAW if memory.whole[k.KIND] == k.lattice.LAPLACE else GAUSSIAN_LAW
+            fill(law, memory.noise, feed, DRAW)
+            self._coin[:] = words[-3:]
+            k.learn_record(memory.real, memory.whole, y, self._coin)
+
+    def learn_records(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Mechanism] | None = None
+    ) -> None:
+        """Learn from the rows of ``X`` (coded, ``(m, p)``) in turn, as :meth:`learn_record` would.
+
+        ``mechanisms`` gives each row's own; otherwise all are randomized by the one in use.
+        """
+        memory = self.memory
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        y = np.ascontiguousarray(y, dtype=np.float64)
+        levels = np.zeros(0, dtype=np.int64)
+        reals, wholes = np.zeros((0, 4)), np.zeros((0, 3), dtype=np.int64)
+        if mechanisms is not None:
+            distinct = {id(mechanism): mechanism for mechanism in mechanisms}
+            numbers = {key: number for number, key in enumerate(distinct)}
+            levels = np.array([numbers[id(mechanism)] for mechanism in mechanisms], dtype=np.int64)
+            reals, wholes = level_rows(list(distinct.values()))
+            self._current = None
+        if self._seeded:
+            nothing = np.zeros((1, 0), dtype=np.int64)
+            k.learn_records(memory.real, memory.whole, X, y, levels, reals, wholes, nothing, self._coins)
+            return
+        for start in range(0, X.shape[0], _BLOCK):
+            block = slice(start, min(start + _BLOCK, X.shape[0]))
+            kinds = wholes[levels[block], 0] if len(levels) else np.full(block.stop - start, memory.whole[k.KIND])
+            noise, coins = self._draw(kinds)
+            k.learn_records(memory.real, memory.whole, X[block], y[block], levels[block], reals, wholes, noise, coins)
+
+    def _draw(self, kinds: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """Noise and coins for the next records, of the given kinds of mechanism."""
+        records = np.arange(self.n_releases, self.n_releases + len(kinds), dtype=np.int64)
+        noise = np.empty((len(kinds), self.dimension), dtype=np.int64)
+        coins = np.zeros((len(kinds), 3), dtype=np.uint64)
+        laplace, ball = kinds == k.lattice.LAPLACE, kinds == k.lattice.L2BALL
+        if laplace.any():
+            noise[laplace] = self._noise.laplace(records[laplace], self.dimension)
+        if not laplace.all():
+            noise[~laplace] = self._noise.gaussian(records[~laplace], self.dimension)
+        if ball.any():
+            coins[ball] = self._noise.words(records[ball], 3, Purpose.COIN)
+        return noise, coins
+
+    # Releases: randomized elsewhere
+
+    def admit(self, release: GradientRelease, ahead: int = 0) -> None:
+        """Refuse a release whose gradient was taken at an iterate that is unknown, too old, or not there yet.
+
+        ``ahead`` counts releases admitted before it that are not learned yet.
+
+        Raises
+        ------
+        Rejected
+            With reason ``"version"``, ``"future"`` or ``"stale"``.
+        """
+        count = int(self.memory.whole[k.COUNT]) + ahead
+        version = release.version
+        if version > count:
+            raise Rejected("future", f"version {version} of a chain that stands at {count}")
+        limit = self.settings.staleness
+        if count - version > staleness_limit(count, limit.releases, limit.share_ppm):
+            raise Rejected("stale", f"version {version} of a chain that stands at {count}")
+        if not is_published(version, limit.floor):
+            raise Rejected("version", f"version {version} was never published")
+
+    def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
+        """Learn from admitted releases in turn.
+
+        Raises
+        ------
+        MurkError
+            If a release's version is not remembered: it was not admitted.
+        """
+        if not releases:
+            return
+        memory = self.memory
+        payloads = np.array([release.payload for release in releases], dtype=np.int64)
+        versions = np.array([release.version for release in releases], dtype=np.int64)
+        levels = np.array([self._levels[release.level] for release in releases], dtype=np.int64)
+        learned = k.learn_releases(
+            memory.real, memory.whole, payloads, versions, levels, self._kinds, self._units, self._variances
+        )
+        if learned < len(releases):
+            raise MurkError(f"the iterate of version {releases[learned].version} is not remembered")
+
+    def published(self) -> tuple[int, list[float]] | None:
+        """The newest published version and its iterate, for devices to take gradients at."""
+        memory = self.memory
+        place = (int(memory.whole[k.RING_HEAD]) - 1) % memory.ring_versions.shape[0]
+        return int(memory.ring_versions[place]), memory.ring[place].tolist()
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        memory = self.memory
+        length = int(memory.whole[k.RING_LENGTH])
+        size = memory.ring_versions.shape[0]
+        places = [(int(memory.whole[k.RING_HEAD]) - length + i) % size for i in range(length)]
+        return {
+            "schema": 1,
+            "dimension": self.dimension,
+            "n_releases": self.n_releases,
+            "sums": pack(memory.real[k.SUM_PRECISION : k.SUM_SQUARES + 1]),
+            "rows": {name: pack(memory.rows[i]) for i, name in enumerate(_ROWS)},
+            "published": {
+                "versions": [int(memory.ring_versions[place]) for place in places],
+                "iterates": pack(memory.ring[places].ravel()),
+            },
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state that :meth:`state_dict` gave.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or of another dimension.
+        """
+        memory, d = self.memory, self.dimension
+        try:
+            if state["schema"] != 1 or state["dimension"] != d:
+                raise MurkError(
+                    f"a state of schema {state['schema']!r} and dimension {state['dimension']!r} "
+                    f"does not fit a learner of schema 1 and dimension {d}"
+                )
+            versions = [int(v) for v in state["published"]["versions"]]
+            if len(versions) > memory.ring_versions.shape[0]:
+                raise MurkError(f"the state remembers {len(versions)} versions, at most {memory.ring.shape[0]} fit")
+            rows = np.array([unpack(state["rows"][name], d) for name in _ROWS])
+            sums = unpack(state["sums"], len(_SUMS))
+            ring = unpack(state["published"]["iterates"], len(versions) * d).reshape(len(versions), d)
+            count = int(state["n_releases"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
+        memory.rows[:] = rows
+        memory.real[k.SUM_PRECISION : k.SUM_SQUARES + 1] = sums
+        memory.whole[k.COUNT] = count
+        memory.ring_versions[: len(versions)] = versions
+        memory.ring[: len(versions)] = ring
+        memory.whole[k.RING_LENGTH] = len(versions)
+        memory.whole[k.RING_HEAD] = len(versions) % memory.ring_versions.shape[0]
+        floor = self.settings.staleness.floor
+        newest = newest_published(count, floor)
+        memory.whole[k.NEXT_PUBLISHED] = newest + spacing(newest, floor)

@@ -1,0 +1,188 @@
+"""Gradients: right, and bounded for every record and iterate."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murk.errors import UserError
+from murk.learners import kernels as k
+from murk.learners.memory import Memory
+from murk.learners.objectives import Huber, Logistic, Softmax, contrasts
+from murk.learners.settings import Settings
+from murk.learners.weights import reach, whitening
+
+NAMES = ("a", "b", "intercept")
+OBJECTIVES = {
+    "logistic": Logistic(),
+    "softmax": Softmax(4),
+    "huber": Huber(0.5, 2.0),
+    "huber-scale": Huber(0.5, None, 4.0),
+    "huber-published": Huber(1.345),
+}
+
+
+def gradient(settings: Settings, theta, x, y):
+    memory = Memory(settings)
+    out = np.zeros((1, settings.dimension))
+    k.gradients(memory.real, memory.whole, np.asarray(theta, float), np.atleast_2d(x), np.array([float(y)]), out)
+    return out[0]
+
+
+def loss(settings: Settings, theta, x, y):
+    """The objectives, written down a second time: plain formulas of the docstrings."""
+    objective, p = settings.objective, settings.features
+    z = x if settings.transform is None else settings.transform @ x
+    square = float(z @ z)
+    weight = {"norm": 1 / max(1.0, math.sqrt(square)), "mallows": min(1.0, 2 / square), "clip": 1.0}[settings.weights]
+    if isinstance(objective, Logistic):
+        return weight * (math.log1p(math.exp(theta @ z)) - y * (theta @ z))
+    if isinstance(objective, Softmax):
+        scores = contrasts(objective.classes) @ (theta.reshape(-1, p) @ z)
+        return weight * (math.log(np.exp(scores).sum()) - scores[int(y)])
+    sigma = objective.scale or theta[p] * objective.multiplier
+    u, c = (y - theta[:p] @ z) / sigma, objective.c
+    rho = u * u / 2 if abs(u) <= c else c * abs(u) - c * c / 2
+    # A known scale is divided out.
+    if objective.scale:
+        return weight * sigma * rho
+    return weight * (sigma * rho + objective.kappa * sigma / 2)
+
+
+def draw_theta(settings, rng):
+    theta = rng.normal(size=settings.dimension)
+    if settings.scaled:
+        theta[-1] = abs(theta[-1]) + 0.2
+    return theta
+
+
+@pytest.mark.parametrize("weights", ["norm", "mallows"])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_gradient_is_the_derivative_of_the_loss(name, weights):
+    rng = np.random.default_rng(3)
+    setup = Settings(objective=OBJECTIVES[name], names=NAMES, weights=weights)
+    for _ in range(50):
+        theta, x = draw_theta(setup, rng), np.append(rng.normal(size=2) * 2, 1.0)
+        y = {"logistic": rng.integers(2), "softmax": rng.integers(4)}.get(name, rng.normal() * 3)
+        found = gradient(setup, theta, x, y)
+        if setup.scaled:
+            found[-1] += setup.multiplier * setup.objective.centre
+        step = 1e-6
+        for j in range(setup.dimension):
+            up, down = theta.copy(), theta.copy()
+            up[j] += step
+            down[j] -= step
+            slope = (loss(setup, up, x, y) - loss(setup, down, x, y)) / (2 * step)
+            assert found[j] == pytest.approx(slope, abs=2e-6)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    name=st.sampled_from(sorted(OBJECTIVES)),
+    weights=st.sampled_from(["norm", "mallows"]),
+    seed=st.integers(0, 10**6),
+    size=st.floats(1e-3, 1e6),
+)
+def test_no_record_and_no_iterate_exceeds_the_bound(name, weights, seed, size):
+    rng = np.random.default_rng(seed)
+    setup = Settings(objective=OBJECTIVES[name], names=NAMES, weights=weights)
+    theta, x = draw_theta(setup, rng) * size, np.append(rng.normal(size=2) * size, 1.0)
+    if setup.scaled:
+        theta[-1] = max(abs(theta[-1]), 0.01)
+    y = {"logistic": rng.integers(2), "softmax": rng.integers(4)}.get(name, rng.normal() * size)
+    assert np.linalg.norm(gradient(setup, theta, x, y)) <= setup.bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_bound_is_reached(name):
+    """A bound that nothing comes near would waste noise: the worst of many records is within 2%."""
+    rng = np.random.default_rng(5)
+    setup = Settings(objective=OBJECTIVES[name], names=NAMES, weights="mallows")
+    worst = 0.0
+    for _ in range(20_000):
+        theta = draw_theta(setup, rng) * 40
+        if setup.scaled:
+            theta[-1] = 0.01
+        angle = rng.uniform(0, 2 * math.pi)
+        x = np.array([math.cos(angle), math.sin(angle), 1.0])
+        y = {"logistic": rng.integers(2), "softmax": rng.integers(4)}.get(name, rng.normal() * 100)
+        worst = max(worst, float(np.linalg.norm(gradient(setup, theta, x, y))))
+    assert 0.98 * setup.bound <= worst <= setup.bound * (1 + 1e-12)
+
+
+def test_published_constants():
+    paper = Huber(1.345)
+    assert paper.kappa == pytest.approx(0.710165, abs=1e-6)
+    assert 2 * paper.bound(math.sqrt(2)) == pytest.approx(3.910287, abs=1e-6)
+    assert Softmax(3).bound(math.sqrt(2)) == pytest.approx(2.0)
+    # Without centring the norm would exceed half the sensitivity.
+    assert math.hypot(1.345 * math.sqrt(2), (1.345**2 - paper.kappa) / 2) == pytest.approx(1.979880, abs=1e-6)
+
+
+def test_reach_over_a_box():
+    assert reach("mallows") == pytest.approx(math.sqrt(2))
+    assert reach("mallows", 1.0, 1.5) == pytest.approx(math.sqrt(1.5))
+    assert reach("mallows", 9.0, 9.0) == pytest.approx(2 / 3)
+    assert reach("norm", 4.0, 9.0) == 1.0
+    # Brute force over the interval.
+    for low, high in [(1.0, 1.9), (1.0, 5.0), (3.0, 8.0)]:
+        norms = np.sqrt(np.linspace(low, high, 100_001))
+        assert reach("mallows", low, high) == pytest.approx(np.max(np.minimum(norms, 2 / norms)), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_missing_target_has_the_zero_gradient(name):
+    setup = Settings(objective=OBJECTIVES[name], names=NAMES)
+    found = gradient(setup, draw_theta(setup, np.random.default_rng(1)), [0.3, -2.0, 1.0], math.nan)
+    if setup.scaled:
+        found[-1] += setup.multiplier * setup.objective.centre
+    assert np.all(found == 0.0)
+
+
+def test_clipping_clips():
+    setup = Settings(objective=Logistic(), names=NAMES, weights="clip", clip=0.7)
+    assert np.linalg.norm(gradient(setup, [0.0, 0.0, 0.0], [30.0, 40.0, 1.0], 1)) == pytest.approx(0.7)
+    assert setup.bound == 0.7
+
+
+def test_whitening_makes_second_moments_the_identity():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 3))
+    moment = x.T @ x / 500
+    z = x @ whitening(moment).T
+    assert np.allclose(z.T @ z / 500, np.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("moment", "words"),
+    [
+        (np.ones((2, 2)), "singular"),
+        (np.array([[1.0, 2.0], [0.0, 1.0]]), "symmetric"),
+        (np.ones((2, 3)), "square"),
+    ],
+)
+def test_a_bad_second_moment_is_refused(moment, words):
+    with pytest.raises(UserError, match=words):
+        whitening(moment)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"weights": "none"},
+        {"weights": "clip"},
+        {"clip": 1.0},
+        {"radius": 0.0},
+        {"radius": math.nan},
+        {"radius": math.inf},
+        {"averaging": "mean"},
+        {"weighting": "variance"},
+        {"scale_floor": 0.0},
+        {"second_moment": np.eye(2)},
+    ],
+)
+def test_bad_settings_are_refused(bad):
+    with pytest.raises(UserError):
+        Settings(objective=Huber(), names=NAMES, **bad)
