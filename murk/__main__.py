@@ -1,0 +1,5 @@
+"""``python -m murk``."""
+
+from murk.cli import main
+
+main()

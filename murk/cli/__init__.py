@@ -1,0 +1,85 @@
+"""The command line. A command's module is imported when it is called, so that ``murk --help`` is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from murk import __version__
+from murk.errors import MurkError, UserError
+
+# Command name -> module with an attribute ``command``, and its one-line help (so that listing imports nothing).
+_COMMANDS = {
+    "demo": ("murk.cli.demo", "Learn from 254,654 real people, none of whose records is ever seen."),
+    "run": ("murk.cli.run", "Learn a task from a file of people: devices, log and learner in one process."),
+    "produce": ("murk.cli.produce", "Let a file's people privatize and send their records to a log."),
+    "learn": ("murk.cli.learn", "Learn from the releases on a log, until stopped."),
+    "status": ("murk.cli.status", "Show what a log holds and what was learned from it."),
+    "ledger": ("murk.cli.ledger", "Show what a person was promised, spent and sent; withdraw."),
+    "dead-letters": ("murk.cli.dead_letters", "List the messages that were not learned from, and why."),
+}
+
+
+class _Lazy(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        found = import_module(_COMMANDS[cmd_name][0]).command
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="murk")
+def cli() -> None:
+    """Murk: online learning on streams of locally private data."""
+
+
+def _end(message: str, status: int) -> NoReturn:
+    click.echo(message, err=True)
+    sys.exit(status)
+
+
+def main() -> None:
+    """Run the command line: 0 done, 2 for a mistake of the user's, 1 for anything else.
+
+    The text of an unforeseen exception is not printed: it may quote a raw record.
+    """
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Abort:
+        _end("murk: stopped", 130)
+    except KeyboardInterrupt:
+        _end("murk: stopped; the same command carries on where it stood", 130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except UserError as error:
+        _end(f"murk: {error}", 2)
+    except MurkError as error:
+        _end(f"murk: {error}", 1)
+    except BrokenPipeError:
+        # Whoever read our output has gone; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001 - the edge of the program: say what broke, not on which data
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(place.filename)}:{place.lineno}"
+        _end(
+            f"murk: unexpected {type(error).__name__} at {where}; this is a fault in Murk, please report it",
+            1,
+        )

@@ -1,0 +1,100 @@
+"""How results look: tables on a terminal, plain lines in a pipe, one object as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any, Protocol
+
+import click
+
+_PLAIN_SECONDS = 5.0
+
+
+def print_json(result: Mapping[str, Any]) -> None:
+    """Print one object; numbers that JSON has not (infinite widths at the start) become null."""
+    click.echo(json.dumps(_finite(result), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number for people: fixed digits, or a dash where nothing is known yet."""
+    return f"{value:.{digits}f}" if math.isfinite(value) else "-"
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table; the first column is left-aligned, the others right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table(
+        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
+    for place, column in enumerate(columns):
+        drawn.add_column(column, justify="left" if place == 0 else "right", no_wrap=place > 0)
+    for row in rows:
+        drawn.add_row(*row)
+    Console(highlight=False, width=None if sys.stdout.isatty() else 110).print(drawn)
+
+
+class Ticker(Protocol):
+    """Shows how far a long command is."""
+
+    def __call__(self, done: int, text: str) -> None:
+        """Show that so many are done, with a few words."""
+
+
+@contextmanager
+def progress(label: str, total: int | None, *, quiet: bool = False) -> Iterator[Ticker]:
+    """A bar on a terminal; elsewhere a plain line every few seconds; nothing where ``quiet``.
+
+    Progress goes to standard error: standard output holds results only.
+    """
+    if quiet:
+        yield lambda done, text: None
+        return
+    if not sys.stderr.isatty():
+        yield _plain(label, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[text]}"),
+        console=Console(stderr=True),
+        refresh_per_second=8,
+    ) as bar:
+        task = bar.add_task(label, total=total, text="")
+        yield lambda done, text: bar.update(task, completed=done, text=text)
+
+
+def _plain(label: str, total: int | None) -> Ticker:
+    last = monotonic()
+
+    def tick(done: int, text: str) -> None:
+        nonlocal last
+        now = monotonic()
+        if now - last < _PLAIN_SECONDS and done != total:
+            return
+        last = now
+        of = f" of {total:,}" if total else ""
+        click.echo(f"{label}: {done:,}{of}  {text}".rstrip(), err=True)
+
+    return tick

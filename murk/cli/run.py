@@ -1,0 +1,85 @@
+"""``murk run``: a file's people, a log and its learners in one process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from murk.cli.options import as_json, population
+from murk.cli.output import print_json, progress
+from murk.cli.report import brief, print_result, result
+
+if TYPE_CHECKING:
+    from murk.producers.local import Crowd, LocalRun
+    from murk.stream import Task
+
+Watch = Callable[["LocalRun"], None]
+
+
+@click.command("run")
+@population
+@as_json
+def command(
+    task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
+    seed: int | None, block: int | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Learn TASK from a file of people: devices, log and learner in one process.
+
+    Every record is privatized on its person's simulated device, paid for from her account, sent through the
+    log and learned. A killed run, started again with the same command, carries on where it stood.
+    """
+    from murk.producers.local import Crowd
+    from murk.stream import Task
+
+    task = Task.load(task_path)
+    crowd = Crowd(Path(source), person, level, seed)
+    log_url = log_url or f"sqlite:///{task.name}.db"
+    found = execute(task, crowd, log_url, ledger or f"{task.name}.ledger.db", block=block, quiet=as_json)
+    if as_json:
+        print_json(found)
+    else:
+        print_result(found)
+
+
+def execute(
+    task: Task, crowd: Crowd, log_url: str, ledger: str | Path, *, block: int | None = None, quiet: bool = False,
+    watch: Watch | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Run to the end, show how far it is, and give the result."""
+    from murk.producers.local import LocalRun
+
+    start = monotonic()
+    with LocalRun(task, crowd, log_url, ledger, block=block) as run:
+        people = run.population
+        with progress(task.name, people.source.size, quiet=quiet) as tick:
+            shown = 0.0
+            for step in run.steps():
+                if watch is not None:
+                    watch(run)
+                # Estimates are only worth their arithmetic where somebody sees them.
+                if not quiet and monotonic() - shown > 0.2:
+                    tick(step.rows, brief(run.estimate()))
+                    shown = monotonic()
+            tick(people.source.size, brief(run.estimate()))
+        estimate = run.estimate()
+        totals = run.ledger.totals()
+        state = json.dumps([engine.state_dict() for engine in run.engines], sort_keys=True)
+        return result(
+            run.task,
+            estimate,
+            run.log,
+            objective=run.task.objective,
+            people=people.source.size,
+            set_aside=len(people.excluded),
+            accounts=totals.people,
+            refusals=people.refused,
+            by_level={level: count for (_, level), count in totals.levels.items()},
+            state_digest=hashlib.sha256(state.encode()).hexdigest(),
+            seconds=monotonic() - start,
+        )

@@ -1,0 +1,37 @@
+"""The fit that a trusted server would have got from the raw records: for comparison only.
+
+It needs what Murk exists to avoid, everybody's record in one place, and so it is computed apart from the run
+and never touches its log.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from murk.errors import UserError
+from murk.producers.sources import FileSource
+from murk.stream.task import Task
+
+
+def trusted_fit(task: Task, source: Path) -> dict[str, dict[str, float]]:
+    """Maximum-likelihood logistic regression on the raw records, by coefficient in coded units.
+
+    Raises
+    ------
+    UserError
+        If statsmodels is not installed.
+    """
+    try:
+        from statsmodels.api import Logit
+    except ImportError as error:
+        raise UserError('the comparison needs statsmodels: pip install "murk[demo]"') from error
+    blocks = list(FileSource(source, task).blocks(0, 65_536))
+    x, y = np.concatenate([b.x for b in blocks]), np.concatenate([b.y for b in blocks])
+    fit = Logit(y, x).fit(disp=0)
+    low, high = fit.conf_int(alpha=0.05).T
+    return {
+        name: {"value": float(fit.params[i]), "low": float(low[i]), "high": float(high[i])}
+        for i, name in enumerate(task.coding.names)
+    }
