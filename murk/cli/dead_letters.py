@@ -32,9 +32,7 @@ def command(log_url: str, limit: int, as_json: bool) -> None:
     if not total:
         click.echo(f"{task.name}: no dead letters")
         return
-    click.echo(
-        f"{task.name}: {total:,} dead letters ({', '.join(f'{n:,} {r}' for r, n in reasons.most_common())})"
-    )
+    click.echo(f"{task.name}: {total:,} dead letters ({', '.join(f'{n:,} {r}' for r, n in reasons.most_common())})")
     rows = [[f"{one.partition}:{one.offset}", one.reason, one.detail] for one in shown]
     table("", ["place", "reason", "detail"], rows)
     if total > limit:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from murk.cli.options import as_json
-from murk.cli.output import number, print_json, table
+from murk.cli.output import number, paragraph, print_json, table
 from murk.cli.run import execute
 
 # Measured over repeated runs of exactly these settings (docs/coverage.md, benchmarks/coverage.py).
@@ -67,6 +67,8 @@ def command(out: str, seed: int | None, picture: bool, as_json: bool) -> None:
 
 
 def _print(found: dict[str, Any], folder: Path, stem: str) -> None:
+    from murk.demo import DATA
+
     click.echo()
     rows = []
     for name, unit in found["per_unit"].items():
@@ -77,7 +79,7 @@ def _print(found: dict[str, Any], folder: Path, stem: str) -> None:
         ends = sorted((raw["low"] * factor, raw["high"] * factor))
         rows.append(
             [
-                f"{name} ({unit['unit']})",
+                unit["unit"],
                 number(math.exp(unit["value"])),
                 _range(sorted(unit["interval"])),
                 number(math.exp(raw["value"] * factor)),
@@ -90,22 +92,38 @@ def _print(found: dict[str, Any], folder: Path, stem: str) -> None:
         rows,
     )
     click.echo("The trusted server's fit was computed apart, from the raw records, for comparison only.")
-    click.echo(f"The intervals are {found['interval']['method']} ones; {COVERAGE}.")
+    paragraph(f"The intervals are {found['interval']['method']} ones; {COVERAGE}.")
     low = math.exp(min(found["per_unit"]["same_sex"]["interval"]))
     click.echo()
     if low > 1.0:
         click.echo("Answer: yes. Two boys or two girls make a third child more likely.")
     else:
         click.echo("Answer: not settled by this run; the interval still holds an odds ratio of 1.")
-    click.echo(
-        "Not to be learned at this privacy: effects of rare traits. With afam and hispanic (5% and 7% of the\n"
-        "women) in the task, their intervals are five times as wide as that of same_sex."
+    paragraph(
+        "Not to be learned at this privacy: effects of rare traits. With afam and hispanic (5% and 7% of the "
+        "women) in the task, their intervals are four to six times as wide as that of same_sex."
     )
     click.echo()
-    for level, promise in found["levels"].items():
-        count = found["by_level"].get(level, 0)
-        click.echo(f"{count:,} women were promised, at level {level}: {promise['words']}")
-    click.echo(
+    promises = sorted(found["levels"].items(), key=lambda item: item[1]["right_at_most"])
+    table(
+        "What each woman was promised, on her own device, by local differential privacy",
+        ["level", "guarantee", "women", "right about her at most"],
+        [
+            [
+                level,
+                _terms(promise["guarantee"]),
+                f"{found['by_level'].get(level, 0):,}",
+                f"{math.ceil(1000 * promise['right_at_most'] - 1e-6) / 10:.1f}%",
+            ]
+            for level, promise in promises
+        ],
+    )
+    paragraph(
+        "That is: somebody who sees her release, knows everything else about her and everybody, and has unlimited "
+        "computing power, is asked which of any two records is hers, and is right at most so often (guessing: 50%). "
+        "She released once; the ledger refuses a second time."
+    )
+    paragraph(
         f"{found['set_aside']:,} women released nothing and showed their covariates. "
         f"{found['refusals']:,} releases were refused for want of budget. "
         f"{sum(found['dead_letters'].values()):,} dead letters, {found['duplicates']:,} duplicates."
@@ -117,9 +135,17 @@ def _print(found: dict[str, Any], folder: Path, stem: str) -> None:
     if "picture" in found:
         click.echo(f"Picture: {found['picture']}")
     click.echo("Next:")
-    click.echo(f"  murk ledger {folder / stem}.ledger.db          what people were promised and spent")
-    click.echo(f"  murk status --log sqlite:///{folder / stem}.db    what the log holds")
-    click.echo("  murk run TASK --source FILE             your own people and question (docs/task-file.md)")
+    steps = [
+        (f"murk ledger {folder / stem}.ledger.db --person 17 --source {DATA}", "one woman's own account"),
+        (f"murk status --log sqlite:///{folder / stem}.db", "what the log holds"),
+        ("murk run TASK --source FILE", "your own people and question: docs/task-file.md"),
+    ]
+    for line, what in steps:
+        click.echo(f"  {line}\n      {what}")
+
+
+def _terms(guarantee: dict[str, dict[str, float]]) -> str:
+    return ", ".join(f"{key} = {value:g}" for terms in guarantee.values() for key, value in terms.items())
 
 
 def _range(ends: list[float]) -> str:

@@ -16,12 +16,8 @@ _POLL = 0.05
 
 @click.command("learn")
 @existing_log
-@click.option(
-    "--chain", "chains", type=click.IntRange(0), multiple=True, help="Learn only this chain (repeatable)."
-)
-@click.option(
-    "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for so long."
-)
+@click.option("--chain", "chains", type=click.IntRange(0), multiple=True, help="Learn only this chain (repeatable).")
+@click.option("--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for so long.")
 @as_json
 def command(log_url: str, chains: tuple[int, ...], idle: float | None, as_json: bool) -> None:
     """Learn from the releases on a log, until stopped.
@@ -39,14 +35,11 @@ def command(log_url: str, chains: tuple[int, ...], idle: float | None, as_json: 
         owned = chains or tuple(range(task.log.partitions))
         for chain in owned:
             if chain >= task.log.partitions:
-                raise UserError(
-                    f"--chain {chain}: {task.name!r} has the chains 0 to {task.log.partitions - 1}"
-                )
+                raise UserError(f"--chain {chain}: {task.name!r} has the chains 0 to {task.log.partitions - 1}")
         problem = problem_for(task)
         engines = [problem.engine() for _ in owned]
         workers = [
-            stack.enter_context(Worker(log, task, engine, chain))
-            for engine, chain in zip(engines, owned, strict=True)
+            stack.enter_context(Worker(log, task, engine, chain)) for engine, chain in zip(engines, owned, strict=True)
         ]
         start = last = time.monotonic()
 

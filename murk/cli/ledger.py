@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from murk.cli.options import as_json
-from murk.cli.output import print_json, table
+from murk.cli.output import paragraph, print_json, table
 from murk.errors import UserError
 
 
@@ -84,7 +84,7 @@ def command(path: str, person: str | None, source: str | None, withdraw: bool, a
         if withdraw:
             click.echo(f"Withdrawn. {purged} release(s) that waited in the outbox will not be sent.")
         for line in account.describe():
-            click.echo(line)
+            paragraph(line, "  ")
 
 
 def _key(person: str, source: str | None) -> tuple[str | int, str | None]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
@@ -40,14 +42,20 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    drawn = Table(
-        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-    )
+    if title:
+        click.secho(title, bold=True)
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, column in enumerate(columns):
         drawn.add_column(column, justify="left" if place == 0 else "right", no_wrap=place > 0)
     for row in rows:
         drawn.add_row(*row)
     Console(highlight=False, width=None if sys.stdout.isatty() else 110).print(drawn)
+
+
+def paragraph(text: str, hang: str = "") -> None:
+    """Print prose, wrapped; further lines are indented by ``hang``."""
+    width = 110 if not sys.stdout.isatty() else min(110, shutil.get_terminal_size().columns)
+    click.echo(textwrap.fill(text, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False))
 
 
 class Ticker(Protocol):

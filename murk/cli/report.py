@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from murk.cli.output import number, table
+from murk.cli.output import number, paragraph, table
 
 if TYPE_CHECKING:
     from murk.learners.inference import Estimate
@@ -35,9 +35,16 @@ def tally(log: Log, chains: int) -> dict[str, Any]:
 
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
-    """Each level of the menu: its guarantee as data and in plain words."""
+    """Each level of the menu: its guarantee as data and in plain words.
+
+    ``right_at_most`` is how often an adversary who knows all else tells any two records apart: (1 + delta(0)) / 2.
+    """
     return {
-        level: {"guarantee": guarantee.to_dict(), "words": guarantee.describe()}
+        level: {
+            "guarantee": guarantee.to_dict(),
+            "right_at_most": (1.0 + guarantee.to("approx", epsilon=0.0).to_dict()["approx"]["delta"]) / 2.0,
+            "words": guarantee.describe(),
+        }
         for level, guarantee in task.privacy.levels.items()
     }
 
@@ -101,10 +108,10 @@ def print_result(found: Mapping[str, Any]) -> None:
         ["coefficient", "coded", f"{percent} interval", "per", effect, f"{percent} interval"],
         rows,
     )
-    click.echo(f"Intervals by {found['interval']['method']}: {found['interval']['note']}.")
+    paragraph(f"Intervals by {found['interval']['method']}: {found['interval']['note']}.")
     click.echo()
     for level, promise in found["levels"].items():
-        click.echo(f"Promised at level {level}: {promise['words']}")
+        paragraph(f"Promised at level {level}: {promise['words']}", "  ")
     if found["simulated"]:
         click.echo("SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected.")
     dead = sum(found["dead_letters"].values())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from murk.producers.local import Crowd, LocalRun
     from murk.stream import Task
 
-Watch = Callable[["LocalRun"], None]
+Watch = Callable[["LocalRun", bool], None]
 
 
 @click.command("run")
@@ -61,12 +61,14 @@ def execute(
             shown = 0.0
             for step in run.steps():
                 if watch is not None:
-                    watch(run)
+                    watch(run, False)
                 # Estimates are only worth their arithmetic where somebody sees them.
                 if not quiet and monotonic() - shown > 0.2:
                     tick(step.rows, brief(run.estimate()))
                     shown = monotonic()
             tick(people.source.size, brief(run.estimate()))
+        if watch is not None:
+            watch(run, True)
         estimate = run.estimate()
         totals = run.ledger.totals()
         state = json.dumps([engine.state_dict() for engine in run.engines], sort_keys=True)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from murk.producers.local import LocalRun
 
-_GROWTH = 1.08
+_GROWTH = 1.05
 _FIRST = 100
 
 
 class Path95:
-    """Records the estimate with its 95% interval whenever the releases have grown by 8%.
+    """Records the estimate with its 95% interval whenever the releases have grown by 5%.
 
     Parameters
     ----------
@@ -37,11 +37,11 @@ class Path95:
                     break
             path.write_text("".join(json.dumps(point) + "\n" for point in self.points))
 
-    def __call__(self, run: LocalRun, *, last: bool = False) -> None:
+    def __call__(self, run: LocalRun, last: bool) -> None:
         """Record a point if it is time for one, or if it is the last."""
         n = run.releases
         newest = self.points[-1]["n"] if self.points else 0
-        if n == newest or (not last and n < max(_FIRST, newest * _GROWTH)):
+        if n <= newest or (not last and n < max(_FIRST, newest * _GROWTH)):
             return
         estimate = run.estimate()
         point = {

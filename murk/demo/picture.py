@@ -61,8 +61,8 @@ def draw(
                 linewidth=1.5,
                 label=f"with all raw records: {target:.2f}",
             )
-        # The last nine tenths of the people decide the window; before that the band fills any.
-        late = n >= n[-1] / 60
+        # The later part decides the window; before that the band fills any.
+        late = n >= n[-1] / 25
         least, most = low[late].min(), high[late].max()
         margin = 0.1 * (most - least)
         axes.set_ylim(max(0.0, least - margin), most + margin)
@@ -70,7 +70,7 @@ def draw(
         axes.set_xlim(n[0], n[-1])
         axes.set_xlabel("releases learned from")
         axes.set_ylabel("odds ratio")
-        axes.set_title(f"{name} ({labels[name]})", loc="left", fontsize=11, color=_INK)
+        axes.set_title(labels[name], loc="left", fontsize=11, color=_INK)
         axes.annotate(
             f"{np.exp(value[-1]):.2f}", (n[-1], float(np.exp(value[-1]))), xytext=(6, 0),
             textcoords="offset points", va="center", color=_BLUE, fontweight="bold", annotation_clip=False,

@@ -19,6 +19,7 @@ from murk.learners import inference
 from murk.learners import kernels as k
 from murk.learners.memory import Memory, level_rows
 from murk.learners.settings import Settings
+from murk.privacy import lattice
 from murk.privacy.mechanisms import Mechanism
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 from murk.privacy.noise.sources import DRAW, secure_feed
@@ -159,7 +160,7 @@ class SGDEngine:
             def feed(trials: int, spares: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
                 return first.pop() if first else secure_feed(trials, spares)
 
-            law = LAPLACE_LAW if memory.whole[k.KIND] == k.lattice.LAPLACE else GAUSSIAN_LAW
+            law = LAPLACE_LAW if memory.whole[k.KIND] == lattice.LAPLACE else GAUSSIAN_LAW
             fill(law, memory.noise, feed, DRAW)
             self._coin[:] = words[-3:]
             k.learn_record(memory.real, memory.whole, y, self._coin)
@@ -197,7 +198,7 @@ class SGDEngine:
         records = np.arange(self.n_releases, self.n_releases + len(kinds), dtype=np.int64)
         noise = np.empty((len(kinds), self.dimension), dtype=np.int64)
         coins = np.zeros((len(kinds), 3), dtype=np.uint64)
-        laplace, ball = kinds == k.lattice.LAPLACE, kinds == k.lattice.L2BALL
+        laplace, ball = kinds == lattice.LAPLACE, kinds == lattice.L2BALL
         if laplace.any():
             noise[laplace] = self._noise.laplace(records[laplace], self.dimension)
         if not laplace.all():

@@ -126,8 +126,8 @@ class Estimate:
         if not 0 < level < 1:
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
         if self.method == PLUG_IN:
-            return NormalDist().inv_cdf(0.5 + level / 2.0) * self.spread
-        return scaling_quantile(level, self.chains) * self.spread
+            return np.asarray(NormalDist().inv_cdf(0.5 + level / 2.0) * self.spread)
+        return np.asarray(scaling_quantile(level, self.chains) * self.spread)
 
     def intervals(self, level: float = 0.95) -> Intervals:
         """Intervals by name."""
@@ -154,7 +154,7 @@ def report_matrix(settings: Settings) -> NDArray[np.float64]:
     p = settings.features
     back = np.eye(p) if settings.transform is None else settings.transform.T
     if isinstance(settings.objective, Softmax):
-        return np.kron(contrasts(settings.objective.classes), back)
+        return np.asarray(np.kron(contrasts(settings.objective.classes), back), dtype=np.float64)
     if settings.scaled:
         whole = np.zeros((p + 1, p + 1))
         whole[:p, :p] = back
@@ -184,7 +184,7 @@ def hessian(settings: Settings, covariates: PublicCovariates, theta: NDArray[np.
         odds /= odds.sum(axis=1, keepdims=True)
         inner = np.einsum("ka,ik,kb->iab", basis, odds, basis) - np.einsum("ka,ik,il,lb->iab", basis, odds, odds, basis)
         blocks = np.einsum("i,iab,ij,il->ajbl", share, inner, points, points)
-        return blocks.reshape(settings.dimension, settings.dimension)
+        return np.asarray(blocks).reshape(settings.dimension, settings.dimension)
     chance = 1.0 / (1.0 + np.exp(-points @ theta))
     curved: NDArray[np.float64] = (points * (share * chance * (1.0 - chance))[:, None]).T @ points
     return curved

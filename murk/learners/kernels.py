@@ -193,7 +193,7 @@ def find(whole: Array, version: int) -> int:
     for back in range(1, whole[RING_LENGTH] + 1):
         place = (whole[RING_HEAD] - back + size) % size
         if whole[WHOLE_HEADER + place] == version:
-            return place
+            return int(place)
     return -1
 
 
@@ -285,13 +285,13 @@ def apply(whole: Array, real: Array, at: int, release: Array, variance: float) -
 @jit
 def simulate(whole: Array, record: int, noise: Array, coins: Array) -> None:
     """Draw the noise of one simulated record: a function of the seed and the record's number alone."""
-    seed = np.uint64(whole[SEED])
+    seed, number = np.uint64(whole[SEED]), np.int64(record)
     if whole[KIND] == lattice.LAPLACE:
-        simulated_laplace(seed, record, noise)
+        simulated_laplace(seed, number, noise)
     else:
-        simulated_gaussian(seed, record, noise)
+        simulated_gaussian(seed, number, noise)
     if whole[KIND] == lattice.L2BALL:
-        simulated_words(seed, record, _COIN, coins)
+        simulated_words(seed, number, _COIN, coins)
 
 
 @jit
@@ -388,7 +388,7 @@ def learn_releases(
         level = levels[i]
         lattice.decode(kinds[level], payloads[i], units[level], g)
         apply(whole, real, ring_at + place * d, g, variances[level])
-    return payloads.shape[0]
+    return int(payloads.shape[0])
 
 
 @jit

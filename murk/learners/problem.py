@@ -19,6 +19,7 @@ from murk.learners.objectives import Huber, Logistic, Softmax
 from murk.learners.settings import InverseScalingStep, Settings
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.stream.task import Task
+from murk.stream.task_features import ClassTarget
 
 DEFAULT_RADIUS = 3.0
 # The scale's coordinate, multiplied by 4, is heard above the noise (MATHS 2: with 1 it is lost at c = 0.5).
@@ -120,7 +121,8 @@ def problem_for(task: Task) -> GradientProblem:
     if task.objective == "logistic":
         objective = Logistic()
     elif task.objective == "softmax":
-        classes = tuple(task.target.classes or ())
+        assert isinstance(task.target, ClassTarget)
+        classes = tuple(task.target.classes)
         objective = Softmax(len(classes))
     else:
         known = None if learner.scale == "estimate" else float(learner.scale)

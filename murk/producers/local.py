@@ -113,9 +113,7 @@ class Population:
         those that the log was begun with.
     """
 
-    def __init__(
-        self, task: Task, crowd: Crowd, log: Log, ledger: Ledger, *, block: int | None = None
-    ) -> None:
+    def __init__(self, task: Task, crowd: Crowd, log: Log, ledger: Ledger, *, block: int | None = None) -> None:
         self.log, self.ledger, self.crowd = log, ledger, crowd
         self._block = block
         task = task.with_simulated(crowd.seed is not None)
@@ -170,14 +168,13 @@ class Population:
                     f"{'give the --seed it was begun with' if carried.simulated else 'leave --seed out'}, "
                     "or use another log"
                 )
-            # The author's file does not hold the covariates; everything else must be the same.
-            if carried.covariates is None:
-                return task, ()
-            return task.with_public(*carried.covariates), ()
-        if task.public is None:
-            return task, ()
         if task.public_path is not None:
             return task.with_public(*public_covariates(task.public_path, task)), ()
+        if standing is not None and carried.covariates is not None:
+            # Who was set aside is known to the log and the ledger; everything else must be the same.
+            return task.with_public(*carried.covariates), ()
+        if standing is not None or task.public is None:
+            return task, ()
         count = task.public.set_aside or 0
         if count >= self.source.size:
             raise UserError(
@@ -199,9 +196,7 @@ class Population:
         if run is None:
             self.ledger.bind(self.log.identity, self.task.hash, name=self.task.name)
             self.ledger.book(self.task.hash, [])
-            self.ledger.begin_run(
-                self.task.hash, self.source.digest, people=self.source.people, excluded=set_aside
-            )
+            self.ledger.begin_run(self.task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
 
     def _remember(self) -> None:
         """Check that file, people, seed and ledger are those that the log was begun with, or note them."""
@@ -221,9 +216,7 @@ class Population:
             write_durably(path, json.dumps(facts, indent=2) + "\n")
             return
         except ValueError as error:
-            raise MurkError(
-                f"{path} is damaged: bring it back from a copy, or begin with a new log"
-            ) from error
+            raise MurkError(f"{path} is damaged: bring it back from a copy, or begin with a new log") from error
         for name, value in facts.items():
             if known.get(name) != value:
                 raise UserError(
@@ -347,6 +340,4 @@ def write_durably(path: Path, text: str) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        raise MurkError(
-            f"{path} cannot be written ({error.strerror}): make room or give another place"
-        ) from error
+        raise MurkError(f"{path} cannot be written ({error.strerror}): make room or give another place") from error
