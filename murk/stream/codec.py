@@ -1,0 +1,233 @@
+"""From bytes on a log to checked releases, and back.
+
+A log is open to whoever can reach it, so `decode` takes any bytes at all and either gives a release that
+fits the task or raises `Rejected` with one of a few fixed reasons. The format is JSON: compact, with an
+explicit schema version.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from murk.errors import MurkError
+from murk.stream.releases import GradientRelease, IterateMessage
+
+Reason = Literal[
+    "too-large",
+    "malformed",
+    "schema",
+    "wrong-task",
+    "simulated",
+    "dimension",
+    "level",
+    "magnitude",
+    "chain",
+    "expired",
+    "stale",
+    "future",
+    "version",
+    "duplicate",
+]
+REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
+EXCERPT: Final = 60
+# Beyond so many, describing them would cost more than the sender's work of making them.
+MOST_MISTAKES: Final = 100
+
+_FIELDS: Final[dict[type[BaseModel], int]] = {
+    model: len(model.model_fields) for model in (GradientRelease, IterateMessage)
+}
+_Message = TypeVar("_Message", bound=BaseModel)
+
+
+class Rejected(MurkError):
+    """A message that is not learned from, with a reason from a fixed vocabulary.
+
+    Parameters
+    ----------
+    reason
+        One of `REASONS`: used as a metrics label.
+    detail
+        What was found, for whoever reads the dead letters. It may quote the sender's bytes: bounded, and
+        escaped to printable ASCII.
+    """
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason: Reason = reason
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class WireRules:
+    """What a release must satisfy to be of a given task.
+
+    Parameters
+    ----------
+    task_hash
+        The hash of the task.
+    simulated
+        Whether the log carries simulated releases; it then carries no others.
+    dimension
+        The length of a payload.
+    magnitudes
+        Level name to the largest plausible ``|payload_j|`` at that level.
+    partitions
+        The number of chains.
+    max_bytes
+        The longest message that is parsed at all. By default what the longest valid release takes.
+    """
+
+    task_hash: str
+    simulated: bool
+    dimension: int
+    magnitudes: Mapping[str, int]
+    partitions: int = 1
+    max_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dimension < 1:
+            raise ValueError(f"dimension {self.dimension}; a payload has at least one coordinate")
+        if self.max_bytes <= 0:
+            # 19 digits and a sign at most, comma and a space; the other fields take less than 512.
+            object.__setattr__(self, "max_bytes", 512 + 22 * self.dimension)
+
+
+def encode(release: GradientRelease) -> bytes:
+    """Give the bytes of a release: compact JSON with its fields in their declared order.
+
+    Examples
+    --------
+    >>> release = GradientRelease(
+    ...     id="0" * 32,
+    ...     task="f" * 64,
+    ...     level="default",
+    ...     chain=0,
+    ...     version=7,
+    ...     payload=[12, -7],
+    ...     time=86_400,
+    ...     expires=172_800,
+    ... )
+    >>> encode(release)[:27]
+    b'{"schema":1,"kind":"gradien'
+    """
+    return _bytes(release)
+
+
+def decode(data: bytes, rules: WireRules) -> GradientRelease:
+    """Give the release that some bytes hold, if they hold one that fits the rules.
+
+    Raises
+    ------
+    Rejected
+        With the first reason that applies, in this order: ``too-large``, ``malformed`` (not a JSON object,
+        or a key given twice), ``schema`` (fields, types and ranges), ``wrong-task``, ``simulated``,
+        ``chain``, ``level``, ``dimension``, ``magnitude``. No other exception, whatever the bytes.
+    """
+    release = _parse(GradientRelease, data, rules.max_bytes)
+    if release.task != rules.task_hash:
+        raise Rejected("wrong-task", f"made for task {release.task[:12]}, this one is {rules.task_hash[:12]}")
+    if release.simulated is not rules.simulated:
+        found, wanted = ("simulated", "real") if release.simulated else ("real", "simulated")
+        raise Rejected("simulated", f"a {found} release on a log of {wanted} ones")
+    if release.chain >= rules.partitions:
+        raise Rejected("chain", f"chain {release.chain} of {rules.partitions}")
+    magnitude = rules.magnitudes.get(release.level)
+    if magnitude is None:
+        raise Rejected("level", f"level {release.level!r} is not on the task's menu")
+    payload = release.payload
+    if len(payload) != rules.dimension:
+        raise Rejected("dimension", f"{len(payload)} coordinates, the task has {rules.dimension}")
+    if max(payload) > magnitude or -min(payload) > magnitude:
+        raise Rejected("magnitude", f"a coordinate beyond {magnitude}, which honest noise does not reach")
+    return release
+
+
+def encode_iterate(message: IterateMessage) -> bytes:
+    """Give the bytes of a published iterate: compact JSON; its floats come back bit for bit."""
+    return _bytes(message)
+
+
+def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | None = None) -> IterateMessage:
+    """Give the published iterate that some bytes hold, if it is one of the task's.
+
+    Whether a device wants to compute at it (radius, floor of the scale) is the problem's to check.
+
+    Raises
+    ------
+    Rejected
+        With reason ``too-large``, ``malformed``, ``schema`` (fields, types, a coordinate that is not
+        finite), ``wrong-task``, ``chain`` or ``dimension``.
+    """
+    # A float takes at most 24 characters, and the other fields less than 512.
+    message = _parse(IterateMessage, data, 512 + 26 * dimension)
+    if message.task != task_hash:
+        raise Rejected("wrong-task", f"made for task {message.task[:12]}, this one is {task_hash[:12]}")
+    if chain is not None and message.chain != chain:
+        raise Rejected("chain", f"an iterate of chain {message.chain} where chain {chain}'s belongs")
+    if len(message.iterate) != dimension:
+        raise Rejected("dimension", f"{len(message.iterate)} coordinates, the task has {dimension}")
+    return message
+
+
+def json_schema() -> dict[str, Any]:
+    """Give the JSON Schema of every kind of message, by kind.
+
+    Examples
+    --------
+    >>> sorted(json_schema())
+    ['gradient', 'iterate']
+    """
+    kinds: dict[str, type[BaseModel]] = {"gradient": GradientRelease, "iterate": IterateMessage}
+    # As serialized, since the wire has no defaults: every field is always written.
+    return {kind: model.model_json_schema(by_alias=True, mode="serialization") for kind, model in kinds.items()}
+
+
+def excerpt(text: str | bytes, limit: int = EXCERPT) -> str:
+    """Give the start of foreign text, bounded and escaped to printable ASCII."""
+    if isinstance(text, bytes):
+        text = text[: limit + 1].decode("utf-8", "backslashreplace")
+    shown = ascii(text[:limit])[1:-1]
+    return shown if len(text) <= limit and len(shown) <= limit else shown[:limit] + "..."
+
+
+def _bytes(message: BaseModel) -> bytes:
+    return message.__pydantic_serializer__.to_json(message, by_alias=True)
+
+
+def _parse(model: type[_Message], data: bytes, max_bytes: int) -> _Message:
+    if len(data) > max_bytes:
+        raise Rejected("too-large", f"{len(data)} bytes, at most {max_bytes} are read")
+    try:
+        message: _Message = model.__pydantic_validator__.validate_json(data)
+    except ValidationError as error:
+        raise _rejected(error) from None
+    fields = _FIELDS[model]
+    if len(message.model_fields_set) != fields:
+        missing = sorted(set(model.model_fields) - message.model_fields_set)
+        raise Rejected("schema", f"{missing[0].rstrip('_')}: missing")
+    # The parser keeps the last of equal keys. No valid string holds a colon, so that with every key there
+    # the colons are as many as the fields exactly when no key is given twice.
+    if data.count(b":") != fields:
+        raise Rejected("malformed", "a key is given twice")
+    return message
+
+
+def _rejected(error: ValidationError) -> Rejected:
+    if error.error_count() > MOST_MISTAKES:
+        return Rejected("schema", f"{error.error_count()} mistakes")
+    first = error.errors(include_url=False, include_context=False)[0]
+    if first["type"] == "json_invalid":
+        return Rejected("malformed", excerpt(first["msg"], 2 * EXCERPT))
+    if not first["loc"]:
+        return Rejected("malformed", "not a JSON object")
+    place = excerpt(".".join(str(part) for part in first["loc"]))
+    if first["type"] == "missing":
+        return Rejected("schema", f"{place}: missing")
+    if first["type"] == "extra_forbidden":
+        return Rejected("schema", f"{place}: unknown key")
+    return Rejected("schema", f"{place}: {excerpt(repr(first['input']))}: {first['type']}")

@@ -1,0 +1,127 @@
+"""Writes the reference of task files from the model that checks them.
+
+Run ``python -m murk.stream.reference > docs/task-file.md`` after a change; a test compares the two.
+"""
+
+import json
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import PlainSerializer
+from pydantic.fields import FieldInfo
+
+from murk.stream.reference_text import GUARANTEES, HEAD, MINIMAL, TAIL
+from murk.stream.task import Task
+from murk.stream.task_block import Block
+from murk.stream.task_covariates import Covariates
+from murk.stream.task_features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
+from murk.stream.task_learner import LARGEST, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
+from murk.stream.task_privacy import PARAMETERS, PrivacyBlock
+
+SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
+    ("features: a number", "", NumberFeature),
+    ("features: categories", "", CategoryFeature),
+    ("target: binary", "", BinaryTarget),
+    ("target: classes", "", ClassTarget),
+    ("target: real", "", RealTarget),
+    ("privacy", "privacy", PrivacyBlock),
+    ("learner", "learner", LearnerBlock),
+    ("learner.step", "", StepSchedule),
+    ("max_staleness", "max_staleness", MaxStaleness),
+    ("public", "", PublicBlock),
+    ("log", "log", LogBlock),
+)
+_BOUNDS: Final = (
+    (annotated_types.Gt, "gt", "above"),
+    (annotated_types.Ge, "ge", "from"),
+    (annotated_types.Lt, "lt", "below"),
+    (annotated_types.Le, "le", "up to"),
+)
+
+
+def page() -> str:
+    """Give the reference page, as Markdown."""
+    defaults = json.loads(Task.parse(MINIMAL).document())
+    parts = [HEAD, "## The task\n", *_table(Task, defaults)]
+    for title, key, block in SECTIONS:
+        parts += [f"\n## {title}\n", f"{_summary(block)}\n", *_table(block, defaults.get(key, {}))]
+    parts += ["\n## Guarantees\n", "| guarantee | written | promises |\n| --- | --- | --- |"]
+    for kind, names in PARAMETERS.items():
+        written = ", ".join(f"{name}: " for name in names)
+        parts.append(f"| {kind} | `{{{kind}: {{{written}}}}}` | {GUARANTEES[kind]} |")
+    return "\n".join(parts) + "\n" + TAIL
+
+
+def _summary(block: type[Block]) -> str:
+    return (block.__doc__ or "").strip().splitlines()[0]
+
+
+def _table(block: type[Block], defaults: dict[str, Any]) -> Iterator[str]:
+    yield "| key | value | default | meaning |\n| --- | --- | --- | --- |"
+    for name, field in block.model_fields.items():
+        key = field.alias or name
+        if key in block.hidden:
+            continue
+        value = _kind(field.annotation, field.metadata).replace("|", "\\|")
+        yield f"| `{key}` | {value} | {_default(field, key, defaults)} | {field.description} |"
+
+
+def _default(field: FieldInfo, key: str, defaults: dict[str, Any]) -> str:
+    if key == "objective":
+        return "by the target's kind"
+    if field.is_required():
+        return "*required*"
+    if isinstance(field.default, Block):
+        return "as below"
+    return f"`{json.dumps(defaults.get(key, field.default))}`"
+
+
+def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
+    """Give what a value may be, in words."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind(arguments[0], arguments[1:])
+    if origin is Literal:
+        return " or ".join(f"`{value}`" for value in arguments)
+    if origin in (Union, types.UnionType):
+        kinds = dict.fromkeys(_kind(argument, metadata) for argument in arguments)
+        return "guarantee" if "guarantee" in kinds else " or ".join(kinds)
+    if origin is tuple:
+        return f"list of {_plural(_kind(arguments[0]))}"
+    if origin is dict:
+        return f"mapping of name to {_kind(arguments[1])}"
+    if annotation is types.NoneType:
+        return "`null`"
+    if isinstance(annotation, type) and issubclass(annotation, Block):
+        return "mapping"
+    if annotation is int and any(isinstance(item, PlainSerializer) for item in metadata):
+        return "duration"
+    word = {int: "whole number", float: "number", str: "text", Covariates: "covariates"}.get(annotation)
+    return "guarantee" if word is None else word + _range(metadata)
+
+
+def _plural(word: str) -> str:
+    return word if word == "text" else f"{word}s"
+
+
+def _range(metadata: Sequence[Any]) -> str:
+    parts = [part for item in metadata for part in (item.metadata if isinstance(item, FieldInfo) else [item])]
+    limits = [
+        _limit(word, getattr(part, name)) for part in parts for kind, name, word in _BOUNDS if isinstance(part, kind)
+    ]
+    text = " ".join(filter(None, limits))
+    return f", {text}" if text else ""
+
+
+def _limit(word: str, value: float) -> str:
+    # The largest numbers are a guard against overflow, nothing to read about.
+    if abs(value) >= LARGEST:
+        return ""
+    return f"{word} {value:,.0f}" if value == int(value) else f"{word} {value:g}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

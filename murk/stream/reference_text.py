@@ -1,0 +1,94 @@
+"""The words around the tables of the task file's reference."""
+
+from typing import Final
+
+MINIMAL: Final = """\
+name: third-child
+features:
+  - {name: age, low: 21, high: 35}
+  - {name: same_sex, categories: [no, yes]}
+target: {name: third_child, kind: binary, positive: yes, negative: no}
+privacy: {guarantee: {gdp: {mu: 1.0}}}
+"""
+
+FULL: Final = """\
+name: hours-worked
+features:
+  - {name: age, low: 21, high: 35}
+  - {name: region, categories: [north, east, south, west]}
+target: {name: weeks_worked, kind: real, low: 0, high: 52}
+missing: error
+privacy:
+  guarantee: {gdp: {mu: 1.0}}                                   # the level named default
+  levels: {strict: {gdp: {mu: 0.5}}, open: {gdp: {mu: 2.0}}}    # people choose from this menu
+  per_person: {gdp: {mu: 4.0}}                                  # a person's cap for this task
+  mechanism: gaussian
+learner: {radius: 5, huber_c: 0.5, step: noise-aware}
+max_staleness: {releases: 100, share: 0.02}
+public: {set_aside: 2000}
+log: {partitions: 1, retention: 30d}
+"""
+
+HEAD: Final = f"""\
+# Task files
+
+A task is the public specification that devices, learners and monitors share: what a record holds and within
+which bounds, what is learned, and what each person is promised. It is a YAML file, and every key is checked:
+an unknown one is refused with the nearest known one named, and so is a key given twice.
+
+The smallest task:
+
+```yaml
+{MINIMAL}```
+
+One that says more:
+
+```yaml
+{FULL}```
+
+*This page is written by `python -m murk.stream.reference` from the model that checks task files.*
+"""
+
+GUARANTEES: Final = {
+    "pure": "epsilon-local differential privacy: no outcome is more than e^epsilon times likelier for one "
+    "record than for another",
+    "approx": "(epsilon, delta)-local differential privacy: the same, but for a probability of delta",
+    "gdp": "Gaussian differential privacy: telling two records apart is no easier than telling N(0, 1) from N(mu, 1)",
+    "zcdp": "zero-concentrated differential privacy: the Renyi divergence of order a between two records' "
+    "releases is at most rho a",
+}
+
+TAIL: Final = """
+A release never carries more loss than its guarantee: calibration rounds against the learner.
+
+## Words and numbers
+
+- Names, `categories`, `classes`, `positive` and `negative` are text exactly as written: `no` stays the word
+  no, and `01` stays 01. Elsewhere only `true` and `false` are booleans, and numbers are decimal (`1e-6` is a
+  number).
+- A record's value matches a category that is written the same or is the same number (`1`, `1.0`). A boolean
+  also matches `true` or `false`, `yes` or `no`, `on` or `off`, whichever is declared.
+- A duration is a whole number and one of `d`, `h`, `m`, `s`: `7d`, `12h`, `30m`, `45s`.
+- Aliases (`*name`) and tags (`!name`) are refused.
+
+## Coding
+
+- A number maps [`low`, `high`] to [-1, 1]; values outside are clamped, and counted on the device only.
+- Two categories become -1 and +1 under the feature's own name. Of more, each but the first becomes a feature
+  that is +1 for it and -1 otherwise, named `origin=JFK`.
+- The constant 1 comes last, named `intercept`.
+- Missing values, undeclared categories and what is not a finite number are 0. A missing or undeclared target
+  gives a gradient of zero, which is randomized and released like any other: nobody is left out because of
+  what her record says.
+- A binary target is 1 or 0, classes are numbered in their order, a real target maps [`low`, `high`] to
+  [-1, 1].
+- Coefficients are in coded units. Per unit of a number they are 2 / (`high` - `low`) times as much; for a
+  category against the first, twice as much.
+
+## The hash
+
+Every release carries its task's hash: the SHA-256 of the task as canonical JSON, all defaults filled in, with
+whether noise is simulated and the public covariates, and without `log`. How long a log keeps releases may
+change while a task runs; what a release means may not. Two files that mean the same have the same hash,
+whatever the order of their keys and whether they write the defaults out.
+"""

@@ -1,0 +1,151 @@
+"""What a task promises: the default guarantee, the menu of levels and a person's cap."""
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
+
+from murk.errors import UserError
+from murk.privacy.guarantees import Guarantee, guarantee_from_dict
+from murk.privacy.mechanisms import Mechanism, calibrate, cap_of
+from murk.stream.releases import LEVEL_PATTERN
+from murk.stream.task_block import Block
+from murk.stream.task_errors import nearest, problem, shown
+
+DEFAULT_LEVEL: Final = "default"
+MOST_LEVELS: Final = 16
+MECHANISMS: Final = ("gaussian", "laplace", "l2-ball")
+PARAMETERS: Final = {
+    "pure": ("epsilon",),
+    "approx": ("epsilon", "delta"),
+    "gdp": ("mu",),
+    "zcdp": ("rho",),
+}
+EXAMPLE: Final = "{gdp: {mu: 1.0}}"
+
+
+def _guarantee(value: Any) -> Guarantee:
+    if isinstance(value, Guarantee):
+        return value
+    if not isinstance(value, dict) or len(value) != 1:
+        raise problem(f"{shown(value)} is not a guarantee; write one of {', '.join(PARAMETERS)}, as in {EXAMPLE}")
+    [(kind, parameters)] = value.items()
+    if kind not in PARAMETERS:
+        raise problem(f"unknown key; {nearest(kind, PARAMETERS)}", kind)
+    known = PARAMETERS[kind]
+    if not isinstance(parameters, dict):
+        example = ", ".join(f"{name}: ..." for name in known)
+        raise problem(f"{shown(parameters)} is not a mapping; write {{{kind}: {{{example}}}}}", kind)
+    for name, number in parameters.items():
+        if name not in known:
+            raise problem(f"unknown key; {nearest(name, known)}", kind, name)
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise problem(f"{shown(number)} is not a number", kind, name)
+    for name in known:
+        if name not in parameters:
+            raise problem("missing, and required", kind, name)
+    try:
+        return guarantee_from_dict({kind: {name: float(number) + 0.0 for name, number in parameters.items()}})
+    except (UserError, OverflowError) as error:
+        raise problem(str(error), kind) from None
+
+
+AGuarantee = Annotated[
+    Guarantee,
+    PlainValidator(_guarantee, json_schema_input_type=dict[str, dict[str, float]]),
+    PlainSerializer(lambda guarantee: guarantee.to_dict(), return_type=dict[str, dict[str, float]]),
+]
+
+
+def _mechanism(value: Any) -> Any:
+    if isinstance(value, str) and value not in MECHANISMS:
+        raise problem(f"{shown(value)} is not a mechanism; {nearest(value, MECHANISMS)}")
+    return value
+
+
+class PrivacyBlock(Block):
+    """What each release promises, and what a person may spend on this task in all."""
+
+    guarantee: AGuarantee = Field(
+        description="what a release at the default level promises: `{pure: {epsilon: }}`, "
+        "`{approx: {epsilon: , delta: }}`, `{gdp: {mu: }}` or `{zcdp: {rho: }}`"
+    )
+    menu: dict[str, AGuarantee] = Field(
+        default={},
+        alias="levels",
+        description="further levels to choose from, by name, at most 16; `default` is `guarantee`",
+    )
+    per_person: AGuarantee | None = Field(
+        default=None, description="a person's cap for this task; `null`: one release at her level"
+    )
+    mechanism: Annotated[Literal["gaussian", "laplace", "l2-ball"], BeforeValidator(_mechanism)] | None = Field(
+        default=None,
+        description="`gaussian`, `laplace` or `l2-ball`; `null`: l2-ball for pure, else gaussian",
+    )
+
+    @field_validator("menu", mode="before")
+    @classmethod
+    def _check_menu(cls, menu: Any) -> Any:
+        if not isinstance(menu, dict):
+            return menu
+        if len(menu) > MOST_LEVELS:
+            raise problem(f"has {len(menu)} levels; a menu is short: at most {MOST_LEVELS}")
+        for name in menu:
+            if name == DEFAULT_LEVEL:
+                raise problem("reserved for privacy.guarantee; give the level another name", name)
+            if not re.fullmatch(LEVEL_PATTERN, name):
+                raise problem("a level's name has at most 32 letters, digits, - and _; rename it", name)
+        return menu
+
+    @property
+    def levels(self) -> dict[str, Guarantee]:
+        """The whole menu: the default level, under the name ``default``, and the others."""
+        return {DEFAULT_LEVEL: self.guarantee, **self.menu}
+
+    def check_feasible(self, dimension: int) -> None:
+        """Check that every level has a mechanism that gives it, and that a person's cap allows it.
+
+        Raises
+        ------
+        PydanticCustomError
+            Naming the level, what is wrong with it and the remedy.
+        """
+        for level, guarantee in self.levels.items():
+            at = ("guarantee",) if level == DEFAULT_LEVEL else ("levels", level)
+            self._check_cap(level, self._calibrate(guarantee, dimension, at))
+
+    def _calibrate(self, guarantee: Guarantee, dimension: int, at: tuple[str, ...]) -> Mechanism:
+        try:
+            return calibrate(self.mechanism, guarantee, dimension=dimension, radius=1.0)
+        except UserError as error:
+            if self.mechanism is None:
+                raise problem(str(error), *at) from None
+            reason = str(error)
+        able = []
+        for kind in MECHANISMS:
+            try:
+                calibrate(kind, guarantee, dimension=dimension, radius=1.0)
+            except UserError:
+                continue
+            able.append(kind)
+        if not able:
+            raise problem(reason, *at)
+        raise problem(
+            f"{self.mechanism!r} cannot give privacy.{'.'.join(at)}: {reason} (those that can: {', '.join(able)})",
+            "mechanism",
+        )
+
+    def _check_cap(self, level: str, mechanism: Mechanism) -> None:
+        if self.per_person is None:
+            return
+        try:
+            cap = cap_of(self.per_person)
+            cost = mechanism.cost(cap.currency)
+        except UserError as error:
+            raise problem(f"cannot cap level {level!r}: {error}", "per_person") from None
+        if not cost <= cap:
+            raise problem(
+                f"a cap of {cap} allows no release at level {level!r}, which costs {cost}; "
+                "raise the cap or drop the level",
+                "per_person",
+            )
