@@ -5,6 +5,7 @@ Python: slowly, with the same results.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -17,6 +18,15 @@ else:
     HAVE_NUMBA = True
 
 
+def source_stamp(package: Path) -> tuple[int, int]:
+    """A stamp that changes whenever any source file of the package does: newest change, total size."""
+    files = [path.stat() for path in package.rglob("*.py")]
+    return max(file.st_mtime_ns for file in files), sum(file.st_size for file in files)
+
+
+_STAMP = source_stamp(Path(__file__).parent) if HAVE_NUMBA else (0, 0)
+
+
 def jit(function: F) -> F:
     """Compile ``function`` with numba where there is numba; leave it as it is elsewhere.
 
@@ -24,5 +34,12 @@ def jit(function: F) -> F:
     """
     if not HAVE_NUMBA:
         return function
-    compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    return compiled
+    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    # Numba takes a cached kernel as current while its own file is unchanged. Kernels hold compiled copies of
+    # those they call in other files: a mended sampler must not live on in a cached learner.
+    try:
+        compiled._cache._cache_file._source_stamp = _STAMP
+    except AttributeError:
+        compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    kernel: F = compiled
+    return kernel

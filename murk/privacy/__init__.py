@@ -1,0 +1,69 @@
+"""Guarantees, mechanisms, exact noise and accounting: pure functions of public parameters and data, no I/O.
+
+The noise sources are loaded when they are first asked for, so that describing and checking guarantees is
+quick.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from murk.privacy.accounting import Accountant, in_parallel
+from murk.privacy.guarantees import (
+    ApproxDP,
+    GaussianDP,
+    Guarantee,
+    PureDP,
+    ZeroConcentratedDP,
+    guarantee_from_dict,
+)
+from murk.privacy.mechanisms import (
+    Amount,
+    Currency,
+    GaussianMechanism,
+    L2BallMechanism,
+    LaplaceMechanism,
+    Mechanism,
+    RandomizedResponse,
+    calibrate,
+    cap_of,
+)
+
+if TYPE_CHECKING:
+    from murk.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise, SimulatedNoise
+
+__all__ = [
+    "Accountant",
+    "Amount",
+    "ApproxDP",
+    "Currency",
+    "GaussianDP",
+    "GaussianMechanism",
+    "Guarantee",
+    "L2BallMechanism",
+    "LaplaceMechanism",
+    "Mechanism",
+    "NoiseSource",
+    "OpenDPNoise",
+    "PureDP",
+    "RandomizedResponse",
+    "SecureNoise",
+    "SimulatedNoise",
+    "ZeroConcentratedDP",
+    "calibrate",
+    "cap_of",
+    "guarantee_from_dict",
+    "in_parallel",
+]
+
+_NOISE = {"NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NOISE:
+        from murk.privacy import noise
+
+        return getattr(noise, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

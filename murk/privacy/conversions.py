@@ -1,0 +1,346 @@
+r"""From one guarantee's terms to another's: pure functions of public numbers.
+
+Every figure is moved against the claim: what is promised (``gdp_delta``, ``gdp_epsilon``, ``pure_to_gdp``,
+``zcdp_epsilon``, ...) is never below the exact value, what is allowed (``gdp_mu``, ``gdp_to_pure``) never
+above it; both to the last bit or so of a float. A float means its shortest decimal: 0.1 is 1/10.
+"""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+from murk.privacy.exact import (
+    decimal,
+    float_down,
+    float_up,
+    gdp_delta_bound,
+    log_odds_bounds,
+    precise,
+    rational,
+    require,
+    smallest_float,
+)
+from murk.privacy.renyi import zcdp_delta, zcdp_epsilon
+
+__all__ = [
+    "classic_scale",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_mu",
+    "gdp_to_pure",
+    "pure_delta",
+    "pure_epsilon",
+    "pure_to_gdp",
+    "zcdp_delta",
+    "zcdp_epsilon",
+]
+
+# Room for the rounding of a handful of 60-digit operations on numbers of ordinary size.
+_MARGIN = Decimal("1e-45")
+
+
+@lru_cache(maxsize=4096)
+def gdp_delta(mu: float, epsilon: float) -> float:
+    r"""The smallest delta for which every mu-GDP release is (epsilon, delta)-DP.
+
+    .. math:: \delta(\epsilon) = \Phi(-\epsilon/\mu + \mu/2) - e^{\epsilon}\, \Phi(-\epsilon/\mu - \mu/2)
+
+    Parameters
+    ----------
+    mu
+        Parameter of Gaussian differential privacy, >= 0.
+    epsilon
+        At which epsilon >= 0 the curve is read.
+
+    Raises
+    ------
+    UserError
+        If a parameter is negative or not finite.
+
+    References
+    ----------
+    Dong, Roth, Su, "Gaussian differential privacy", JRSS B 84 (2022), corollary 2.13; Balle, Wang 2018, theorem 8.
+
+    Examples
+    --------
+    >>> from murk.privacy.conversions import gdp_delta
+    >>> [round(gdp_delta(1.0, epsilon), 4) for epsilon in (1.0, 2.0, 3.0)]
+    [0.1269, 0.0209, 0.0015]
+    """
+    require("mu", mu)
+    require("epsilon", epsilon)
+    if mu == 0:
+        return 0.0
+    # At least the smallest positive float: a curve that never reaches 0 must not be said to.
+    return max(float_up(min(gdp_delta_bound(rational(mu), rational(epsilon)), Decimal(1))), math.ulp(0.0))
+
+
+@lru_cache(maxsize=4096)
+def gdp_epsilon(mu: float, delta: float) -> float:
+    r"""The smallest epsilon for which every mu-GDP release is (epsilon, delta)-DP.
+
+    The root of ``gdp_delta(mu, epsilon) = delta``; 0 where delta alone already suffices.
+
+    Parameters
+    ----------
+    mu
+        Parameter of Gaussian differential privacy, >= 0.
+    delta
+        Between 0 and 1, both excluded.
+
+    Raises
+    ------
+    UserError
+        If a parameter is out of its range.
+
+    Examples
+    --------
+    >>> from murk.privacy.conversions import gdp_epsilon
+    >>> round(gdp_epsilon(1.0, 1e-5), 3)
+    4.377
+    """
+    require("mu", mu)
+    require("delta", delta, positive=True, below=1.0)
+    if mu == 0:
+        return 0.0
+    exact_mu, exact_delta = rational(mu), rational(delta)
+
+    def holds(epsilon: Fraction) -> bool:
+        return gdp_delta_bound(exact_mu, epsilon) <= exact_delta
+
+    if holds(Fraction(0)):
+        return 0.0
+    # delta(epsilon) <= Phi(-z) <= exp(-z^2 / 2) at epsilon = mu^2 / 2 + mu z; doubled for rounding.
+    high = mu * mu + 2 * mu * math.sqrt(-2 * math.log(delta)) + math.ulp(0.0)
+    return smallest_float(holds, 0.0, high)
+
+
+@lru_cache(maxsize=4096)
+def gdp_mu(epsilon: float, delta: float) -> float:
+    r"""The largest mu for which every mu-GDP release is (epsilon, delta)-DP.
+
+    Gaussian noise of standard deviation (sensitivity / mu) is the analytic calibration.
+
+    Parameters
+    ----------
+    epsilon
+        At least 0.
+    delta
+        Between 0 and 1, both excluded.
+
+    Raises
+    ------
+    UserError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Balle, Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018.
+
+    Examples
+    --------
+    >>> from murk.privacy.conversions import gdp_mu
+    >>> round(gdp_mu(1.0, 1e-5), 4)
+    0.2681
+    """
+    require("epsilon", epsilon)
+    require("delta", delta, positive=True, below=1.0)
+    exact_epsilon, exact_delta = rational(epsilon), rational(delta)
+
+    def exceeds(mu: Fraction) -> bool:
+        return gdp_delta_bound(mu, exact_epsilon) > exact_delta
+
+    high = 1.0
+    while not exceeds(rational(high)):
+        high *= 2
+    first_beyond = smallest_float(exceeds, 0.0, high)
+    return math.nextafter(first_beyond, 0.0)
+
+
+@lru_cache(maxsize=4096)
+def pure_to_gdp(epsilon: float) -> float:
+    r"""The smallest mu for which every epsilon-DP release is mu-GDP.
+
+    .. math:: \mu = 2\, \Phi^{-1}\!\left(e^{\epsilon} / (1 + e^{\epsilon})\right)
+
+    Randomized response is the worst epsilon-DP release, and telling its two inputs apart is no easier than
+    telling N(0, 1) from N(mu, 1).
+
+    Parameters
+    ----------
+    epsilon
+        At least 0.
+
+    Raises
+    ------
+    UserError
+        If epsilon is negative or not finite.
+
+    References
+    ----------
+    Dong, Roth, Su 2022: the trade-off function of randomized response touches that of N(0, 1) against N(mu, 1)
+    at equal error rates.
+
+    Examples
+    --------
+    >>> from murk.privacy.conversions import pure_to_gdp
+    >>> round(pure_to_gdp(1.0), 4)
+    1.232
+    """
+    require("epsilon", epsilon)
+    if epsilon == 0:
+        return 0.0
+    exact = rational(epsilon)
+
+    def holds(mu: Fraction) -> bool:
+        return log_odds_bounds(mu)[0] >= exact
+
+    # log odds >= 2 phi(0) mu near 0 and >= mu^2 / 8 far out, so twice the smaller of the inverses is enough.
+    return smallest_float(holds, 0.0, 2 * min(1.2534 * epsilon, math.sqrt(8 * epsilon)) + math.ulp(0.0))
+
+
+@lru_cache(maxsize=4096)
+def gdp_to_pure(mu: float) -> float:
+    r"""The largest epsilon for which every epsilon-DP release is mu-GDP.
+
+    .. math:: \epsilon = \log\left(\Phi(\mu/2) / \Phi(-\mu/2)\right)
+
+    The inverse of `pure_to_gdp`: how a mechanism with pure guarantee is calibrated to a GDP budget. (The other
+    direction does not exist: a GDP release promises no finite pure epsilon.)
+
+    Parameters
+    ----------
+    mu
+        At least 0.
+
+    Raises
+    ------
+    UserError
+        If mu is negative or not finite.
+
+    Examples
+    --------
+    >>> from murk.privacy.conversions import gdp_to_pure
+    >>> round(gdp_to_pure(1.0), 4)
+    0.807
+    """
+    require("mu", mu)
+    if mu == 0:
+        return 0.0
+    return max(float_down(log_odds_bounds(rational(mu))[0]), 0.0)
+
+
+def pure_delta(epsilon: float, at: float) -> float:
+    r"""The smallest delta for which every epsilon-DP release is (at, delta)-DP.
+
+    .. math:: \delta = \max\left(0, (e^{\epsilon} - e^{at}) / (1 + e^{\epsilon})\right)
+
+    Parameters
+    ----------
+    epsilon, at
+        At least 0.
+
+    Raises
+    ------
+    UserError
+        If a parameter is negative or not finite.
+
+    References
+    ----------
+    Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015 (randomized response
+    dominates).
+
+    Examples
+    --------
+    >>> from murk.privacy.conversions import pure_delta
+    >>> pure_delta(1.0, 1.0)
+    0.0
+    >>> round(pure_delta(1.0, 0.0), 4)  # total variation distance tanh(1/2)
+    0.4621
+    """
+    require("epsilon", epsilon)
+    require("at", at)
+    if at >= epsilon:
+        return 0.0
+    with precise():
+        # Divided through by e^epsilon, which may be astronomically large.
+        gap = (decimal(rational(at) - rational(epsilon))).exp()
+        delta = (1 - gap) / (1 + (-decimal(rational(epsilon))).exp())
+        return float_up(min(delta + _MARGIN, Decimal(1)))
+
+
+def pure_epsilon(epsilon: float, delta: float) -> float:
+    r"""The smallest epsilon' for which every epsilon-DP release is (epsilon', delta)-DP.
+
+    .. math:: e^{\epsilon'} = e^{\epsilon} - \delta\,(1 + e^{\epsilon})
+
+    Parameters
+    ----------
+    epsilon
+        At least 0.
+    delta
+        At least 0 and below 1.
+
+    Raises
+    ------
+    UserError
+        If a parameter is out of its range.
+
+    Examples
+    --------
+    >>> from murk.privacy.conversions import pure_epsilon
+    >>> pure_epsilon(1.0, 0.0)
+    1.0
+    >>> round(pure_epsilon(1.0, 0.01), 4)
+    0.9862
+    """
+    require("epsilon", epsilon)
+    require("delta", delta, below=1.0)
+    if delta == 0:
+        return float(epsilon)
+    with precise():
+        exact, share = decimal(rational(epsilon)), decimal(rational(delta))
+        # e^(epsilon' - epsilon) = 1 - delta - delta e^-epsilon.
+        left = 1 - share - share * (-exact).exp() + Decimal("1e-50")
+        if left <= 0:
+            return 0.0
+        return min(max(float_up(exact + left.ln() + _MARGIN), 0.0), float(epsilon))
+
+
+def classic_scale(sensitivity: float, epsilon: float, delta: float) -> float:
+    r"""The textbook's standard deviation of Gaussian noise, which the papers print.
+
+    .. math:: s = D \sqrt{2 \log(1.25 / \delta)} / \epsilon
+
+    Proved for epsilon <= 1 only: at delta = 1e-5 it is 30% too large at epsilon = 1 and too small, so that the
+    claim is false, at epsilon = 10. Use it to reproduce a paper, `gdp_mu` for everything else.
+
+    Parameters
+    ----------
+    sensitivity
+        Diameter D of the vectors in the l2 norm.
+    epsilon
+        Above 0.
+    delta
+        Between 0 and 1, both excluded.
+
+    Raises
+    ------
+    UserError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Dwork, Roth, "The algorithmic foundations of differential privacy", 2014, theorem A.1.
+
+    Examples
+    --------
+    >>> from murk.privacy.conversions import classic_scale
+    >>> round(classic_scale(2.0, 1.0, 1e-5), 3)
+    9.69
+    """
+    require("sensitivity", sensitivity)
+    require("epsilon", epsilon, positive=True)
+    require("delta", delta, positive=True, below=1.0)
+    return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon

@@ -1,0 +1,176 @@
+"""Arithmetic that a privacy claim may rest on: exact rationals, and decimals with proved error bounds.
+
+A float in a public parameter means its shortest decimal (0.1 means 1/10); `rational` reads it so. What has
+no exact value (exponentials, the normal distribution) is computed with 60 decimal digits and then moved
+against the claim by a margin that is many orders above the rounding error, and many below anything that
+costs accuracy.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import (
+    MAX_EMAX,
+    MIN_EMIN,
+    ROUND_HALF_EVEN,
+    Context,
+    Decimal,
+    DivisionByZero,
+    InvalidOperation,
+    Overflow,
+    localcontext,
+)
+from fractions import Fraction
+
+from murk.errors import UserError
+
+__all__ = [
+    "decimal",
+    "float_down",
+    "float_up",
+    "gdp_delta_bound",
+    "largest_integer",
+    "log_odds_bounds",
+    "precise",
+    "rational",
+    "require",
+    "smallest_float",
+]
+
+_DIGITS = 60
+_TINY = Fraction(1, 10**323)
+_TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918461563281")
+
+
+@contextmanager
+def precise() -> Iterator[None]:
+    """Decimal arithmetic with 60 digits and exponents that never run out."""
+    context = Context(
+        prec=_DIGITS,
+        rounding=ROUND_HALF_EVEN,
+        Emin=MIN_EMIN,
+        Emax=MAX_EMAX,
+        traps=[DivisionByZero, InvalidOperation, Overflow],
+    )
+    with localcontext(context):
+        yield
+
+
+def require(name: str, value: float, *, positive: bool = False, below: float = math.inf) -> None:
+    """Refuse a parameter outside [0, below), or outside (0, below) where it must be positive."""
+    if not (value > 0 if positive else value >= 0) or not value < below:
+        upper = "finite" if below == math.inf else f"below {below:g}"
+        raise UserError(
+            f"{name}={value!r} is out of range: it must be {'above' if positive else 'at least'} 0 and {upper}"
+        )
+
+
+def rational(value: float) -> Fraction:
+    """The rational number that a float's shortest decimal names: 0.1 is 1/10."""
+    return Fraction(repr(float(value)))
+
+
+def decimal(value: Fraction) -> Decimal:
+    """A rational as a decimal, correctly rounded in the current precision."""
+    return Decimal(value.numerator) / Decimal(value.denominator)
+
+
+def float_up(value: Fraction | Decimal) -> float:
+    """The smallest float whose meaning (see `rational`) is not below ``value``."""
+    if 0 < value < _TINY:
+        return math.ulp(0.0)  # as a fraction it could need billions of digits
+    exact = Fraction(value)
+    result = float(exact)
+    while rational(result) < exact:
+        result = math.nextafter(result, math.inf)
+    return result
+
+
+def float_down(value: Fraction | Decimal) -> float:
+    """The largest float whose meaning (see `rational`) is not above ``value``."""
+    if 0 < value < _TINY:
+        return 0.0
+    return -float_up(-Fraction(value))
+
+
+def largest_integer(holds: Callable[[int], bool], below: int) -> int:
+    """The largest integer in [0, below) for which ``holds``, true up to some point and false beyond it; 0 if none."""
+    low, high = 0, below
+    while high - low > 1:
+        middle = (low + high) // 2
+        if holds(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def smallest_float(holds: Callable[[Fraction], bool], low: float, high: float) -> float:
+    """The smallest float in (low, high] for which ``holds``, false up to some point and true beyond it.
+
+    ``holds(high)`` is taken for granted.
+    """
+    while True:
+        middle = low + (high - low) / 2
+        if not low < middle < high:
+            return high
+        if holds(rational(middle)):
+            high = middle
+        else:
+            low = middle
+
+
+def _mills(x: Decimal) -> Decimal:
+    """Mills' ratio of the normal distribution, (1 - Phi(x)) / phi(x), to a relative error below 1e-50."""
+    if x < -4:
+        return _TWO_PI.sqrt() * (x * x / 2).exp() - _mills(-x)
+    if x < 4:
+        # Phi(x) - 1/2 = phi(x) sum_k x^(2k+1) / (2k+1)!!. The ratio is 0.236 or more here and what cancels
+        # is 7,500 at most, so 55 of the 60 digits are left.
+        term = total = x
+        odd = 1
+        while abs(term) > Decimal("1e-62"):
+            odd += 2
+            term = term * x * x / odd
+            total += term
+        return _TWO_PI.sqrt() * (x * x / 2).exp() / 2 - total
+    # Laplace's continued fraction; successive convergents lie on either side of the value.
+    length = 16
+    while True:
+        length *= 2
+        one, other = _convergent(x, length), _convergent(x, length + 1)
+        if abs(one - other) < one * Decimal("1e-54"):
+            return one
+
+
+def _convergent(x: Decimal, length: int) -> Decimal:
+    value = x
+    for k in range(length, 0, -1):
+        value = x + k / value
+    return 1 / value
+
+
+def gdp_delta_bound(mu: Fraction | Decimal, epsilon: Fraction) -> Decimal:
+    r"""An upper bound, tight to 40 digits, of the delta that a mu-GDP release has at epsilon >= 0.
+
+    delta(epsilon) = Phi(-z) - e^epsilon Phi(-z - mu) = phi(z) (M(z) - M(z + mu)), z = epsilon / mu - mu / 2,
+    with Mills' ratio M (because e^epsilon phi(z + mu) = phi(z)).
+    """
+    with precise():
+        m = mu if isinstance(mu, Decimal) else decimal(mu)
+        z = decimal(epsilon) / m - m / 2
+        density = (-z * z / 2).exp() / _TWO_PI.sqrt()
+        near, far = _mills(z), _mills(z + m)
+        # z carries a relative error of 1e-59, which the exponential multiplies by z^2.
+        margin = density * (near + far) * (1 + z * z) * Decimal("1e-48")
+        return density * (near - far) + margin
+
+
+def log_odds_bounds(mu: Fraction) -> tuple[Decimal, Decimal]:
+    """Lower and upper bounds, tight to 40 digits, of log(Phi(mu/2) / Phi(-mu/2)) for mu > 0."""
+    with precise():
+        m = decimal(mu) / 2
+        tail = _mills(m) * (-m * m / 2).exp() / _TWO_PI.sqrt()
+        value = ((1 - tail) / tail).ln()
+        margin = (1 + m * m) * Decimal("1e-48")
+        return value - margin, value + margin

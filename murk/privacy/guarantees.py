@@ -1,0 +1,311 @@
+"""What one release, or a person's releases together, promise: four kinds of local differential privacy.
+
+Every guarantee here is about *replacing* a record by any other (local privacy), never about leaving it out.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from murk.errors import UserError
+from murk.privacy import conversions, words
+from murk.privacy.exact import float_down, float_up, rational
+from murk.privacy.guarantee_base import KINDS, Guarantee, Kind, check_kind, nearest, refuse
+
+__all__ = [
+    "ApproxDP",
+    "GaussianDP",
+    "Guarantee",
+    "Kind",
+    "PureDP",
+    "ZeroConcentratedDP",
+    "guarantee_from_dict",
+]
+
+_DELTA_IN_WORDS = 1e-5
+
+
+def _approx(owner: Guarantee, epsilon: float, delta: float) -> "ApproxDP":
+    if delta >= 1:
+        refuse(owner, "approx", f"at epsilon={epsilon:g} its delta is too close to 1; ask for a larger epsilon")
+    return ApproxDP(epsilon, delta)
+
+
+@dataclass(frozen=True, slots=True)
+class PureDP(Guarantee):
+    r"""Pure differential privacy: no odds change by more than a factor e^epsilon.
+
+    .. math:: P(M(x) \in S) \le e^{\epsilon}\, P(M(x') \in S) \quad\text{for all } x, x', S
+
+    Parameters
+    ----------
+    epsilon
+        At least 0 (nothing disclosed).
+
+    Raises
+    ------
+    UserError
+        If epsilon is not a number from 0 to 1e6.
+
+    References
+    ----------
+    Dwork, McSherry, Nissim, Smith 2006; Kasiviswanathan et al. 2011 (local).
+
+    Examples
+    --------
+    >>> from murk.privacy import PureDP
+    >>> PureDP(1.0).to("zcdp")
+    ZeroConcentratedDP(rho=0.5)
+    """
+
+    epsilon: float
+    kind: ClassVar[Kind] = "pure"
+
+    def __post_init__(self) -> None:
+        self._settle()
+
+    def describe(self) -> str:
+        """What is promised, in plain words."""
+        return words.describe_pure(self.epsilon)
+
+    def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
+        """The smallest guarantee of another kind that this one implies; every kind is possible."""
+        check_kind(kind, delta, epsilon)
+        if kind == "approx":
+            if epsilon is not None:
+                return _approx(self, epsilon, conversions.pure_delta(self.epsilon, epsilon))
+            assert delta is not None
+            return ApproxDP(conversions.pure_epsilon(self.epsilon, delta), delta)
+        if kind == "gdp":
+            return GaussianDP(conversions.pure_to_gdp(self.epsilon))
+        if kind == "zcdp":
+            return ZeroConcentratedDP(float_up(rational(self.epsilon) ** 2 / 2))
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class ApproxDP(Guarantee):
+    r"""Approximate differential privacy: as `PureDP`, up to a probability delta.
+
+    .. math:: P(M(x) \in S) \le e^{\epsilon}\, P(M(x') \in S) + \delta \quad\text{for all } x, x', S
+
+    Parameters
+    ----------
+    epsilon
+        At least 0.
+    delta
+        At least 0 (then it is `PureDP`) and below 1.
+
+    Raises
+    ------
+    UserError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    Dwork, Kenthapadi, McSherry, Mironov, Naor 2006.
+
+    Examples
+    --------
+    >>> from murk.privacy import ApproxDP
+    >>> ApproxDP(1.0, 1e-6)
+    ApproxDP(epsilon=1.0, delta=1e-06)
+    """
+
+    epsilon: float
+    delta: float
+    kind: ClassVar[Kind] = "approx"
+
+    def __post_init__(self) -> None:
+        self._settle()
+
+    def describe(self) -> str:
+        """What is promised, in plain words."""
+        return words.describe_approx(self.epsilon, self.delta)
+
+    def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
+        """Another point of the curve that this guarantee implies; no other kind unless delta is 0."""
+        check_kind(kind, delta, epsilon)
+        if self.delta == 0:
+            return PureDP(self.epsilon).to(kind, delta=delta, epsilon=epsilon)
+        if kind != "approx":
+            refuse(self, kind, "with probability delta anything may be disclosed, which it has no room for")
+        if epsilon is not None:
+            # delta + (1 - delta) (e^mine - e^epsilon) / (1 + e^mine): the worst release of this guarantee.
+            more = rational(conversions.pure_delta(self.epsilon, epsilon))
+            return _approx(self, epsilon, float_up(rational(self.delta) + (1 - rational(self.delta)) * more))
+        assert delta is not None
+        if delta < self.delta:
+            refuse(self, kind, f"delta can only grow, and {delta:g} is below {self.delta:g}")
+        left = (rational(delta) - rational(self.delta)) / (1 - rational(self.delta))
+        return ApproxDP(conversions.pure_epsilon(self.epsilon, float_down(left)), delta)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianDP(Guarantee):
+    r"""Gaussian differential privacy: no easier than telling N(0, 1) from N(mu, 1) by one draw.
+
+    Parameters
+    ----------
+    mu
+        At least 0 (nothing disclosed).
+
+    Raises
+    ------
+    UserError
+        If mu is not a number from 0 to 1000.
+
+    References
+    ----------
+    Dong, Roth, Su, "Gaussian differential privacy", JRSS B 84 (2022).
+
+    Examples
+    --------
+    >>> from murk.privacy import GaussianDP
+    >>> print(GaussianDP(1.0).to("zcdp"))
+    ZeroConcentratedDP(rho=0.5)
+    """
+
+    mu: float
+    kind: ClassVar[Kind] = "gdp"
+
+    def __post_init__(self) -> None:
+        self._settle()
+
+    def describe(self) -> str:
+        """What is promised, in plain words."""
+        epsilon = conversions.gdp_epsilon(self.mu, _DELTA_IN_WORDS)
+        return words.describe_gdp(
+            self.mu,
+            f" It is also (epsilon, delta) = ({words.number(epsilon)}, {_DELTA_IN_WORDS:g})-differential "
+            f"privacy, and zero-concentrated with rho = {words.number(self.mu**2 / 2)}.",
+        )
+
+    def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
+        """The smallest guarantee of another kind that this one implies; there is no pure one."""
+        check_kind(kind, delta, epsilon)
+        if kind == "approx":
+            if epsilon is not None:
+                return _approx(self, epsilon, conversions.gdp_delta(self.mu, epsilon))
+            assert delta is not None
+            return ApproxDP(conversions.gdp_epsilon(self.mu, delta), delta)
+        if kind == "zcdp":
+            return ZeroConcentratedDP(float_up(rational(self.mu) ** 2 / 2))
+        if kind == "pure" and self.mu > 0:
+            refuse(self, kind, "rare outcomes of Gaussian noise disclose more than any fixed epsilon allows")
+        return self if kind == "gdp" else PureDP(0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroConcentratedDP(Guarantee):
+    r"""Zero-concentrated differential privacy: Renyi divergence of order alpha at most rho alpha.
+
+    Parameters
+    ----------
+    rho
+        At least 0 (nothing disclosed).
+
+    Raises
+    ------
+    UserError
+        If rho is not a number from 0 to 1e6.
+
+    References
+    ----------
+    Bun, Steinke, "Concentrated differential privacy", TCC 2016.
+
+    Examples
+    --------
+    >>> from murk.privacy import ZeroConcentratedDP
+    >>> round(ZeroConcentratedDP(0.5).to("approx", delta=1e-5).epsilon, 3)
+    4.728
+    """
+
+    rho: float
+    kind: ClassVar[Kind] = "zcdp"
+
+    def __post_init__(self) -> None:
+        self._settle()
+
+    def describe(self) -> str:
+        """What is promised, in plain words."""
+        epsilon = conversions.zcdp_epsilon(self.rho, _DELTA_IN_WORDS)
+        return words.describe_zcdp(
+            self.rho,
+            f" It is also (epsilon, delta) = ({words.number(epsilon)}, {_DELTA_IN_WORDS:g})-differential "
+            f"privacy. Where the noise is Gaussian it is mu-GDP with mu = "
+            f"{words.number(math.sqrt(2 * self.rho))}, which says more.",
+        )
+
+    def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
+        """An (epsilon, delta) guarantee by the best Renyi conversion; no pure and no GDP one exists."""
+        check_kind(kind, delta, epsilon)
+        if kind == "approx":
+            if epsilon is not None:
+                return _approx(self, epsilon, conversions.zcdp_delta(self.rho, epsilon))
+            assert delta is not None
+            return ApproxDP(conversions.zcdp_epsilon(self.rho, delta), delta)
+        if kind == "pure" and self.rho > 0:
+            refuse(self, kind, "its divergences bound averages of the odds, not the odds themselves")
+        if kind == "gdp" and self.rho > 0:
+            refuse(
+                self,
+                kind,
+                "releases exist that it covers and no mu does; where the mechanism is Gaussian, "
+                f"state GaussianDP({math.sqrt(2 * self.rho):.6g})",
+            )
+        return {"pure": PureDP(0.0), "gdp": GaussianDP(0.0), "zcdp": self}[kind]
+
+
+_CLASSES: dict[str, type[PureDP] | type[ApproxDP] | type[GaussianDP] | type[ZeroConcentratedDP]] = {
+    "pure": PureDP,
+    "approx": ApproxDP,
+    "gdp": GaussianDP,
+    "zcdp": ZeroConcentratedDP,
+}
+
+
+def guarantee_from_dict(data: object) -> Guarantee:
+    """Read a guarantee from plain data, as in a task file.
+
+    Parameters
+    ----------
+    data
+        One of ``{"pure": {"epsilon": e}}``, ``{"approx": {"epsilon": e, "delta": d}}``,
+        ``{"gdp": {"mu": m}}``, ``{"zcdp": {"rho": r}}``.
+
+    Raises
+    ------
+    UserError
+        For anything else; an unknown key is answered with the nearest known one, and a guarantee under
+        which nothing could ever be released (all zeros) is refused.
+
+    Examples
+    --------
+    >>> from murk.privacy import guarantee_from_dict
+    >>> guarantee_from_dict({"gdp": {"mu": 1.0}})
+    GaussianDP(mu=1.0)
+    """
+    if not isinstance(data, Mapping) or len(data) != 1:
+        raise UserError(
+            f"a guarantee is one of {{pure: {{epsilon: 1.0}}}}, {{approx: {{epsilon: 1.0, delta: 1.0e-6}}}}, "
+            f"{{gdp: {{mu: 1.0}}}}, {{zcdp: {{rho: 0.5}}}}; got {data!r}"
+        )
+    ((kind, parameters),) = data.items()
+    if kind not in _CLASSES:
+        raise UserError(f"unknown kind of guarantee {kind!r}{nearest(kind, KINDS)}; one of {', '.join(KINDS)}")
+    cls = _CLASSES[kind]
+    names = {field.name: field for field in fields(cls)}
+    if not isinstance(parameters, Mapping):
+        raise UserError(f"{kind} needs its parameters by name ({', '.join(names)}), got {parameters!r}")
+    for name in parameters:
+        if name not in names:
+            raise UserError(f"{kind}: unknown key {name!r}{nearest(name, names)}; it takes {', '.join(names)}")
+    missing = [name for name in names if name not in parameters]
+    if missing:
+        raise UserError(f"{kind}: {missing[0]} is missing; it takes {', '.join(names)}")
+    guarantee = cls(**parameters)
+    if all(getattr(guarantee, name) == 0 for name in names):
+        raise UserError(f"{kind}: {parameters!r} allows no release at all; give a number above 0")
+    return guarantee

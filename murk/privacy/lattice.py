@@ -1,0 +1,272 @@
+"""Bounded vectors to integers on a lattice, and back: the array code of the mechanisms, compiled.
+
+Kinds of mechanism, as integers that kernels can branch on: `GAUSSIAN`, `LAPLACE`, `L2BALL`.
+
+Whatever the vector (NaN, infinite, huge), what is quantised lies within the integer bound, checked in
+integers; so no rounding of a float can touch what a mechanism guarantees.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from murk._jit import jit
+
+GAUSSIAN, LAPLACE, L2BALL = 0, 1, 2
+
+Vector = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+# Vectors this little beyond the bound got there by rounding: the integer shrink deals with them.
+_SLACK = 1.0 + 2.0**-40
+_UNIT = 2.0**-53
+_ELEVEN = np.uint64(11)
+
+
+@jit
+def quantise_l2(v: Vector, spacing: float, steps: int, out: Integers) -> None:
+    r"""Quantise a vector so that ``sum(out^2) <= steps^2`` always.
+
+    ``out_i = trunc(v_i / spacing)``. NaN counts as 0; a vector beyond ``steps * spacing`` is first scaled
+    down to it, an infinite one to the direction of its infinite coordinates; what rounding leaves over is
+    then taken off in integers. A vector of norm at most ``(1 - 2^-40) steps spacing`` changes by less than
+    one spacing per coordinate.
+
+    Parameters
+    ----------
+    v
+        The vector, shape (d,).
+    spacing
+        Width of one lattice step, positive.
+    steps
+        The bound in lattice steps, with ``1 <= steps`` and ``d steps^2 < 2^63``.
+    out
+        Receives the integers, shape (d,).
+
+    Examples
+    --------
+    >>> out = np.empty(2, dtype=np.int64)
+    >>> quantise_l2(np.array([0.6, -0.25]), 0.1, 10, out)
+    >>> out.tolist()
+    [5, -2]
+    """
+    largest = _largest(v)
+    square = 0.0
+    inside = largest <= steps * spacing and largest < math.inf
+    if inside:
+        for i in range(v.shape[0]):
+            t = v[i] / spacing if v[i] == v[i] else 0.0
+            square += t * t
+            out[i] = _clamp(int(t), steps)
+        inside = square <= steps * _SLACK * steps * _SLACK
+    if not inside:
+        square = 0.0
+        for i in range(v.shape[0]):
+            r = _relative(v[i], largest)
+            square += r * r
+        _project(v, largest, steps / math.sqrt(square), steps, out)
+    _shrink_l2(steps, out)
+
+
+@jit
+def quantise_l1(v: Vector, spacing: float, steps: int, out: Integers) -> None:
+    r"""Quantise a vector so that ``sum(|out|) <= steps`` always; otherwise as `quantise_l2`.
+
+    Examples
+    --------
+    >>> out = np.empty(2, dtype=np.int64)
+    >>> quantise_l1(np.array([np.inf, 3.0]), 0.1, 10, out)
+    >>> out.tolist()
+    [10, 0]
+    """
+    largest = _largest(v)
+    total = 0.0
+    inside = largest <= steps * spacing and largest < math.inf
+    if inside:
+        for i in range(v.shape[0]):
+            t = v[i] / spacing if v[i] == v[i] else 0.0
+            total += abs(t)
+            out[i] = _clamp(int(t), steps)
+        inside = total <= steps * _SLACK
+    if not inside:
+        total = 0.0
+        for i in range(v.shape[0]):
+            total += abs(_relative(v[i], largest))
+        _project(v, largest, steps / total, steps, out)
+    _shrink_l1(steps, out)
+
+
+@jit
+def _largest(v: Vector) -> float:
+    """The largest absolute value, NaN left out."""
+    largest = 0.0
+    for i in range(v.shape[0]):
+        if abs(v[i]) > largest:
+            largest = abs(v[i])
+    return largest
+
+
+@jit
+def _relative(value: float, largest: float) -> float:
+    """A coordinate over the largest, in [-1, 1]; infinite ones leave nothing to the others, NaN is 0."""
+    if value != value:
+        return 0.0
+    if largest == math.inf:
+        if value == largest:
+            return 1.0
+        if value == -largest:
+            return -1.0
+        return 0.0
+    return value / largest
+
+
+@jit
+def _project(v: Vector, largest: float, length: float, steps: int, out: Integers) -> None:
+    for i in range(v.shape[0]):
+        out[i] = _clamp(int(_relative(v[i], largest) * length), steps)
+
+
+@jit
+def _clamp(q: int, steps: int) -> int:
+    return min(max(q, -steps), steps)
+
+
+@jit
+def _shrink_l2(steps: int, out: Integers) -> None:
+    """Take single steps off the largest coordinate until the norm is within the bound, in integers.
+
+    Seldom more than one: what comes here exceeds the bound by rounding only.
+    """
+    bound = np.int64(steps) * np.int64(steps)
+    total = np.int64(0)
+    for i in range(out.shape[0]):
+        total += out[i] * out[i]
+    while total > bound:
+        at = _furthest(out)
+        total -= 2 * abs(out[at]) - 1
+        out[at] += -1 if out[at] > 0 else 1
+
+
+@jit
+def _shrink_l1(steps: int, out: Integers) -> None:
+    total = np.int64(0)
+    for i in range(out.shape[0]):
+        total += abs(out[i])
+    while total > steps:
+        at = _furthest(out)
+        total -= 1
+        out[at] += -1 if out[at] > 0 else 1
+
+
+@jit
+def _furthest(out: Integers) -> int:
+    at = 0
+    for i in range(1, out.shape[0]):
+        if abs(out[i]) > abs(out[at]):
+            at = i
+    return at
+
+
+@jit
+def randomize(
+    kind: int,
+    v: Vector,
+    radius: float,
+    spacing: float,
+    steps: int,
+    threshold: np.uint64,
+    noise: Integers,
+    coins: Words,
+    out: Integers,
+) -> None:
+    r"""Randomize one vector into the payload of its release.
+
+    For `GAUSSIAN` and `LAPLACE`: the quantised vector plus the noise. For `L2BALL` (Duchi, Jordan,
+    Wainwright 2018, section 4.2.3): a sign times the noise vector, whose direction is uniform whatever the
+    vector; only the sign depends on it, and only through a coin of probability ``threshold / 2^64``.
+
+    Parameters
+    ----------
+    kind
+        `GAUSSIAN`, `LAPLACE` or `L2BALL`.
+    v
+        The vector, shape (d,); anything beyond the bound is brought back to it, NaN counts as 0.
+    radius
+        Bound of the vector's l2 norm; used by `L2BALL`.
+    spacing, steps
+        As in `quantise_l2` and `quantise_l1`; not used by `L2BALL`.
+    threshold
+        Of the coin, for `L2BALL`; a uint64.
+    noise
+        Shape (d,): Laplace noise for `LAPLACE`, else Gaussian.
+    coins
+        Shape (3,): words for the rounding, the coin and the zero vector; read by `L2BALL` only.
+    out
+        Receives the payload, shape (d,).
+    """
+    if kind == L2BALL:
+        _ball(v, radius, threshold, noise, coins, out)
+        return
+    if kind == GAUSSIAN:
+        quantise_l2(v, spacing, steps, out)
+    else:
+        quantise_l1(v, spacing, steps, out)
+    for i in range(out.shape[0]):
+        out[i] += noise[i]
+
+
+@jit
+def _ball(v: Vector, radius: float, threshold: np.uint64, noise: Integers, coins: Words, out: Integers) -> None:
+    largest = _largest(v)
+    inner, square = 0.0, 0.0
+    empty = True
+    for i in range(v.shape[0]):
+        out[i] = noise[i]
+        empty = empty and noise[i] == 0
+    if empty:
+        # Has no direction; a fixed one serves (in one dimension it is as good as any).
+        out[0] = 1
+    if largest > 0.0:
+        for i in range(v.shape[0]):
+            r = _relative(v[i], largest)
+            inner += r * out[i]
+            square += r * r
+    if inner == 0.0:
+        positive = (coins[2] >> np.uint64(63)) == np.uint64(1)
+    else:
+        share = 1.0
+        if largest < radius:
+            share = min(1.0, largest * math.sqrt(square) / radius)
+        # Rounding to the sphere: with the vector with probability (1 + share) / 2.
+        towards = np.float64(coins[0] >> _ELEVEN) * _UNIT < 0.5 + 0.5 * share
+        positive = (inner > 0.0) == towards
+    # The one step that the guarantee rests on: an exact coin decides between the sign and its opposite.
+    if positive != (coins[1] < np.uint64(threshold)):
+        for i in range(out.shape[0]):
+            out[i] = -out[i]
+
+
+@jit
+def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
+    r"""Turn a payload into the unbiased estimate of the vector that it stands for.
+
+    ``unit * payload`` for `GAUSSIAN` and `LAPLACE` (unit: the spacing); ``unit * payload / ||payload||`` for
+    `L2BALL` (unit: the radius B of the release), and zero for a payload of zeros.
+
+    Examples
+    --------
+    >>> out = np.empty(2)
+    >>> decode(L2BALL, np.array([3, -4]), 10.0, out)
+    >>> out.tolist()
+    [6.0, -8.0]
+    """
+    factor = unit
+    if kind == L2BALL:
+        square = 0.0
+        for i in range(payload.shape[0]):
+            square += np.float64(payload[i]) * np.float64(payload[i])
+        factor = unit / math.sqrt(square) if square > 0.0 else 0.0
+    for i in range(payload.shape[0]):
+        out[i] = factor * payload[i]

@@ -1,0 +1,142 @@
+"""Amounts of privacy in integer units, so that a ledger adds and compares without rounding.
+
+A cap is rounded down and a cost up: what is spent is never less than what was disclosed.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, get_args
+
+from murk.errors import UserError
+from murk.privacy.exact import rational
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+
+__all__ = ["DELTA_UNITS", "UNITS", "Amount", "Currency", "cap_of"]
+
+Currency = Literal["rho", "epsilon", "approx"]
+
+UNITS = 10**12
+"""Units in a rho or an epsilon of 1."""
+DELTA_UNITS = 10**15
+"""Units in a delta of 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """An amount of privacy loss, as a cap or as a cost.
+
+    Amounts of one currency add, and compare by ``<=`` (for ``approx``: in epsilon and in delta).
+
+    Parameters
+    ----------
+    currency
+        ``"rho"`` (zero-concentrated; GDP enters as mu^2 / 2, pure as epsilon^2 / 2), ``"epsilon"`` (pure,
+        by addition) or ``"approx"`` ((epsilon, delta), by addition).
+    units
+        rho or epsilon in 1e-12.
+    delta_units
+        delta in 1e-15; 0 unless the currency is ``"approx"``.
+
+    Raises
+    ------
+    UserError
+        If the currency is unknown or a number is not a non-negative integer; and by ``+`` and ``<=``
+        if the currencies differ.
+
+    Examples
+    --------
+    >>> from murk.privacy import Amount
+    >>> half = Amount("rho", 500_000_000_000)
+    >>> print(half + half)
+    rho 1
+    >>> half + half <= half
+    False
+    """
+
+    currency: Currency
+    units: int
+    delta_units: int = 0
+
+    def __post_init__(self) -> None:
+        if self.currency not in get_args(Currency):
+            known = ", ".join(get_args(Currency))
+            raise UserError(f"unknown currency {self.currency!r}; one of {known}")
+        for name in ("units", "delta_units"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise UserError(f"an amount's {name} is a non-negative integer, got {value!r}")
+        if self.delta_units and self.currency != "approx":
+            raise UserError(f"an amount in {self.currency} has no delta, got {self.delta_units} units of it")
+
+    def _same(self, other: "Amount") -> None:
+        if self.currency != other.currency:
+            raise UserError(
+                f"an amount in {other.currency} does not compare or add with one in {self.currency}; "
+                "ask the mechanism for its cost in the account's currency"
+            )
+
+    def __add__(self, other: "Amount") -> "Amount":
+        if not isinstance(other, Amount):
+            return NotImplemented
+        self._same(other)
+        return Amount(self.currency, self.units + other.units, self.delta_units + other.delta_units)
+
+    def __mul__(self, count: int) -> "Amount":
+        if not isinstance(count, int):
+            return NotImplemented
+        return Amount(self.currency, self.units * count, self.delta_units * count)
+
+    def __le__(self, other: "Amount") -> bool:
+        if not isinstance(other, Amount):
+            return NotImplemented
+        self._same(other)
+        return self.units <= other.units and self.delta_units <= other.delta_units
+
+    def __str__(self) -> str:
+        loss = _plain(Fraction(self.units, UNITS))
+        if self.currency != "approx":
+            return f"{self.currency} {loss}"
+        return f"epsilon {loss} delta {_plain(Fraction(self.delta_units, DELTA_UNITS))}"
+
+
+def _plain(value: Fraction) -> str:
+    """A decimal fraction in full, without an exponent unless it is small."""
+    return f"{float(value):.15g}"
+
+
+def floor_units(value: float, scale: int = UNITS) -> int:
+    """A float in integer units, rounded down; 0.1 means 1/10."""
+    return int(rational(value) * scale // 1)
+
+
+def ceil_units(value: Fraction, scale: int = UNITS) -> int:
+    """An exact value in integer units, rounded up."""
+    return -int(-value * scale // 1)
+
+
+def cap_of(guarantee: Guarantee) -> Amount:
+    """A guarantee as the cap of an account, rounded down.
+
+    GDP and zCDP become ``rho``, pure ``epsilon``, (epsilon, delta) ``approx``. What was calibrated to a
+    guarantee fits under the cap of that guarantee.
+
+    Raises
+    ------
+    UserError
+        If it is not a guarantee that Murk knows.
+
+    Examples
+    --------
+    >>> from murk.privacy import GaussianDP, cap_of
+    >>> cap_of(GaussianDP(1.0))
+    Amount(currency='rho', units=500000000000, delta_units=0)
+    """
+    if isinstance(guarantee, GaussianDP):
+        return Amount("rho", int(rational(guarantee.mu) ** 2 * UNITS / 2 // 1))
+    if isinstance(guarantee, ZeroConcentratedDP):
+        return Amount("rho", floor_units(guarantee.rho))
+    if isinstance(guarantee, PureDP):
+        return Amount("epsilon", floor_units(guarantee.epsilon))
+    if isinstance(guarantee, ApproxDP):
+        return Amount("approx", floor_units(guarantee.epsilon), floor_units(guarantee.delta, DELTA_UNITS))
+    raise UserError(f"not a guarantee: {guarantee!r}; use PureDP, ApproxDP, GaussianDP or ZeroConcentratedDP")

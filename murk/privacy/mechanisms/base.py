@@ -1,0 +1,193 @@
+"""What the mechanisms have in common: their interface, and the checks and array code that they share."""
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from murk.errors import UserError
+from murk.privacy.guarantees import Guarantee
+from murk.privacy.mechanisms.amounts import Amount, Currency
+
+if TYPE_CHECKING:
+    from murk.privacy.noise import NoiseSource
+
+__all__ = ["WIDTH", "Mechanism"]
+
+Vectors = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+WIDTH = 2**20
+"""Width of all noise in lattice steps: `murk.privacy.noise.LATTICE_WIDTH`, here so that describing a mechanism
+does not load the sampler."""
+
+_STEPS_BELOW = 2**31
+_RADII = (1e-100, 1e100)
+
+
+class Mechanism(Protocol):
+    """A frozen public description of how a vector of bounded l2 norm is randomized.
+
+    Whoever holds it can compute the noise and the guarantee; nothing in it depends on data. It is defined by
+    integers (``steps`` or ``threshold``), and what it claims is computed from them.
+    """
+
+    kind: ClassVar[str]
+    """``"gaussian"``, ``"laplace"`` or ``"l2-ball"``."""
+    code: ClassVar[int]
+    """The kind as `murk.privacy.lattice` numbers it."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors."""
+
+    @property
+    def radius(self) -> float:
+        """Public bound of their l2 norm; what lies beyond is brought back to it."""
+
+    @property
+    def steps(self) -> int:
+        """Integer bound of the quantised vector, in the mechanism's own norm; 0 where there is none."""
+
+    @property
+    def threshold(self) -> int:
+        """The coin's probability in 2^-64; 0 where there is none."""
+
+    @property
+    def spacing(self) -> float:
+        """Width of a lattice step."""
+
+    @property
+    def unit(self) -> float:
+        """What `murk.privacy.lattice.decode` multiplies by."""
+
+    @property
+    def sensitivity(self) -> float:
+        """Diameter of the bounded vectors in the mechanism's own norm."""
+
+    @property
+    def variance(self) -> float:
+        """Variance of one coordinate of the decoded release."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What one release promises, from the integers, rounded up."""
+
+    @property
+    def claims(self) -> tuple[Guarantee, ...]:
+        """Everything that is known of one release, `guarantee` first; an accountant takes its pick."""
+
+    @property
+    def magnitude(self) -> int:
+        """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
+
+    def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
+        """Randomize m vectors (m, d) into payloads (m, d)."""
+
+    def decode(self, payload: npt.ArrayLike) -> Vectors:
+        """Turn payloads (m, d) into unbiased estimates (m, d) of the vectors."""
+
+    def cost(self, currency: Currency) -> Amount:
+        """What one release costs an account in ``currency``, rounded up."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public parameters as plain data."""
+
+
+def checked_shape(owner: str, dimension: object, radius: object) -> tuple[int, float]:
+    """A mechanism's dimension and radius, checked."""
+    size = checked_integer(owner, "dimension", dimension)
+    if size < 1:
+        raise UserError(f"{owner}: dimension={dimension!r} is below 1")
+    try:
+        bound = float(radius)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        bound = math.nan
+    if isinstance(radius, bool | str) or not _RADII[0] <= bound <= _RADII[1]:
+        raise UserError(
+            f"{owner}: radius={radius!r} is not a bound of a norm; it needs a number above 0 "
+            f"(from {_RADII[0]:g} to {_RADII[1]:g}); rescale the vectors"
+        )
+    return size, bound
+
+
+def checked_integer(owner: str, name: str, value: object) -> int:
+    """An integer parameter, checked (numpy's integers are welcome)."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise UserError(f"{owner}: {name}={value!r} is not an integer") from None
+
+
+def check_steps(owner: str, steps: int, dimension: int, budget: str) -> None:
+    """Check that a bound in lattice steps fits the integers of a release; ``budget`` is what to name."""
+    if steps < 1:
+        raise UserError(
+            f"{owner}: {budget} is less than one lattice step can express; give a larger budget "
+            f"(about 2e-6 in mu or epsilon is the least)"
+        )
+    if steps >= _STEPS_BELOW or dimension * steps * steps >= 2**63:
+        largest = min(_STEPS_BELOW - 1, math.isqrt((2**63 - 1) // dimension))
+        raise UserError(
+            f"{owner}: {budget} is so large that the integers of a release in dimension {dimension} would "
+            f"overflow; give a smaller budget (about {2 * largest / WIDTH:.4g} in mu or epsilon is the most)"
+        )
+
+
+def randomize_block(
+    mechanism: Mechanism, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike
+) -> Integers:
+    """Randomize m vectors by any lattice mechanism."""
+    from murk.privacy.mechanisms import kernels
+    from murk.privacy.noise import Purpose
+
+    rows = _block(mechanism, vectors, np.float64)
+    indices = np.asarray(records, dtype=np.int64)
+    if indices.shape != (len(rows),):
+        raise UserError(f"{len(rows)} vectors need {len(rows)} record indices, got shape {indices.shape}")
+    if mechanism.kind == "laplace":
+        integers = noise.laplace(indices, mechanism.dimension)
+    else:
+        integers = noise.gaussian(indices, mechanism.dimension)
+    if mechanism.kind == "l2-ball":
+        coins = noise.words(indices, 3, Purpose.COIN)
+    else:
+        coins = np.zeros((len(rows), 0), dtype=np.uint64)
+    out = np.empty(rows.shape, dtype=np.int64)
+    kernels.randomize_block(
+        mechanism.code,
+        rows,
+        mechanism.radius,
+        mechanism.spacing,
+        mechanism.steps,
+        np.uint64(mechanism.threshold),
+        integers,
+        coins,
+        out,
+    )
+    return out
+
+
+def decode_block(mechanism: Mechanism, payload: npt.ArrayLike) -> Vectors:
+    """Decode m payloads of any lattice mechanism."""
+    from murk.privacy.mechanisms import kernels
+
+    rows = _block(mechanism, payload, np.int64)
+    out = np.empty(rows.shape, dtype=np.float64)
+    kernels.decode_block(mechanism.code, rows, mechanism.unit, out)
+    return out
+
+
+def _block(mechanism: Mechanism, values: npt.ArrayLike, dtype: type) -> npt.NDArray[Any]:
+    rows = np.asarray(values)
+    if rows.ndim != 2 or rows.shape[1] != mechanism.dimension:
+        raise UserError(
+            f"the {mechanism.kind} mechanism takes an array of shape (m, {mechanism.dimension}), got {rows.shape}"
+        )
+    if dtype is np.int64 and rows.dtype.kind not in "iu":
+        raise UserError(f"a payload is made of integers, got {rows.dtype}")
+    return np.ascontiguousarray(rows, dtype=dtype)

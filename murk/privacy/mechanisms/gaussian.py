@@ -1,0 +1,309 @@
+"""Discrete Gaussian noise on a lattice."""
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy.typing as npt
+
+from murk.errors import UserError
+from murk.privacy.conversions import classic_scale, gdp_delta
+from murk.privacy.exact import decimal, float_up, gdp_delta_bound, largest_integer, precise, rational
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from murk.privacy.mechanisms.amounts import DELTA_UNITS, UNITS, Amount, Currency, cap_of, ceil_units
+from murk.privacy.mechanisms.base import (
+    WIDTH,
+    Integers,
+    Vectors,
+    check_steps,
+    checked_integer,
+    checked_shape,
+    decode_block,
+    randomize_block,
+)
+
+if TYPE_CHECKING:
+    from murk.privacy.noise import NoiseSource
+
+__all__ = ["GaussianMechanism"]
+
+Method = Literal["analytic", "classic"]
+
+# The discrete Gaussian of width S is a randomised rounding of a continuous one of variance S^2 - 9, to within
+# 2^-254 (Peikert 2010, theorem 3.1, smoothing width 3): whatever the continuous one promises, it promises.
+_VARIANCE = WIDTH**2 - 9
+# P(|x| > 13 S) < 2 exp(-13^2 / 2) = 4e-37: below 1e-30 for every coordinate of a payload together.
+_TAIL = 13
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianMechanism:
+    r"""Gaussian noise on integers: the vector, quantised, plus discrete Gaussian noise of width S = 2^20.
+
+    A vector of l2 norm at most ``radius`` becomes integers of l2 norm at most ``steps`` (one lattice step is
+    ``radius / steps``), checked in integers. Replacing a record then moves them by at most 2 steps, so that with
+
+    .. math:: P(x) \propto e^{-x^2 / 2 S^2}, \quad \rho = 2\, \text{steps}^2 / S^2, \quad
+        \mu = 2\, \text{steps} / \sqrt{S^2 - 9}
+
+    the release is rho-zCDP and mu-GDP, exactly.
+
+    Parameters
+    ----------
+    dimension
+        Length d of the vectors.
+    radius
+        Public bound C of their l2 norm; the l2 sensitivity (diameter) is 2 C.
+    steps
+        The bound in lattice steps, at least 1, below 2^31, with ``d steps^2 < 2^63``.
+    stated
+        The (epsilon, delta) guarantee it was calibrated to, if any; checked.
+
+    Raises
+    ------
+    UserError
+        If a parameter is out of its range, or the stated guarantee does not hold.
+
+    References
+    ----------
+    Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020; Balle, Wang 2018
+    (analytic calibration).
+
+    Examples
+    --------
+    >>> from murk.privacy import GaussianDP, GaussianMechanism
+    >>> mechanism = GaussianMechanism.calibrate(GaussianDP(1.0), dimension=3, radius=1.0)
+    >>> round(mechanism.variance, 3)  # (2 C / mu)^2
+    4.0
+    """
+
+    dimension: int
+    radius: float
+    steps: int
+    stated: ApproxDP | None = None
+    kind: ClassVar[str] = "gaussian"
+    code: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        dimension, radius = checked_shape("GaussianMechanism", self.dimension, self.radius)
+        object.__setattr__(self, "dimension", dimension)
+        object.__setattr__(self, "radius", radius)
+        object.__setattr__(self, "steps", checked_integer("GaussianMechanism", "steps", self.steps))
+        check_steps("GaussianMechanism", self.steps, dimension, f"steps={self.steps}")
+        if self.stated is not None:
+            if not isinstance(self.stated, ApproxDP):
+                raise UserError(f"stated={self.stated!r}: only an ApproxDP guarantee is stated beside the integers")
+            cap = cap_of(self.stated)
+            if not _within(self.steps, cap.units, cap.delta_units):
+                raise UserError(f"{self.stated!r} does not hold with steps={self.steps}; calibrate to it instead")
+
+    @property
+    def threshold(self) -> int:
+        """No coin: 0."""
+        return 0
+
+    @property
+    def spacing(self) -> float:
+        """Width of a lattice step, radius / steps."""
+        return self.radius / self.steps
+
+    @property
+    def unit(self) -> float:
+        """What decoding multiplies by: the spacing."""
+        return self.spacing
+
+    @property
+    def scale(self) -> float:
+        """Standard deviation of the noise on a coordinate."""
+        return WIDTH * self.spacing
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 diameter of the bounded vectors."""
+        return 2 * self.radius
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise on a coordinate."""
+        return self.scale**2
+
+    @property
+    def guarantee(self) -> GaussianDP:
+        """mu-GDP with mu = 2 steps / sqrt(S^2 - 9), rounded up."""
+        with precise():
+            mu = _mu(self.steps)
+            return GaussianDP(float_up(mu * (1 + Decimal("1e-50"))))
+
+    @property
+    def claims(self) -> tuple[Guarantee, ...]:
+        """GDP, zCDP, and what was stated."""
+        rho = ZeroConcentratedDP(float_up(self._rho))
+        return (self.guarantee, rho) if self.stated is None else (self.guarantee, rho, self.stated)
+
+    @property
+    def magnitude(self) -> int:
+        """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
+        return self.steps + _TAIL * WIDTH
+
+    @property
+    def _rho(self) -> Fraction:
+        return Fraction(2 * self.steps**2, WIDTH**2)
+
+    def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
+        """Randomize m vectors.
+
+        Parameters
+        ----------
+        vectors
+            Shape (m, d). Whatever is beyond the radius is brought back to it; NaN counts as 0.
+        noise
+            Where the noise comes from.
+        records
+            Shape (m,): the records' indices, for simulated noise.
+
+        Returns
+        -------
+        Payloads, int64 of shape (m, d).
+
+        Raises
+        ------
+        UserError
+            If the shapes do not fit.
+        """
+        return randomize_block(self, vectors, noise, records)
+
+    def decode(self, payload: npt.ArrayLike) -> Vectors:
+        """Turn payloads (m, d) into unbiased estimates (m, d): spacing times payload."""
+        return decode_block(self, payload)
+
+    def cost(self, currency: Currency) -> Amount:
+        """What one release costs an account, rounded up.
+
+        Raises
+        ------
+        UserError
+            In epsilon (Gaussian noise has no pure guarantee), and in (epsilon, delta) unless it was
+            calibrated to such a guarantee.
+        """
+        if currency == "rho":
+            return Amount("rho", ceil_units(self._rho))
+        if currency == "epsilon":
+            raise UserError(
+                "Gaussian noise has no cost in epsilon alone; give the account a cap in zcdp, gdp or approx, "
+                "or use the l2-ball or the laplace mechanism"
+            )
+        if currency == "approx":
+            if self.stated is None:
+                raise UserError(
+                    f"a Gaussian mechanism of mu={self.guarantee.mu:.6g} has a whole curve of (epsilon, delta), not "
+                    "one point of it; state the level as approx: {epsilon: ..., delta: ...}, or cap by gdp or zcdp"
+                )
+            return cap_of(self.stated)
+        raise UserError(f"unknown currency {currency!r}; one of rho, epsilon, approx")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public parameters and what follows from them, as plain data."""
+        return {
+            "kind": self.kind,
+            "dimension": self.dimension,
+            "radius": self.radius,
+            "steps": self.steps,
+            "stated": None if self.stated is None else self.stated.to_dict(),
+            "scale": self.scale,
+            "variance": self.variance,
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    @classmethod
+    def calibrate(
+        cls, guarantee: Guarantee, *, dimension: int, radius: float, method: Method = "analytic"
+    ) -> "GaussianMechanism":
+        r"""The least noise with which every release has ``guarantee``.
+
+        Parameters
+        ----------
+        guarantee
+            `GaussianDP` (s = 2 C / mu), `ZeroConcentratedDP` (s = 2 C / sqrt(2 rho)) or `ApproxDP`.
+        dimension, radius
+            As in the class.
+        method
+            For `ApproxDP`: ``"analytic"``, the least noise whose exact curve stays within
+            (epsilon, delta); or ``"classic"``, the textbook's 2 C sqrt(2 log(1.25/delta)) / epsilon,
+            for reproducing papers.
+
+        Raises
+        ------
+        UserError
+            For `PureDP` (impossible); for the classic method where its proof (epsilon <= 1) or the exact
+            curve does not support it; for budgets that the lattice cannot hold.
+        """
+        if method not in ("analytic", "classic"):
+            raise UserError(f"unknown calibration {method!r}; one of analytic, classic")
+        if method == "classic" and not isinstance(guarantee, ApproxDP):
+            raise UserError(f"the classic calibration is for ApproxDP only, not for {guarantee!r}; drop method=")
+        size, bound = checked_shape("GaussianMechanism", dimension, radius)
+        steps = _steps(guarantee, method)
+        check_steps("GaussianMechanism", steps, size, repr(guarantee))
+        return cls(size, bound, steps, guarantee if isinstance(guarantee, ApproxDP) else None)
+
+
+def _mu(steps: int) -> Decimal:
+    return 2 * steps / Decimal(_VARIANCE).sqrt()
+
+
+def _within(steps: int, epsilon_units: int, delta_units: int) -> bool:
+    """Whether the exact curve of ``steps`` stays within (epsilon, delta)."""
+    with precise():
+        mu = _mu(steps) * (1 + Decimal("1e-50"))
+        return gdp_delta_bound(mu, Fraction(epsilon_units, UNITS)) <= decimal(Fraction(delta_units, DELTA_UNITS))
+
+
+def _steps(guarantee: Guarantee, method: Method) -> int:
+    cap = cap_of(guarantee)
+    if isinstance(guarantee, PureDP):
+        raise UserError(
+            f"Gaussian noise cannot give {guarantee!r}: rare outcomes change the odds by more than any e^epsilon; "
+            "use the l2-ball or the laplace mechanism, or ask for gdp, zcdp or approx"
+        )
+    if isinstance(guarantee, ApproxDP):
+        if cap.delta_units == 0:
+            raise UserError(
+                f"Gaussian noise cannot give {guarantee!r}: it needs a delta of at least 1e-15; "
+                "use the l2-ball or the laplace mechanism for delta = 0"
+            )
+        if method == "classic":
+            return _classic_steps(guarantee, cap)
+        return _analytic_steps(cap.units, cap.delta_units)
+    # 2 steps^2 / S^2 <= rho, in the integer units of the cap.
+    steps = math.isqrt(cap.units * WIDTH**2 // (2 * UNITS))
+    if isinstance(guarantee, GaussianDP):
+        # 4 steps^2 <= mu^2 (S^2 - 9): the lattice's own loss included.
+        steps = min(steps, math.isqrt(int(rational(guarantee.mu) ** 2 * _VARIANCE / 4)))
+    return steps
+
+
+@lru_cache(maxsize=1024)
+def _analytic_steps(epsilon_units: int, delta_units: int) -> int:
+    return largest_integer(lambda steps: steps == 0 or _within(steps, epsilon_units, delta_units), 2**31)
+
+
+def _classic_steps(guarantee: ApproxDP, cap: Amount) -> int:
+    # The spread D / scale of the classic formula is a mu; the exact curve says what it really promises.
+    if guarantee.epsilon == 0:
+        raise UserError(f"the classic calibration needs epsilon > 0, got {guarantee!r}; use method='analytic'")
+    spread = 1 / classic_scale(1.0, guarantee.epsilon, guarantee.delta)
+    if guarantee.epsilon > 1 or gdp_delta(spread, guarantee.epsilon) > guarantee.delta:
+        true = gdp_delta(spread, guarantee.epsilon)
+        verdict = "which breaks the promise" if true > guarantee.delta else "so more noise than it takes"
+        raise UserError(
+            f"the classic calibration does not hold for {guarantee!r}: it is proved for epsilon <= 1 only, and its "
+            f"noise has delta = {true:.3g} at epsilon = {guarantee.epsilon:g}, {verdict}; use method='analytic'"
+        )
+    with precise():
+        epsilon = decimal(Fraction(cap.units, UNITS))
+        ratio = Decimal("1.25") / decimal(Fraction(cap.delta_units, DELTA_UNITS))
+        exact = WIDTH * epsilon / (2 * (2 * ratio.ln()).sqrt())
+        return int((exact * (1 - Decimal("1e-50"))).to_integral_value(rounding=ROUND_FLOOR))

@@ -1,0 +1,198 @@
+"""Randomized response: a category, or another one in its place."""
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from murk.errors import UserError
+from murk.privacy.exact import decimal, precise
+from murk.privacy.guarantees import Guarantee, PureDP
+from murk.privacy.mechanisms.amounts import UNITS, Amount, Currency
+from murk.privacy.mechanisms.base import Integers, Vectors, checked_integer
+from murk.privacy.mechanisms.pure import epsilon_cost, epsilon_units, odds_claim, odds_units
+
+if TYPE_CHECKING:
+    from murk.privacy.noise import NoiseSource
+
+__all__ = ["RandomizedResponse"]
+
+_WORDS = 2**64
+_CLASSES_BELOW = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedResponse:
+    r"""Keep a category with probability e^epsilon / (e^epsilon + k - 1), else draw one of the other k - 1.
+
+    One 64-bit word decides. Each other category gets the same whole number a of words and the true one the
+    rest, ``threshold = 2^64 - (k - 1) a``, so the law is exact:
+
+    .. math:: \frac{P(\text{keep})}{P(\text{a given other})} = \frac{2^{64} - (k - 1) a}{a} \le e^\epsilon
+
+    Parameters
+    ----------
+    classes
+        Number k of categories, at least 2 and below 2^31.
+    threshold
+        Number of words that keep the category.
+
+    Raises
+    ------
+    UserError
+        If the rest does not divide evenly among the others, or keeping is not the likelier.
+
+    References
+    ----------
+    Warner 1965; Kairouz, Oh, Viswanath 2016 (k categories).
+
+    Examples
+    --------
+    >>> from murk.privacy import PureDP, RandomizedResponse
+    >>> response = RandomizedResponse.calibrate(PureDP(1.0), classes=2)
+    >>> round(response.keep, 4)
+    0.7311
+    >>> [round(weight, 4) for weight in response.weights]  # 1/(1 - e^-epsilon) and what is left of 1
+    [1.582, -0.582]
+    """
+
+    classes: int
+    threshold: int
+    kind: ClassVar[str] = "randomized-response"
+
+    def __post_init__(self) -> None:
+        for name in ("classes", "threshold"):
+            object.__setattr__(self, name, checked_integer("RandomizedResponse", name, getattr(self, name)))
+        if not 2 <= self.classes < _CLASSES_BELOW:
+            raise UserError(f"RandomizedResponse: classes={self.classes} is not between 2 and 2^31")
+        rest = _WORDS - self.threshold
+        if rest % (self.classes - 1) or not 0 < self.other < self.threshold:
+            raise UserError(
+                f"RandomizedResponse: threshold={self.threshold} is not 2^64 - {self.classes - 1} a with an "
+                "integer a > 0 below it; use RandomizedResponse.calibrate"
+            )
+
+    @property
+    def other(self) -> int:
+        """Number of words that lead to each of the other categories."""
+        return (_WORDS - self.threshold) // (self.classes - 1)
+
+    @property
+    def keep(self) -> float:
+        """Probability of keeping the category."""
+        return float(Fraction(self.threshold, _WORDS))
+
+    @property
+    def guarantee(self) -> PureDP:
+        """epsilon-DP with epsilon = log(threshold / other), rounded up."""
+        return odds_claim(self.threshold, self.other)
+
+    @property
+    def claims(self) -> tuple[Guarantee, ...]:
+        """The pure guarantee; it implies all others."""
+        return (self.guarantee,)
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        r"""Weights (w, v) with which w g(z) + v sum_{j != z} g(j) estimates g of the true category, unbiased.
+
+        With p the probability of keeping and q that of a given other: w = (1 - q)/(p - q), v = -q/(p - q);
+        for two categories w = 1/(1 - e^-epsilon) and v = 1 - w.
+        """
+        gap = self.threshold - self.other
+        return float(Fraction(_WORDS - self.other, gap)), float(Fraction(-self.other, gap))
+
+    def randomize(self, values: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
+        """Randomize m categories.
+
+        Parameters
+        ----------
+        values
+            Shape (m,), integers in [0, k).
+        noise
+            Where the words come from.
+        records
+            Shape (m,): the records' indices, for simulated noise.
+
+        Returns
+        -------
+        The released categories, int64 of shape (m,).
+
+        Raises
+        ------
+        UserError
+            If the shapes do not fit or a category is outside [0, k); the message does not say which.
+        """
+        from murk.privacy.noise import Purpose
+
+        truth = np.asarray(values)
+        indices = np.asarray(records, dtype=np.int64)
+        if truth.ndim != 1 or truth.dtype.kind not in "iub" or indices.shape != truth.shape:
+            raise UserError(
+                f"randomized response takes integers of shape (m,) and as many record indices, got "
+                f"{truth.dtype} of shape {truth.shape} and indices of shape {indices.shape}"
+            )
+        truth = truth.astype(np.int64)
+        if truth.size and (truth.min() < 0 or truth.max() >= self.classes):
+            raise UserError(f"a category is outside 0..{self.classes - 1}; code categories by a public rule first")
+        words = noise.words(indices, 1, Purpose.COIN)[:, 0]
+        kept = words < np.uint64(self.threshold)
+        # Which of the others: wraps to nonsense where the category is kept, and is not used there.
+        chosen = ((words - np.uint64(self.threshold)) // np.uint64(self.other)).astype(np.int64)
+        return np.where(kept, truth, chosen + (chosen >= truth)).astype(np.int64)
+
+    def unbiased(self, released: npt.ArrayLike) -> Vectors:
+        """Unbiased estimates (m, k) of the true categories' indicators, from released categories (m,)."""
+        own, others = self.weights
+        indicators = np.arange(self.classes)[None, :] == np.asarray(released)[:, None]
+        return np.where(indicators, own, others).astype(np.float64)
+
+    def cost(self, currency: Currency) -> Amount:
+        """What one release costs an account, rounded up: epsilon, (epsilon, 0), or rho = epsilon^2 / 2."""
+        return epsilon_cost(odds_units(self.threshold, self.other), None, currency)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public parameters and what follows from them, as plain data (the threshold as text: 64 bits)."""
+        return {
+            "kind": self.kind,
+            "classes": self.classes,
+            "threshold": str(self.threshold),
+            "keep": self.keep,
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    @classmethod
+    def calibrate(cls, guarantee: Guarantee, *, classes: int) -> "RandomizedResponse":
+        """The most telling randomized response with which every release has ``guarantee``.
+
+        An epsilon beyond what 64-bit words can express (44.36 for two categories) gives the largest they can.
+
+        Parameters
+        ----------
+        guarantee
+            As for `LaplaceMechanism.calibrate`.
+        classes
+            Number k of categories.
+
+        Raises
+        ------
+        UserError
+            For a budget below 1e-12, or so small that 64-bit words cannot tell it from none.
+        """
+        size = checked_integer("RandomizedResponse", "classes", classes)
+        if not 2 <= size < _CLASSES_BELOW:
+            raise UserError(f"RandomizedResponse: classes={classes} is not between 2 and 2^31")
+        units = epsilon_units(guarantee)
+        with precise():
+            odds = decimal(Fraction(units, UNITS)).exp() if units < 100 * UNITS else Decimal("1e40")
+            exact = _WORDS / (odds + size - 1) + Decimal("1e-30")
+            other = int(exact.to_integral_value(rounding=ROUND_CEILING))
+        threshold = _WORDS - (size - 1) * other
+        if threshold <= other:
+            raise UserError(
+                f"RandomizedResponse: {guarantee!r} is too small for {size} categories; give a larger budget"
+            )
+        return cls(size, threshold)

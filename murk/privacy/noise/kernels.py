@@ -1,0 +1,283 @@
+"""The sampler, compiled: one draw from two random words, further words only for the rare paths.
+
+Integers throughout. Words are uint64 and everything computed from them int64: each conversion is written
+out, because uint64 with int64 becomes float64 in numpy and wraps in numba.
+
+A trial, given a word A and a word B (the notation of `tables`):
+
+1. k by comparing A with the table; a word equal to an entry is undecided and goes on with further words.
+2. j, a sign and u1 (uniform below the denominator) from disjoint bits of B; a value out of range
+   rejects the trial.
+3. Accept with probability exp(-num / den), num = j (2 k J + j) and den = 2 S^2 (Laplace: j and S), by
+   von Neumann's method as in Canonne, Kamath, Steinke (2020), Algorithm 1: u1 < num is its first
+   comparison and settles nearly every trial.
+4. Reject the negative zero.
+
+Sources: Karney (2016, arXiv 1303.6257); Ducas, Durmus, Lepoint, Lyubashevsky (2013) for the
+decomposition; von Neumann (1951).
+"""
+
+import numpy as np
+
+from murk._jit import jit
+from murk.errors import MurkError
+from murk.privacy.noise.philox import Purpose, block
+from murk.privacy.noise.streaming import DEEPER, DONE, REJECTED, SPARE, WORDS, Integers, Words
+from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW
+
+# (status, values produced, trials used, spare words used)
+Progress = tuple[np.int64, np.int64, np.int64, np.int64]
+
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_NOISE = np.uint64(Purpose.NOISE)
+_SPARE = np.uint64(Purpose.SPARE)
+_FIRST_SPARES = 8
+
+# The two laws in use, as constants of the compiled code.
+_GAUSSIAN, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_LAW.shape, GAUSSIAN_LAW.table, GAUSSIAN_LAW.guide
+_LAPLACE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_LAW.shape, LAPLACE_LAW.table, LAPLACE_LAW.guide
+_NO_WORDS = np.empty(0, dtype=np.uint64)
+_NO_WORDS.setflags(write=False)
+
+
+@jit
+def draw(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:
+    """Fill ``out`` from ``words`` (two a trial) and ``spare``, as far as they reach.
+
+    Returns (status, values produced, trials used, spare words used); the status is `DONE`, or what is
+    missing: `WORDS`, `SPARE` or `DEEPER`. No trial is ever dropped: go on with the unused words first.
+    """
+    return _draw(shape, table, guide, words, spare, False, _ZERO, _ZERO, out)
+
+
+@jit
+def simulated_gaussian(seed: np.uint64, record: np.int64, out: Integers) -> None:
+    """Fill ``out`` with ``SimulatedNoise(seed).gaussian([record], len(out))[0]``."""
+    s, r = np.uint64(seed), np.uint64(record)
+    _draw(_GAUSSIAN, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE, _NO_WORDS, _NO_WORDS, True, s, r, out)
+
+
+@jit
+def simulated_laplace(seed: np.uint64, record: np.int64, out: Integers) -> None:
+    """Fill ``out`` with ``SimulatedNoise(seed).laplace([record], len(out))[0]``."""
+    s, r = np.uint64(seed), np.uint64(record)
+    _draw(_LAPLACE, _LAPLACE_TABLE, _LAPLACE_GUIDE, _NO_WORDS, _NO_WORDS, True, s, r, out)
+
+
+@jit
+def simulated_words(seed: np.uint64, record: np.int64, purpose: int, out: Words) -> None:
+    """Fill ``out`` with ``SimulatedNoise(seed).words([record], len(out), purpose)[0]``."""
+    _fill_words(np.uint64(seed), np.uint64(record), np.uint64(purpose), np.int64(0), out)
+
+
+@jit
+def simulated_gaussians(seed: np.uint64, records: Integers, out: Integers) -> None:
+    """`simulated_gaussian` of each record into its row of ``out``."""
+    for i in range(out.shape[0]):
+        simulated_gaussian(seed, records[i], out[i])
+
+
+@jit
+def simulated_laplaces(seed: np.uint64, records: Integers, out: Integers) -> None:
+    """`simulated_laplace` of each record into its row of ``out``."""
+    for i in range(out.shape[0]):
+        simulated_laplace(seed, records[i], out[i])
+
+
+@jit
+def simulated_words_of(seed: np.uint64, records: Integers, purpose: int, out: Words) -> None:
+    """`simulated_words` of each record into its row of ``out``."""
+    for i in range(out.shape[0]):
+        simulated_words(seed, records[i], purpose, out[i])
+
+
+@jit
+def _draw(
+    shape: Integers,
+    table: Words,
+    guide: Integers,
+    words: Words,
+    spare: Words,
+    simulated: bool,
+    seed: np.uint64,
+    record: np.uint64,
+    out: Integers,
+) -> Progress:
+    # One loop for both origins of words, and all of a usual trial within it: as functions of their own
+    # its steps are not inlined, and a draw takes seven times as long.
+    produced, trial, used = np.int64(0), np.int64(0), np.int64(0)
+    trials = np.int64(words.shape[0] // 2)
+    step, step_bits, denominator, quadratic = shape[0], np.uint64(shape[1]), shape[2], shape[6] == 1
+    step_mask = (_ONE << step_bits) - _ONE
+    u1_mask = (_ONE << np.uint64(shape[3])) - _ONE
+    word_mask = _ALL >> (np.uint64(64) - np.uint64(shape[4]))
+    guide_shift = np.uint64(shape[5])
+    digits = table[0]
+    while produced < out.shape[0]:
+        if simulated:
+            a, b = block(seed, record, _NOISE, np.uint64(trial))
+        elif trial < trials:
+            a, b = words[2 * trial], words[2 * trial + 1]
+        else:
+            return np.int64(WORDS), produced, trial, used
+        word = a & word_mask
+        # Unsigned, so that no index can mean "from the end".
+        k = np.uint64(guide[word >> guide_shift])
+        while digits[k] < word:
+            k += _ONE
+        j = np.int64(b & step_mask)
+        negative = np.int64((b >> step_bits) & _ONE)
+        u1 = np.int64((b >> step_bits >> _ONE) & u1_mask)
+        if j < step and u1 < denominator:
+            start = np.int64(k) * step
+            numerator = j * (2 * start + j) if quadratic else j
+            x = start + j
+            if u1 < numerator or digits[k] == word:
+                if simulated:
+                    x, used = _simulated_settle(shape, table, a, b, seed, record, used)
+                else:
+                    status, x, used = _settle(shape, table, a, b, spare, used)
+                    if status != DONE:
+                        return status, produced, trial, used
+                if x != REJECTED:
+                    out[produced] = x
+                    produced += 1
+            elif x > 0 or negative == 0:
+                # The sign without a branch, which nothing could predict.
+                out[produced] = (x ^ -negative) + negative
+                produced += 1
+        trial += 1
+    return np.int64(DONE), produced, trial, used
+
+
+@jit
+def _settle(
+    shape: Integers, table: Words, a: np.uint64, b: np.uint64, spare: Words, used: np.int64
+) -> tuple[np.int64, np.int64, np.int64]:
+    """A trial that its two words leave open, with spare words from position ``used``.
+
+    Returns the status, the value or `REJECTED`, and the position after the words consumed. With a status
+    other than `DONE` nothing is consumed: the same call with more words (or digits) goes the same way.
+    """
+    step, step_bits, denominator = shape[0], np.uint64(shape[1]), shape[2]
+    status, k, position = _coarse(shape, table, a, spare, used)
+    if status != DONE:
+        return status, np.int64(REJECTED), used
+    j = np.int64(b & ((_ONE << step_bits) - _ONE))
+    negative = np.int64((b >> step_bits) & _ONE)
+    u1 = np.int64((b >> step_bits >> _ONE) & ((_ONE << np.uint64(shape[3])) - _ONE))
+    x = k * step + j
+    if x == 0 and negative == 1:
+        return np.int64(DONE), np.int64(REJECTED), position
+    numerator = j * (2 * k * step + j) if shape[6] == 1 else j
+    # exp(-num/den) = exp(-rest/den) exp(-1)^wholes
+    wholes = numerator // denominator
+    rest = numerator - wholes * denominator
+    status, accepted, position = _bernoulli(rest, denominator, u1, spare, position)
+    while status == DONE and accepted and wholes > 0:
+        status, accepted, position = _bernoulli(denominator, denominator, np.int64(0), spare, position)
+        wholes -= 1
+    if status != DONE:
+        return status, np.int64(REJECTED), used
+    if not accepted:
+        return np.int64(DONE), np.int64(REJECTED), position
+    return np.int64(DONE), (x ^ -negative) + negative, position
+
+
+@jit
+def _coarse(
+    shape: Integers, table: Words, a: np.uint64, spare: Words, used: np.int64
+) -> tuple[np.int64, np.int64, np.int64]:
+    """Find k by comparing digits: the word, then as many spare words as it takes."""
+    mask = _ALL >> (np.uint64(64) - np.uint64(shape[4]))
+    levels, entries = table.shape
+    first = a & mask
+    k = 0
+    while table[0, k] < first:
+        k += 1
+    furthest = 0
+    while k < entries:
+        word, level = first, 0
+        while table[level, k] == word:
+            level += 1
+            if level == levels:
+                return np.int64(DEEPER), np.int64(k), used
+            if used + level > spare.shape[0]:
+                return np.int64(SPARE), np.int64(k), used
+            furthest = max(furthest, level)
+            word = spare[used + level - 1] & mask
+        if word < table[level, k]:
+            break
+        k += 1
+    # The last entry is all ones at every level, so the search ends there at the latest.
+    return np.int64(DONE), np.int64(k), used + furthest
+
+
+@jit
+def _bernoulli(
+    numerator: np.int64, denominator: np.int64, first: np.int64, spare: Words, used: np.int64
+) -> tuple[np.int64, bool, np.int64]:
+    """Exact Bernoulli(exp(-num/den)), num <= den; ``first`` is uniform below den and already drawn."""
+    trial = np.int64(1)
+    below = bool(first < numerator)
+    while below:
+        trial += 1
+        # Bernoulli(num / (den trial)) as two independent factors, which no size can overflow.
+        status, u, used = _uniform(denominator, spare, used)
+        below = bool(status == DONE and u < numerator)
+        if below:
+            status, u, used = _uniform(trial, spare, used)
+            below = bool(status == DONE and u == 0)
+        if status != DONE:
+            return status, False, used
+    return np.int64(DONE), bool(trial % 2 == 1), used
+
+
+@jit
+def _uniform(bound: np.int64, spare: Words, used: np.int64) -> tuple[np.int64, np.int64, np.int64]:
+    """Uniform on [0, bound) from spare words: mask and reject."""
+    mask = _ZERO
+    while mask < np.uint64(bound - 1):
+        mask = (mask << _ONE) | _ONE
+    while used < spare.shape[0]:
+        u = np.int64(spare[used] & mask)
+        used += 1
+        if u < bound:
+            return np.int64(DONE), u, used
+    return np.int64(SPARE), np.int64(0), used
+
+
+@jit
+def _simulated_settle(
+    shape: Integers,
+    table: Words,
+    a: np.uint64,
+    b: np.uint64,
+    seed: np.uint64,
+    record: np.uint64,
+    used: np.int64,
+) -> tuple[np.int64, np.int64]:
+    """`_settle` with the record's own spare words, as many as it takes."""
+    count = _FIRST_SPARES
+    while True:
+        spare = np.empty(count, dtype=np.uint64)
+        _fill_words(seed, record, _SPARE, used, spare)
+        status, x, consumed = _settle(shape, table, a, b, spare, np.int64(0))
+        if status == DONE:
+            return x, used + consumed
+        if status == DEEPER:
+            raise MurkError("a simulated word agrees with the noise table to 256 bits: Philox is broken here")
+        count *= 2
+
+
+@jit
+def _fill_words(seed: np.uint64, record: np.uint64, purpose: np.uint64, start: np.int64, out: Words) -> None:
+    """Words ``start``, ``start + 1``, ... of a record's stream for a purpose."""
+    even, odd = _ZERO, _ZERO
+    for i in range(out.shape[0]):
+        position = np.uint64(start + i)
+        if i == 0 or position & _ONE == _ZERO:
+            even, odd = block(seed, record, purpose, position >> _ONE)
+        out[i] = odd if position & _ONE == _ONE else even

@@ -1,0 +1,75 @@
+"""OpenDP's exact samplers behind Murk's interface, for whoever must have them."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from murk.errors import UserError
+from murk.privacy.noise.philox import Purpose
+from murk.privacy.noise.sources import SecureNoise
+from murk.privacy.noise.streaming import Integers, Words
+from murk.privacy.noise.tables import LATTICE_WIDTH
+
+
+class OpenDPNoise:
+    """Noise of the same laws and width as `SecureNoise`, drawn by OpenDP: much slower, independently written.
+
+    Coins and identifiers come from the operating system. There is no state, so copies do not repeat noise.
+
+    Raises
+    ------
+    UserError
+        At construction, where OpenDP is not installed.
+
+    Examples
+    --------
+    >>> OpenDPNoise().gaussian([0, 1], size=3).shape
+    (2, 3)
+    """
+
+    __slots__ = ()
+    simulated = False
+
+    def __init__(self) -> None:
+        _measurements()
+
+    def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
+        """(m, size) integers, P(x) proportional to exp(-x^2 / 2 S^2)."""
+        count = len(np.asarray(records))
+        return opendp_draw("gaussian", LATTICE_WIDTH, count * size).reshape(count, size)
+
+    def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
+        """(m, size) integers, P(x) proportional to exp(-|x| / S)."""
+        count = len(np.asarray(records))
+        return opendp_draw("laplace", LATTICE_WIDTH, count * size).reshape(count, size)
+
+    def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
+        """(m, size) uniform 64-bit words of the operating system."""
+        return SecureNoise().words(records, size, purpose)
+
+    def __repr__(self) -> str:
+        return "OpenDPNoise()"
+
+
+def opendp_draw(kind: str, scale: int, count: int) -> Integers:
+    """``count`` integers of a law by OpenDP (the mechanism applied to zeros)."""
+    if count == 0:
+        return np.empty(0, dtype=np.int64)
+    domains, measurements, metrics = _measurements()
+    vectors = domains.vector_domain(domains.atom_domain(T="i64"))
+    if kind == "gaussian":
+        mechanism = measurements.make_gaussian(vectors, metrics.l2_distance(T="f64"), float(scale))
+    else:
+        mechanism = measurements.make_laplace(vectors, metrics.l1_distance(T="i64"), float(scale))
+    return np.array(mechanism([0] * count), dtype=np.int64)
+
+
+def _measurements() -> tuple[Any, Any, Any]:
+    try:
+        from opendp import domains, measurements, metrics
+        from opendp.mod import enable_features
+    except ImportError as missing:
+        raise UserError('noise by OpenDP needs the package: pip install "murk[opendp]"') from missing
+    enable_features("contrib")
+    return domains, measurements, metrics

@@ -1,0 +1,174 @@
+"""Noise sources: the operating system's randomness, and a reproducible simulation of it."""
+
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from murk._jit import HAVE_NUMBA
+from murk.errors import UserError
+from murk.privacy.noise import kernels, vectorized
+from murk.privacy.noise.philox import Purpose, stream
+from murk.privacy.noise.streaming import Draw, Integers, Words, fill
+from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW, Law
+
+
+def compiled(law: Law, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
+    """The compiled sampler, called like `vectorized.draw`."""
+    status, produced, trials, spares = kernels.draw(law.shape, law.table, law.guide, words, spare, out)
+    return int(status), int(produced), int(trials), int(spares)
+
+
+DRAW: Draw = compiled if HAVE_NUMBA else vectorized.draw
+
+
+class NoiseSource(Protocol):
+    """Where a mechanism's noise comes from.
+
+    ``records`` are the indices of the m records for which noise is drawn; only a simulation looks at
+    their values.
+    """
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the draws can be repeated by whoever knows the seed, and so protect nobody."""
+
+    def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
+        """(m, size) integers, P(x) proportional to exp(-x^2 / 2 S^2) with S = `LATTICE_WIDTH`."""
+
+    def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
+        """(m, size) integers, P(x) proportional to exp(-|x| / S) with S = `LATTICE_WIDTH`."""
+
+    def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
+        """(m, size) uniform 64-bit words."""
+
+
+class SecureNoise:
+    r"""Exact noise from the operating system's randomness.
+
+    Given ideal random bits the law has no approximation at all: integers with
+    ``P(x) \propto exp(-x^2 / 2 S^2)`` or ``P(x) \propto exp(-|x| / S)``, ``S = 2^20``.
+
+    There is no pool and no state: a copy, a pickle, a fork or a snapshot of a virtual machine never
+    repeats a draw.
+
+    Examples
+    --------
+    >>> noise = SecureNoise()
+    >>> noise.gaussian([0, 1], size=3).shape
+    (2, 3)
+    """
+
+    __slots__ = ()
+    simulated = False
+
+    def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
+        """(m, size) integers, P(x) proportional to exp(-x^2 / 2 S^2)."""
+        return _secure(GAUSSIAN_LAW, records, size)
+
+    def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
+        """(m, size) integers, P(x) proportional to exp(-|x| / S)."""
+        return _secure(LAPLACE_LAW, records, size)
+
+    def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
+        """(m, size) uniform 64-bit words; fresh at every call, whatever the purpose."""
+        count = _length(records)
+        return np.frombuffer(os.urandom(8 * count * size), dtype=np.uint64).reshape(count, size)
+
+    def __repr__(self) -> str:
+        return "SecureNoise()"
+
+
+def secure_feed(trials: int, spares: int) -> tuple[Words, Words]:
+    """Words of the operating system, for `streaming.fill`."""
+    fresh = np.frombuffer(os.urandom(16 * trials + 8 * spares), dtype=np.uint64)
+    return fresh[: 2 * trials], fresh[2 * trials :]
+
+
+def _secure(law: Law, records: npt.ArrayLike, size: int) -> Integers:
+    count = _length(records)
+    out = np.empty(count * size, dtype=np.int64)
+    fill(law, out, secure_feed, DRAW)
+    return out.reshape(count, size)
+
+
+def _length(records: npt.ArrayLike) -> int:
+    return len(records) if isinstance(records, list | np.ndarray) else len(np.asarray(records))
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedNoise:
+    """Reproducible noise of the same law, for simulation only: it protects nobody.
+
+    A function of the seed, the record's index and the purpose alone (counter-based: Philox4x32-10), so
+    that a record's draws do not depend on which others are drawn with it, nor on when. A copy repeats
+    them; a record's shorter vectors are beginnings of its longer ones, and its Gaussian and Laplace draws
+    come from the same words.
+
+    Parameters
+    ----------
+    seed
+        An integer in [0, 2^64).
+
+    Raises
+    ------
+    UserError
+        For a seed that is not such an integer, or a negative record index.
+
+    Examples
+    --------
+    >>> noise = SimulatedNoise(seed=1)
+    >>> both = noise.gaussian([3, 4], size=2)
+    >>> bool((both[1] == noise.gaussian([4], size=2)[0]).all())
+    True
+    """
+
+    seed: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
+            raise UserError(f"a seed is an integer from 0 to 2^64 - 1, got {self.seed!r}")
+        if not 0 <= self.seed < 2**64:
+            raise UserError(f"a seed is an integer from 0 to 2^64 - 1, got {self.seed}; choose a smaller one")
+        object.__setattr__(self, "seed", int(self.seed))
+
+    @property
+    def simulated(self) -> bool:
+        """Always true."""
+        return True
+
+    def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
+        """(m, size) integers, P(x) proportional to exp(-x^2 / 2 S^2)."""
+        out = np.empty((_length(records), size), dtype=np.int64)
+        if HAVE_NUMBA:
+            kernels.simulated_gaussians(np.uint64(self.seed), _indices(records), out)
+        else:
+            vectorized.simulate(GAUSSIAN_LAW, self.seed, _indices(records), out)
+        return out
+
+    def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
+        """(m, size) integers, P(x) proportional to exp(-|x| / S)."""
+        out = np.empty((_length(records), size), dtype=np.int64)
+        if HAVE_NUMBA:
+            kernels.simulated_laplaces(np.uint64(self.seed), _indices(records), out)
+        else:
+            vectorized.simulate(LAPLACE_LAW, self.seed, _indices(records), out)
+        return out
+
+    def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
+        """(m, size) uniform 64-bit words."""
+        indices = _indices(records)
+        if not HAVE_NUMBA:
+            return stream(self.seed, indices, int(purpose), 0, size)
+        out = np.empty((len(indices), size), dtype=np.uint64)
+        kernels.simulated_words_of(np.uint64(self.seed), indices, int(purpose), out)
+        return out
+
+
+def _indices(records: npt.ArrayLike) -> Integers:
+    indices = np.asarray(records, dtype=np.int64)
+    if indices.size and indices.min() < 0:
+        raise UserError(f"a record's index is not negative, got {indices.min()}")
+    return indices

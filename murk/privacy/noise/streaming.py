@@ -1,0 +1,75 @@
+"""From words that arrive in pieces to draws: rewind and resume, so that no trial is ever dropped.
+
+Dropping the trial during which the words ran out would bias the law: which trial that is depends on its
+value.
+"""
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from murk.privacy.noise.tables import Law
+
+Words = npt.NDArray[np.uint64]
+Integers = npt.NDArray[np.int64]
+
+# Statuses of a draw: all done, or what is missing (words, spare words, digits of the table).
+DONE, WORDS, SPARE, DEEPER = 0, 1, 2, 3
+
+# What a trial may give instead of a value; no value comes near.
+REJECTED = -(2**62)
+UNDECIDED = -(2**62) + 1
+
+# Trials for which words are fetched at once: large enough that a call costs nothing, small enough for
+# the cache.
+_BLOCK = 1 << 12
+
+
+class Feed(Protocol):
+    """Where words come from: the next ``2 trials`` words for trials, and the next ``spares`` spare words."""
+
+    def __call__(self, trials: int, spares: int) -> tuple[Words, Words]:
+        """The words for trials, and the spare words."""
+
+
+class Draw(Protocol):
+    """An implementation of the sampler: fill ``out`` from words (two a trial) and spare words.
+
+    Returns (status, values produced, trials used, spare words used).
+    """
+
+    def __call__(self, law: Law, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
+        """As far as the words reach."""
+
+
+def fill(law: Law, out: Integers, feed: Feed, draw: Draw, block: int = _BLOCK) -> None:
+    """Fill the vector ``out`` with draws of ``law`` from the words of ``feed``."""
+    done, status = 0, WORDS
+    words = spare = np.empty(0, dtype=np.uint64)
+    while done < len(out):
+        if status == DEEPER:
+            law = law.deeper()
+        else:
+            trials = _trials(min(len(out) - done, block)) if status == WORDS else 0
+            more, more_spare = feed(trials, 6 + (trials + len(words) // 2) // 16)
+            words, spare = _join(words, more), _join(spare, more_spare)
+        status, produced, trials_used, spare_used = draw(law, words, spare, out[done:])
+        if status == DONE:
+            return
+        done += produced
+        words, spare = words[2 * trials_used :], spare[spare_used:]
+
+
+def _trials(count: int) -> int:
+    """Trials that almost always suffice for ``count`` draws, at an acceptance of 0.96."""
+    return count + count // 25 + 2
+
+
+def _join(left: Words, right: Words) -> Words:
+    if len(left) == 0 or len(right) == 0:
+        return left if len(left) else right
+    joined = np.concatenate([left, right])
+    # Read-only like the operating system's words, so that the kernels are compiled for one type only.
+    joined.setflags(write=False)
+    return joined

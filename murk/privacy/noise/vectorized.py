@@ -1,0 +1,233 @@
+"""The sampler in numpy, for where numba is missing: identical values from identical words.
+
+Written apart from the compiled kernels, so that each is a check of the other: numpy decides the trials that
+two words decide (about 98%), and Python's integers settle the others, in order.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from murk.privacy.noise.philox import Purpose, stream
+from murk.privacy.noise.streaming import (
+    DEEPER,
+    DONE,
+    REJECTED,
+    SPARE,
+    UNDECIDED,
+    WORDS,
+    Feed,
+    Integers,
+    Words,
+    fill,
+)
+from murk.privacy.noise.tables import Law
+
+
+class _Missing(Exception):
+    """A trial cannot be settled yet, for want of what the status says."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+def decide(law: Law, a: Words, b: Words) -> Integers:
+    """Trials from their two words: values, `REJECTED` or `UNDECIDED`, in the shape of ``a``."""
+    word = a & np.uint64((1 << law.width) - 1)
+    digits = law.table[0]
+    k = np.searchsorted(digits, word, side="left")
+    j, negative, u1 = _split(law, b)
+    numerator = j * (2 * k * law.step + j) if law.kind == "gaussian" else j
+    result: Integers = k * law.step + j
+    np.negative(result, out=result, where=negative)
+    result[negative & (result == 0)] = REJECTED
+    result[(u1 < numerator) | (digits[k] == word)] = UNDECIDED
+    result[(j >= law.step) | (u1 >= law.denominator)] = REJECTED
+    return result
+
+
+def _split(law: Law, b: Words) -> tuple[Integers, npt.NDArray[np.bool_], Integers]:
+    """J's, the sign's and u1's disjoint bits of the second words."""
+    j = (b & np.uint64((1 << law.step_bits) - 1)).astype(np.int64)
+    negative = (b >> np.uint64(law.step_bits) & np.uint64(1)).astype(np.bool_)
+    mask = np.uint64((1 << law.denominator_bits) - 1)
+    u1 = (b >> np.uint64(law.step_bits + 1) & mask).astype(np.int64)
+    return j, negative, u1
+
+
+def settle(law: Law, a: int, b: int, spare: Sequence[int], used: int) -> tuple[int, int, int]:
+    """A trial that `decide` left open: (status, value or `REJECTED`, spare words used by then)."""
+    tape = _Tape(spare, used)
+    try:
+        value = _settle(law, a, b, tape)
+    except _Missing as missing:
+        return missing.status, REJECTED, used
+    return DONE, value, tape.used
+
+
+class _Tape:
+    """Spare words, read in order."""
+
+    def __init__(self, words: Sequence[int], used: int) -> None:
+        self.words = words
+        self.used = used
+
+    def next(self) -> int:
+        if self.used == len(self.words):
+            raise _Missing(SPARE)
+        self.used += 1
+        return self.words[self.used - 1]
+
+    def uniform(self, bound: int) -> int:
+        """Uniform on [0, bound): mask and reject."""
+        mask = (1 << (bound - 1).bit_length()) - 1
+        while True:
+            u = self.next() & mask
+            if u < bound:
+                return u
+
+
+def _settle(law: Law, a: int, b: int, tape: _Tape) -> int:
+    k = _coarse(law, a, tape)
+    j = b & ((1 << law.step_bits) - 1)
+    negative = b >> law.step_bits & 1
+    u1 = b >> (law.step_bits + 1) & ((1 << law.denominator_bits) - 1)
+    x = k * law.step + j
+    if negative and x == 0:
+        return REJECTED
+    numerator = j * (2 * k * law.step + j) if law.kind == "gaussian" else j
+    wholes, rest = divmod(numerator, law.denominator)
+    accepted = _bernoulli(rest, law.denominator, u1, tape)
+    while accepted and wholes:
+        accepted = _bernoulli(law.denominator, law.denominator, 0, tape)
+        wholes -= 1
+    if not accepted:
+        return REJECTED
+    return -x if negative else x
+
+
+def _coarse(law: Law, a: int, tape: _Tape) -> int:
+    """K as the first entry above the words read as one number, read only as far as needed."""
+    mask = (1 << law.width) - 1
+    words = [a & mask]
+    for k in range(bisect_left(law.digits[0], words[0]), len(law.digits[0])):
+        level = 0
+        while (digit := law.digits[level][k]) == words[level]:
+            level += 1
+            if level == law.levels:
+                raise _Missing(DEEPER)
+            if level == len(words):
+                words.append(tape.next() & mask)
+        if words[level] < digit:
+            return k
+    raise _Missing(DEEPER)
+
+
+def _bernoulli(numerator: int, denominator: int, first: int, tape: _Tape) -> bool:
+    """Exact Bernoulli(exp(-num/den)), num <= den; ``first`` is uniform below den and already drawn."""
+    trial = 1
+    below = first < numerator
+    while below:
+        trial += 1
+        below = tape.uniform(denominator) < numerator and tape.uniform(trial) == 0
+    return trial % 2 == 1
+
+
+def draw(law: Law, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
+    """Fill ``out`` from ``words`` (two a trial) and ``spare``, as far as they reach.
+
+    The numpy twin of `kernels.draw`: returns (status, values produced, trials used, spare words used).
+    """
+    values = decide(law, words[0 : len(words) // 2 * 2 : 2], words[1::2])
+    kept = (values != REJECTED) & (values != UNDECIDED)
+    before = np.cumsum(kept)
+    tape = spare.tolist()
+    status, end, used, extra = WORDS, len(values), 0, 0
+    for trial in np.flatnonzero(values == UNDECIDED):
+        if before[trial] + extra >= len(out):
+            break
+        state, value, position = settle(law, int(words[2 * trial]), int(words[2 * trial + 1]), tape, used)
+        if state != DONE:
+            status, end = state, int(trial)
+            break
+        used = position
+        values[trial] = value
+        if value != REJECTED:
+            kept[trial] = True
+            extra += 1
+    chosen = np.flatnonzero(kept[:end])
+    if len(chosen) >= len(out):
+        status, chosen = DONE, chosen[: len(out)]
+        end = int(chosen[-1]) + 1 if len(chosen) else 0
+    out[: len(chosen)] = values[chosen]
+    return status, len(chosen), end, used
+
+
+# Trials made at once, to bound the memory.
+_TRIALS = 1 << 16
+# Spare words fetched for a record that needs any: it seldom needs more than two.
+_SPARES = 16
+
+
+def simulate(law: Law, seed: int, records: Integers, out: Integers) -> None:
+    """Fill row i of ``out`` with the draws of record ``records[i]`` under ``seed``."""
+    rows, size = out.shape
+    if size == 0:
+        return
+    block = max(1, _TRIALS // size)
+    for start in range(0, rows, block):
+        _simulate(law, seed, records[start : start + block], out[start : start + block])
+
+
+def _simulate(law: Law, seed: int, records: Integers, out: Integers) -> None:
+    size = out.shape[1]
+    words = stream(seed, records, Purpose.NOISE, 0, 2 * (size + size // 25 + 2))
+    a, b = words[:, 0::2], words[:, 1::2]
+    values = decide(law, a, b)
+    unsettled = _settle_rows(law, seed, records, (a, b), values)
+    kept = values > UNDECIDED
+    ranks = np.cumsum(kept, axis=1)
+    full = (ranks[:, -1] >= size) & ~unsettled
+    out[full] = values[kept & (ranks <= size) & full[:, None]].reshape(-1, size)
+    for row in np.flatnonzero(~full):
+        fill(law, out[row], _feed(seed, records[row : row + 1]), draw)
+
+
+def _settle_rows(
+    law: Law, seed: int, records: Integers, words: tuple[Words, Words], values: Integers
+) -> npt.NDArray[np.bool_]:
+    """Settle, in place, what `decide` left open; say which rows ran out of spare words."""
+    a, b = words
+    failed = np.zeros(len(records), dtype=np.bool_)
+    trials = np.argwhere(values == UNDECIDED)
+    if len(trials) == 0:
+        return failed
+    rows, firsts = np.unique(trials[:, 0], return_index=True)
+    tapes = stream(seed, records[rows], Purpose.SPARE, 0, _SPARES).tolist()
+    for row, tape, some in zip(rows, tapes, np.split(trials[:, 1], firsts[1:]), strict=True):
+        used = 0
+        for trial in some:
+            status, value, used = settle(law, int(a[row, trial]), int(b[row, trial]), tape, used)
+            if status != DONE:
+                failed[row] = True
+                break
+            values[row, trial] = value
+    return failed
+
+
+def _feed(seed: int, record: Integers) -> Feed:
+    """The words of one record, in order."""
+    position = {Purpose.NOISE: 0, Purpose.SPARE: 0}
+
+    def take(purpose: Purpose, size: int) -> Words:
+        start = position[purpose]
+        position[purpose] += size
+        words: Words = stream(seed, record, purpose, start, size)[0]
+        return words
+
+    def feed(trials: int, spares: int) -> tuple[Words, Words]:
+        return take(Purpose.NOISE, 2 * trials), take(Purpose.SPARE, spares)
+
+    return feed

@@ -1,0 +1,115 @@
+"""What a guarantee means, in words that can be read to the person it was given to.
+
+Two figures say it all, both about the strongest adversary there is, who knows everything but the record
+and may compute without limit: how often she is right when she must tell two records apart (a fair coin is
+right half of the time), and how many of the records she looks for she finds when 5 of 100 others may be
+taken for it by mistake. Every figure is rounded against the guarantee.
+"""
+
+import math
+
+from murk.privacy.renyi import zcdp_delta
+
+__all__ = ["describe_approx", "describe_gdp", "describe_pure", "describe_zcdp", "number"]
+
+_FALSE_ALARMS = 0.05
+_NORMAL_95 = 1.6448536269514722
+
+
+def number(value: float) -> str:
+    """A figure of a guarantee for reading: four digits, rounded up (1e-9 forgives floating point)."""
+    if value == 0:
+        return "0"
+    scale = 10.0 ** (3 - math.floor(math.log10(value)))
+    return f"{math.ceil(value * scale * (1 - 1e-9)) / scale:.4g}"
+
+
+def _percent(probability: float) -> str:
+    """A probability in percent, rounded up: one decimal, or as many as it takes to stay below 100%."""
+    for digits in (1, 2, 4, 6):
+        scale = 10.0 ** (digits + 2)
+        rounded = math.ceil(probability * scale - 1e-9) / 10**digits
+        if rounded < 100:
+            return f"{rounded:.{digits}f}%"
+    return "100%"
+
+
+def _phi(x: float) -> float:
+    return math.erfc(-x / math.sqrt(2)) / 2
+
+
+def _adversary(success: float, found: float) -> str:
+    words = (
+        f"Even an adversary who knows everything except the record, and has unlimited computing power, "
+        f"tells any two possible records apart correctly at most {_percent(success)} of the time "
+        f"(guessing: 50.0%), and finds at most {_percent(found)} of the records looked for while raising "
+        f"false alarms on 5.0% of the others."
+    )
+    if success > 0.99:
+        words += " This is next to no protection."
+    return words
+
+
+def _odds(epsilon: float) -> float:
+    return math.exp(epsilon) if epsilon < 300 else math.inf
+
+
+def _factor(epsilon: float) -> str:
+    exact = f"e^{epsilon:.10g}"
+    return f"{exact} = {number(_odds(epsilon))}" if epsilon < 12 else exact
+
+
+def describe_pure(epsilon: float) -> str:
+    """Words for epsilon-differential privacy."""
+    if epsilon == 0:
+        return "Pure differential privacy, epsilon = 0: nothing about the record is disclosed."
+    found = min(1.0, _odds(epsilon) * _FALSE_ALARMS, 1 - math.exp(-epsilon) * (1 - _FALSE_ALARMS))
+    return (
+        f"Pure differential privacy, epsilon = {epsilon:.10g}: whatever odds anyone gave one possible record "
+        f"against another, what is released multiplies them by at most {_factor(epsilon)}. "
+        + _adversary(1 / (1 + math.exp(-epsilon)), found)
+    )
+
+
+def describe_approx(epsilon: float, delta: float) -> str:
+    """Words for (epsilon, delta)-differential privacy."""
+    if delta == 0:
+        return describe_pure(epsilon)
+    success = (1 + delta + (1 - delta) * math.tanh(epsilon / 2)) / 2
+    found = min(
+        1.0,
+        delta + _odds(epsilon) * _FALSE_ALARMS,
+        1 - math.exp(-epsilon) * max(1 - delta - _FALSE_ALARMS, 0.0),
+    )
+    return (
+        f"Approximate differential privacy, epsilon = {epsilon:.10g}, delta = {delta:.10g}: had the record "
+        f"been any other, whatever is seen would have had at most {_factor(epsilon)} times the probability plus "
+        f"{delta:.10g}. " + _adversary(success, found)
+    )
+
+
+def describe_gdp(mu: float, equivalents: str) -> str:
+    """Words for Gaussian differential privacy."""
+    if mu == 0:
+        return "Gaussian differential privacy, mu = 0: nothing about the record is disclosed."
+    return (
+        f"Gaussian differential privacy, mu = {mu:.10g}: telling any two possible records apart is at least "
+        f"as hard as telling from one draw whether a bell curve of width 1 is centred at 0 or at {mu:.10g}. "
+        + _adversary(_phi(mu / 2), _phi(mu - _NORMAL_95))
+        + equivalents
+    )
+
+
+def describe_zcdp(rho: float, equivalents: str) -> str:
+    """Words for zero-concentrated differential privacy."""
+    if rho == 0:
+        return "Zero-concentrated differential privacy, rho = 0: nothing about the record is disclosed."
+    # Total variation from the Kullback-Leibler divergence: Pinsker, and Bretagnolle-Huber where it is large.
+    distance = min(math.sqrt(rho / 2), math.sqrt(-math.expm1(-rho)))
+    curve = (zcdp_delta(rho, k / 8) + math.exp(k / 8) * _FALSE_ALARMS for k in range(25))
+    return (
+        f"Zero-concentrated differential privacy, rho = {rho:.10g}: what is released tells any two possible "
+        f"records apart by at most rho times alpha in Renyi divergence of every order alpha. "
+        + _adversary((1 + distance) / 2, min(1.0, _FALSE_ALARMS + distance, *curve))
+        + equivalents
+    )

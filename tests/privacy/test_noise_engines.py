@@ -1,0 +1,175 @@
+"""The compiled and the numpy sampler: identical values from identical words, however these arrive."""
+
+import importlib.util
+import re
+from types import ModuleType
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba.core.dispatcher import Dispatcher
+
+from murk.privacy.noise import kernels, philox, streaming, vectorized
+from murk.privacy.noise.sources import SimulatedNoise
+from murk.privacy.noise.streaming import DONE, Draw, Feed, Integers, Words, fill
+from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW, Law
+
+from .noise_oracle import ENGINES, random_feed
+
+LAWS = [
+    Law(kind, coarse * step, coarse, width, levels)
+    for kind in ("gaussian", "laplace")
+    for coarse, step in ((1, 1), (1, 3), (3, 1), (3, 16), (16, 3))
+    for width, levels in ((2, 1), (5, 2), (64, 2))
+]
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    law=st.sampled_from([*LAWS, GAUSSIAN_LAW, LAPLACE_LAW]),
+    seed=st.integers(0, 2**32),
+    trials=st.integers(0, 40),
+    spares=st.integers(0, 30),
+    size=st.integers(0, 40),
+)
+def test_same_words_same_everything(law: Law, seed: int, trials: int, spares: int, size: int) -> None:
+    words, spare = random_feed(seed)(trials, spares)
+    found = []
+    for draw in ENGINES.values():
+        out = np.full(size, -7, dtype=np.int64)
+        found.append((draw(law, words, spare, out), out.tolist()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("law", [GAUSSIAN_LAW, LAPLACE_LAW], ids=["gaussian", "laplace"])
+def test_same_words_same_values_at_length(law: Law) -> None:
+    words, spare = random_feed(11)(300_000, 30_000)
+    outs = [np.empty(280_000, dtype=np.int64) for _ in ENGINES]
+    progress = [draw(law, words, spare, out) for draw, out in zip(ENGINES.values(), outs, strict=True)]
+    assert progress[0] == progress[1]
+    assert progress[0][0] == DONE
+    assert progress[0][3] > 2000, "the rare paths were taken"
+    np.testing.assert_array_equal(outs[0], outs[1])
+
+
+def tape_feed(seed: int, words_at_once: int, spares_at_once: int) -> Feed:
+    """The same two sequences of words whatever the size of the pieces, which ignores what was asked for."""
+    generators = [np.random.Generator(np.random.SFC64([seed, which])) for which in (0, 1)]
+
+    def piece(which: int, count: int) -> Words:
+        fresh = generators[which].integers(0, 2**64, size=count, dtype=np.uint64)
+        fresh.setflags(write=False)
+        return fresh
+
+    return lambda trials, spares: (piece(0, words_at_once if trials else 0), piece(1, spares_at_once))
+
+
+@pytest.mark.parametrize("draw", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("law", [law for law in LAWS if law.width < 64], ids=str)
+def test_no_trial_is_dropped_where_a_buffer_ends(law: Law, draw: Draw) -> None:
+    whole = np.empty(300, dtype=np.int64)
+    fill(law, whole, tape_feed(3, 40_000, 40_000), draw)
+    # One trial and one spare word at a time; pieces that end in the middle of a trial; no spare at first.
+    for words_at_once, spares_at_once in ((2, 1), (3, 2), (14, 1)):
+        out = np.empty(300, dtype=np.int64)
+        fill(law, out, tape_feed(3, words_at_once, spares_at_once), draw)
+        np.testing.assert_array_equal(out, whole)
+
+
+def test_dropping_the_trial_where_a_buffer_ends_is_noticed() -> None:
+    """The twin: a driver that goes on with the next trial instead."""
+
+    def dropping(law: Law, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
+        status, produced, trials, spares = vectorized.draw(law, words, spare, out)
+        return status, produced, trials + (status == streaming.SPARE), spares
+
+    law = Law("gaussian", 9, 3, width=5)
+    with pytest.raises(AssertionError):
+        test_no_trial_is_dropped_where_a_buffer_ends(law, dropping)
+
+
+@pytest.mark.parametrize("law", [GAUSSIAN_LAW, LAPLACE_LAW], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize("size", [1, 11, 400])
+def test_simulation_is_the_same_in_numpy(law: Law, size: int) -> None:
+    records = np.array([*range(1500 // size + 20), 2**40, 2**62], dtype=np.int64)
+    found = np.empty((len(records), size), dtype=np.int64)
+    vectorized.simulate(law, 2**64 - 2, records, found)
+    noise = SimulatedNoise(2**64 - 2)
+    expected = noise.gaussian(records, size) if law.kind == "gaussian" else noise.laplace(records, size)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_simulation_in_numpy_survives_running_out_of_spare_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = np.arange(200)
+    expected = SimulatedNoise(4).laplace(records, 60)
+    monkeypatch.setattr(vectorized, "_SPARES", 1)
+    found = np.empty((200, 60), dtype=np.int64)
+    vectorized.simulate(LAPLACE_LAW, 4, records, found)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_simulation_in_numba_survives_running_out_of_spare_words() -> None:
+    # A table one digit of two bits deep sends nearly every trial through the spare words.
+    law = Law("gaussian", 8, 4, width=2, levels=40)
+    found, expected = np.empty(500, dtype=np.int64), np.empty((1, 500), dtype=np.int64)
+    no_words = np.empty(0, dtype=np.uint64)
+    kernels._draw(law.shape, law.table, law.guide, no_words, no_words, True, np.uint64(9), np.uint64(5), found)
+    vectorized.simulate(law, 9, np.array([5]), expected)
+    np.testing.assert_array_equal(found, expected[0])
+
+
+def fresh_module(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module compiled anew, without numba's cache: what comes out of the cache has lost its types."""
+    monkeypatch.setattr("murk._jit.jit", numba.njit(nogil=True, error_model="numpy"))
+    spec = importlib.util.spec_from_file_location(f"{module.__name__}_fresh", str(module.__file__))
+    assert spec is not None
+    assert spec.loader is not None
+    fresh = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fresh)
+    return fresh
+
+
+def types(function: Dispatcher) -> set[str]:
+    """The types of all variables of a compiled function."""
+    assert function.overloads, f"{function} was not called"
+    return {str(t) for o in function.overloads.values() for t in o.type_annotation.typemap.values()}
+
+
+def floating(names: set[str]) -> set[str]:
+    return {name for name in names if re.search("float|complex", name)}
+
+
+def test_no_float_in_the_compiled_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh = [fresh_module(module, monkeypatch) for module in (philox, kernels)]
+    block, fresh_kernels = fresh[0].block, fresh[1]
+    block(*[np.uint64(1)] * 4)
+    no_words, out = np.empty(0, dtype=np.uint64), np.empty(100, dtype=np.int64)
+    no_words.setflags(write=False)
+    fresh_kernels.draw(*_arrays(GAUSSIAN_LAW), no_words, no_words, out)
+    fresh_kernels.simulated_gaussians(np.uint64(1), np.arange(2), out.reshape(2, 50))
+    fresh_kernels.simulated_laplaces(np.uint64(1), np.arange(2), out.reshape(2, 50))
+    fresh_kernels.simulated_words_of(np.uint64(1), np.arange(1), 2, no_words.copy().reshape(1, 0))
+    dispatchers = [f for m in fresh for f in vars(m).values() if isinstance(f, Dispatcher)]
+    own = [f for f in dispatchers if f.__module__.endswith("_fresh")]
+    assert len(own) >= 14
+    for function in own:
+        found = types(function)
+        assert not floating(found), function
+        assert found & {"int64", "uint64"}
+
+
+def test_a_float_would_be_seen() -> None:
+    """The twin: what the mixture of types that the kernels avoid turns into."""
+
+    @numba.njit
+    def mixed(words, integers):  # type: ignore[no-untyped-def]
+        return words + integers
+
+    mixed(np.ones(2, dtype=np.uint64), np.ones(2, dtype=np.int64))
+    assert floating(types(mixed))
+
+
+def _arrays(law: Law) -> tuple[Integers, Words, Integers]:
+    return law.shape, law.table, law.guide
