@@ -61,7 +61,9 @@ class LearnerBlock(Block):
         default="inverse-variance", description="how releases of different noise are weighted"
     )
     radius: Positive | None = Field(
-        default=None, description="iterates are projected to this length; `null`: the learner's own default"
+        default=None,
+        description="iterates are projected to this length, and steps are proportional to it, in coded units; "
+        "`null`: 3 for `logistic` and `softmax`, 1.5 for `huber`",
     )
 
     @model_validator(mode="after")

@@ -1,0 +1,312 @@
+"""One SQLite file of a known kind: recognised when it is opened, written in short exclusive transactions.
+
+A file that is not of that kind, or was written by another version, is refused and left as it is. SQLite's
+errors become messages that name the file and what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from murk.errors import MurkError, UserError
+
+_LEAST_BYTES = 512  # SQLite's smallest page
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """What a file must say to be taken for one of its kind, and how a new one is made.
+
+    Parameters
+    ----------
+    noun
+        What people call it, for messages ("log").
+    application_id
+        SQLite's application id, a 32-bit integer in the file's header.
+    version
+        Version of the file's format, kept under ``format`` in its table ``meta``.
+    create
+        Makes tables (other than ``meta``) and first rows, within a transaction.
+    """
+
+    noun: str
+    application_id: int
+    version: int
+    create: Callable[[sqlite3.Connection], None]
+
+
+class Database:
+    """An open SQLite file of one kind, in WAL mode with ``synchronous=FULL``.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        What it must be.
+    create
+        Make the file where there is none; otherwise opening changes nothing in it.
+    timeout
+        Seconds to wait for another process's write.
+
+    Raises
+    ------
+    UserError
+        When the file is missing (with ``create=False``), foreign, damaged or of another version.
+    MurkError
+        When it cannot be opened, read or written.
+    """
+
+    def __init__(self, path: str | Path, kind: FileKind, *, create: bool = True, timeout: float = 30.0) -> None:
+        self.path = Path(path)
+        self.kind = kind
+        self._timeout = timeout
+        self._immutable = False
+        try:
+            self._look(create)
+        except OSError as error:
+            raise MurkError(
+                f"{self.path} cannot be reached ({error.strerror}): check the path and the permissions "
+                "of its directories"
+            ) from error
+        try:
+            self._connection = self._connect(create)
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        self._file = self._inode()
+        try:
+            self._recognise(create)
+        except BaseException as error:
+            self._connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._explained(error) from error
+            raise
+
+    def query(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """Run one reading statement and give its rows."""
+        self.check()
+        try:
+            return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+
+    def rows(self, sql: str, values: tuple[Any, ...], budget: int) -> list[Any]:
+        """Run one reading statement, and stop after the row whose last column exhausts a budget of bytes."""
+        self.check()
+        found = []
+        try:
+            cursor = self._connection.execute(sql, values)
+            for row in cursor:
+                found.append(row)
+                budget -= len(row[-1])
+                if budget <= 0:
+                    cursor.close()
+                    break
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        return found
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """Hold the file's write lock; commit at the end, or leave everything as it was."""
+        self.check()
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+            self._connection.execute("COMMIT")
+        except BaseException as error:
+            # SQLite has sometimes rolled back by itself, after a full disk for instance.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise self._explained(error) from error
+            raise
+
+    def check(self) -> None:
+        """Make sure that the open file is still the one under its name.
+
+        A deleted or replaced file stays readable and writable for whoever has it open: without this, all
+        that is written would vanish when the last process closes it.
+        """
+        if self._inode() != self._file:
+            raise MurkError(
+                f"the {self.kind.noun} {self.path} was deleted or replaced while it was in use. "
+                "Stop the other processes that use it, put the file back, and start again"
+            )
+        if self._immutable and self._wal().exists():
+            raise MurkError(
+                f"the {self.kind.noun} {self.path} was opened for reading while nobody wrote to it, and now "
+                "somebody does: open it again"
+            )
+
+    def close(self) -> None:
+        """Close the file; closing twice is allowed."""
+        self._connection.close()
+
+    def _look(self, create: bool) -> None:
+        """See what is there before SQLite does, whose own words are 'unable to open database file'."""
+        noun = self.kind.noun
+        if self.path.is_dir():
+            raise UserError(f"{self.path} is a directory: name a file for the {noun}")
+        if self.path.exists():
+            # SQLite takes a file of a single byte for an empty one and would write over it.
+            if 0 < self.path.stat().st_size < _LEAST_BYTES:
+                raise self._not_a_database()
+            return
+        if not create:
+            raise UserError(f"there is no {noun} at {self.path}: check the path, or create the {noun} first")
+        if not self.path.parent.is_dir():
+            raise UserError(
+                f"the directory {self.path.parent} for the {noun} {self.path.name} does not exist: create "
+                "it, or check the path (an absolute one begins with /; in a URL, sqlite:////PATH)"
+            )
+
+    def _connect(self, create: bool) -> sqlite3.Connection:
+        address = f"file:{quote(str(self.path.absolute()))}"
+        if create:
+            options = "mode=rwc"
+        elif os.access(self.path, os.W_OK):
+            options = "mode=rw"
+        elif os.access(self.path.parent, os.W_OK) or self._wal().exists():
+            options = "mode=ro"
+        else:
+            # Nobody is writing, and this process cannot make the files through which readers and writers
+            # of a WAL agree: SQLite then reads only what it is told will not change.
+            options = "mode=ro&immutable=1"
+            self._immutable = True
+        return sqlite3.connect(f"{address}?{options}", uri=True, timeout=self._timeout, isolation_level=None)
+
+    def _recognise(self, create: bool) -> None:
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("PRAGMA trusted_schema = OFF")
+        if self._is_empty():
+            if not create:
+                raise UserError(f"{self.path} is empty, not a {self.kind.noun}: check the path")
+            self._use_wal()
+            self._fill()
+        self._verify()
+        if create:
+            self._use_wal()
+
+    def _is_empty(self) -> bool:
+        count = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        return bool(count == 0 and self._pragma("application_id") == 0 and self._pragma("user_version") == 0)
+
+    def _fill(self) -> None:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have been quicker; then there is nothing left to do.
+            if self._is_empty():
+                connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID")
+                connection.execute("INSERT INTO meta VALUES ('format', ?)", (self.kind.version,))
+                self.kind.create(connection)
+                connection.execute(f"PRAGMA application_id = {self.kind.application_id}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _verify(self) -> None:
+        found = self._pragma("application_id")
+        if found != self.kind.application_id:
+            raise UserError(
+                f"{self.path} is an SQLite database of something else (application id {found}), "
+                f"not a {self.kind.noun}; it was left as it is. Name another file"
+            )
+        rows = self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
+        version = rows[0][0] if rows else None
+        if version != self.kind.version:
+            raise UserError(
+                f"the {self.kind.noun} {self.path} was written by another version of Murk (format {version}, "
+                f"while this one reads format {self.kind.version}); it was left as it is. "
+                f"Use the version that wrote it, or another {self.kind.noun}"
+            )
+
+    def _use_wal(self) -> None:
+        """Turn the write-ahead log on; changing the mode does not wait for other processes by itself."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                mode = self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            except sqlite3.OperationalError as error:
+                if _primary(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+                continue
+            if mode != "wal":
+                raise MurkError(
+                    f"{self.path} lies on a file system without the shared memory that SQLite's WAL needs "
+                    f"(journal mode {mode}): put the {self.kind.noun} on a local disk"
+                )
+            return
+
+    def _pragma(self, name: str) -> int:
+        return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+    def _wal(self) -> Path:
+        return Path(f"{self.path}-wal")
+
+    def _inode(self) -> tuple[int, int] | None:
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def _explained(self, error: sqlite3.Error) -> Exception:
+        """Give the error to raise: one that names file and remedy, or SQLite's own where it shows a bug."""
+        name = f"the {self.kind.noun} {self.path}"
+        detail = getattr(error, "sqlite_errorname", "") or str(error)
+        match _primary(error):
+            case sqlite3.SQLITE_FULL:
+                return MurkError(
+                    f"the disk is full: {name} could not be written, and stays as it was before this write. "
+                    "Free some space and start again: nothing is lost"
+                )
+            case sqlite3.SQLITE_IOERR:
+                return MurkError(
+                    f"the disk failed while {name} was in use ({detail}), which stays as it was before this "
+                    "write. Check the disk, its quota and the limit on file sizes, and start again"
+                )
+            case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+                return MurkError(
+                    f"{name} is read-only for this user ({detail}): make the file and its directory "
+                    "writable, or work on a copy"
+                )
+            case sqlite3.SQLITE_CANTOPEN:
+                return MurkError(
+                    f"{name} cannot be opened ({detail}): this user must be able to read and write "
+                    "the file and to create files beside it, on a disk that is not mounted read-only"
+                )
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                return MurkError(
+                    f"another process kept {name} locked for more than {self._timeout:g} s: "
+                    "wait until it is done, or stop it"
+                )
+            case sqlite3.SQLITE_NOTADB:
+                return self._not_a_database()
+            case sqlite3.SQLITE_CORRUPT:
+                return UserError(f"{name} is damaged ({detail}) and was left as it is: restore it from a copy")
+            case _:
+                return error
+
+    def _not_a_database(self) -> UserError:
+        return UserError(
+            f"{self.path} is not a {self.kind.noun}: it is not an SQLite database, or its beginning "
+            "was destroyed; it was left as it is. Name another file, or restore it from a copy"
+        )
+
+
+def _primary(error: sqlite3.Error) -> int:
+    """SQLite's primary result code, the low byte of the extended one; 0 where the module itself complains."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -1,0 +1,319 @@
+"""The log contract: an ordered, partitioned, replayable stream, and the state that goes with it.
+
+A log carries one task. It holds
+
+- *releases*: messages in partitions, each with an offset and the time at which the log appended it;
+- *models*: the newest iterate of each chain (chain ``c`` reads partition ``c``);
+- *states*: for each chain its learner's state together with the offset up to which it has read;
+- *dead letters*: what was on the log and could not be learned, with a reason.
+
+Every implementation passes the same suite of tests. Offsets grow along a partition; they need not be
+consecutive, and nobody may count messages by subtracting them.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from murk.errors import MurkError, UserError
+from murk.stream.task import Task
+from murk.stream.task_document import differences
+
+MAX_MESSAGE = 1_000_000
+"""Longest message in bytes that a log takes: what a Kafka broker accepts by default, less its envelope."""
+
+
+class Message(NamedTuple):
+    """One message of a partition: its offset, the log's append time (seconds since 1970), its bytes."""
+
+    offset: int
+    time: int
+    value: bytes
+
+
+class DeadLetter(NamedTuple):
+    """A message that was not learned, with its place on the log, a reason from a short list, and a detail."""
+
+    partition: int
+    offset: int
+    reason: str
+    detail: str
+    value: bytes
+
+
+class Checkpoint(NamedTuple):
+    """State of a chain and the offset of the first message that is not in it; ``state`` is None at first."""
+
+    state: bytes | None
+    offset: int
+
+
+class Fenced(MurkError):
+    """Somebody else owns the chain now; nothing of the refused write was applied."""
+
+
+class Ownership(ABC):
+    """The right to write one chain's state, until somebody else takes it over.
+
+    Taking it over fences the previous owner: whatever that one tries to commit afterwards is refused as a
+    whole. This, and not a comparison of offsets, is what keeps a worker that was long asleep from putting an
+    old state over a newer one.
+    """
+
+    chain: int
+
+    @abstractmethod
+    def load(self) -> Checkpoint:
+        """Read the state and the offset that were committed last.
+
+        Raises
+        ------
+        Fenced
+            When somebody else owns the chain.
+        """
+
+    @abstractmethod
+    def commit(self, state: bytes, offset: int, dead: Sequence[DeadLetter] = (), model: bytes | None = None) -> None:
+        """Write state, offset, dead letters and newest model in one atomic, durable write.
+
+        Repeating a commit whose outcome is unknown is safe: a dead letter is identified by its place.
+
+        Raises
+        ------
+        Fenced
+            When somebody else owns the chain; nothing was written.
+        MurkError
+            When the log could not write (a full disk, a broker gone); nothing was written.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give up what the ownership holds; the committed state stays."""
+
+
+class Log(ABC):
+    """An ordered, partitioned, replayable stream of one task; see the module's description.
+
+    One object serves one thread of one process. Any number of processes may open the same log.
+    """
+
+    url: str
+    """Where the log is, for messages; without credentials."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Random name that the log was given when it was created; a log made anew has another."""
+
+    @abstractmethod
+    def announce(self, document: bytes) -> None:
+        """Create the task's streams and fix its document (`Task.document`).
+
+        Announcing the same task again does nothing, except that a changed retention is taken over. Of several
+        processes that announce at once, exactly one creates the streams.
+
+        Raises
+        ------
+        UserError
+            When the log already carries another task; the message says which keys differ.
+        """
+
+    @abstractmethod
+    def document(self) -> bytes | None:
+        """Give the announced task's document, or None before a task was announced."""
+
+    @property
+    @abstractmethod
+    def partitions(self) -> int:
+        """Number of partitions, which is the number of chains."""
+
+    @property
+    @abstractmethod
+    def simulated(self) -> bool:
+        """Whether the log takes simulated releases (and only those), or real ones (and only those)."""
+
+    @abstractmethod
+    def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
+        """Append (partition, message) pairs in order: all or none of them, durable on return.
+
+        Raises
+        ------
+        UserError
+            For a partition the task does not have, or a message of more than `MAX_MESSAGE` bytes.
+        MurkError
+            When the log could not write.
+        """
+
+    @abstractmethod
+    def read(self, partition: int, offset: int, limit: int) -> list[Message]:
+        """Read at most ``limit`` messages from ``offset`` on, in order.
+
+        It may give fewer, so that memory stays bounded whatever the messages' size; it gives none only when
+        there is none at or after ``offset`` yet.
+
+        Raises
+        ------
+        MurkError
+            When retention has removed the message at ``offset``, or the log never reached it.
+        """
+
+    @abstractmethod
+    def begin(self, partition: int) -> int:
+        """Offset of the oldest message kept; equal to `end` when there is none."""
+
+    @abstractmethod
+    def end(self, partition: int) -> int:
+        """Offset that the next message will get."""
+
+    @abstractmethod
+    def publish(self, chain: int, message: bytes) -> None:
+        """Put a chain's newest model on the log, in place of the one before."""
+
+    @abstractmethod
+    def model(self, chain: int) -> bytes | None:
+        """Give a chain's newest model, or None before there is one."""
+
+    @abstractmethod
+    def checkpoint(self, chain: int) -> Checkpoint:
+        """Read a chain's committed state and offset without owning it: for status and monitor."""
+
+    @abstractmethod
+    def own(self, chain: int) -> Ownership:
+        """Take over a chain and fence its previous owner."""
+
+    @abstractmethod
+    def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
+        """Iterate over the dead letters of one partition or of all, in the order of their places."""
+
+    @abstractmethod
+    def trim(self, before: float) -> int:
+        """Let go of messages and dead letters appended before a time (seconds since 1970).
+
+        Kept whatever their age: messages that the chain's committed offset has not passed, and the messages
+        before that offset which the window for duplicates may still need. A log that applies its retention
+        by itself does nothing.
+
+        Returns
+        -------
+        int
+            Number of messages removed.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the log; closing twice is allowed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_log(url: str, *, create: bool = True) -> Log:
+    """Open the log at a URL.
+
+    Parameters
+    ----------
+    url
+        ``sqlite:///murk.db`` (a path relative to the working directory) or ``sqlite:////var/lib/murk.db``
+        (an absolute one, hence four slashes): the embedded log, one file.
+    create
+        Create the log where there is none. With False the log must exist; opening then changes nothing in
+        it, and a log that may only be read is opened for reading.
+
+    Raises
+    ------
+    UserError
+        For a URL that names no log, a missing log with ``create=False``, or a file that is not a log.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with open_log(f"sqlite:///{folder}/log.db") as log:
+    ...     print(log.document())
+    None
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        # Only the part before "://" is ever repeated: the rest of a broker's address may hold a password.
+        raise UserError("a log is named by a URL, and this is not one: write sqlite:///PATH for a log in a file")
+    if scheme == "kafka":
+        raise UserError("logs on Kafka are not available in this version: use sqlite:///PATH")
+    if scheme != "sqlite":
+        raise UserError(f"there is no log of the kind {scheme!r}: write sqlite:///PATH for a log in a file")
+    if not rest.startswith("/"):
+        raise UserError(
+            f"{url!r} lacks a slash: write sqlite:///{rest} for a path relative to the working directory, "
+            "sqlite:////PATH for an absolute one"
+        )
+    path = rest[1:]
+    if not path or path == ":memory:" or path.endswith("/") or "\0" in path:
+        raise UserError(f"{url!r} names no file: write sqlite:///PATH; a log is a file, so that it lasts")
+    from murk.stream.sqlite_log import SqliteLog
+
+    return SqliteLog(path, create=create)
+
+
+def settle(url: str, standing: bytes | None, offered: bytes) -> Task | None:
+    """Decide what announcing a document on a log means, for every implementation alike.
+
+    Returns
+    -------
+    Task | None
+        The offered task, where its document is to be put on the log; None where nothing changes.
+
+    Raises
+    ------
+    UserError
+        When another task stands on the log, or its number of partitions would change.
+    """
+    if standing == offered:
+        return None
+    task = Task.from_document(offered)
+    if standing is None:
+        return task
+    carried = Task.from_document(standing)
+    if carried.hash != task.hash:
+        # Keys and never values: a document may hold people's covariates.
+        keys = [key for key in differences(standing, offered) if not key.startswith("log.")]
+        raise UserError(
+            f"{url} already carries the task {carried.name!r}, and the task {task.name!r} offered to it "
+            f"differs in: {', '.join(keys)}. A log carries one task for life: use another log, "
+            "or the task as it was"
+        )
+    if carried.log.partitions != task.log.partitions:
+        raise UserError(
+            f"{url} has {carried.log.partitions} partitions and the task {task.name!r} now asks for "
+            f"{task.log.partitions}: each partition is a chain with a state of its own, so their number "
+            f"stays. Set log.partitions back to {carried.log.partitions}, or use another log"
+        )
+    return task
+
+
+def check_range(log: Log, partition: int, offset: int) -> None:
+    """Refuse to read where the log has nothing any more, or never had.
+
+    Raises
+    ------
+    MurkError
+        When ``offset`` is before the beginning of the partition or after its end.
+    """
+    begin, end = log.begin(partition), log.end(partition)
+    if offset < begin:
+        raise MurkError(
+            f"partition {partition} of {log.url} begins at offset {begin}, and offset {offset} is asked for: "
+            "retention has removed what stood there"
+        )
+    if offset > end:
+        raise MurkError(
+            f"partition {partition} of {log.url} ends at offset {end}, and offset {offset} is asked for: "
+            "the log is not the one that was read before, or has lost its end"
+        )

@@ -1,0 +1,67 @@
+"""The window in which a release's id counts as a duplicate."""
+
+from __future__ import annotations
+
+
+class DuplicateWindow:
+    """Which ids stand among the previous ``size`` offsets of a partition.
+
+    A release at offset ``o`` is a duplicate when a valid message with the same id stands at an offset
+    ``o'`` with ``o - size <= o' < o``, whatever became of that one. This depends on the log alone: a window
+    rebuilt by adding the messages from ``o - size`` on answers as one that has seen the log from the start.
+
+    Memory is at most ``2 * size`` ids. Two dictionaries take turns, each for ``size`` offsets: forgetting is
+    dropping the older one, so that no id is ever evicted by itself. Which dictionary an id goes to is a
+    function of its offset.
+
+    Parameters
+    ----------
+    size
+        Number of offsets looked back upon (W in the task), at least 1.
+
+    Examples
+    --------
+    >>> window = DuplicateWindow(2)
+    >>> [window.seen(offset, id) for offset, id in [(0, "0a"), (1, "0b"), (2, "0a"), (5, "0a")]]
+    [False, False, True, False]
+    """
+
+    __slots__ = ("_block", "_last", "_newer", "_older", "size")
+
+    def __init__(self, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"the window for duplicates must reach back at least 1 offset, not {size}")
+        self.size = size
+        self._last: tuple[int, str] | None = None
+        self._block = 0
+        # Keyed by bytes, not by int: the hash of an int is its residue, for which a stranger can choose ids
+        # that all collide and bring every lookup to a crawl. The hash of bytes has a secret key.
+        self._newer: dict[bytes, int] = {}
+        self._older: dict[bytes, int] = {}
+
+    def seen(self, offset: int, identifier: str) -> bool:
+        """Add the id (in hexadecimal) at an offset, and say whether it was a duplicate there.
+
+        Offsets must grow from call to call.
+        """
+        block = offset // self.size
+        if block != self._block:
+            self._older = self._newer if block == self._block + 1 else {}
+            self._newer = {}
+            self._block = block
+        key = bytes.fromhex(identifier)
+        before = self._newer.get(key)
+        if before is None:
+            before = self._older.get(key)
+        self._newer[key] = offset
+        self._last = (offset, identifier)
+        return before is not None and offset - before <= self.size
+
+    def newest(self, offset: int) -> str | None:
+        """Give the id of the newest message within reach of an offset, or None where there is none."""
+        if self._last is None or offset - self._last[0] > self.size:
+            return None
+        return self._last[1]
+
+    def __len__(self) -> int:
+        return len(self._newer) + len(self._older)

@@ -1,0 +1,21 @@
+"""A log in a file, for tests that need no more than that."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from murk.stream.sqlite_log import SqliteLog
+from tests.stream.harness import make_task
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db"
+
+
+@pytest.fixture
+def log(path: Path) -> Iterator[SqliteLog]:
+    with SqliteLog(path, timeout=5) as opened:
+        opened.announce(make_task().document())
+        yield opened

@@ -1,0 +1,200 @@
+"""A task, hand-made releases and an honest small learner, for the tests of logs and workers."""
+
+import hashlib
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from murk.stream.checkpoint import StateMessage, decode_state
+from murk.stream.codec import Rejected, encode
+from murk.stream.log import Log
+from murk.stream.releases import GradientRelease
+from murk.stream.sqlite_log import SqliteLog
+from murk.stream.task import Task
+from murk.stream.worker import Progress, Worker
+
+ROOT = Path(__file__).parents[2]
+DIMENSION = 3
+FOREVER = 4_000_000_000
+
+TASK = """
+name: {name}
+features: [{{name: age, low: {low}, high: 35}}]
+target: {{name: third_child, kind: binary, positive: "yes", negative: "no"}}
+privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}
+duplicates: {duplicates}
+log: {{partitions: {partitions}, retention: {retention}}}
+"""
+
+
+def make_task(
+    *, name: str = "sums", low: int = 21, duplicates: int = 50, partitions: int = 2, retention: str = "7d"
+) -> Task:
+    return Task.parse(
+        TASK.format(name=name, low=low, duplicates=duplicates, partitions=partitions, retention=retention)
+    )
+
+
+def message(task: Task, number: int, **changes: Any) -> bytes:
+    """A valid release whose id and payload follow from a number."""
+    fields: dict[str, Any] = {
+        "id": hashlib.sha256(str(number).encode()).hexdigest()[:32],
+        "task": task.hash,
+        "level": "default",
+        "chain": 0,
+        "version": 0,
+        "payload": [number % 1000, -(number % 777), 1],
+        "time": 1_700_006_400,
+        "expires": FOREVER,
+        "simulated": task.simulated,
+    }
+    return encode(GradientRelease(**{**fields, **changes}))
+
+
+def altered(data: bytes, **changes: Any) -> bytes:
+    """The same JSON with fields that no release could be made with."""
+    return json.dumps({**json.loads(data), **changes}).encode()
+
+
+@dataclass(frozen=True)
+class Bound:
+    """All of a mechanism that a worker looks at."""
+
+    magnitude: int = 10_000
+
+
+class SumLearner:
+    """Exact integer sums, and a digest of the ids in order: a release lost, doubled or moved changes both.
+
+    A release older than ``patience`` versions is stale; the iterate is published at multiples of 8.
+    """
+
+    dimension = DIMENSION
+
+    def __init__(self, task: Task, patience: int = 10**9) -> None:
+        self.mechanisms: dict[str, Any] = {level: Bound() for level in task.privacy.levels}
+        self.patience = patience
+        self.n_releases = 0
+        self.sums = [0] * DIMENSION
+        self.digest = ""
+        self.newest: tuple[int, list[float]] = (0, [0.0] * DIMENSION)
+
+    def admit(self, release: GradientRelease, ahead: int) -> None:
+        now = self.n_releases + ahead
+        if release.version > now:
+            raise Rejected("future", f"version {release.version} of a chain that has learned {now}")
+        if now - release.version > self.patience:
+            raise Rejected("stale", f"{now - release.version} versions old")
+
+    def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
+        for release in releases:
+            self.n_releases += 1
+            self.sums = [a + b for a, b in zip(self.sums, release.payload, strict=True)]
+            self.digest = hashlib.sha256((self.digest + release.id).encode()).hexdigest()
+            if self.n_releases % 8 == 0:
+                self.newest = (self.n_releases, [float(total) for total in self.sums])
+
+    def published(self) -> tuple[int, list[float]]:
+        return self.newest
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"n": self.n_releases, "sums": self.sums, "digest": self.digest, "newest": list(self.newest)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.n_releases = state["n"]
+        self.sums = state["sums"]
+        self.digest = state["digest"]
+        self.newest = (state["newest"][0], state["newest"][1])
+
+
+def read_all(log: Log, partition: int = 0) -> list[bytes]:
+    """The values of a partition from its beginning, however little one read gives."""
+    offset, values = log.begin(partition), []
+    while messages := log.read(partition, offset, 1000):
+        values += [value for _, _, value in messages]
+        offset = messages[-1].offset + 1
+    return values
+
+
+def put(log: SqliteLog, messages: Sequence[bytes], partition: int = 0) -> None:
+    log.append([(partition, value) for value in messages])
+
+
+def drain(worker: Worker) -> list[Progress]:
+    steps = []
+    while (progress := worker.step()).read:
+        steps.append(progress)
+    return steps
+
+
+def learn(log: SqliteLog, task: Task | None = None, **settings: Any) -> StateMessage:
+    """Learn all there is with a new worker, and give the state that then stands on the log."""
+    task = task or make_task()
+    with Worker(log, task, SumLearner(task), **settings) as worker:
+        drain(worker)
+    return state_of(log)
+
+
+def state_of(log: SqliteLog, chain: int = 0) -> StateMessage:
+    state = log.checkpoint(chain).state
+    assert state is not None
+    return decode_state(state, "a test")
+
+
+def hostile(task: Task) -> list[tuple[bytes, str]]:
+    """Messages that no honest device sends, each with the reason it must be given."""
+    good = message(task, 10**6)
+    other = make_task(name="other")
+    return [
+        (b"", "malformed"),
+        (b"\xff\xfe\x00", "malformed"),
+        (random.Random(1).randbytes(200), "malformed"),
+        (good[:-1], "malformed"),
+        (b"[" * 400, "malformed"),
+        (b"[]", "malformed"),
+        (b"null", "malformed"),
+        (b"x" * 100_000, "too-large"),
+        (b'{"a":' * 150_000 + b"1", "too-large"),
+        (altered(good, payload=[1, 2, float("nan")]), "schema"),
+        (altered(good, payload=[1, 2, float("inf")]), "schema"),
+        (altered(good, payload=[1, 2, 2.5]), "schema"),
+        (altered(good, payload=[1, 2, 10**30]), "schema"),
+        (altered(good, payload="x"), "schema"),
+        (altered(good, schema=2), "schema"),
+        (altered(good, version=-1), "schema"),
+        (altered(good, id="0"), "schema"),
+        (altered(good, surprise=1), "schema"),
+        (message(other, 10**6), "wrong-task"),
+        (message(task, 10**6, simulated=True), "simulated"),
+        (message(task, 10**6, chain=2), "chain"),
+        (message(task, 10**6, level="strict"), "level"),
+        (message(task, 10**6, payload=[1, 2]), "dimension"),
+        (message(task, 10**6, payload=[1, 2, 10_001]), "magnitude"),
+        (message(task, 10**6, payload=[1, 2, -10_001]), "magnitude"),
+        (message(task, 10**6 + 1, chain=1), "chain"),
+        (message(task, 10**6 + 2, expires=1_700_006_400), "expired"),
+        (message(task, 10**6 + 3, version=10**6), "future"),
+        (message(task, 10**6 + 4, expires=0, time=0), "expired"),
+    ]
+
+
+def mixed(task: Task, seed: int, count: int) -> list[bytes]:
+    """A stream of everything: most of it honest, with duplicates near and far, and all kinds of junk."""
+    rng, bad = random.Random(seed), [value for value, _ in hostile(task) if len(value) < 1000]
+    stream: list[bytes] = []
+    for number in range(count):
+        lot = rng.random()
+        if lot < 0.15 and stream:
+            stream.append(stream[max(0, len(stream) - rng.randint(1, 2 * task.duplicates))])
+        elif lot < 0.3:
+            stream.append(rng.choice(bad))
+        else:
+            stream.append(message(task, number, version=rng.randint(0, number), chain=rng.choice([0] * 9 + [1])))
+    return stream
+
+
+def spoil(log: SqliteLog, sql: str, *values: object) -> None:
+    log._database._connection.execute(sql, values)

@@ -1,0 +1,117 @@
+"""What the tests of logs and workers run in processes of their own: ``python -m tests.stream.processes``."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+from murk.errors import MurkError
+from murk.stream.log import Fenced, Log, open_log
+from murk.stream.sqlite_log import SqliteLog
+from murk.stream.task import Task
+from murk.stream.worker import Worker
+from tests.stream.harness import ROOT, SumLearner, make_task, message, read_all
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.stream.processes", *map(str, arguments)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> list[str]:
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    return output.splitlines()
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)  # noqa: T201 - the parent reads it
+
+
+def fill(log: Log, block: int) -> None:
+    """Append numbered releases in blocks, until the log refuses."""
+    task = Task.from_document(log.document() or b"")
+    for first in range(log.end(0), 10**9, block):
+        log.append([(0, message(task, first + i)) for i in range(block)])
+
+
+def announce(url: str, low: str) -> None:
+    """Announce a task when told to, and say whether it is the one that stands."""
+    document = make_task(low=int(low)).document()
+    say("ready")
+    sys.stdin.readline()
+    try:
+        with open_log(url) as log:
+            log.announce(document)
+    except MurkError as error:
+        say("lost", type(error).__name__)
+    else:
+        say("won")
+
+
+def append(url: str, first: str, count: str, block: str) -> None:
+    """Append numbered releases in blocks, when told to."""
+    with open_log(url) as log:
+        task = Task.from_document(log.document() or b"")
+        say("ready")
+        sys.stdin.readline()
+        for number in range(int(first), int(first) + int(count), int(block)):
+            log.append([(0, message(task, number + i)) for i in range(int(block))])
+
+
+def learn(url: str, batch: str) -> None:
+    """Learn all there is, say when the first step begins, and whether somebody else took over."""
+    with open_log(url) as log:
+        task = Task.from_document(log.document() or b"")
+        with Worker(log, task, SumLearner(task), batch=int(batch)) as worker:
+            say("ready")
+            try:
+                while worker.step().read:
+                    pass
+            except Fenced:
+                say("fenced")
+
+
+def crowd(url: str, limit: str) -> None:
+    """Append until files may grow no further, say what was refused, then carry on without the limit."""
+    with open_log(url) as log:
+        task = Task.from_document(log.document() or b"")
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), hard))
+        try:
+            fill(log, 100)
+        except MurkError as error:
+            say(log.end(0), error)
+        done = log.end(0)
+        assert len(read_all(log)) == done
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        log.append([(0, message(task, done + i)) for i in range(100)])
+        assert len(read_all(log)) == done + 100
+
+
+def unprivileged(path: str) -> None:
+    """As a user who may not write it: read a log, then try to write to it."""
+    url = f"sqlite:///{path}"
+    if os.geteuid() == 0:
+        os.setuid(65534)
+    with open_log(url, create=False) as log:
+        say(len(read_all(log)), log.end(0))
+        for action in (lambda: log.append([(0, b"x")]), lambda: log.own(0)):
+            try:
+                action()
+            except MurkError as error:
+                say(error)
+    try:
+        SqliteLog(Path(path).with_name("new.db"))
+    except MurkError as error:
+        say(error)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

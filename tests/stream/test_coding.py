@@ -1,0 +1,290 @@
+"""The coding of records: exact at the bounds, the same one by one and in blocks, never refusing a value."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murk.errors import UserError
+from murk.stream.coding import Coding, Problem
+from murk.stream.coding_columns import Cell
+from murk.stream.task import Task
+from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX
+
+CODING = Task.parse(LOGISTIC).coding
+CLASSES = Task.parse(SOFTMAX).coding
+REAL = Task.parse(HUBER).coding
+RECORD = {"age": 28, "same_sex": "yes", "origin": "LGA", "third_child": "no"}
+
+
+def coding_of(categories: str, target: str = "kind: binary, positive: yes, negative: no") -> Coding:
+    text = LOGISTIC.replace("[no, yes]", categories)
+    text = text.replace("kind: binary, positive: yes, negative: no", target)
+    return Task.parse(text).coding
+
+
+def test_layout() -> None:
+    assert CODING.columns == ("age", "same_sex", "origin")
+    assert CODING.target == "third_child"
+    assert CODING.names == ("age", "same_sex", "origin=JFK", "origin=LGA", "intercept")
+    assert CODING.size == 5
+    assert CODING.low.tolist() == [-1, -1, -1, -1, 1]
+    assert CODING.high.tolist() == [1, 1, 1, 1, 1]
+
+
+def test_values_are_coded() -> None:
+    coded = CODING.encode_record(RECORD)
+    assert coded.x.tolist() == [0.0, 1.0, -1.0, 1.0, 1.0]
+    assert (coded.y, coded.clamped, coded.missing) == (0.0, 0, 0)
+    assert CODING.encode_record(RECORD | {"origin": "EWR"}).x.tolist() == [0.0, 1.0, -1.0, -1.0, 1.0]
+    assert CODING.encode_record(RECORD | {"third_child": "yes"}).y == 1.0
+    assert CLASSES.encode_record(RECORD | {"third_child": "more"}).y == 2.0
+    assert REAL.encode_record(RECORD | {"third_child": 39}).y == 0.5
+
+
+def test_values_outside_are_clamped_and_counted() -> None:
+    for age, coded_age in ((20, -1.0), (36, 1.0), (-1e308, -1.0), (10**300, 1.0)):
+        coded = CODING.encode_record(RECORD | {"age": age})
+        assert (coded.x[0], coded.clamped, coded.missing) == (coded_age, 1, 0)
+    coded = REAL.encode_record(RECORD | {"third_child": 53})
+    assert (coded.y, coded.clamped) == (1.0, 1)
+
+
+@pytest.mark.parametrize("age", [None, "", "  ", math.nan, np.nan, "nan", pd.NA, pd.NaT])
+def test_missing_numbers_are_zero(age: Any) -> None:
+    coded = CODING.encode_record(RECORD | {"age": age})
+    assert coded.x.tolist() == [0.0, 1.0, -1.0, 1.0, 1.0]
+    assert coded.missing == 1
+    block = CODING.encode({name: [value] for name, value in (RECORD | {"age": age}).items()})
+    assert block.cells[0, 0] == Cell.MISSING
+
+
+@pytest.mark.parametrize("age", ["old", math.inf, -math.inf, "inf", 10**400, [28], {}, object(), 1j, "1e999"])
+def test_what_is_no_number_is_zero(age: Any) -> None:
+    coded = CODING.encode_record(RECORD | {"age": age})
+    assert (coded.x[0], coded.missing, coded.clamped) == (0.0, 1, 0)
+    block = CODING.encode({name: [value] for name, value in (RECORD | {"age": age}).items()})
+    assert (block.x[0, 0], block.cells[0, 0]) == (0.0, Cell.NOT_A_NUMBER)
+
+
+@pytest.mark.parametrize("value", [None, "", math.nan, "maybe", 2, [1], {}, object(), True, "nan", b"yes", pd.NA])
+def test_undeclared_and_missing_categories_are_zero_in_all_their_features(value: Any) -> None:
+    coded = CODING.encode_record(RECORD | {"origin": value})
+    assert coded.x.tolist() == [0.0, 1.0, 0.0, 0.0, 1.0]
+    assert coded.missing == 1
+    coded = CLASSES.encode_record(RECORD | {"third_child": value})
+    assert math.isnan(coded.y)
+    assert coded.missing == 1
+
+
+def test_keys_that_are_not_there_are_missing() -> None:
+    coded = CODING.encode_record({})
+    assert coded.x.tolist() == [0.0, 0.0, 0.0, 0.0, 1.0]
+    assert math.isnan(coded.y)
+    assert (coded.clamped, coded.missing) == (0, 4)
+    assert CODING.encode_record({}, target=False).missing == 3
+
+
+@pytest.mark.parametrize(
+    ("categories", "value", "coded"),
+    [
+        ("[no, yes]", " yes ", 1.0),
+        ("[no, yes]", True, 1.0),
+        ("[no, yes]", np.False_, -1.0),
+        ("[no, yes]", "True", 1.0),
+        ("[false, true]", "FALSE", -1.0),
+        ("[false, true]", True, 1.0),
+        ("[false, true]", "yes", 0.0),
+        ("[off, on]", True, 1.0),
+        ("['0', '1']", 1, 1.0),
+        ("['0', '1']", "1.0", 1.0),
+        ("['0', '1']", 0.0, -1.0),
+        ("['0', '1']", np.int64(1), 1.0),
+        ("['0', '1']", True, 1.0),
+        ("['1', '1.0']", "1.0", 1.0),
+        ("['1', '1.0']", 1, -1.0),
+        ("['01', '2']", "1", -1.0),
+        ("[a, b]", True, 0.0),
+        ("[a, b]", "A", 0.0),
+    ],
+)
+def test_what_matches_a_category(categories: str, value: Any, coded: float) -> None:
+    coding = coding_of(categories)
+    assert coding.encode_record({"same_sex": value}).x[1] == coded
+    assert coding.encode({"age": [None], "same_sex": [value], "origin": [None]}, target=False).x[0, 1] == coded
+
+
+def test_binary_target_without_a_negative_takes_every_other_value_for_it() -> None:
+    coding = coding_of("[no, yes]", "kind: binary, positive: yes")
+    values = ["yes", "no", "maybe", None, "", True]
+    encoded = [coding.encode_record({"third_child": value}).y for value in values]
+    assert encoded[:3] == [1.0, 0.0, 0.0]
+    assert np.isnan(encoded[3:5]).all()
+    assert encoded[5] == 1.0
+    strict = [CODING.encode_record({"third_child": value}).y for value in values]
+    assert np.isnan(strict[2])
+
+
+@settings(deadline=None)
+@given(
+    st.floats(allow_nan=False, allow_infinity=False, width=32),
+    st.floats(min_value=1e-30, max_value=1e30),
+    st.lists(st.floats(0, 1), max_size=10),
+)
+def test_the_bounds_are_exactly_one_and_the_coding_never_leaves_them(
+    low: float, width: float, parts: list[float]
+) -> None:
+    high = low + width
+    if high == low:
+        return
+    coding = Task.parse(LOGISTIC.replace("low: 21, high: 35", f"low: {low!r}, high: {high!r}")).coding
+    values = sorted(min(low + part * (high - low), high) for part in parts)
+    values = [low, *values, high]
+    other = [None] * len(values)
+    x = coding.encode({"age": values, "same_sex": other, "origin": other}, target=False).x[:, 0]
+    assert (x[0], x[-1]) == (-1.0, 1.0)
+    assert (np.diff(x) >= 0).all()
+
+
+RAW = st.one_of(
+    st.none(),
+    st.integers(),
+    st.floats(),
+    st.booleans(),
+    st.text(max_size=6),
+    st.decimals(allow_nan=False, places=2, min_value=-99, max_value=99),
+    st.sampled_from(["yes", "no", "EWR", "JFK", "LGA", "21", " 35 ", "nan", "1e999", "", "none", "more"]),
+    st.sampled_from([21, 35, 52, np.float32(30), np.int8(22), np.str_("yes"), Fraction(57, 2), pd.NA, pd.NaT]),
+    st.lists(st.integers(), max_size=2),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(RAW, RAW, RAW, RAW), max_size=8), st.sampled_from([CODING, CLASSES, REAL]))
+def test_blocks_and_single_records_agree_bit_for_bit(rows: list[tuple[Any, ...]], coding: Coding) -> None:
+    names = (*coding.columns, coding.target)
+    block = coding.encode({name: [row[index] for row in rows] for index, name in enumerate(names)})
+    assert block.x.shape == (len(rows), coding.size)
+    for index, row in enumerate(rows):
+        one = coding.encode_record(dict(zip(names, row, strict=True)))
+        assert one.x.tobytes() == block.x[index].tobytes()
+        np.testing.assert_array_equal(one.y, block.y[index])
+        assert (one.clamped, one.missing) == (block.clamped[index], block.missing[index])
+        assert np.all((one.x >= coding.low) | (one.x == 0))
+        assert np.all(one.x <= coding.high)
+        assert coding.smallest_square <= one.x @ one.x <= coding.largest_square
+
+
+def test_the_squares_are_attained() -> None:
+    assert CODING.smallest_square == CODING.encode_record({}).x @ CODING.encode_record({}).x
+    x = CODING.encode_record(RECORD | {"age": 21}).x
+    assert CODING.largest_square == x @ x
+
+
+@pytest.mark.parametrize("make", [list, tuple, np.array, pd.Series, lambda values: pd.Series(values).array])
+def test_columns_of_any_kind(make: Any) -> None:
+    columns = {
+        "age": make([21, 28, 35]),
+        "same_sex": make(["no", "yes", "no"]),
+        "origin": make(["EWR", "JFK", "LGA"]),
+        "third_child": make(["yes", "no", "yes"]),
+    }
+    block = CODING.encode(columns)
+    assert block.x[:, 0].tolist() == [-1.0, 0.0, 1.0]
+    assert block.x[:, 1].tolist() == [-1.0, 1.0, -1.0]
+    assert block.x[:, 2:4].tolist() == [[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]]
+    assert block.y.tolist() == [1.0, 0.0, 1.0]
+    assert not block.missing.any()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.float32, np.float64, bool])
+def test_numeric_columns(dtype: Any) -> None:
+    coding = Task.parse(LOGISTIC.replace("low: 21, high: 35", "low: 0, high: 1")).coding
+    column = np.array([0, 1], dtype=dtype)
+    block = coding.encode({"age": column, "same_sex": ["no"] * 2, "origin": ["EWR"] * 2}, target=False)
+    assert block.x[:, 0].tolist() == [-1.0, 1.0]
+    assert column.tolist() == [0, 1]
+
+
+def test_columns_are_not_written_to() -> None:
+    ages = np.array([0.0, np.nan, np.inf, 99.0])
+    CODING.encode({"age": ages, "same_sex": ["no"] * 4, "origin": ["EWR"] * 4}, target=False)
+    np.testing.assert_array_equal(ages, [0.0, np.nan, np.inf, 99.0])
+
+
+def test_a_block_names_its_first_problem_but_not_the_value() -> None:
+    columns = {
+        "age": [21, 99, 22, "secret"],
+        "same_sex": ["no", "no", "no", "secret"],
+        "origin": ["EWR"] * 4,
+        "third_child": ["yes", "no", "secret", ""],
+    }
+    block = CODING.encode(columns)
+    assert block.columns == ("age", "same_sex", "origin", "third_child")
+    assert block.first_problem() == Problem(2, "third_child", Cell.UNDECLARED)
+    assert block.clamped.tolist() == [0, 1, 0, 0]
+    assert block.missing.tolist() == [0, 0, 1, 3]
+    fine = CODING.encode({name: values[:2] for name, values in columns.items()})
+    assert fine.first_problem() is None
+    assert [cell.describe() for cell in Cell] == [
+        "is fine",
+        "is outside its bounds",
+        "is missing",
+        "is none of the declared categories",
+        "is not a finite number",
+    ]
+
+
+def test_columns_must_be_there_and_of_one_length() -> None:
+    columns = {"age": [21], "same_sex": ["no"], "origin": ["EWR"]}
+    assert np.isnan(CODING.encode(columns, target=False).y).all()
+    with pytest.raises(UserError, match="column 'third_child' is not there; there are: age, same_sex"):
+        CODING.encode(columns)
+    with pytest.raises(UserError, match=r"columns of different lengths \(1, 2\)"):
+        CODING.encode(columns | {"third_child": ["no", "yes"]})
+
+
+def test_empty_block() -> None:
+    block = CODING.encode({"age": [], "same_sex": [], "origin": [], "third_child": []})
+    assert block.x.shape == (0, 5)
+    assert block.first_problem() is None
+
+
+@pytest.mark.parametrize("coding", [CODING, REAL])
+def test_coefficients_per_unit_are_differences_of_predictions(coding: Coding) -> None:
+    beta = np.array([0.7, -0.2, 0.4, 1.1, 0.3])
+    per_unit = coding.per_unit(dict(zip(coding.names, beta.tolist(), strict=True)))
+
+    def predict(**changes: Any) -> float:
+        x = coding.encode_record({"age": 25, "same_sex": "no", "origin": "EWR"} | changes).x
+        return float(coding.decode_target(x @ beta))
+
+    base = predict()
+    assert predict(age=26) - base == pytest.approx(per_unit["age"])
+    assert predict(same_sex="yes") - base == pytest.approx(per_unit["same_sex"])
+    assert predict(origin="JFK") - base == pytest.approx(per_unit["origin=JFK"])
+    assert predict(origin="LGA") - base == pytest.approx(per_unit["origin=LGA"])
+    assert coding.unit_labels == (
+        "age: one unit more",
+        "same_sex: yes against no",
+        "origin: JFK against EWR",
+        "origin: LGA against EWR",
+        "at the middle of every feature",
+    )
+
+
+def test_targets_decode() -> None:
+    y = np.array([REAL.encode_record({"third_child": weeks}).y for weeks in (0, 13, 52)])
+    np.testing.assert_allclose(REAL.decode_target(y), [0, 13, 52])
+    assert CODING.decode_target(1.0) == 1.0
+
+
+def test_decimals_and_fractions_are_numbers() -> None:
+    for age in (Decimal("24.5"), Fraction(49, 2)):
+        assert CODING.encode_record({"age": age}).x[0] == -0.5

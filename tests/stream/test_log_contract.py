@@ -1,0 +1,300 @@
+"""The log contract, for every implementation: another one adds the URL of a log of its own to `FACTORIES`."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from murk.errors import MurkError, UserError
+from murk.stream.log import MAX_MESSAGE, DeadLetter, Fenced, Log, open_log
+from tests.stream.harness import make_task, message, read_all
+from tests.stream.processes import finish, start
+
+FACTORIES: dict[str, Callable[[Path], str]] = {"sqlite": lambda folder: f"sqlite:///{folder}/log.db"}
+"""For each kind of log, the URL of one that does not exist yet."""
+
+HOSTILE = [b"", b"\0", b"\xff\xfe\x00", b'{"schema":1', "é\u2028".encode(), b"'; DROP TABLE messages; --"]
+
+
+@pytest.fixture(params=sorted(FACTORIES))
+def factory(request: pytest.FixtureRequest) -> Callable[[Path], str]:
+    return FACTORIES[request.param]
+
+
+@pytest.fixture
+def url(factory: Callable[[Path], str], tmp_path: Path) -> str:
+    return factory(tmp_path)
+
+
+@pytest.fixture
+def log(url: str) -> Iterator[Log]:
+    with open_log(url) as opened:
+        opened.announce(make_task().document())
+        yield opened
+
+
+def test_identity_lasts_and_is_the_logs_own(factory: Callable[[Path], str], url: str, log: Log, tmp_path: Path) -> None:
+    with open_log(url) as again:
+        assert again.identity == log.identity
+    (tmp_path / "other").mkdir()
+    with open_log(factory(tmp_path / "other")) as other:
+        assert other.identity != log.identity
+    assert len(log.identity) >= 16
+
+
+def test_a_log_is_created_empty_of_a_task(url: str) -> None:
+    with open_log(url) as log:
+        assert log.document() is None
+        for use in (
+            lambda: log.partitions,
+            lambda: log.simulated,
+            lambda: log.append([(0, b"x")]),
+            lambda: log.read(0, 0, 1),
+            lambda: log.own(0),
+            lambda: log.trim(0),
+        ):
+            with pytest.raises(UserError, match="announce"):
+                use()
+
+
+def test_opening_without_creating_needs_a_log(url: str) -> None:
+    with pytest.raises(UserError, match="no log at"):
+        open_log(url, create=False)
+    with open_log(url) as log:
+        log.announce(make_task().document())
+        with open_log(url, create=False) as again:
+            assert again.document() == log.document()
+
+
+def test_announcing(url: str, log: Log) -> None:
+    task = make_task()
+    log.announce(task.document())
+    assert log.document() == task.document()
+    assert (log.partitions, log.simulated) == (2, False)
+    with open_log(url) as again:
+        again.announce(task.document())
+        assert (again.partitions, again.simulated) == (2, False)
+
+
+def test_a_simulated_task_makes_a_simulated_log(url: str) -> None:
+    with open_log(url) as log:
+        log.announce(make_task().with_simulated(True).document())
+        assert log.simulated
+        with pytest.raises(UserError, match="simulated"):
+            log.announce(make_task().document())
+
+
+def test_a_second_task_is_refused_and_its_differences_named(log: Log) -> None:
+    with pytest.raises(UserError, match=r"already carries the task 'sums'.*'other'.*low.*name"):
+        log.announce(make_task(name="other", low=20).document())
+    assert log.document() == make_task().document()
+
+
+def test_retention_may_change_and_partitions_may_not(url: str, log: Log) -> None:
+    longer = make_task(retention="30d")
+    log.announce(longer.document())
+    with open_log(url) as again:
+        assert again.document() == longer.document()
+    with pytest.raises(UserError, match=r"has 2 partitions.*asks for 3.*back to 2"):
+        log.announce(make_task(partitions=3).document())
+    assert log.document() == longer.document()
+
+
+def test_of_processes_announcing_at_once_one_wins(url: str) -> None:
+    processes = [start("announce", url, low) for low in (18, 19, 20, 21)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [finish(process) for process in processes]
+    assert sorted(said) == [["lost UserError"]] * 3 + [["won"]]
+    with open_log(url) as log:
+        assert log.document() == make_task(low=18 + said.index(["won"])).document()
+
+
+def test_messages_come_back_in_order_with_growing_offsets_and_times(url: str, log: Log) -> None:
+    before = int(time.time())
+    log.append([(0, b"a"), (1, b"b"), (0, b"c")])
+    with open_log(url) as other:
+        other.append([(0, b"d")])
+    after = time.time()
+    assert read_all(log, 0) == [b"a", b"c", b"d"]
+    assert read_all(log, 1) == [b"b"]
+    messages = log.read(0, log.begin(0), 10)
+    offsets = [m.offset for m in messages]
+    assert offsets == sorted(set(offsets))
+    assert log.begin(0) == offsets[0]
+    assert log.end(0) == offsets[-1] + 1
+    assert all(before <= m.time <= after for m in messages)
+    assert all(isinstance(m.time, int) for m in messages)
+
+
+def test_reading_from_anywhere_and_in_parts(log: Log) -> None:
+    values = [str(i).encode() for i in range(25)]
+    log.append([(0, value) for value in values])
+    everything = log.read(0, log.begin(0), 100)
+    for start_at in (0, 7, 24):
+        part = log.read(0, everything[start_at].offset, 5)
+        assert part == everything[start_at : start_at + 5]
+    assert log.read(0, log.end(0), 5) == []
+
+
+def test_reading_outside_the_log_is_an_error(log: Log) -> None:
+    log.append([(0, b"a")])
+    with pytest.raises(MurkError, match="ends at"):
+        log.read(0, log.end(0) + 1, 5)
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_any_bytes_are_kept_as_they_are(log: Log, value: bytes) -> None:
+    log.append([(1, value)])
+    assert read_all(log, 1) == [value]
+
+
+def test_an_append_is_applied_as_a_whole_or_not_at_all(log: Log) -> None:
+    log.append([])
+    for bad in ((2, b"x"), (-1, b"x"), (0, b"x" * (MAX_MESSAGE + 1))):
+        with pytest.raises(UserError):
+            log.append([(0, b"a"), bad])
+    assert log.begin(0) == log.end(0)
+    log.append([(0, b"x" * MAX_MESSAGE)])
+    assert [len(value) for value in read_all(log)] == [MAX_MESSAGE]
+
+
+def test_one_read_is_bounded_in_bytes_and_still_gets_everywhere(log: Log) -> None:
+    for _ in range(4):
+        log.append([(0, bytes(900_000))] * 10)
+    assert 0 < len(log.read(0, log.begin(0), 1000)) < 40
+    assert len(read_all(log)) == 40
+
+
+def test_the_newest_model_replaces_the_one_before(url: str, log: Log) -> None:
+    assert log.model(0) is None
+    log.publish(0, b"one")
+    log.publish(1, b"other chain")
+    log.publish(0, b"two")
+    with open_log(url) as again:
+        assert (again.model(0), again.model(1)) == (b"two", b"other chain")
+
+
+def test_state_and_offset_are_committed_together(url: str, log: Log) -> None:
+    owner = log.own(0)
+    assert owner.load() == (None, 0) == log.checkpoint(0)
+    dead = [DeadLetter(0, 3, "schema", "id: missing", b"\xff\0")]
+    owner.commit(b"state", 5, dead, b"model")
+    assert owner.load() == (b"state", 5)
+    with open_log(url) as again:
+        assert again.checkpoint(0) == (b"state", 5)
+        assert again.checkpoint(1) == (None, 0)
+        assert again.model(0) == b"model"
+        assert list(again.dead_letters()) == dead
+    owner.commit(b"later", 9)
+    assert owner.load() == (b"later", 9)
+    assert log.model(0) == b"model"
+    owner.close()
+    assert log.own(0).load() == (b"later", 9)
+
+
+def test_a_newer_owner_fences_the_older(url: str, log: Log) -> None:
+    older = log.own(0)
+    older.commit(b"old", 1)
+    bystander = log.own(1)
+    with open_log(url) as elsewhere:
+        newer = elsewhere.own(0)
+        assert newer.load() == (b"old", 1)
+        with pytest.raises(Fenced, match="another worker has taken over chain 0"):
+            older.commit(b"stale", 2, [DeadLetter(0, 1, "schema", "", b"x")], b"model")
+        with pytest.raises(Fenced):
+            older.load()
+        newer.commit(b"new", 3)
+        with pytest.raises(Fenced):
+            older.commit(b"stale", 2)
+        assert newer.load() == (b"new", 3)
+    assert list(log.dead_letters()) == []
+    assert log.model(0) is None
+    bystander.commit(b"untouched", 1)
+    assert log.checkpoint(1) == (b"untouched", 1)
+
+
+def test_dead_letters_of_one_partition_or_all(log: Log) -> None:
+    letters = {
+        chain: [DeadLetter(chain, 2 * i, "schema", f"é {i}", HOSTILE[i % len(HOSTILE)]) for i in range(600)]
+        for chain in (0, 1)
+    }
+    for chain, dead in letters.items():
+        log.own(chain).commit(b"s", 1200, dead)
+    assert list(log.dead_letters(1)) == letters[1]
+    assert list(log.dead_letters()) == letters[0] + letters[1]
+
+
+def test_a_commit_repeated_counts_dead_letters_once(log: Log) -> None:
+    owner = log.own(0)
+    dead = [DeadLetter(0, 1, "schema", "", b"x")]
+    owner.commit(b"s", 2, dead)
+    owner.commit(b"s", 2, dead)
+    assert list(log.dead_letters()) == dead
+
+
+def test_trimming_keeps_the_unread_and_the_window(log: Log) -> None:
+    task = make_task()
+    log.append([(0, message(task, i)) for i in range(200)])
+    later = time.time() + 3600
+    log.trim(later)
+    assert log.begin(0) == 0
+    log.own(0).commit(b"s", 120)
+    log.trim(time.time() - 3600)
+    assert log.begin(0) == 0
+    log.trim(later)
+    assert log.begin(0) <= 120 - task.duplicates
+    kept = read_all(log)
+    assert kept == [message(task, i) for i in range(200)][-len(kept) :]
+    assert log.end(0) == 200
+    log.append([(0, b"next")])
+    assert log.read(0, 200, 1)[0].value == b"next"
+
+
+def test_partitions_that_do_not_exist_are_named(log: Log) -> None:
+    for use in (
+        lambda: log.read(2, 0, 1),
+        lambda: log.begin(-1),
+        lambda: log.end(2),
+        lambda: log.publish(2, b"m"),
+        lambda: log.model(2),
+        lambda: log.checkpoint(2),
+        lambda: log.own(2),
+        lambda: list(log.dead_letters(2)),
+    ):
+        with pytest.raises(UserError, match=r"no partition -?[12].*from 0 to 1"):
+            use()
+
+
+def test_two_processes_append_and_nothing_is_lost_or_torn(url: str, log: Log) -> None:
+    task = make_task()
+    processes = [start("append", url, first, 1000, 20) for first in (0, 1000)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        finish(process)
+    values = read_all(log)
+    wanted = [message(task, i) for i in range(2000)]
+    assert sorted(values) == sorted(wanted)
+    # Each process's own releases are in its order, and no batch was torn apart.
+    place = {value: i for i, value in enumerate(values)}
+    places = [place[value] for value in wanted]
+    assert all(places[i] + 1 == places[i + 1] for i in range(1999) if i % 20 != 19)
+    assert all(places[i] < places[i + 1] for i in range(1999) if i != 999)
+
+
+def test_closing_twice_is_allowed(url: str) -> None:
+    log = open_log(url)
+    log.close()
+    log.close()

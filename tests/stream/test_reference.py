@@ -1,0 +1,29 @@
+"""The reference of task files is the one that the model gives, and its examples work."""
+
+import re
+from pathlib import Path
+
+from murk.stream.reference import SECTIONS, page
+from murk.stream.task import Task
+from tests.stream.test_task_hash import blocks_in
+
+PAGE = Path(__file__).parents[2] / "docs" / "task-file.md"
+
+
+def test_the_committed_page_is_the_generated_one() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m murk.stream.reference > docs/task-file.md"
+
+
+def test_every_key_of_the_model_is_on_the_page() -> None:
+    text = page()
+    assert {block for _, _, block in SECTIONS} | {Task} == set(blocks_in(Task))
+    for block in blocks_in(Task):
+        for name, field in block.model_fields.items():
+            key = field.alias or name
+            assert (f"| `{key}` | " in text) is (key not in block.hidden)
+            assert key in block.hidden or (field.description and field.description in text)
+
+
+def test_the_examples_are_tasks() -> None:
+    examples = re.findall(r"```yaml\n(.*?)```", page(), re.DOTALL)
+    assert [Task.parse(example).name for example in examples] == ["third-child", "hours-worked"]

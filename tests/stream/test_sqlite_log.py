@@ -1,0 +1,333 @@
+"""What the embedded log owes beyond the contract: its file, its disk and the processes around it."""
+
+import os
+import random
+import re
+import shutil
+import sqlite3
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from murk.errors import MurkError, UserError
+from murk.stream import sqlite_log
+from murk.stream.log import DeadLetter, open_log
+from murk.stream.sqlite_log import SqliteLog
+from tests.stream.harness import make_task, message, read_all
+from tests.stream.processes import fill, finish, start
+
+
+@pytest.mark.parametrize(
+    ("url", "remedy"),
+    [
+        ("murk.db", "write sqlite:///PATH"),
+        ("", "write sqlite:///PATH"),
+        ("sqlite:/murk.db", "write sqlite:///PATH"),
+        ("sqlite://murk.db", "write sqlite:///murk.db"),
+        ("sqlite:///", "names no file"),
+        ("sqlite:///:memory:", "a log is a file"),
+        ("sqlite:///logs/", "names no file"),
+        ("sqlite:///a\0b", "names no file"),
+        ("redis://host:1", "no log of the kind 'redis'"),
+        ("kafka://host:9092", "not available in this version"),
+        ("sqlite:////nowhere/at/all/log.db", "directory /nowhere/at/all .* does not exist"),
+        ("sqlite:////tmp", "is a directory"),
+        ("sqlite:////etc/passwd/log.db", "directory /etc/passwd .* does not exist"),
+        ("sqlite:////tmp/" + "x" * 300, r"cannot be reached \(File name too long\)"),
+    ],
+)
+def test_urls_that_name_no_log_are_refused_with_the_remedy(url: str, remedy: str) -> None:
+    with pytest.raises(MurkError, match=remedy):
+        open_log(url)
+
+
+def test_no_password_of_a_url_is_repeated() -> None:
+    for url in ("kafka://me:secret@host:1", "kafa://me:secret@host:1", "me:secret@host"):
+        with pytest.raises(UserError) as caught:
+            open_log(url)
+        assert "secret" not in str(caught.value)
+
+
+def test_relative_and_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_log("sqlite:///a b%20?#é.db") as relative:
+        assert (tmp_path / "a b%20?#é.db").exists()
+        with open_log(f"sqlite:///{tmp_path}/a b%20?#é.db", create=False) as absolute:
+            assert absolute.identity == relative.identity
+
+
+def foreign_files(folder: Path) -> dict[str, tuple[Path, str]]:
+    text = folder / "notes.txt"
+    text.write_text("a person's notes, nothing to do with a log\n" * 200)
+    short = folder / "short"
+    short.write_bytes(b"x")
+    other = folder / "other.db"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE photos (name)")
+        connection.execute("PRAGMA application_id = 77")
+    connection.close()
+    plain = folder / "plain.db"
+    with sqlite3.connect(plain) as connection:
+        connection.execute("CREATE TABLE messages (value)")
+    connection.close()
+    newer = folder / "newer.db"
+    with SqliteLog(newer) as log:
+        log._database._connection.execute("UPDATE meta SET value = 2 WHERE key = 'format'")
+    beheaded = folder / "beheaded.db"
+    with SqliteLog(beheaded) as log:
+        log.announce(make_task().document())
+    beheaded.write_bytes(bytes(100) + beheaded.read_bytes()[100:])
+    return {
+        "text": (text, "not an SQLite database"),
+        "short": (short, "not an SQLite database"),
+        "other": (other, r"something else \(application id 77\)"),
+        "plain": (plain, r"something else \(application id 0\)"),
+        "newer": (newer, r"another version of Murk \(format 2, while this one reads format 1\)"),
+        "beheaded": (beheaded, "not an SQLite database"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["text", "short", "other", "plain", "newer", "beheaded"])
+@pytest.mark.parametrize("create", [True, False])
+def test_a_file_that_is_not_a_log_is_refused_and_left_as_it_is(tmp_path: Path, kind: str, create: bool) -> None:
+    path, words = foreign_files(tmp_path)[kind]
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=words) as caught:
+        SqliteLog(path, create=create)
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_an_empty_file_becomes_a_log_only_when_creating(path: Path) -> None:
+    path.touch()
+    with pytest.raises(UserError, match="is empty, not a log"):
+        SqliteLog(path, create=False)
+    assert path.stat().st_size == 0
+    with SqliteLog(path) as log:
+        assert log.document() is None
+
+
+def test_damage_within_a_file_is_noticed_and_nothing_is_overwritten(path: Path, log: SqliteLog) -> None:
+    task = make_task()
+    log.append([(0, message(task, i)) for i in range(500)])
+    log.close()
+    data = bytearray(path.read_bytes())
+    for page in range(5, len(data) // 4096):
+        data[page * 4096 : (page + 1) * 4096] = b"\xa5" * 4096
+    path.write_bytes(data)
+    with SqliteLog(path) as damaged:
+        with pytest.raises(UserError, match=r"is damaged.*restore it from a copy"):
+            read_all(damaged)
+        with pytest.raises(UserError, match="is damaged"):
+            damaged.append([(0, b"x")])
+    assert path.read_bytes() == bytes(data)
+
+
+def test_a_log_deleted_or_replaced_while_in_use_is_noticed(path: Path, log: SqliteLog, tmp_path: Path) -> None:
+    owner = log.own(0)
+    path.rename(tmp_path / "moved.db")
+    with SqliteLog(path) as other:
+        other.announce(make_task().document())
+        for use in (
+            lambda: log.append([(0, b"x")]),
+            lambda: log.read(0, 0, 1),
+            lambda: owner.commit(b"s", 1),
+        ):
+            with pytest.raises(MurkError, match="deleted or replaced while it was in use"):
+                use()
+        assert read_all(other) == []
+
+
+def test_writes_survive_a_power_failure(path: Path, log: SqliteLog) -> None:
+    """As far as SQLite promises: WAL, and every commit synchronised to the disk."""
+    assert log._database.query("PRAGMA journal_mode") == [("wal",)]
+    assert log._database.query("PRAGMA synchronous") == [(2,)]
+
+
+def test_append_times_are_the_clocks_seconds_under_the_lock(path: Path) -> None:
+    now = [1_000.75]
+    with SqliteLog(path, clock=lambda: now[0]) as log:
+        log.announce(make_task().document())
+        log.append([(0, b"a"), (0, b"b")])
+        now[0] = 2_000.0
+        log.append([(0, b"c")])
+        assert [m.time for m in log.read(0, 0, 10)] == [1_000, 1_000, 2_000]
+
+
+def test_trimming_goes_by_time_from_the_beginning(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_log, "TRIM_CHUNK", 7)
+    now = [0.0]
+    with SqliteLog(path, clock=lambda: now[0]) as log:
+        log.announce(make_task(duplicates=10).document())
+        # The clock is set back once: what stands behind a younger message stays with it.
+        for now[0] in (100.0, 200.0, 150.0, 300.0):
+            log.append([(0, str(i).encode()) for i in range(25)])
+        owner = log.own(0)
+        owner.commit(b"s", 60, [DeadLetter(0, 5, "schema", "", b"5")])
+        assert log.trim(100) == 0
+        assert log.trim(180) == 25
+        assert log.begin(0) == 25
+        assert log.trim(1_000) == 25
+        assert log.begin(0) == 50
+        owner.commit(b"s", 100)
+        assert log.trim(300) == 25
+        assert log.trim(1_000) == 15
+        assert (log.begin(0), log.end(0)) == (90, 100)
+        assert [m.offset for m in log.read(0, 90, 100)] == list(range(90, 100))
+        with pytest.raises(MurkError, match=r"begins at offset 90, and offset 3 .*retention has removed"):
+            log.read(0, 3, 5)
+        assert list(log.dead_letters()) == []
+
+
+def test_of_two_that_trim_at_once_the_slower_moves_nothing_back(log: SqliteLog) -> None:
+    log.append([(0, b"x")] * 100)
+    assert log._trim_to(0, 30) == 30
+    assert log._trim_to(0, 10) == 0
+    assert log.begin(0) == log.read(0, 30, 1)[0].offset == 30
+
+
+def test_dead_letters_leave_with_their_time_and_not_before(path: Path) -> None:
+    now = [100.0]
+    with SqliteLog(path, clock=lambda: now[0]) as log:
+        log.announce(make_task().document())
+        dead = [DeadLetter(0, 1, "schema", "", b"x")]
+        log.own(0).commit(b"s", 2, dead)
+        log.trim(100)
+        assert list(log.dead_letters()) == dead
+        log.trim(101)
+        assert list(log.dead_letters()) == []
+
+
+def test_reading_goes_on_while_somebody_writes(path: Path, log: SqliteLog) -> None:
+    log.append([(0, b"a")])
+    with (
+        SqliteLog(path) as writer,
+        open_log(f"sqlite:///{path}", create=False) as reader,
+        writer._database.write() as connection,
+    ):
+        connection.execute("INSERT INTO messages VALUES (0, 1, 0, 'unfinished')")
+        assert read_all(reader) == [b"a"]
+        assert reader.checkpoint(0) == (None, 0)
+
+
+def test_a_lock_held_for_too_long_is_said_so(path: Path, log: SqliteLog) -> None:
+    words = r"another process kept the log .* locked for more than 0.05 s"
+    with (
+        SqliteLog(path, timeout=0.05) as hasty,
+        log._database.write(),
+        pytest.raises(MurkError, match=words),
+    ):
+        hasty.append([(0, b"x")])
+    log.append([(0, b"y")])
+    assert read_all(log) == [b"y"]
+
+
+def test_a_full_disk_loses_nothing_and_the_log_carries_on_after(path: Path, log: SqliteLog) -> None:
+    """A real SQLITE_FULL: the file may have no more pages than these."""
+    task = make_task()
+    pages = log._database.query("PRAGMA page_count")[0][0]
+    log._database.query(f"PRAGMA max_page_count = {pages + 30}")
+    with pytest.raises(MurkError, match=r"the disk is full: the log .*log.db .*nothing is lost"):
+        fill(log, 10)
+    done = log.end(0)
+    assert done > 0
+    assert done % 10 == 0
+    assert read_all(log) == [message(task, i) for i in range(done)]
+    owner = log.own(0)
+    with pytest.raises(MurkError, match="the disk is full"):
+        owner.commit(bytes(10**6), done, [DeadLetter(0, 1, "schema", "", b"x")], b"model")
+    assert owner.load() == (None, 0)
+    assert (list(log.dead_letters()), log.model(0)) == ([], None)
+    log._database.query(f"PRAGMA max_page_count = {2**30}")
+    log.append([(0, message(task, done))])
+    owner.commit(b"s", done)
+    with SqliteLog(path) as again:
+        assert read_all(again) == [message(task, i) for i in range(done + 1)]
+        assert again.checkpoint(0) == (b"s", done)
+
+
+def test_a_disk_that_refuses_to_write_loses_nothing(path: Path, log: SqliteLog) -> None:
+    """A real failing write (EFBIG) in the middle of a transaction, in a process whose files may not grow."""
+    log.close()
+    said = finish(start("crowd", f"sqlite:///{path}", 400_000))
+    count, words = said[0].split(" ", 1)
+    assert re.search(r"(disk failed|disk is full).*log\.db.*as it was before this write", words)
+    assert int(count) > 0
+    with SqliteLog(path) as again:
+        assert read_all(again) == [message(make_task(), i) for i in range(int(count) + 100)]
+
+
+def test_a_log_that_may_only_be_read() -> None:
+    """With a writer's files beside it and without; then every write says what to do."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        path = folder / "log.db"
+        for closed in (False, True):
+            log = SqliteLog(path)
+            log.announce(make_task().document())
+            log.append([(0, b"x")] * 3)
+            if closed:
+                log.close()
+            for file in folder.iterdir():
+                file.chmod(0o444)
+            folder.chmod(0o555)
+            try:
+                count, *refused = finish(start("unprivileged", path))
+            finally:
+                folder.chmod(0o755)
+                for file in folder.iterdir():
+                    file.chmod(0o644)
+                log.close()
+            assert count == ("6 6" if closed else "3 3")
+            assert len(refused) == 3
+            for words in refused[:2]:
+                assert re.search(r"log\.db is read-only for this user.*writable", words)
+            assert re.search(r"new\.db cannot be opened.*able to read and write", refused[2])
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_an_appender_killed_at_any_moment_leaves_whole_batches(path: Path, log: SqliteLog) -> None:
+    """kill -9, eight times at random moments: every batch is there as a whole or not at all."""
+    rng, task, first = random.Random(5), make_task(), 0
+    for _ in range(8):
+        process = start("append", f"sqlite:///{path}", first, 100_000, 20)
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "ready\n"
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        time.sleep(rng.uniform(0.0, 0.1))
+        process.kill()
+        process.communicate()
+        count = log.end(0)
+        assert count % 20 == 0
+        first = count
+    assert first > 0
+    assert read_all(log) == [message(task, i) for i in range(first)]
+
+
+def test_processes_that_create_at_once_share_one_log(tmp_path: Path) -> None:
+    """Opening creates: none may see half a log or make another one over it."""
+    for attempt in range(3):
+        url = f"sqlite:///{tmp_path}/{attempt}.db"
+        processes = [start("announce", url, 21) for _ in range(3)]
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        assert [finish(process) for process in processes] == [["won"]] * 3
+
+
+def test_a_process_opens_no_descriptors_that_stay(path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        SqliteLog(path).close()
+        with pytest.raises(UserError):
+            SqliteLog(Path(__file__))
+    assert len(os.listdir("/proc/self/fd")) == before

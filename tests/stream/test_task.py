@@ -1,0 +1,200 @@
+"""Task files: what is accepted, and what it means."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from murk.errors import UserError
+from murk.privacy.guarantees import GaussianDP
+from murk.stream.durations import format_duration, parse_duration
+from murk.stream.task import Task
+from murk.stream.task_document import canonical_json
+from tests.stream.tasks import GUARANTEE, HUBER, LOGISTIC, SOFTMAX
+
+
+def test_only_four_keys_are_required_and_the_rest_has_defaults() -> None:
+    task = Task.parse(LOGISTIC)
+    assert task.protocol == "gradients"
+    assert task.missing == "midpoint"
+    assert task.privacy.levels == {"default": GaussianDP(1.0)}
+    assert task.privacy.per_person is None
+    assert task.privacy.mechanism is None
+    assert task.learner.model_dump() == {
+        "weights": "norm",
+        "clip": None,
+        "huber_c": 0.5,
+        "scale": "estimate",
+        "scale_floor": 0.01,
+        "scale_start": 1.0,
+        "step": "noise-aware",
+        "averaging": "polyak",
+        "weighting": "inverse-variance",
+        "radius": None,
+    }
+    assert (task.max_staleness.releases, task.max_staleness.share) == (100, 0.02)
+    assert (task.granularity, task.expiry, task.log.retention) == (86_400, 7 * 86_400, 7 * 86_400)
+    assert (task.duplicates, task.log.partitions, task.public, task.simulated) == (65_536, 1, None, False)
+
+
+@pytest.mark.parametrize(("text", "objective"), [(LOGISTIC, "logistic"), (SOFTMAX, "softmax"), (HUBER, "huber")])
+def test_objective_follows_the_kind_of_target(text: str, objective: str) -> None:
+    assert Task.parse(text).objective == objective
+    assert Task.parse(text + f"objective: {objective}\n") == Task.parse(text)
+    for other in {"logistic", "softmax", "huber"} - {objective}:
+        with pytest.raises(UserError, match=f"line 8: objective: '{other}' does not fit .* use '{objective}'"):
+            Task.parse(text + f"objective: {other}\n")
+
+
+def test_settings_are_read() -> None:
+    task = Task.parse(
+        HUBER
+        + "learner: {step: {eta: 2, alpha: 0.6}, averaging: null, scale: 0.3, weights: clip, clip: 1}\n"
+        + "max_staleness: {releases: 1000, share: 0.1}\ngranularity: 12h\nexpiry: 2d\nlog: {retention: 30m}\n"
+    )
+    assert (task.learner.step.eta, task.learner.step.alpha) == (2.0, 0.6)  # type: ignore[union-attr]
+    assert task.learner.averaging is None
+    assert task.learner.scale == 0.3
+    assert task.max_staleness.limit(1_000) == 1_000
+    assert task.max_staleness.limit(1_000_000) == 100_000
+    assert (task.granularity, task.expiry, task.log.retention) == (43_200, 172_800, 1_800)
+
+
+def test_categories_and_classes_are_text_as_written() -> None:
+    task = Task.parse(
+        LOGISTIC.replace("[no, yes]", "[no, yes, on, off, true, null, ~, 01, 1.50, 1e3, 12:30, 2020-01-01]")
+    )
+    assert task.features[1].categories == (  # type: ignore[union-attr]
+        *("no", "yes", "on", "off", "true", "null", "~", "01", "1.50", "1e3", "12:30", "2020-01-01"),
+    )
+    assert task.target.positive == "yes"  # type: ignore[union-attr]
+    assert Task.parse(LOGISTIC.replace("same_sex", "1980")).features[1].name == "1980"
+
+
+def test_numbers_are_those_of_yaml_1_2() -> None:
+    task = Task.parse(
+        LOGISTIC.replace("low: 21, high: 35", "low: -1e-6, high: 010").replace(
+            "gdp: {mu: 1.0}", "approx: {epsilon: 1, delta: 1e-6}"
+        )
+    )
+    assert (task.features[0].low, task.features[0].high) == (-1e-6, 10.0)  # type: ignore[union-attr]
+    assert task.privacy.guarantee.to_dict() == {"approx": {"epsilon": 1.0, "delta": 1e-6}}
+
+
+def privacy(text: str) -> str:
+    return LOGISTIC.replace(GUARANTEE, text)
+
+
+def test_mechanism_that_cannot_give_the_guarantee_is_refused_with_those_that_can() -> None:
+    with pytest.raises(UserError, match=r"cannot give privacy.guarantee: .*can: laplace, l2-ball"):
+        Task.parse(privacy("{guarantee: {pure: {epsilon: 1}}, mechanism: gaussian}"))
+    levels = "levels: {strict: {pure: {epsilon: 1}}}"
+    with pytest.raises(UserError, match=r"privacy.mechanism: 'gaussian' cannot give privacy.levels.strict: "):
+        Task.parse(privacy(f"{{guarantee: {{gdp: {{mu: 1}}}}, {levels}, mechanism: gaussian}}"))
+    for kind in ("laplace", "l2-ball"):
+        assert Task.parse(privacy(f"{{guarantee: {{pure: {{epsilon: 1}}}}, mechanism: {kind}}}"))
+
+
+def test_impossible_budget_is_refused() -> None:
+    with pytest.raises(UserError, match=r"line 7: privacy.guarantee"):
+        Task.parse(privacy("{guarantee: {gdp: {mu: 1e-7}}}"))
+
+
+def test_cap_must_have_a_currency_that_the_levels_cost_something_in() -> None:
+    with pytest.raises(UserError, match=r"privacy.per_person: cannot cap level 'default': "):
+        Task.parse(privacy("{guarantee: {gdp: {mu: 1}}, per_person: {pure: {epsilon: 3}}}"))
+    assert Task.parse(privacy("{guarantee: {gdp: {mu: 1}}, per_person: {zcdp: {rho: 3}}}"))
+    assert Task.parse(privacy("{guarantee: {pure: {epsilon: 1}}, per_person: {pure: {epsilon: 3}}}"))
+
+
+def test_cap_must_allow_every_level() -> None:
+    assert Task.parse(privacy("{guarantee: {gdp: {mu: 1}}, per_person: {gdp: {mu: 1}}}"))
+    with pytest.raises(UserError, match=r"privacy.per_person: a cap of .* allows no release at level 'open'"):
+        Task.parse(privacy("{guarantee: {gdp: {mu: 1}}, levels: {open: {gdp: {mu: 2}}}, per_person: {gdp: {mu: 1}}}"))
+
+
+POINTS = np.array([[-1.0, 1.0, -1.0, 1.0, 1.0], [0.5, -1.0, 1.0, -1.0, 1.0]])
+COUNTS = np.array([3, 4])
+
+
+def test_public_covariates_are_resolved_into_the_document_and_the_hash() -> None:
+    declared = Task.parse(LOGISTIC + "public: {set_aside: 7}\n")
+    task = declared.with_public(POINTS, COUNTS)
+    assert task.covariates is not None
+    np.testing.assert_array_equal(task.covariates.points, POINTS)
+    np.testing.assert_array_equal(task.covariates.counts, COUNTS)
+    assert task.hash != declared.hash
+    assert declared.with_public(POINTS, COUNTS + 1).hash != task.hash
+    assert declared.with_public(POINTS * [[0.5, 1, 1, 1, 1]], COUNTS).hash != task.hash
+    again = Task.from_document(task.document())
+    assert again == task
+    assert again.without_public() == declared
+    assert again.with_simulated(True).covariates is not None
+    with pytest.raises(ValueError, match="read-only"):
+        task.covariates.points[0, 0] = 0.0
+
+
+@pytest.mark.parametrize(
+    ("points", "counts", "message"),
+    [
+        (POINTS[:, 1:], COUNTS, "points of 4 coordinates; the task codes 5"),
+        (POINTS * 2, COUNTS, "not within"),
+        (POINTS * np.nan, COUNTS, "not within"),
+        (POINTS * [1, 1, 1, 1, 0.5], COUNTS, "not the constant 1"),
+        (POINTS, COUNTS * 0, "a count of 0"),
+        (POINTS, COUNTS[:1], "points of shape"),
+        (POINTS[:0], COUNTS[:0], "points of shape"),
+    ],
+)
+def test_covariates_of_another_coding_are_refused(points: Any, counts: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Task.parse(LOGISTIC + "public: {set_aside: 7}\n").with_public(points, counts)
+
+
+def test_covariates_need_to_be_declared() -> None:
+    with pytest.raises(UserError, match="covariates without public"):
+        Task.parse(LOGISTIC).with_public(POINTS, COUNTS)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("points", "!"),
+        ("points", 3),
+        ("points", "AAAA"),
+        ("counts", "AAAAAAAA8D8="),
+        ("size", 0),
+        ("size", True),
+        ("x", 1),
+    ],
+)
+def test_damaged_covariates_are_refused(key: str, value: object) -> None:
+    document = json.loads(Task.parse(LOGISTIC + "public: {set_aside: 7}\n").with_public(POINTS, COUNTS).document())
+    document["covariates"][key] = value
+    with pytest.raises(UserError, match="covariates"):
+        Task.from_document(canonical_json(document))
+
+
+def test_public_file_is_found_beside_the_task_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(LOGISTIC + "public: {file: covariates.csv}\n")
+    assert Task.load(path).public_path == tmp_path / "covariates.csv"
+    assert Task.load(path).with_simulated(True).public_path == tmp_path / "covariates.csv"
+    assert Task.load(path).path == path
+    assert Task.parse(LOGISTIC).public_path is None
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("7d", 604_800), ("12h", 43_200), ("30m", 1_800), ("45s", 45), ("1 d", 86_400)]
+)
+def test_durations(text: str, seconds: int) -> None:
+    assert parse_duration(text) == seconds
+    assert parse_duration(format_duration(seconds)) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "7", "d", "-1d", "1.5h", "7w", "1d2h", "0s", "99999d", "٣d"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="duration"):
+        parse_duration(text)

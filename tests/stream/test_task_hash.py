@@ -1,0 +1,195 @@
+"""What the hash of a task depends on."""
+
+import json
+import pickle
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, get_args
+
+import pytest
+
+from murk.errors import UserError
+from murk.stream.task import Task
+from murk.stream.task_block import Block
+from murk.stream.task_document import canonical_json, differences
+from murk.stream.task_features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
+from murk.stream.task_learner import LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
+from murk.stream.task_privacy import PrivacyBlock
+from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
+
+
+def test_files_that_mean_the_same_have_the_same_hash() -> None:
+    task = Task.parse(LOGISTIC)
+    everything = content()
+    written_out = parse(everything)
+    reordered = parse(dict(reversed(everything.items())))
+    other_words = Task.parse(
+        LOGISTIC.replace("low: 21", "low: 21.0").replace("yes", '"yes"') + "expiry: 168h\nlog: {}\nlearner: {}\n"
+    )
+    for same in (written_out, reordered, other_words):
+        assert same.hash == task.hash
+        assert same.document() == task.document()
+        assert same == task
+    assert (
+        Task.parse(LOGISTIC.replace("low: 21", "low: 0")).hash
+        == Task.parse(LOGISTIC.replace("low: 21", "low: -0.0")).hash
+    )
+
+
+def test_document_is_canonical_and_comes_back() -> None:
+    task = parse({**content(), "name": "n", "features": [{"name": "größe", "low": 0.1, "high": 1e300}]})
+    document = task.document()
+    assert document == canonical_json(json.loads(document))
+    assert "größe".encode() in document
+    assert b" " not in document
+    assert b"1e+300" in document
+    again = Task.from_document(document)
+    assert (again, again.hash, again.document()) == (task, task.hash, document)
+    assert hash(again) == hash(task)
+    assert task != Task.parse(LOGISTIC)
+    assert repr(task).startswith("Task('n', hash='")
+    copy = pickle.loads(pickle.dumps(task))
+    assert (copy, copy.coding.names) == (task, task.coding.names)
+
+
+def test_hash_does_not_change_between_versions() -> None:
+    # Releases carry it: a task that hashes to something else after an upgrade orphans its stream.
+    assert Task.parse(LOGISTIC).hash == "09dedd1ed2d4761cc8b9d359e865330743bf289ce1e0c3e385fe0af8a21dc248"
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (b"\xff", "not a task's document"),
+        (b"[" * 100_000, "not a task's document"),
+        (b"[]", "not of schema 1; it was written by another version"),
+        (b'{"schema":2}', "not of schema 1"),
+        (b'{"schema":1}', "name: missing"),
+    ],
+)
+def test_damaged_and_foreign_documents_are_refused(document: bytes, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Task.from_document(document)
+
+
+# Every block of the model: a file that has it, and where.
+PUBLIC = content(HUBER) | {"public": {"set_aside": 10}}
+SCHEDULE = content(HUBER) | {"learner": {"step": {"eta": 1.0, "alpha": 0.5}}}
+BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
+    Task: (content(HUBER), ()),
+    NumberFeature: (content(), ("features", 0)),
+    CategoryFeature: (content(), ("features", 1)),
+    BinaryTarget: (content(), ("target",)),
+    ClassTarget: (content(SOFTMAX), ("target",)),
+    RealTarget: (content(HUBER), ("target",)),
+    PrivacyBlock: (content(), ("privacy",)),
+    LearnerBlock: (content(HUBER), ("learner",)),
+    StepSchedule: (SCHEDULE, ("learner", "step")),
+    MaxStaleness: (content(), ("max_staleness",)),
+    PublicBlock: (PUBLIC, ("public",)),
+    LogBlock: (content(), ("log",)),
+}
+# For every key another value; a mapping of None and values where the change takes others along.
+FIXED = "no other value is possible here, or none that is independent of the other keys"
+SEVERAL = "several"
+OTHERS: dict[type[Block], dict[str, Any]] = {
+    Task: {
+        "name": "other",
+        "features": content()["features"][:2],
+        "target": content(SOFTMAX)["target"] | {SEVERAL: {"objective": "softmax"}},
+        "missing": "error",
+        "protocol": FIXED,
+        "objective": FIXED,
+        "privacy": {"guarantee": {"gdp": {"mu": 2.0}}},
+        "learner": {"radius": 5},
+        "max_staleness": {"releases": 1_000},
+        "granularity": "1h",
+        "expiry": "8d",
+        "duplicates": 7,
+        "public": {"set_aside": 10},
+        "log": {"retention": "1d"},
+    },
+    NumberFeature: {"name": "z", "low": 20, "high": 36},
+    CategoryFeature: {"name": "z", "categories": ["yes", "no"]},
+    BinaryTarget: {"name": "z", "kind": FIXED, "positive": "maybe", "negative": None},
+    ClassTarget: {"name": "z", "kind": FIXED, "classes": ["none", "more", "one"]},
+    RealTarget: {"name": "z", "kind": FIXED, "low": 1, "high": 53},
+    PrivacyBlock: {
+        "guarantee": {"gdp": {"mu": 1.5}},
+        "levels": {"open": {"gdp": {"mu": 2.0}}},
+        "per_person": {"gdp": {"mu": 4.0}},
+        "mechanism": "gaussian",
+    },
+    LearnerBlock: {
+        "weights": "mallows",
+        "clip": {SEVERAL: {"weights": "clip", "clip": 1.0}},
+        "huber_c": 1.0,
+        "scale": 0.5,
+        "scale_floor": 0.02,
+        "scale_start": 2.0,
+        "step": {"eta": 1.0},
+        "averaging": None,
+        "weighting": "uniform",
+        "radius": 3.0,
+    },
+    StepSchedule: {"eta": 2.0, "alpha": 0.75},
+    MaxStaleness: {"releases": 200, "share": 0.03},
+    PublicBlock: {"file": {SEVERAL: {"file": "x.csv", "set_aside": None}}, "set_aside": 11},
+    LogBlock: {"partitions": 2, "retention": "1d"},
+}
+
+
+def blocks_in(annotation: Any) -> Iterator[type[Block]]:
+    if isinstance(annotation, type) and issubclass(annotation, Block):
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from blocks_in(field.annotation)
+    for argument in get_args(annotation):
+        yield from blocks_in(argument)
+
+
+def test_the_table_of_changes_knows_every_key_of_the_model() -> None:
+    found = set(blocks_in(Task))
+    assert found == set(BLOCKS) == set(OTHERS)
+    for block in found:
+        assert set(block.keys()) == set(OTHERS[block]), block
+
+
+@pytest.mark.parametrize(
+    ("block", "key"),
+    [(block, key) for block in OTHERS for key in OTHERS[block]],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_every_key_but_log_changes_the_hash(block: type[Block], key: str) -> None:
+    base, path = BLOCKS[block]
+    before = parse(base)
+    hashed = json.loads(before.document())
+    for step in path:
+        hashed = hashed[step]
+    assert key in hashed
+    other = OTHERS[block][key]
+    if other is FIXED:
+        return
+    changed = deepcopy(base)
+    place: Any = changed
+    for step in path:
+        place = place[step]
+    if isinstance(other, dict) and SEVERAL in other:
+        others = dict(other)
+        place.update(others.pop(SEVERAL))
+        other = others or place[key]
+    place[key] = other
+    after = parse(changed)
+    assert after.document() != before.document()
+    assert (after.hash == before.hash) is (block is LogBlock or key == "log")
+    assert after != before
+    assert differences(before.document(), after.document())
+
+
+def test_simulation_is_part_of_the_hash() -> None:
+    task = Task.parse(LOGISTIC)
+    simulated = task.with_simulated(True)
+    assert simulated.simulated
+    assert simulated.hash != task.hash
+    assert simulated.with_simulated(False) == task
+    assert Task.from_document(simulated.document()) == simulated

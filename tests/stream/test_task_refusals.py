@@ -1,0 +1,219 @@
+"""Mistakes in task files: refused with the place and the remedy."""
+
+from pathlib import Path
+
+import pytest
+
+from murk.errors import UserError
+from murk.stream.task import Task
+from tests.stream.tasks import GUARANTEE, LOGISTIC
+
+REFUSED = [
+    # unknown keys name the nearest known one
+    ("{gdp:", "{gpd:", "line 7: privacy.guarantee.gpd: unknown key; did you mean 'gdp'?"),
+    ("mu: 1.0", "nu: 1.0", "line 7: privacy.guarantee.gdp.nu: unknown key; did you mean 'mu'?"),
+    ("privacy:", "privcy:", "line 7: privcy: unknown key; did you mean 'privacy'?"),
+    (
+        "privacy:",
+        "learner: {wieghts: norm}\nprivacy:",
+        "learner.wieghts: unknown key; did you mean 'weights'?",
+    ),
+    (
+        "privacy:",
+        "learner: {step: {eta: 1, alfa: 1}}\nprivacy:",
+        "learner.step.alfa: unknown key; did you mean 'alpha'",
+    ),
+    ("privacy:", "log: {partitons: 1}\nprivacy:", "log.partitons: unknown key; did you mean 'partitions'?"),
+    ("high: 35", "hihg: 35", "features[0].hihg: unknown key; did you mean 'high'?"),
+    ("privacy:", "zzz: 1\nprivacy:", "line 7: zzz: unknown key; known here: name, features, target,"),
+    # bounds
+    (", high: 35", "", "line 3: features[0].high: missing, and required; bounds are public"),
+    ("low: 21", "low: 35", "features[0].low: low 35 is not below high 35; give low < high"),
+    ("low: 21", "low: .nan", "features[0].low: nan is not finite"),
+    ("high: 35", "high: .inf", "features[0].high: inf is not finite"),
+    ("high: 35", "high: 1e999", "features[0].high: inf is not finite"),
+    ("low: 21, high: 35", "low: -1e308, high: 1e308", "the distance from low to high overflows"),
+    ("low: 21", "low: '21'", "features[0].low: '21' is text; write a number, without quotes"),
+    ("low: 21", "low: yes", "features[0].low: 'yes' is text"),
+    ("low: 21", "low: true", "features[0].low: True is not a number"),
+    ("low: 21", "low: [21]", "features[0].low: [21] is not a number"),
+    ("low: 21", "low:", "features[0].low: None is not a number"),
+    # categories and names
+    ("low: 21, high: 35", "low: 21, high: 35, categories: [a, b]", "either bounds or categories; remove one"),
+    ("[no, yes]", "[no]", "features[1].categories: has 1 items; at least 2 are needed"),
+    ("[no, yes]", "[no, no]", "features[1].categories: 'no' is given twice; remove one"),
+    ("[no, yes]", "[no, '']", "features[1].categories[1]: is empty"),
+    ("[no, yes]", "[no, {a: b}]", "features[1].categories[1]: {'a': 'b'} is not text"),
+    ("[no, yes]", "yes", "features[1].categories: 'yes' is not a list"),
+    ("[no, yes]", '[no, "y\\x00"]', "unprintable characters"),
+    ("name: same_sex", "name: age", "line 4: features[1].name: 'age' is feature 1 too; remove or rename one"),
+    (
+        "name: same_sex",
+        "name: intercept",
+        "features[1].name: its coded name 'intercept' is the constant's name",
+    ),
+    (
+        "name: same_sex",
+        "name: origin=JFK",
+        "features[2].name: its coded name 'origin=JFK' is a coded name of feature 2",
+    ),
+    ("name: third_child", "name: age", "target.name: 'age' is a feature too"),
+    ("name: third-child", "name: Third_Child", "line 1: name: 'Third_Child' is not a task's name"),
+    ("name: third-child", "name: " + "a" * 65, "is not a task's name; use 1 to 64"),
+    ("name: third-child\n", "", "name: missing, and required"),
+    # target
+    (
+        "kind: binary",
+        "kind: binry",
+        "line 6: target.kind: 'binry' is not a kind of target; did you mean 'binary'?",
+    ),
+    ("kind: binary, ", "", "target.kind: missing, and required; one of binary, classes, real"),
+    ("positive: yes, ", "", "target.positive: missing, and required; give the value that counts as 1"),
+    ("negative: no", "negative: yes", "target.negative: 'yes' is the positive value too"),
+    ("positive: yes, negative: no", "classes: [a, b]", "target.classes: unknown key"),
+    ("kind: binary, positive: yes, negative: no", "kind: real, low: 0", "target.high: missing, and required"),
+    # guarantees and levels
+    (GUARANTEE, "{}", "line 7: privacy.guarantee: missing, and required; say what a release promises"),
+    (
+        GUARANTEE,
+        "{guarantee: 1.0}",
+        "privacy.guarantee: 1.0 is not a guarantee; write one of pure, approx, gdp, zcdp",
+    ),
+    (
+        GUARANTEE,
+        "{guarantee: {gdp: 1.0}}",
+        "privacy.guarantee.gdp: 1.0 is not a mapping; write {gdp: {mu: ...}}",
+    ),
+    (
+        GUARANTEE,
+        "{guarantee: {approx: {epsilon: 1}}}",
+        "privacy.guarantee.approx.delta: missing, and required",
+    ),
+    ("mu: 1.0", "mu: '1.0'", "privacy.guarantee.gdp.mu: '1.0' is not a number"),
+    ("mu: 1.0", "mu: -1.0", "privacy.guarantee.gdp: "),
+    ("mu: 1.0", "mu: .nan", "privacy.guarantee.gdp: "),
+    (
+        "}}}\n",
+        "}}, levels: {default: {gdp: {mu: 2}}}}\n",
+        "privacy.levels.default: reserved for privacy.guarantee",
+    ),
+    (
+        "}}}\n",
+        "}}, levels: {a b: {gdp: {mu: 2}}}}\n",
+        "privacy.levels.a b: a level's name has at most 32 letters",
+    ),
+    ("}}}\n", "}}, levels: {open: {gdp: {nu: 2}}}}\n", "privacy.levels.open.gdp.nu: unknown key"),
+    (
+        "}}}\n",
+        "}}, mechanism: gausian}\n",
+        "privacy.mechanism: 'gausian' is not a mechanism; did you mean 'gaussian'?",
+    ),
+    # settings
+    (
+        "privacy:",
+        "protocol: examples\nprivacy:",
+        "'examples' is not available in this version; the one that is: gradients",
+    ),
+    ("privacy:", "protocol: gradient\nprivacy:", "protocol: 'gradient' is not one of 'gradients'"),
+    ("privacy:", "missing: drop\nprivacy:", "missing: 'drop' is not one of 'midpoint' or 'error'"),
+    (
+        "privacy:",
+        "learner: {weights: clip}\nprivacy:",
+        "learner.clip: missing, and required with weights: clip",
+    ),
+    (
+        "privacy:",
+        "learner: {clip: 1}\nprivacy:",
+        "learner.clip: 1 has no effect with weights: norm; remove it",
+    ),
+    (
+        "privacy:",
+        "learner: {huber_c: 1}\nprivacy:",
+        "learner.huber_c: has no effect with objective 'logistic'",
+    ),
+    ("privacy:", "learner: {step: fast}\nprivacy:", "learner.step: 'fast' is not one of 'noise-aware'"),
+    ("privacy:", "learner: {radius: 0}\nprivacy:", "learner.radius: 0 is too small; it must be above 0"),
+    ("privacy:", "learner: 3\nprivacy:", "learner: 3 is not a mapping"),
+    (
+        "privacy:",
+        "max_staleness: {share: 0.001}\nprivacy:",
+        "max_staleness.share: 0.001 is too small; it must be at least",
+    ),
+    ("privacy:", "duplicates: 0\nprivacy:", "duplicates: 0 is too small; it must be at least 1"),
+    ("privacy:", "duplicates: 1.5\nprivacy:", "duplicates: 1.5 is not a whole number"),
+    (
+        "privacy:",
+        "expiry: 7\nprivacy:",
+        "expiry: 7 has no unit: write a whole number and one of d, h, m, s, as in 7d",
+    ),
+    ("privacy:", "expiry: 7 weeks\nprivacy:", "expiry: '7 weeks' is not a duration"),
+    ("privacy:", "expiry: 0d\nprivacy:", "expiry: '0d' is out of range"),
+    ("privacy:", "expiry: 12h\nprivacy:", "expiry: 12h is below granularity 1d"),
+    ("privacy:", "public: {}\nprivacy:", "public: neither file nor set_aside; give exactly one"),
+    (
+        "privacy:",
+        "public: {file: a, set_aside: 9}\nprivacy:",
+        "public: both file and set_aside; give exactly one",
+    ),
+    ("privacy:", "simulated: true\nprivacy:", "line 7: simulated: chosen when a task is run"),
+    ("privacy:", "covariates: {}\nprivacy:", "line 7: covariates: resolved by Murk"),
+    ("privacy:", "schema: 1\nprivacy:", "line 7: schema: written by Murk alone"),
+    # YAML itself
+    ("privacy:", "name: again\nprivacy:", "line 7: name: given twice, first in line 1; remove one of them"),
+    ("low: 21", "low: 21, low: 22", "line 3: features[0].low: given twice"),
+    ("privacy:", "log: *there\nprivacy:", "line 7: not readable as YAML: aliases (*name) are not read"),
+    ("privacy:", "log: !!python/name:os.system 1\nprivacy:", "line 7: not readable as YAML: the tag"),
+    ("privacy:", "log: !!int '1'\nprivacy:", "line 7: not readable as YAML: the tag"),
+    ("privacy:", f"log: {'[' * 50}1{']' * 50}\nprivacy:", "line 7: not readable as YAML: nested too deeply"),
+    ("privacy:", "? [a]\n: 1\nprivacy:", "line 7: : a key that is not a word"),
+    ("privacy:", "\tlog: 1\nprivacy:", "line 7: not readable as YAML"),
+    ("privacy:", "log: [1\nprivacy:", "not readable as YAML"),
+    ("privacy:", "log: \x07\nprivacy:", "line 7: not readable as YAML"),
+    ("privacy:", "---\nprivacy:", "not readable as YAML"),
+    (LOGISTIC, "", "empty; a task needs name, features, target and privacy.guarantee"),
+    (LOGISTIC, "- a\n", "line 1: not a mapping; a task is keys and values"),
+    (LOGISTIC, "text", "line 1: not a mapping"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), REFUSED, ids=lambda value: str(value)[:40].replace("\n", " "))
+def test_mistakes_are_refused_with_place_and_remedy(old: str, new: str, message: str) -> None:
+    assert old in LOGISTIC
+    with pytest.raises(UserError) as caught:
+        Task.parse(LOGISTIC.replace(old, new, 1), source="my.yaml")
+    assert str(caught.value).startswith("my.yaml")
+    assert message in str(caught.value)
+
+
+def test_every_mistake_is_named_in_its_own_line() -> None:
+    text = LOGISTIC.replace(", high: 35", "").replace("kind: binary", "kind: bin") + "duplicates: x\n"
+    with pytest.raises(UserError) as caught:
+        Task.parse(text)
+    lines = str(caught.value).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["task, line 3", "task, line 6", "task, line 8"]
+
+
+def test_menu_is_short() -> None:
+    levels = ", ".join(f"l{index}: {{gdp: {{mu: 1.0}}}}" for index in range(17))
+    with pytest.raises(UserError, match=r"privacy.levels: has 17 levels; a menu is short: at most 16"):
+        Task.parse(LOGISTIC.replace("}}}\n", f"}}}}, levels: {{{levels}}}}}\n"))
+
+
+def test_file_is_named_and_unreadable_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(LOGISTIC)
+    assert Task.load(path) == Task.load(str(path)) == Task.parse(LOGISTIC)
+    path.write_bytes(b"\xef\xbb\xbf" + LOGISTIC.encode())
+    assert Task.load(path) == Task.parse(LOGISTIC)
+    path.write_text(LOGISTIC.replace("age", "age, x: 1"))
+    with pytest.raises(UserError, match=r"t.yaml, line 3: features\[0\].x: unknown key"):
+        Task.load(path)
+    path.write_bytes(b"name: \xff")
+    with pytest.raises(UserError, match=r"t.yaml: not UTF-8 text \(at byte 6\); save it as UTF-8"):
+        Task.load(path)
+    with pytest.raises(UserError, match="cannot be read"):
+        Task.load(tmp_path / "absent.yaml")
+    with pytest.raises(UserError, match="cannot be read"):
+        Task.load(tmp_path)
+    with pytest.raises(UserError, match="a task file has at most"):
+        Task.parse("#" * 1_000_001)

@@ -1,0 +1,92 @@
+"""The window for duplicates against its definition, and rebuilt at every point against never interrupted."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murk.stream.window import DuplicateWindow
+
+IDS = [f"{number:032x}" for number in range(4)]
+
+# (distance to the offset before, id or None for a message that is not valid): few ids, so that they repeat.
+STREAMS = st.lists(
+    st.tuples(st.sampled_from([1, 1, 1, 2, 5, 40]), st.sampled_from([*IDS, None])), min_size=1, max_size=60
+)
+
+
+def placed(stream: list[tuple[int, str | None]], start: int) -> list[tuple[int, str | None]]:
+    offset, found = start - 1, []
+    for distance, identifier in stream:
+        offset += distance
+        found.append((offset, identifier))
+    return found
+
+
+def run(window: DuplicateWindow, messages: list[tuple[int, str | None]]) -> list[bool]:
+    return [window.seen(offset, identifier) for offset, identifier in messages if identifier is not None]
+
+
+def by_definition(messages: list[tuple[int, str | None]], size: int) -> list[bool]:
+    return [
+        any(other == identifier and offset - size <= o < offset for o, other in messages)
+        for offset, identifier in messages
+        if identifier is not None
+    ]
+
+
+@given(STREAMS, st.integers(1, 12), st.integers(0, 30))
+def test_the_window_is_its_definition(stream: list[tuple[int, str | None]], size: int, start: int) -> None:
+    messages = placed(stream, start)
+    assert run(DuplicateWindow(size), messages) == by_definition(messages, size)
+
+
+@given(STREAMS, st.integers(1, 12))
+def test_a_window_rebuilt_at_any_point_goes_on_as_the_old_one(stream: list[tuple[int, str | None]], size: int) -> None:
+    messages = placed(stream, 0)
+    whole = DuplicateWindow(size)
+    run(whole, messages)
+    end = messages[-1][0] + 1
+    for cut in range(end + 1):
+        rebuilt = DuplicateWindow(size)
+        run(rebuilt, [m for m in messages if cut - size <= m[0] < cut])
+        before = DuplicateWindow(size)
+        run(before, [m for m in messages if m[0] < cut])
+        assert rebuilt.newest(cut) == before.newest(cut)
+        assert (
+            run(rebuilt, [m for m in messages if m[0] >= cut])
+            == by_definition(messages, size)[
+                sum(1 for offset, identifier in messages if offset < cut and identifier is not None) :
+            ]
+        )
+        assert rebuilt.newest(end) == whole.newest(end)
+
+
+def test_a_window_that_is_too_small_would_be_noticed() -> None:
+    """The twin that must fail: the same comparison with a window one short."""
+    messages = placed([(1, IDS[0]), (1, IDS[1]), (1, IDS[0])], 0)
+    assert run(DuplicateWindow(1), messages) != by_definition(messages, 2)
+
+
+def test_memory_is_bounded_by_twice_the_size() -> None:
+    window, rng, largest = DuplicateWindow(100), random.Random(1), 0
+    for offset in range(5_000):
+        window.seen(offset, f"{rng.getrandbits(128):032x}")
+        largest = max(largest, len(window))
+    assert 100 <= largest <= 200
+
+
+def test_ids_that_collide_as_integers_cost_no_more() -> None:
+    """Multiples of 2^61 - 1 are one and the same to the hash of an int, and so one slow chain of lookups."""
+    window = DuplicateWindow(20_000)
+    colliding = [f"{k * (2**61 - 1):032x}" for k in range(20_000)]
+    assert len({hash(int(identifier, 16)) for identifier in colliding}) == 1
+    assert len({hash(key) for key in map(bytes.fromhex, colliding)}) > 19_900
+    assert not any(window.seen(offset, identifier) for offset, identifier in enumerate(colliding))
+    assert window.seen(20_000, colliding[0])
+
+
+def test_a_window_must_reach_back() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        DuplicateWindow(0)

@@ -1,0 +1,252 @@
+"""The worker counts everything once, whenever it is killed, frozen, fenced or out of disk."""
+
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murk.errors import MurkError
+from murk.stream.log import Fenced
+from murk.stream.sqlite_log import SqliteLog
+from murk.stream.task import Task
+from murk.stream.worker import Worker
+from tests.stream.harness import (
+    SumLearner,
+    drain,
+    learn,
+    make_task,
+    message,
+    mixed,
+    put,
+    spoil,
+    state_of,
+)
+from tests.stream.processes import finish, start
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 2**32), duplicates=st.integers(1, 40), cuts=st.data())
+def test_the_state_is_a_function_of_the_log(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, duplicates: int, cuts: st.DataObject
+) -> None:
+    """However the stream is cut into steps, batches and workers' lives."""
+    task = make_task(duplicates=duplicates)
+    path = tmp_path_factory.mktemp("cut") / "log.db"
+    with SqliteLog(path) as log:
+        log.announce(task.document())
+        put(log, mixed(task, seed, 120))
+        whole = path.with_name("whole.db")
+        with closing(sqlite3.connect(whole)) as copy:
+            log._database._connection.backup(copy)
+        with SqliteLog(whole) as uninterrupted:
+            learn(uninterrupted, task)
+            wanted = (uninterrupted.checkpoint(0), uninterrupted.model(0), [*uninterrupted.dead_letters()])
+        while log.checkpoint(0).offset < log.end(0):
+            batch = cuts.draw(st.integers(1, 30), label="batch")
+            with Worker(log, task, SumLearner(task), batch=batch) as worker:
+                for _ in range(cuts.draw(st.integers(1, 5), label="steps")):
+                    worker.step(limit=cuts.draw(st.none() | st.integers(1, 30), label="limit"))
+        assert (log.checkpoint(0), log.model(0), [*log.dead_letters()]) == wanted
+
+
+def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, tmp_path: Path) -> None:
+    """kill -9 of a whole process, twelve times; the last life is the test's own."""
+    task, rng = make_task(duplicates=1000), random.Random(11)
+    with SqliteLog(path) as log:
+        log.announce(task.document())
+        put(log, mixed(task, 3, 12_000))
+    whole = tmp_path / "whole.db"
+    shutil.copy(path, whole)
+    with SqliteLog(whole) as uninterrupted:
+        learn(uninterrupted, task)
+        wanted = (uninterrupted.checkpoint(0), uninterrupted.model(0), [*uninterrupted.dead_letters()])
+    seen = [0]
+    with SqliteLog(path) as log:
+        for _ in range(12):
+            process = start("learn", f"sqlite:///{path}", 3)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(rng.uniform(0.0, 0.06))
+            process.kill()
+            process.communicate()
+            seen.append(log.checkpoint(0).offset)
+        assert seen == sorted(seen)
+        # Most lives ended amid the stream: otherwise nothing would have been shown.
+        assert len({offset for offset in seen if 0 < offset < log.end(0)}) >= 5
+        state = learn(log, task)
+        assert (log.checkpoint(0), log.model(0), [*log.dead_letters()]) == wanted
+    assert state.counters.read == 12_000
+    assert state.counters.duplicates > 500
+
+
+def test_a_worker_frozen_amid_its_work_is_refused_when_it_wakes(path: Path, tmp_path: Path) -> None:
+    """Its chain has moved on meanwhile; three times over."""
+    task = make_task(duplicates=1000)
+    with SqliteLog(path) as log:
+        log.announce(task.document())
+        put(log, mixed(task, 4, 12_000))
+    whole = tmp_path / "whole.db"
+    shutil.copy(path, whole)
+    with SqliteLog(whole) as uninterrupted:
+        learn(uninterrupted, task)
+        wanted = (uninterrupted.checkpoint(0), uninterrupted.model(0), [*uninterrupted.dead_letters()])
+    # The process holds the lock most of the time, and keeps it when it is frozen: try again soon.
+    with SqliteLog(path, timeout=0.01) as log:
+        for _ in range(3):
+            process = start("learn", f"sqlite:///{path}", 1)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            try:
+                worker = take_over(log, task, process)
+                assert 0 < worker.offset < log.end(0)
+                worker.step(limit=20)
+                process.send_signal(signal.SIGCONT)
+                assert finish(process) == ["fenced"]
+            finally:
+                process.kill()
+            worker.step(limit=20)
+            worker.close()
+        learn(log, task)
+        assert (log.checkpoint(0), log.model(0), [*log.dead_letters()]) == wanted
+
+
+def take_over(log: SqliteLog, task: Task, process: subprocess.Popen[str]) -> Worker:
+    """Freeze a process that learns, where it does not hold the log's lock, and take its chain."""
+    before = log.checkpoint(0).offset
+    while True:
+        while log.checkpoint(0).offset == before:
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.send_signal(signal.SIGSTOP)
+        try:
+            return Worker(log, task, SumLearner(task))
+        except MurkError:
+            process.send_signal(signal.SIGCONT)
+
+
+def test_learning_while_two_processes_append(path: Path, log: SqliteLog) -> None:
+    task = make_task()
+    processes = [start("append", f"sqlite:///{path}", first, 1_000, 10) for first in (0, 1_000)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    learner, reads = SumLearner(task), 0
+    with Worker(log, task, learner, batch=50) as worker:
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        while learner.n_releases < 2_000:
+            reads += worker.step().read > 0
+        for process in processes:
+            finish(process)
+        assert worker.counters.model_dump() == {"learned": 2_000, "duplicates": 0, "dead": {}}
+    assert reads > 2_000 // 50 // 2
+    numbers = range(2_000)
+    assert learner.sums == [sum(i % 1000 for i in numbers), -sum(i % 777 for i in numbers), 2_000]
+
+
+def test_the_newer_worker_fences_the_older(path: Path, log: SqliteLog) -> None:
+    task = make_task()
+    put(log, [message(task, i) for i in range(10)])
+    older = Worker(log, task, SumLearner(task), batch=4)
+    older.step()
+    with SqliteLog(path) as elsewhere:
+        newer = Worker(elsewhere, task, SumLearner(task), batch=3)
+        with pytest.raises(Fenced, match=r"another worker has taken over chain 0.*one worker for each chain"):
+            older.step()
+        assert log.checkpoint(0).offset == 4
+        with pytest.raises(MurkError, match="was fenced by another one: start a new one"):
+            older.step()
+        drain(newer)
+    assert state_of(log).counters.model_dump() == {"learned": 10, "duplicates": 0, "dead": {}}
+
+
+def test_a_full_disk_stops_the_worker_and_it_carries_on_after(log: SqliteLog) -> None:
+    """A real SQLITE_FULL at the commit; the same worker, and another one, then end in the same state."""
+    task = make_task()
+    put(log, mixed(task, 5, 300))
+    log.trim(0)
+    learner = SumLearner(task)
+    plain, ballast = learner.state_dict, {"ballast": "x" * 300_000}
+    learner.state_dict = lambda: {**plain(), **ballast}  # type: ignore[method-assign]
+    with Worker(log, task, learner, batch=100) as worker:
+        pages = log._database.query("PRAGMA page_count")[0][0]
+        log._database.query(f"PRAGMA max_page_count = {pages + 5}")
+        for _ in range(3):
+            with pytest.raises(MurkError, match="the disk is full"):
+                worker.step()
+        assert log.checkpoint(0) == (None, 0)
+        assert list(log.dead_letters()) == []
+        log._database.query(f"PRAGMA max_page_count = {2**30}")
+        first = worker.step()
+        assert (first.read, first.offset) == (100, 100)
+        drain(worker)
+        assert worker.counters.read == 300
+    state = state_of(log)
+    assert len(list(log.dead_letters())) == sum(state.counters.dead.values()) > 0
+    spoil(log, 'UPDATE states SET state = NULL, "offset" = 0')
+    again = learn(log)
+    assert state.learner == {**again.learner, **ballast}
+    assert state.counters == again.counters
+
+
+def test_a_learner_that_fails_leaves_the_log_as_it_was(log: SqliteLog) -> None:
+    task = make_task()
+    put(log, [message(task, i) for i in range(10)])
+
+    class Failing(SumLearner):
+        def learn_releases(self, releases: Sequence[Any]) -> None:
+            super().learn_releases(releases[:3])
+            raise KeyboardInterrupt
+
+    worker = Worker(log, task, Failing(task))
+    with pytest.raises(KeyboardInterrupt):
+        worker.step()
+    with pytest.raises(MurkError, match="was interrupted while it learned: start a new one"):
+        worker.step()
+    assert log.checkpoint(0) == (None, 0)
+    assert learn(log).counters.learned == 10
+
+
+def test_a_state_that_json_cannot_hold_is_refused_and_not_written(log: SqliteLog) -> None:
+    task = make_task()
+    put(log, [message(task, 0)])
+    learner = SumLearner(task)
+    learner.state_dict = lambda: {"sums": [float("nan")]}  # type: ignore[method-assign]
+    with Worker(log, task, learner) as worker, pytest.raises(MurkError, match="not plain JSON"):
+        worker.step()
+    assert log.checkpoint(0) == (None, 0)
+
+
+def test_old_messages_leave_once_they_are_learned(path: Path) -> None:
+    """The retention of the task, by the worker's clock; a resumed worker still has its window."""
+    task, now = make_task(duplicates=30, retention="1h"), [10_000.0]
+    with SqliteLog(path, clock=lambda: now[0]) as log:
+        log.announce(task.document())
+        put(log, [message(task, i) for i in range(100)])
+        with Worker(log, task, SumLearner(task), batch=40, clock=lambda: now[0]) as worker:
+            now[0] += 7_200.0
+            assert worker.step().learned == 40
+            assert log.begin(0) == 0
+            now[0] += 60.0
+            assert worker.step().learned == 40
+            assert log.begin(0) == 10
+            drain(worker)
+            now[0] += 60.0
+            worker.step()
+            assert log.begin(0) == 70
+        put(log, [message(task, i) for i in (70, 99, 100)])
+        with Worker(log, task, SumLearner(task), clock=lambda: now[0]) as worker:
+            drain(worker)
+            assert worker.counters.model_dump() == {"learned": 101, "duplicates": 2, "dead": {}}
