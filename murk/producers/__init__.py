@@ -1,0 +1,34 @@
+"""What runs on a person's side: coding, accounts, outbox, and the producer that ties them together.
+
+Names are imported when they are first used: a device that releases loads no River.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from murk.producers.encoder import Encoder
+    from murk.producers.ledger import Ledger
+    from murk.producers.policy import Policy
+    from murk.producers.producer import Producer
+    from murk.producers.sources import FileSource
+
+_HOMES = {
+    "Encoder": "murk.producers.encoder",
+    "FileSource": "murk.producers.sources",
+    "Ledger": "murk.producers.ledger",
+    "Policy": "murk.producers.policy",
+    "Producer": "murk.producers.producer",
+}
+
+__all__ = ["Encoder", "FileSource", "Ledger", "Policy", "Producer"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,267 @@
+"""What the ledger tells: a person her own account, everybody else sums that name nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from murk.errors import UserError
+from murk.privacy import Accountant, Amount, Guarantee
+from murk.producers.charges import Promise, Tariff
+from murk.producers.claims import Key
+from murk.stream.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class LevelAccount:
+    """A person's releases at one level of a task.
+
+    Parameters
+    ----------
+    level, guarantee, mechanism
+        The level, what it promises for one release, and how it was randomized.
+    released, refused
+        Releases that were paid for, and that were refused.
+    queued, dropped
+        Of those paid for, how many wait in the outbox, and how many were let go of unsent (expired, or she
+        withdrew).
+    """
+
+    level: str
+    guarantee: Guarantee
+    mechanism: str
+    released: int
+    refused: int
+    queued: int
+    dropped: int
+
+    @property
+    def sent(self) -> int:
+        """Releases that the log has."""
+        return self.released - self.queued - self.dropped
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A cap that was promised, and how much of it is spent (None where that has no figure)."""
+
+    cap: Amount
+    spent: Amount | None
+    level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAccount:
+    """A person's account with one task.
+
+    Parameters
+    ----------
+    name, hash
+        The task.
+    levels
+        What was released, level by level.
+    caps
+        What was promised for the task, and what is spent of it.
+    withdrawn
+        Whether she wants no more releases to it.
+    accountant
+        What all her releases to the task together promise, in whatever terms are asked for.
+    guarantee
+        The same in the strongest terms that all of them allow; None without any release, or any such terms.
+    """
+
+    name: str
+    hash: str
+    levels: tuple[LevelAccount, ...]
+    caps: tuple[Standing, ...]
+    withdrawn: bool
+    accountant: Accountant
+    guarantee: Guarantee | None
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One person's account: what was promised, spent, sent and refused.
+
+    Parameters
+    ----------
+    tasks
+        One entry for each task that she released to, or tried to.
+    caps
+        What was promised over all tasks, and what is spent of it.
+    withdrawn
+        Whether she wants no more releases at all.
+    accountant
+        What all her releases together promise, in whatever terms are asked for.
+    guarantee
+        The same in the strongest terms that all of them allow; None without any release, or any such terms.
+    """
+
+    tasks: tuple[TaskAccount, ...]
+    caps: tuple[Standing, ...]
+    withdrawn: bool
+    accountant: Accountant
+    guarantee: Guarantee | None
+
+    def describe(self) -> list[str]:
+        """Say it in plain words, a sentence or two a line."""
+        if not self.tasks and not self.withdrawn:
+            return ["Nothing was ever released."]
+        lines = []
+        for task in self.tasks:
+            lines += _task_lines(task)
+        if len(self.tasks) > 1:
+            lines.append(f"All tasks: {self.accountant.describe()}")
+        lines += [f"Promised over all tasks: {_words(standing)}" for standing in self.caps]
+        if self.withdrawn:
+            lines.append("She has withdrawn: nothing more is released to any task.")
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over everyone in a ledger; they name nobody and depend on no value.
+
+    Parameters
+    ----------
+    people
+        Number of people with an account.
+    releases, refused, queued, dropped
+        Releases paid for; refused; waiting in the outbox; let go of unsent.
+    withdrawn
+        Number of withdrawals.
+    levels
+        (task name, level) -> releases.
+    """
+
+    people: int
+    releases: int
+    refused: int
+    queued: int
+    dropped: int
+    withdrawn: int
+    levels: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+def account(file: Database, home: int, person: Key) -> Account:
+    """Read a person's account."""
+    tariffs = {row[0]: Tariff(*row) for row in file.query("SELECT * FROM tariffs")}
+    rows = file.query(
+        "SELECT tariff, released, refused, dropped FROM spending WHERE home = ? AND person = ? ORDER BY tariff",
+        (home, person),
+    )
+    waiting = dict(
+        file.query(
+            "SELECT tariff, count(*) FROM outbox WHERE home = ? AND person = ? GROUP BY tariff",
+            (home, person),
+        )
+    )
+    left = file.query("SELECT task FROM withdrawals WHERE home = ? AND person = ?", (home, person))
+    withdrawn = {task for (task,) in left}
+    promises = [Promise(*row) for row in file.query("SELECT * FROM promises ORDER BY task, level, currency")]
+    history = {tariff: released for tariff, released, _, _ in rows if released}
+    tasks = []
+    for number, name, task_hash in file.query("SELECT number, name, hash FROM tasks ORDER BY number"):
+        own = [row for row in rows if tariffs[row[0]].task == number]
+        if not own and number not in withdrawn:
+            continue
+        levels = tuple(_level(tariffs[row[0]], row, waiting.get(row[0], 0)) for row in own)
+        used = {"", *(level.level for level in levels)}
+        caps = [promise for promise in promises if promise.task == number and promise.level in used]
+        tasks.append(
+            TaskAccount(
+                name,
+                task_hash,
+                levels,
+                _standings(caps, history, tariffs),
+                number in withdrawn,
+                *_together({row[0]: row[1] for row in own if row[1]}, tariffs),
+            )
+        )
+    lifetime = [promise for promise in promises if promise.task == 0]
+    standings = _standings(lifetime, history, tariffs)
+    return Account(tuple(tasks), standings, 0 in withdrawn, *_together(history, tariffs))
+
+
+def totals(file: Database) -> Totals:
+    """Read sums over everyone."""
+    releases, refused, dropped = file.query(
+        "SELECT coalesce(sum(released), 0), coalesce(sum(refused), 0), coalesce(sum(dropped), 0) FROM spending"
+    )[0]
+    by_level = file.query(
+        """SELECT tasks.name, tariffs.level, sum(released) FROM spending
+           JOIN tariffs ON tariffs.number = spending.tariff JOIN tasks ON tasks.number = tariffs.task
+           GROUP BY tasks.number, tariffs.level ORDER BY tasks.number, tariffs.level"""
+    )
+    return Totals(
+        people=file.query("SELECT count(*) FROM (SELECT DISTINCT home, person FROM spending)")[0][0],
+        releases=releases,
+        refused=refused,
+        queued=file.query("SELECT count(*) FROM outbox")[0][0],
+        dropped=dropped,
+        withdrawn=file.query("SELECT count(*) FROM withdrawals")[0][0],
+        levels={(name, level): count for name, level, count in by_level},
+    )
+
+
+def _level(tariff: Tariff, row: tuple[int, int, int, int], waiting: int) -> LevelAccount:
+    _, released, refused, dropped = row
+    return LevelAccount(tariff.level, tariff.guarantee, tariff.mechanism, released, refused, waiting, dropped)
+
+
+def _standings(
+    promises: Sequence[Promise], history: Mapping[int, int], tariffs: Mapping[int, Tariff]
+) -> tuple[Standing, ...]:
+    found = []
+    for promise in promises:
+        spent = promise.spent(history, tariffs)
+        amount = None if spent is None else Amount(promise.amount.currency, *spent)
+        found.append(Standing(promise.amount, amount, promise.level))
+    return tuple(found)
+
+
+def _together(history: Mapping[int, int], tariffs: Mapping[int, Tariff]) -> tuple[Accountant, Guarantee | None]:
+    """Compose releases, and state them in the strongest terms that all of them allow."""
+    accountant = Accountant()
+    own = 0.0
+    for number, count in history.items():
+        accountant.compose(tariffs[number], count)
+        own += count * getattr(tariffs[number].guarantee, "delta", 0.0)
+    if not history:
+        return accountant, None
+    attempts: tuple[Callable[[], Guarantee], ...] = (
+        lambda: accountant.spent("pure"),
+        lambda: accountant.spent("gdp"),
+        lambda: accountant.spent("zcdp"),
+        # At twice the releases' own delta there is some left for what has none.
+        lambda: accountant.spent("approx", delta=2 * own),
+    )
+    for attempt in attempts:
+        try:
+            return accountant, attempt()
+        except UserError:
+            continue
+    return accountant, None
+
+
+def _task_lines(task: TaskAccount) -> list[str]:
+    lines = []
+    for one in task.levels:
+        state = [f"{one.sent} sent", f"{one.queued} waiting", f"{one.dropped} let go of unsent"]
+        lines.append(
+            f"{task.name}, level {one.level!r}: {one.released} released ({', '.join(state)}), "
+            f"{one.refused} refused. Each release: {one.guarantee.describe()}"
+        )
+    if task.accountant.releases > 1:
+        lines.append(f"{task.name}: {task.accountant.describe()}")
+    for standing in task.caps:
+        scope = f"{task.name}, level {standing.level!r}" if standing.level else task.name
+        lines.append(f"Promised for {scope}: {_words(standing)}")
+    if task.withdrawn:
+        lines.append(f"{task.name}: she has withdrawn; nothing more is released to it.")
+    return lines
+
+
+def _words(standing: Standing) -> str:
+    spent = "an amount that has no figure in it" if standing.spent is None else f"{standing.spent}"
+    return f"at most {standing.cap}; spent {spent}"

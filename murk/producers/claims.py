@@ -1,0 +1,99 @@
+"""Who asks to release which record at which level: what a ledger decides about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from murk.errors import UserError
+
+Key = str | int
+"""A person's or record's name: a text, or a row of a file (counted from 0)."""
+
+
+@dataclass(frozen=True)
+class Claims:
+    """One block of records that ask to be released.
+
+    Parameters
+    ----------
+    keys
+        What each record is recognised by: its row in the file ``source``; or without one whatever the caller
+        says, and None for a record that will never come again.
+    people
+        Whose record each is; None where every row of the file is a person of its own.
+    levels
+        The level that each asks for.
+    source
+        Digest of the file that the records come from.
+    keep_levels
+        Give a person who has released to the task before the level that she had then.
+    """
+
+    keys: Sequence[Key | None] = field(repr=False)
+    people: Sequence[str] | None = field(repr=False)
+    levels: Sequence[str] = field(repr=False)
+    source: str | None = None
+    keep_levels: bool = False
+
+    def check(self) -> None:
+        """Refuse what cannot be told apart again when it is read back.
+
+        Raises
+        ------
+        UserError
+            For a name that is empty, not a text, or not one that the ledger gives back as it was; and where
+            the three sequences differ in length.
+        """
+        people = self.keys if self.people is None else self.people
+        if not len(self.keys) == len(self.levels) == len(people):
+            raise UserError("keys, people and levels must be of one length")
+        if self.source is None and self.people is None:
+            raise UserError("records that come from no file need people: say whose they are")
+        if set(map(type, self.keys)) - ({str, type(None)} if self.source is None else {int}):
+            raise UserError("a record is known by a text; the records of a file by their rows, as integers")
+        _check_all(self.keys)
+        if self.people is not None:
+            if set(map(type, self.people)) - {str}:
+                raise UserError("a person's name must be a text")
+            _check_all(self.people)
+
+
+def check_name(name: Key) -> None:
+    """Refuse a name of a person or record that the ledger could not give back as it was.
+
+    Raises
+    ------
+    UserError
+        The message does not repeat the name.
+    """
+    _check_all([name])
+
+
+def _check_all(names: Sequence[Key | None]) -> None:
+    kinds = set(map(type, names))
+    if kinds == {int}:
+        if min(names) < 0 or max(names) >= 2**62:  # type: ignore[type-var, operator]
+            raise UserError("a row is an integer from 0 on")
+        return
+    if kinds - {int, str, type(None)}:
+        raise UserError("a person or record is named by a text, or by its row as an integer")
+    if len(kinds) > 1:
+        for name in names:
+            if name is not None:
+                _check_all([name])
+        return
+    if kinds == {str}:
+        texts: Sequence[str] = names  # type: ignore[assignment]
+        joined = "".join(texts)
+        # SQLite's text ends at a NUL here and there, and cannot hold half of a surrogate pair.
+        if "" in texts or "\0" in joined or not _is_text(joined):
+            raise UserError("a name of a person or record must be a text of one character or more, without NUL")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

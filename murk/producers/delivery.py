@@ -1,0 +1,110 @@
+"""From the outbox to the log: the same bytes, in order, once as far as the log can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from murk.errors import MurkError
+from murk.producers.reports import FlushReport
+
+if TYPE_CHECKING:
+    from murk.producers.ledger import Ledger
+    from murk.producers.outbox import Queued
+    from murk.producers.spending import Spending
+    from murk.stream.log import Log
+
+BATCH = 10_000
+READ = 4096
+
+
+class Delivery:
+    """Sends a task's releases and confirms to the ledger what the log has.
+
+    Parameters
+    ----------
+    log, ledger
+        Where releases go and where they wait.
+    task_hash
+        The task's hash.
+    """
+
+    def __init__(self, log: Log, ledger: Ledger, task_hash: str) -> None:
+        self._log = log
+        self._ledger = ledger
+        self._task = task_hash
+        # Releases that wait from before: an earlier process may have sent them without hearing so.
+        self._backlog = ledger.pending(task_hash) > 0
+
+    def send(self, spend: Spending) -> None:
+        """Append a block's releases to the log.
+
+        Raises
+        ------
+        MurkError
+            When the log could not take them; they wait in the outbox.
+        """
+        if not spend.granted:
+            return
+        # Until the log has answered, nobody knows whether it has them.
+        backlog, self._backlog = self._backlog, True
+        self._log.append(spend.mail)
+        self._ledger.confirm(spend.numbers)
+        self._backlog = backlog
+
+    def try_send(self, spend: Spending, now: float) -> str:
+        """Append a release after those that wait already; give the reason where it has to wait, too."""
+        try:
+            if self._backlog:
+                self.flush(now)
+            else:
+                self.send(spend)
+        except (MurkError, OSError) as error:
+            return f"the log could not be reached, and the release waits in the outbox: {error}"
+        return ""
+
+    def try_flush(self, now: float) -> None:
+        """Send what waits, if the log can be reached."""
+        try:
+            self.flush_backlog(now)
+        except (MurkError, OSError):
+            # It waits on, and the receipt says so.
+            return
+
+    def flush_backlog(self, now: float) -> None:
+        """Send what waits from before, where there may be something."""
+        if self._backlog:
+            self.flush(now)
+
+    def flush(self, now: float) -> FlushReport:
+        """Send what waits; see `Producer.flush`."""
+        expired = self._ledger.expire(self._task, now)
+        self._backlog = True
+        sent = already = after = 0
+        while waiting := self._ledger.queued(self._task, after, BATCH):
+            standing = self._standing(waiting)
+            fresh = [queued for queued in waiting if queued.message not in standing]
+            self._log.append([(queued.chain, queued.message) for queued in fresh])
+            self._ledger.confirm([queued.number for queued in waiting])
+            sent += len(fresh)
+            already += len(waiting) - len(fresh)
+            after = waiting[-1].number
+        self._ledger.settle()
+        self._backlog = False
+        return FlushReport(sent, already, expired)
+
+    def _standing(self, waiting: Sequence[Queued]) -> set[bytes]:
+        """Which of the releases that wait stand on the log, since a process died before it heard so."""
+        found: set[bytes] = set()
+        for chain in {queued.chain for queued in waiting}:
+            own = [queued for queued in waiting if queued.chain == chain]
+            wanted = {queued.message for queued in own}
+            end = self._log.end(chain)
+            position = max(self._log.begin(chain), min(queued.since for queued in own))
+            while position < end:
+                messages = self._log.read(chain, position, READ)
+                if not messages:
+                    break
+                found.update(wanted.intersection(message.value for message in messages))
+                position = messages[-1].offset + 1
+        return found

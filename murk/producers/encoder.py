@@ -1,0 +1,103 @@
+"""The task's coding as a River transformer. (Devices use the task's coding directly and need no River.)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from river import base
+
+from murk.producers.reports import Counts
+from murk.stream.task import Task
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Encoder(base.MiniBatchTransformer):
+    r"""Codes raw features to [-1, 1] by a task's public bounds and categories.
+
+    A number in [low, high] becomes :math:`2 (v - low) / (high - low) - 1`, clamped to [-1, 1]. Two categories
+    become -1 and +1; of more, each but the first becomes a -1/+1 feature named ``origin=JFK``. Missing and
+    undeclared values become 0. The bounds are the task's, not the data's: a scaler that learned them from raw
+    records would let those out, and would rescale released noise as it goes.
+
+    The constant is left out: learners add their own.
+
+    Parameters
+    ----------
+    task
+        The task.
+
+    Attributes
+    ----------
+    counts
+        How many values were clamped, and how many missing: for the device's own eyes.
+
+    Examples
+    --------
+    >>> from murk.stream import Task
+    >>> task = Task.parse('''
+    ... name: delays
+    ... features:
+    ...   - {name: distance, low: 0, high: 3000}
+    ...   - {name: origin, categories: [EWR, JFK, LGA]}
+    ... target: {name: late, kind: binary, positive: "yes"}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> encoder = Encoder(task)
+    >>> encoder.transform_one({"distance": 4000, "origin": "JFK"})
+    {'distance': 1.0, 'origin=JFK': 1.0, 'origin=LGA': -1.0}
+    >>> encoder.counts.clamped
+    1
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.counts = Counts()
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {
+            "task": Task.parse(
+                """
+                name: unit-test
+                features: [{name: a, low: 0, high: 1}, {name: b, categories: [no, yes]}]
+                target: {name: y, kind: binary, positive: "yes"}
+                privacy: {guarantee: {gdp: {mu: 1.0}}}
+                """
+            )
+        }
+
+    def transform_one(self, x: Mapping[str, Any]) -> dict[str, float]:
+        """Code one record's features.
+
+        Parameters
+        ----------
+        x
+            Raw values by column; what is not there counts as missing.
+
+        Returns
+        -------
+        dict
+            Coded name -> value in [-1, 1].
+        """
+        coding = self.task.coding
+        coded = coding.encode_record(x, target=False)
+        self.counts.add(None, coded.clamped, coded.missing)
+        return dict(zip(coding.names[:-1], coded.x.tolist(), strict=False))
+
+    def transform_many(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Code many records' features; the same values as one by one."""
+        import pandas as pd
+
+        coding = self.task.coding
+        columns: dict[str, Any] = {name: X[name] if name in X else [None] * len(X) for name in coding.columns}
+        coded = coding.encode(columns, target=False)
+        self.counts.add_many([None] * len(X), int(coded.clamped.sum()), int(coded.missing.sum()))
+        return pd.DataFrame(coded.x[:, :-1], index=X.index, columns=list(coding.names[:-1]))
+
+    def target_one(self, y: Any) -> float:
+        """Code a target: 0 or 1, the class's place in its list, [low, high] to [-1, 1]; NaN if undeclared."""
+        coding = self.task.coding
+        return coding.encode_record({coding.target: y}).y

@@ -1,0 +1,101 @@
+"""The newest model of a chain, checked before any record is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.stream.codec import Rejected, decode_iterate
+from murk.stream.staleness import is_published
+
+if TYPE_CHECKING:
+    from murk.learners.problem import GradientProblem
+    from murk.stream.log import Log
+    from murk.stream.task import Task
+
+
+@dataclass(frozen=True)
+class Model:
+    """An iterate to take a gradient at.
+
+    Parameters
+    ----------
+    version
+        How many releases the chain had learned when this was its iterate.
+    iterate
+        float64, shape (d,), in the problem's coordinates.
+    end
+        Where the chain's partition ended when the model was read: what is appended later stands at or after
+        this offset.
+    """
+
+    version: int
+    iterate: NDArray[np.float64]
+    end: int
+
+
+class Models:
+    """Reads a log's models, and believes nothing.
+
+    Parameters
+    ----------
+    log
+        The log.
+    task
+        Its task.
+    problem
+        The task's gradient problem.
+    """
+
+    def __init__(self, log: Log, task: Task, problem: GradientProblem) -> None:
+        self._log = log
+        self._task = task
+        self._problem = problem
+        self._read: dict[int, tuple[bytes, int, NDArray[np.float64]]] = {}
+
+    def newest(self, chain: int) -> Model:
+        """Give a chain's newest iterate, or the task's initial one where nothing was published yet.
+
+        Raises
+        ------
+        UserError
+            When it is not one that an honest learner publishes (damaged, of another task, of the wrong size,
+            infinite, outside the radius, of a version that cannot be); nothing was computed from any record.
+        MurkError
+            When the log cannot be read.
+        """
+        message = self._log.model(chain)
+        end = self._log.end(chain)
+        if message is None:
+            return Model(0, self._problem.initial, end)
+        known = self._read.get(chain)
+        if known is None or known[0] != message:
+            known = message, *self._checked(message, chain)
+            self._read[chain] = known
+        _, version, iterate = known
+        if version > end:
+            raise self._refused(chain, f"it is of version {version}, and so many releases are not on the log")
+        return Model(version, iterate, end)
+
+    def _checked(self, message: bytes, chain: int) -> tuple[int, NDArray[np.float64]]:
+        try:
+            model = decode_iterate(message, task_hash=self._task.hash, dimension=self._problem.dimension, chain=chain)
+        except Rejected as rejected:
+            raise self._refused(chain, str(rejected)) from None
+        if not is_published(model.version, self._task.max_staleness.floor):
+            raise self._refused(chain, f"its version {model.version} is none at which iterates are published")
+        iterate = np.array(model.iterate)
+        # What a hostile iterate overflows on the way to being refused is nobody's concern.
+        with np.errstate(over="ignore"):
+            self._problem.check_iterate(iterate)
+        return model.version, iterate
+
+    def _refused(self, chain: int, why: str) -> UserError:
+        return UserError(
+            f"the model of chain {chain} on {self._log.url} is none that honest learners publish ({why}): "
+            "nothing was released. Ask whoever runs the log"
+        )

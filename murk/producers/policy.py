@@ -1,0 +1,120 @@
+"""What a device lets a task ask for. It is the device's own: a task can ask, never force."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from murk.errors import UserError
+from murk.privacy import Amount, cap_of
+from murk.producers.charges import Charge
+
+if TYPE_CHECKING:
+    from murk.privacy import Guarantee, Mechanism
+    from murk.stream.task import Task
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What a policy makes of a task.
+
+    Parameters
+    ----------
+    charges
+        Level -> what a release costs, for the levels that may be used.
+    refused
+        Level -> why not, for the others.
+    caps
+        (level, amount) pairs for `Ledger.book`: at most so much of this task.
+    lifetime
+        At most so much over all tasks; None where the policy sets no such cap.
+    """
+
+    charges: Mapping[str, Charge]
+    refused: Mapping[str, str]
+    caps: tuple[tuple[str, Amount], ...]
+    lifetime: Amount | None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a device allows, whatever a server asks for.
+
+    A release must fit every cap: the one over all tasks, the one for the task, and the task's own promise
+    (``privacy.per_person``, or one release at the person's level).
+
+    Parameters
+    ----------
+    lifetime
+        A person's cap over all tasks; None for no such cap.
+    per_task
+        The most that a single task may ask for per person; None leaves it to the task's own promise.
+    mechanisms
+        Kinds of mechanism that may be used.
+
+    Examples
+    --------
+    >>> from murk.privacy import GaussianDP
+    >>> Policy(lifetime=GaussianDP(2.0)).lifetime
+    GaussianDP(mu=2.0)
+    """
+
+    lifetime: Guarantee | None = None
+    per_task: Guarantee | None = None
+    mechanisms: tuple[str, ...] = ("gaussian", "laplace", "l2-ball")
+
+    def admit(self, task: Task, mechanisms: Mapping[str, Mechanism]) -> Admission:
+        """Decide which levels of a task may be used, and under which caps.
+
+        Parameters
+        ----------
+        task
+            The task, from whomever.
+        mechanisms
+            The mechanism of each level on its menu.
+
+        Raises
+        ------
+        UserError
+            When the task asks for more per person than the policy allows, or no level may be used.
+        """
+        lifetime = None if self.lifetime is None else cap_of(self.lifetime)
+        most = None if self.per_task is None else cap_of(self.per_task)
+        asked = None if task.privacy.per_person is None else cap_of(task.privacy.per_person)
+        if asked and most and asked.currency == most.currency and not asked <= most:
+            raise UserError(
+                f"the task {task.name!r} asks for up to {asked} of each person, and this device's policy "
+                f"allows a task {most}: the task must ask for less, or the policy allow more"
+            )
+        charges, refused = {}, {}
+        for level, guarantee in task.privacy.levels.items():
+            mechanism = mechanisms[level]
+            charge = Charge.of(level, guarantee, mechanism)
+            reason = self._objection(mechanism, {"over all tasks": lifetime, "for a task": most})
+            if reason is None:
+                charges[level] = charge
+            else:
+                refused[level] = reason
+        if not charges:
+            why = "; ".join(f"level {level!r}: {reason}" for level, reason in refused.items())
+            raise UserError(f"this device's policy allows no release to the task {task.name!r}: {why}")
+        # Both promises are kept where they are in different currencies; in one, the task's is the smaller.
+        caps = [("", asked)] if asked else [(one.level, cap_of(one.guarantee)) for one in charges.values()]
+        if most and not (asked and asked.currency == most.currency):
+            caps.append(("", most))
+        return Admission(charges, refused, tuple(caps), lifetime)
+
+    def _objection(self, mechanism: Mechanism, caps: Mapping[str, Amount | None]) -> str | None:
+        if mechanism.kind not in self.mechanisms:
+            return f"the mechanism {mechanism.kind!r} is not among {', '.join(self.mechanisms)}"
+        for scope, cap in caps.items():
+            if cap is None:
+                continue
+            try:
+                cost = mechanism.cost(cap.currency)
+            except UserError as error:
+                return f"the policy's cap {scope} ({cap}) cannot be applied to it: {error}"
+            if not cost <= cap:
+                return f"a release costs {cost}, and the policy allows {cap} {scope}"
+        return None

@@ -1,0 +1,263 @@
+"""Rows of CSV and JSON lines files, plain or gzipped, with memory that does not grow with the file.
+
+Messages name file, row and column, and never what stands there: it is somebody's. Not even a header is
+repeated, since a file without one begins with a person's record.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from murk.errors import UserError
+
+CHUNK = 2**20
+ESCAPE = "surrogateescape"
+KEYS_LOOKED_AT = 1000
+"""A JSON key that is in none of so many first lines is taken for misspelled, not for missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What one pass over a file's bytes says.
+
+    Parameters
+    ----------
+    digest
+        SHA-256 of the file's bytes, in hexadecimal.
+    stamp
+        Which file it was and when it was last written.
+    """
+
+    digest: str
+    stamp: tuple[int, int, int, int]
+
+
+class Table(Protocol):
+    """A file of records."""
+
+    def rows(self, start: int) -> Iterator[Any]:
+        """Iterate over the records from row ``start`` (0 is the first) on."""
+
+    def columns(self, rows: Sequence[Any], numbers: Sequence[int], names: Sequence[str]) -> dict[str, Sequence[Any]]:
+        """Turn records, whose row numbers are given, into columns."""
+
+
+def survey(path: Path) -> Survey:
+    """Hash a file, and read it through to its end so that a truncated one is noticed before anything else.
+
+    Raises
+    ------
+    UserError
+        When it cannot be read, is empty, or is a damaged or truncated gzip file.
+    """
+    digest = hashlib.sha256()
+    with _explained(path), path.open("rb") as file:
+        stamp = _stamp(file)
+        head = file.read(4)
+        file.seek(0)
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+        if path.suffix == ".gz":
+            file.seek(0)
+            with gzip.GzipFile(fileobj=file) as content:
+                head = content.read(4)
+                while content.read(CHUNK):
+                    pass
+    if not head:
+        raise UserError(f"{path} has no rows: it is empty")
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head:
+        raise UserError(f"{path} is not UTF-8 text (UTF-16, perhaps): save it as UTF-8")
+    return Survey(digest.hexdigest(), stamp)
+
+
+def changed(path: Path, stamp: tuple[int, int, int, int]) -> bool:
+    """Whether the file is another one now, or was written to."""
+    try:
+        return _stamp(path) != stamp
+    except OSError:
+        return True
+
+
+class CSVTable:
+    """A CSV file with a header: comma-separated, cells in double quotes where needed.
+
+    Parameters
+    ----------
+    path
+        The file, gzipped where its name ends in ``.gz``.
+    wanted
+        Columns that must be there.
+    """
+
+    def __init__(self, path: Path, wanted: Sequence[str]) -> None:
+        self.path = path
+        with _explained(path), _text(path) as text:
+            header = next(_csv(text), None)
+        if header is None:
+            raise UserError(f"{path} has no rows: it is empty")
+        self._width = len(header)
+        self._places: dict[str, int] = {}
+        for name in wanted:
+            if header.count(name) > 1:
+                raise UserError(f"{path} has {header.count(name)} columns named {name!r}: rename all but one")
+            if name not in header:
+                raise UserError(f"{path} has no column {name!r}. {self._hint(header)}")
+            self._places[name] = header.index(name)
+
+    def rows(self, start: int) -> Iterator[list[str]]:
+        """Iterate over the rows from ``start`` on; lines without any cell are no rows."""
+        count = 0
+        with _explained(self.path), _text(self.path) as text:
+            reader = _csv(text)
+            try:
+                next(reader, None)
+                for count, cells in enumerate(filter(None, reader), 1):
+                    if count > start:
+                        yield cells
+            except csv.Error as error:
+                # The module's own words quote nothing of the file but single characters.
+                raise UserError(
+                    f"{self.path}, row {count + 1}: not a CSV row ({_csv_words(error)}). Put cells with "
+                    "commas, quotes or line ends into double quotes, and double the quotes inside"
+                ) from None
+
+    def columns(
+        self, rows: Sequence[list[str]], numbers: Sequence[int], names: Sequence[str]
+    ) -> dict[str, Sequence[Any]]:
+        """Transpose rows into the named columns."""
+        widths = list(map(len, rows))
+        if widths.count(self._width) != len(widths):
+            at = next(index for index, width in enumerate(widths) if width != self._width)
+            raise UserError(
+                f"{self.path}, row {numbers[at] + 1}: {widths[at]} cells, and the header has {self._width}: "
+                "mend the row"
+            )
+        table = list(zip(*rows, strict=True))
+        return {name: table[self._places[name]] for name in names}
+
+    def _hint(self, header: Sequence[str]) -> str:
+        if len(header) == 1:
+            for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+                if mark in header[0]:
+                    return f"Its first line is separated by {word}: save it with commas"
+        return "Its first line must be a header that names the task's columns, spelled as in the task"
+
+
+class JSONLinesTable:
+    """A file with one JSON object a line; a key that is not there is a missing value.
+
+    Parameters
+    ----------
+    path
+        The file, gzipped where its name ends in ``.gz``.
+    wanted
+        Keys that must be there.
+    """
+
+    def __init__(self, path: Path, wanted: Sequence[str]) -> None:
+        self.path = path
+        seen: set[str] = set()
+        for row, line in enumerate(islice(self.rows(0), KEYS_LOOKED_AT)):
+            seen.update(self._object(line, row))
+        for name in wanted:
+            if seen and name not in seen:
+                raise UserError(
+                    f"{path} has no key {name!r} in its first {KEYS_LOOKED_AT} lines: "
+                    "spell the keys as in the task, and write null for a missing value"
+                )
+
+    def rows(self, start: int) -> Iterator[str]:
+        """Iterate over the lines from row ``start`` on; blank lines are no rows."""
+        with _explained(self.path), _text(self.path) as text:
+            for row, line in enumerate(line for line in text if not line.isspace()):
+                if row >= start:
+                    yield line
+
+    def columns(self, rows: Sequence[str], numbers: Sequence[int], names: Sequence[str]) -> dict[str, Sequence[Any]]:
+        """Parse lines and take the named keys."""
+        records = [self._object(line, row) for line, row in zip(rows, numbers, strict=True)]
+        return {name: [record.get(name) for record in records] for name in names}
+
+    def _object(self, line: str, row: int) -> dict[str, Any]:
+        value = _parsed(line)
+        if not isinstance(value, dict):
+            raise UserError(f"{self.path}, row {row + 1}: not a JSON object. Write one object a line")
+        return value
+
+
+TABLES: dict[str, type[CSVTable] | type[JSONLinesTable]] = {
+    ".csv": CSVTable,
+    ".jsonl": JSONLinesTable,
+    ".ndjson": JSONLinesTable,
+}
+
+
+def open_table(path: Path, wanted: Sequence[str]) -> Table:
+    """Open a file of records by the ending of its name.
+
+    Raises
+    ------
+    UserError
+        For another ending, or a file that lacks a wanted column.
+    """
+    name = path.name.removesuffix(".gz")
+    kind = TABLES.get(Path(name).suffix.lower())
+    if kind is None:
+        raise UserError(f"{path}: only {', '.join(TABLES)} can be read, each also with .gz. Convert the file")
+    return kind(path, wanted)
+
+
+def _parsed(line: str) -> Any:
+    """Parse a line; None where it is no JSON. The parser's error holds the line, and goes no further."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+@contextmanager
+def _text(path: Path) -> Iterator[io.TextIOWrapper]:
+    opening = gzip.open if path.suffix == ".gz" else open
+    # Bytes that are no UTF-8 come through as surrogates, so that their row and column can be named.
+    with opening(path, "rb") as binary, io.TextIOWrapper(binary, "utf-8-sig", ESCAPE, newline="") as text:
+        yield text
+
+
+def _csv(text: io.TextIOWrapper) -> Iterator[list[str]]:
+    return csv.reader(text, strict=True)
+
+
+def _csv_words(error: csv.Error) -> str:
+    words = str(error)
+    return "a quoted cell that never ends" if "field larger" in words or "unexpected end" in words else words
+
+
+def _stamp(file: IO[bytes] | Path) -> tuple[int, int, int, int]:
+    status = os.stat(file if isinstance(file, Path) else file.fileno())
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except EOFError:
+        raise UserError(
+            f"{path} ends in the middle of its gzip data, it is truncated: fetch or compress it again"
+        ) from None
+    except (gzip.BadGzipFile, zlib.error):
+        raise UserError(f"{path} is no gzip file, or is damaged: fetch or compress it again") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror or error}): check the path") from None

@@ -1,0 +1,58 @@
+"""How far the work through a file has come."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from sys import byteorder
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where the work through one file for one task stands.
+
+    Parameters
+    ----------
+    people
+        How its people are named: "row", or "column NAME".
+    excluded
+        Rows that release nothing, ascending.
+    next_row
+        The first row that has not been worked on.
+    counters
+        Sums over the rows before it ("released", "refused", "clamped", ...). They stay on the device: those
+        that depend on values may be told only where they are over at least 20 people.
+    """
+
+    people: str
+    excluded: tuple[int, ...] = field(default=(), repr=False)
+    next_row: int = 0
+    counters: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+    def row(self) -> tuple[str, bytes, int, str]:
+        """Columns of the ledger's table of runs."""
+        return self.people, _pack(self.excluded), self.next_row, json.dumps(dict(self.counters))
+
+    @classmethod
+    def from_row(cls, row: tuple[Any, ...]) -> Run:
+        """Read the columns that `row` gave."""
+        people, excluded, next_row, counters = row
+        return cls(people, _unpack(excluded), next_row, json.loads(counters))
+
+
+def _pack(rows: tuple[int, ...]) -> bytes:
+    numbers = array("q", sorted(rows))
+    if byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _unpack(data: bytes) -> tuple[int, ...]:
+    numbers = array("q")
+    numbers.frombytes(data)
+    if byteorder == "big":
+        numbers.byteswap()
+    return tuple(numbers)

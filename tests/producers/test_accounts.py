@@ -1,0 +1,75 @@
+"""What a person reads about herself, and what may be told of everybody."""
+
+from pathlib import Path
+
+from murk.privacy import GaussianDP
+from murk.producers import Policy
+from tests.producers.accounts import FILE
+from tests.producers.world import RECORD, SECRET, World, Wrapped, make_task, paid_task
+
+
+def test_an_empty_account(tmp_path: Path) -> None:
+    with World(tmp_path, make_task()) as world:
+        account = world.ledger.account("nobody")
+        assert account.describe() == ["Nothing was ever released."]
+        assert account.accountant.releases == 0
+        assert world.ledger.account(3, source=FILE).tasks == ()
+        totals = world.ledger.totals()
+        assert (totals.people, totals.releases, totals.levels) == (0, 0, {})
+
+
+def test_says_what_was_promised_and_spent(tmp_path: Path) -> None:
+    with World(tmp_path, paid_task(2.5), policy=Policy(lifetime=GaussianDP(3.0))) as world:
+        for level in ("open", "default", "default", "strict"):
+            world.producer.release(RECORD, person="ann", level=level)
+        world.producer.flush()
+        account = world.ledger.account("ann")
+        [task] = account.tasks
+        # mu composes as a root of squares: 2^2 + 1^2 + 1^2 is 6 of 2.5^2 = 6.25, and 0.5^2 still fits.
+        assert [(one.level, one.released, one.sent, one.refused) for one in task.levels] == [
+            ("default", 2, 2, 0),
+            ("strict", 1, 1, 0),
+            ("open", 1, 1, 0),
+        ]
+        together = task.accountant.spent("gdp")
+        assert isinstance(together, GaussianDP)
+        assert 2.5 - 1e-5 < together.mu < 2.5 + 1e-9
+        assert account.accountant.spent("gdp") == together
+        assert task.accountant.describe() in "\n".join(account.describe())
+        [standing] = task.caps
+        assert standing.spent is not None
+        assert standing.spent <= standing.cap
+        # Steps of a lattice are integers: a mechanism spends up to a part in 10^5 less than it may.
+        assert standing.cap.units - standing.spent.units < standing.cap.units / 1e5
+        text = "\n".join(account.describe())
+        for words in ("third-child, level 'open': 1 released (1 sent", "Promised for third-child: at most rho 3.125"):
+            assert words in text
+        assert "Promised over all tasks: at most rho 4.5; spent rho 3.1" in text
+        assert GaussianDP(2.0).describe() in text
+        assert "ann" not in text
+
+
+def test_says_what_waits_and_what_was_refused(tmp_path: Path) -> None:
+    def down(batch: object) -> None:
+        raise ConnectionError("no route")
+
+    with World(tmp_path, make_task()) as world:
+        producer = world.produce(Wrapped(world.log, append=down))  # type: ignore[arg-type]
+        producer.release(RECORD, person="ann"), producer.release(RECORD, person="ann")
+        [level] = world.ledger.account("ann").tasks[0].levels
+        assert (level.released, level.queued, level.sent, level.refused) == (1, 1, 0, 1)
+        world.ledger.withdraw("ann")
+        text = "\n".join(world.ledger.account("ann").describe())
+    assert "1 let go of unsent" in text
+    assert "withdrawn" in text
+
+
+def test_totals_name_nobody(tmp_path: Path) -> None:
+    with World(tmp_path, make_task()) as world:
+        for person in (SECRET, "bob"):
+            world.producer.release(RECORD, person=person, level="strict")
+        world.ledger.withdraw("bob")
+        totals = world.ledger.totals()
+    assert (totals.people, totals.releases, totals.withdrawn) == (2, 2, 1)
+    assert totals.levels == {("third-child", "strict"): 2}
+    assert SECRET not in repr(totals)

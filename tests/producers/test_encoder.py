@@ -1,0 +1,86 @@
+"""The encoder: the task's coding as a River transformer, and no learner of bounds."""
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from river import base, compose, linear_model
+from river.checks import check_estimator
+
+from murk.producers import Encoder
+from tests.producers.world import RECORD, make_task
+
+CODED = {"age": 0.0, "same_sex": 1.0, "origin=JFK": 1.0, "origin=LGA": -1.0}
+
+
+def test_codes_by_public_bounds() -> None:
+    encoder = Encoder(make_task())
+    assert isinstance(encoder, base.Transformer)
+    assert encoder.transform_one(RECORD) == CODED
+    assert encoder.transform_one({}) == dict.fromkeys(CODED, 0.0)
+    assert encoder.transform_one({"age": 99, "same_sex": "perhaps"})["age"] == 1.0
+    assert (encoder.counts.records, encoder.counts.clamped, encoder.counts.missing) == (3, 1, 5)
+
+
+def test_learns_nothing_from_data() -> None:
+    encoder = Encoder(make_task())
+    for age in (1, 1_000):
+        encoder.learn_one({**RECORD, "age": age})
+    assert encoder.transform_one(RECORD) == CODED
+
+
+def test_many_are_as_one_by_one() -> None:
+    records = [RECORD, {**RECORD, "age": 22.5, "origin": "EWR"}, {**RECORD, "age": None, "same_sex": "no"}]
+    frame = pd.DataFrame(records, index=[5, 3, 9])
+    coded = Encoder(make_task()).transform_many(frame)
+    one = Encoder(make_task())
+    assert coded.to_dict("records") == [one.transform_one(record) for record in records]
+    assert list(coded.index) == [5, 3, 9]
+    without = Encoder(make_task()).transform_many(frame.drop(columns="origin"))
+    assert without["origin=JFK"].tolist() == [0.0] * 3
+
+
+def test_codes_targets() -> None:
+    encoder = Encoder(make_task())
+    assert [encoder.target_one(y) for y in ("yes", "no")] == [1.0, 0.0]
+    assert str(encoder.target_one("perhaps")) == "nan"
+
+
+def test_is_a_river_estimator() -> None:
+    check_estimator(Encoder(make_task()))
+
+
+def test_works_in_a_pipeline_and_is_cloned_and_copied() -> None:
+    model = compose.Pipeline(Encoder(make_task()), linear_model.LogisticRegression())
+    model.learn_one(RECORD, True)
+    assert 0.5 < model.predict_proba_one(RECORD)[True] < 1
+    clone = model.clone()
+    assert clone["Encoder"].task == make_task()
+    assert clone["Encoder"].counts.records == 0
+    for encoder in (copy.deepcopy(model["Encoder"]), pickle.loads(pickle.dumps(model["Encoder"]))):
+        assert encoder.transform_one(RECORD) == CODED
+
+
+PROGRAM = """
+import sys
+from murk.producers import Ledger, Policy, Producer, FileSource
+assert "river" not in sys.modules, "a device needs no River"
+assert not {"pandas", "scipy.stats", "scipy.special", "rich"} & set(sys.modules)
+"""
+
+
+def test_a_device_loads_no_river() -> None:
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=100)
+
+
+def test_public_names() -> None:
+    import murk.producers
+
+    for name in murk.producers.__all__:
+        assert getattr(murk.producers, name).__name__ == name
+        assert name in dir(murk.producers)
+    with pytest.raises(AttributeError):
+        _ = murk.producers.Nothing

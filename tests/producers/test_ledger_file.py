@@ -1,0 +1,278 @@
+"""A ledger that cannot be trusted fails closed, as it is, and nobody is told to do without it."""
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from murk.errors import MurkError, UserError
+from murk.producers.claims import Claims
+from murk.producers.ledger import Ledger
+from tests.producers.accounts import FILE, TASK, ask, booked, charge, rho, spend
+
+TEMPTATIONS = re.compile(
+    r"\b(delet|remov|recreat|create|discard|start (over|afresh)|new ledger|another file|a copy\b)", re.I
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+def change(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+def filled(path: Path) -> None:
+    with booked(path, [charge(rho=1)]) as ledger:
+        spend(ledger, Claims(range(500), None, ["default"] * 500, source=FILE))
+
+
+def damage_page(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    for page in range(1, len(data) // 4096):
+        data[4096 * page : 4096 * page + 200] = os.urandom(200)
+    path.write_bytes(data)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "emptied": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_text("person,spent\nann,0\n" * 1000),
+    "cut short": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "header lost": lambda path: path.write_bytes(b"\0" * 100 + path.read_bytes()[100:]),
+    "pages overwritten": damage_page,
+    "newer version": lambda path: change(path, "UPDATE meta SET value = 2 WHERE key = 'format'"),
+    "version gone": lambda path: change(path, "DELETE FROM meta WHERE key = 'format'"),
+    "another application": lambda path: change(path, "PRAGMA application_id = 1"),
+    "a table gone": lambda path: change(path, "DROP TABLE debits"),
+    "a debit taken out": lambda path: change(path, "DELETE FROM debits WHERE key = 7"),
+    "an account emptied": lambda path: change(path, "UPDATE spending SET released = 0 WHERE person = 7"),
+    "an account taken out": lambda path: change(path, "DELETE FROM spending WHERE person = 7"),
+    "gone, with its log left": lambda path: (
+        path.with_name(path.name + "-wal").write_bytes(b"x"),
+        path.unlink(),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+def test_a_damaged_ledger_is_refused_and_left_as_it_is(path: Path, what: str) -> None:
+    filled(path)
+    DAMAGES[what](path)
+    before = path.read_bytes() if path.exists() else None
+    for _ in range(2):
+        with pytest.raises(UserError) as caught:
+            Ledger(path)
+        assert str(path) in str(caught.value)
+        assert "Nothing was spent or sent" in str(caught.value)
+        assert "newest intact copy" in str(caught.value)
+        assert not TEMPTATIONS.search(str(caught.value)), str(caught.value)
+    assert (path.read_bytes() if path.exists() else None) == before
+
+
+def test_a_database_of_something_else_is_refused(path: Path) -> None:
+    change(path, "CREATE TABLE songs (title TEXT)")
+    with pytest.raises(UserError, match="something else"):
+        Ledger(path)
+
+
+def test_a_log_is_no_ledger(path: Path) -> None:
+    from murk.stream import open_log
+
+    open_log(f"sqlite:///{path}").close()
+    with pytest.raises(UserError, match="something else"):
+        Ledger(path)
+
+
+def test_another_identity_is_refused(path: Path, tmp_path: Path) -> None:
+    with booked(path) as ledger:
+        identity = ledger.identity
+    with Ledger(path, identity=identity) as ledger:
+        assert ledger.identity == identity
+    other = tmp_path / "other.db"
+    Ledger(other).close()
+    with pytest.raises(UserError, match="another ledger"):
+        Ledger(other, identity=identity)
+
+
+def test_a_missing_ledger_that_was_there_before_is_not_made(path: Path) -> None:
+    for options in ({"identity": "0" * 32}, {"create": False}):
+        with pytest.raises(UserError, match="no ledger") as caught:
+            Ledger(path, **options)  # type: ignore[arg-type]
+        assert not TEMPTATIONS.search(str(caught.value))
+        assert not path.exists()
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no ledger"):
+        Ledger(tmp_path / "nowhere" / "ledger.db")
+    with pytest.raises(UserError, match="directory"):
+        Ledger(tmp_path)
+
+
+def test_identities_differ(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "a.db") as one, Ledger(tmp_path / "b.db") as other:
+        assert one.identity != other.identity
+
+
+def test_is_for_its_owner_alone(path: Path) -> None:
+    with booked(path) as ledger:
+        ask(ledger)
+        for file in path.parent.iterdir():
+            assert file.stat().st_mode & 0o077 == 0, file
+
+
+def test_survives_a_power_failure(path: Path) -> None:
+    with booked(path) as ledger:
+        # 2 is FULL: every commit is on the disk before anything is sent.
+        assert ledger._file.query("PRAGMA synchronous") == [(2,)]
+        assert ledger._file.query("PRAGMA journal_mode") == [("wal",)]
+
+
+def test_leaves_nothing_else_behind(path: Path) -> None:
+    booked(path).close()
+    assert [file.name for file in path.parent.iterdir()] == ["ledger.db"]
+
+
+def test_a_file_put_in_its_place_is_noticed(path: Path, tmp_path: Path) -> None:
+    with booked(path) as ledger:
+        Ledger(tmp_path / "other.db").close()
+        (tmp_path / "other.db").replace(path)
+        with pytest.raises(MurkError, match="replaced"):
+            ask(ledger)
+
+
+def fill(ledger: Ledger) -> tuple[int, MurkError]:
+    """Release until the ledger cannot be written; the first row of the block that failed, and how."""
+    for start in range(0, 100_000, 50):
+        try:
+            spend(ledger, Claims(range(start, start + 50), None, ["default"] * 50, source=FILE))
+        except MurkError as error:
+            return start, error
+    raise AssertionError("the disk was never full")
+
+
+def test_a_full_disk_debits_nothing_and_sends_nothing(path: Path) -> None:
+    with booked(path, [charge(rho=1)]) as ledger:
+        connection = ledger._file._connection
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages + 3}")
+        start, error = fill(ledger)
+        assert "disk is full" in str(error)
+        assert not isinstance(error, UserError)
+        assert ledger.totals().releases == ledger.pending() == start
+        connection.execute("PRAGMA max_page_count = 1000000")
+        claims = Claims(range(start, start + 50), None, ["default"] * 50, source=FILE)
+        assert len(spend(ledger, claims).granted) == 50
+    with booked(path, [charge(rho=1)]) as ledger:
+        assert ledger.totals().releases == ledger.pending() == start + 50
+
+
+FILE_LIMIT = """
+import resource, sys
+from pathlib import Path
+from murk.errors import MurkError
+from murk.producers.claims import Claims
+from tests.producers.accounts import FILE, booked, charge, spend
+ledger = booked(Path(sys.argv[1]), [charge(rho=1)])
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+for start in range(0, 1_000_000, 100):
+    try:
+        spend(ledger, Claims(range(start, start + 100), None, ["default"] * 100, source=FILE))
+    except MurkError as error:
+        print(start, ledger.totals().releases, ledger.pending(), error)
+        break
+"""
+
+
+@pytest.mark.parametrize("limit", [200_000, 123_457])
+def test_a_limit_on_file_sizes_is_like_a_full_disk(path: Path, limit: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FILE_LIMIT, str(path), str(limit)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    start, releases, pending, message = done.stdout.split(maxsplit=3)
+    assert int(start) == int(releases) == int(pending) > 0
+    assert "disk" in message
+    assert str(path) in message
+    with booked(path, [charge(rho=1)]) as ledger:
+        assert ledger.totals().releases == ledger.pending() == int(start)
+
+
+def test_a_ledger_that_cannot_be_written(path: Path) -> None:
+    with booked(path) as ledger:
+        ledger._file._connection.execute("PRAGMA query_only = ON")
+        with pytest.raises(MurkError, match="read-only"):
+            ask(ledger)
+        assert ledger.totals().releases == 0
+
+
+def test_a_ledger_that_another_process_holds(path: Path) -> None:
+    with booked(path):
+        holder = sqlite3.connect(path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        with Ledger(path, timeout=0.05) as ledger, pytest.raises(MurkError, match="another process"):
+            ledger.withdraw("ann")
+        holder.close()
+
+
+MAKE = """
+import sys, time
+from pathlib import Path
+from murk.producers.ledger import Ledger
+start = Path(sys.argv[2])
+while not start.exists():
+    time.sleep(0.001)
+with Ledger(sys.argv[1]) as ledger:
+    print(ledger.identity)
+"""
+
+SPEND = """
+import sys, time
+from pathlib import Path
+from tests.producers.accounts import ask, booked, charge
+ledger = booked(Path(sys.argv[1]), [charge(rho=1)])
+start = Path(sys.argv[2])
+while not start.exists():
+    time.sleep(0.001)
+print(sum(ask(ledger, key=f"{number}") == "released" for number in range(150)))
+"""
+
+
+def run_together(program: str, path: Path, count: int) -> list[str]:
+    start = path.with_name("start")
+    arguments = [sys.executable, "-c", program, str(path), str(start)]
+    processes = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    start.touch()
+    outputs = [process.communicate(timeout=100)[0].strip() for process in processes]
+    assert all(process.returncode == 0 for process in processes)
+    return outputs
+
+
+def test_two_processes_that_make_one_ledger_share_it(path: Path) -> None:
+    identities = run_together(MAKE, path, 3)
+    assert len(set(identities)) == 1
+    assert identities[0]
+
+
+def test_two_processes_spend_no_unit_twice(path: Path) -> None:
+    booked(path, [charge(rho=1)]).close()
+    # The cap has room for 100; both try 150 records, the same ones.
+    granted = [int(output) for output in run_together(SPEND, path, 2)]
+    assert sum(granted) == 100
+    with booked(path, [charge(rho=1)]) as ledger:
+        assert ledger.totals().releases == ledger.pending() == 100
+        assert ledger.account("ann").tasks[0].caps[0].spent == rho(100)
+        assert ledger.promises(TASK)[0].amount == rho(100)

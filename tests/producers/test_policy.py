@@ -1,0 +1,83 @@
+"""What a device lets a task ask for."""
+
+from typing import Any
+
+import pytest
+
+from murk.errors import UserError
+from murk.learners.problem import problem_for
+from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, cap_of
+from murk.producers import Policy
+from murk.producers.policy import Admission
+from tests.producers.world import make_task, paid_task
+
+PURE = """
+name: pure
+features: [{name: age, low: 0, high: 1}]
+target: {name: y, kind: binary, positive: "yes"}
+privacy: {guarantee: {pure: {epsilon: 1.0}}, levels: {gauss: {gdp: {mu: 1.0}}}}
+"""
+
+
+def admit(policy: Policy, task: Any) -> Admission:
+    return policy.admit(task, problem_for(task).mechanisms)
+
+
+def test_by_default_one_release_at_each_level() -> None:
+    admission = admit(Policy(), make_task())
+    assert list(admission.charges) == ["default", "strict", "open"]
+    assert dict(admission.caps) == {
+        "default": cap_of(GaussianDP(1.0)),
+        "strict": cap_of(GaussianDP(0.5)),
+        "open": cap_of(GaussianDP(2.0)),
+    }
+    for level, cap in admission.caps:
+        assert admission.charges[level].costs["rho"] <= cap
+    assert admission.lifetime is None
+
+
+def test_the_task_may_promise_a_cap_of_its_own() -> None:
+    admission = admit(Policy(lifetime=GaussianDP(8.0)), paid_task(4.0))
+    assert admission.caps == (("", cap_of(GaussianDP(4.0))),)
+    assert admission.lifetime == cap_of(GaussianDP(8.0))
+
+
+def test_a_task_may_not_ask_for_more_than_the_policy_allows() -> None:
+    assert admit(Policy(per_task=GaussianDP(4.0)), paid_task(4.0)).caps == (("", cap_of(GaussianDP(4.0))),)
+    with pytest.raises(UserError, match="asks for up to"):
+        admit(Policy(per_task=GaussianDP(3.9)), paid_task(4.0))
+
+
+def test_levels_beyond_the_policy_are_not_to_be_had() -> None:
+    for policy in (Policy(per_task=GaussianDP(1.0)), Policy(lifetime=ZeroConcentratedDP(0.5))):
+        admission = admit(policy, make_task())
+        assert list(admission.charges) == ["default", "strict"]
+        assert "policy allows" in admission.refused["open"]
+    with pytest.raises(UserError, match="no release"):
+        admit(Policy(lifetime=GaussianDP(0.4)), make_task())
+
+
+def test_caps_in_different_currencies_all_hold() -> None:
+    from murk.stream import Task
+
+    task = Task.parse(PURE)
+    admission = admit(Policy(lifetime=PureDP(3.0), per_task=GaussianDP(3.0)), task)
+    # The gaussian level has no honest figure in epsilon.
+    assert list(admission.charges) == ["default"]
+    assert "cannot be applied" in admission.refused["gauss"]
+    assert admission.caps == (("default", cap_of(PureDP(1.0))), ("", cap_of(GaussianDP(3.0))))
+
+
+def test_a_cap_that_no_level_has_a_figure_in() -> None:
+    with pytest.raises(UserError, match="cannot be applied"):
+        admit(Policy(lifetime=ApproxDP(1.0, 1e-6)), make_task())
+
+
+def test_mechanisms_may_be_ruled_out() -> None:
+    with pytest.raises(UserError, match="'gaussian' is not among l2-ball"):
+        admit(Policy(mechanisms=("l2-ball",)), make_task())
+
+
+def test_is_frozen() -> None:
+    with pytest.raises(AttributeError):
+        Policy().lifetime = GaussianDP(1.0)  # type: ignore[misc]

@@ -1,0 +1,434 @@
+"""The producer: public things and the ledger decide, once, and nothing of a record gets out."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from murk.errors import MurkError, UserError
+from murk.learners.problem import problem_for
+from murk.privacy import GaussianDP
+from murk.privacy.noise import SecureNoise, SimulatedNoise
+from murk.producers import Ledger, Policy, Producer
+from murk.stream import open_log
+from murk.stream.codec import WireRules, decode
+from tests.producers.world import NOW, RECORD, SECRET, Untouchable, World, Wrapped, make_task, paid_task
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with World(tmp_path, paid_task(4.0)) as world:
+        yield world
+
+
+def rules(world: World) -> WireRules:
+    problem = problem_for(world.task)
+    return WireRules(
+        world.task.hash,
+        world.task.simulated,
+        problem.dimension,
+        {level: mechanism.magnitude for level, mechanism in problem.mechanisms.items()},
+        world.task.log.partitions,
+    )
+
+
+class TestRelease:
+    def test_stands_on_the_log_and_fits_the_task(self, world: World) -> None:
+        receipt = world.producer.release(RECORD, level="open")
+        assert (receipt.outcome, receipt.delivery, receipt.level) == ("released", "sent", "open")
+        assert (receipt.chain, receipt.version) == (0, 0)
+        [message] = world.messages()
+        release = decode(message.value, rules(world))
+        assert (release.level, release.version, release.simulated) == ("open", 0, True)
+        assert release.time == 1_700_006_400
+        assert release.expires == 1_700_006_400 + 7 * 86_400
+
+    def test_holds_no_name_and_no_value(self, world: World) -> None:
+        world.producer.release(RECORD, person="ann-of-somewhere", key="monday")
+        data = world.messages()[0].value
+        assert set(json.loads(data)) == {
+            *("schema", "kind", "id", "task", "level", "chain", "version", "payload", "time", "expires"),
+            "simulated",
+        }
+        assert b"ann" not in data
+        assert b"monday" not in data
+
+    def test_is_the_mechanism_of_the_gradient(self, world: World) -> None:
+        problem = problem_for(world.task)
+        world.producer.release(RECORD)
+        release = decode(world.messages()[0].value, rules(world))
+        coded = world.task.coding.encode_record(RECORD)
+        gradient = problem.gradients(problem.initial, coded.x[None, :], np.array([coded.y]))
+        index = np.array([(1 << 40) + 1])
+        expected = problem.mechanisms["default"].randomize(gradient, SimulatedNoise(7), index)
+        assert release.payload == expected[0].tolist()
+
+    def test_is_taken_at_the_newest_model(self, world: World) -> None:
+        problem = problem_for(world.task)
+        for _ in range(3):
+            world.producer.release(RECORD, person="bob", level="strict")
+        iterate = np.linspace(-0.5, 0.5, problem.dimension)
+        world.publish(iterate, version=2)
+        receipt = world.producer.release(RECORD)
+        assert receipt.version == 2
+        release = decode(world.messages()[-1].value, rules(world))
+        coded = world.task.coding.encode_record(RECORD)
+        gradient = problem.gradients(iterate, coded.x[None, :], np.array([coded.y]))
+        index = np.array([(1 << 40) + 4])
+        expected = problem.mechanisms["default"].randomize(gradient, SimulatedNoise(7), index)
+        assert release.payload == expected[0].tolist()
+
+    def test_ids_and_payloads_are_never_repeated(self, tmp_path: Path) -> None:
+        for seed in (None, 7):
+            folder = tmp_path / str(seed)
+            folder.mkdir()
+            with World(folder, paid_task(50.0, simulated=seed is not None)) as world:
+                for person in range(20):
+                    world.producer.release(RECORD, person=f"p{person}")
+                    world.producer.release(RECORD, person=f"p{person}")
+                found = [json.loads(message.value) for message in world.messages()]
+            assert len({one["id"] for one in found}) == 40
+            assert len({tuple(one["payload"]) for one in found}) == 40
+
+    def test_a_simulation_can_be_repeated(self, tmp_path: Path) -> None:
+        runs = []
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            with World(tmp_path / name, paid_task(4.0, "log: {partitions: 3}")) as world:
+                for person in range(6):
+                    world.producer.release(RECORD, person=f"p{person}")
+                runs.append([[message.value for message in world.messages(chain)] for chain in range(3)])
+        assert runs[0] == runs[1]
+        assert sum(map(len, runs[0])) == 6
+
+    def test_chains_are_drawn_evenly(self, tmp_path: Path) -> None:
+        # 300 releases over 3 chains: a chain's count is binomial(300, 1/3), and 100 +- 45 is 5.5 standard
+        # deviations (2e-8 a side); a fixed chain would give 300 and 0.
+        with World(tmp_path, make_task("log: {partitions: 3}")) as world:
+            for person in range(300):
+                world.producer.release(RECORD, person=f"p{person}")
+            counts = [world.log.end(chain) for chain in range(3)]
+        assert sum(counts) == 300
+        assert all(55 < count < 145 for count in counts)
+
+    def test_goes_where_the_log_has_partitions(self, tmp_path: Path) -> None:
+        # The number of partitions is the log's, and no part of the task's hash.
+        with World(tmp_path, make_task("log: {partitions: 2}")) as world:
+            producer = Producer(make_task(), world.log, world.ledger, noise=SimulatedNoise(1))
+            chains = {producer.release(RECORD, person=f"p{n}").chain for n in range(20)}
+        assert chains == {0, 1}
+
+    def test_receipts_name_nobody(self, world: World) -> None:
+        texts = [repr(world.producer.release(RECORD, person=SECRET, key="k")) for _ in range(2)]
+        world.ledger.withdraw(SECRET)
+        receipt = world.producer.release(RECORD, person=SECRET)
+        assert receipt.outcome == "refused"
+        assert "withdrawn" in receipt.reason
+        assert not any(SECRET in text for text in [*texts, repr(receipt), repr(world.producer.counts)])
+
+
+class TestCaps:
+    def test_one_release_at_her_level_by_default(self, tmp_path: Path) -> None:
+        with World(tmp_path, make_task()) as world:
+            outcomes = [world.producer.release(RECORD, level="strict") for _ in range(2)]
+            assert [receipt.outcome for receipt in outcomes] == ["released", "refused"]
+            assert "'strict'" in outcomes[1].reason
+            assert outcomes[1].delivery == "none"
+            assert world.log.end(0) == 1
+
+    def test_of_the_task(self, world: World) -> None:
+        # rho: a cap of 4^2 / 2 = 8, releases at 2^2 / 2 = 2 and 1/2.
+        outcomes = [world.producer.release(RECORD, level="open").outcome for _ in range(5)]
+        assert outcomes == ["released"] * 4 + ["refused"]
+        assert world.ledger.totals().releases == 4
+
+    def test_over_all_tasks(self, tmp_path: Path) -> None:
+        policy = Policy(lifetime=GaussianDP(1.5))
+        with World(tmp_path, paid_task(4.0), policy=policy) as world:
+            # rho: 1.125 in all, 0.5 a release.
+            receipts = [world.producer.release(RECORD) for _ in range(3)]
+            assert [receipt.outcome for receipt in receipts] == ["released", "released", "refused"]
+            assert "all tasks" in receipts[2].reason
+            with pytest.raises(UserError, match="policy does not allow the level 'open'"):
+                world.producer.release(Untouchable(), level="open")
+
+    def test_a_refused_record_is_not_looked_at(self, tmp_path: Path) -> None:
+        with World(tmp_path, make_task()) as world:
+            world.producer.release(RECORD, key="k")
+            assert world.producer.release(Untouchable()).outcome == "refused"
+            assert world.producer.release(Untouchable(), key="k").outcome == "known"
+
+    def test_unknown_levels(self, world: World) -> None:
+        with pytest.raises(UserError, match="choose one of default, strict, open"):
+            world.producer.release(Untouchable(), level="opne")
+
+
+ODD_VALUES: list[Any] = [
+    *(None, "", math.nan, math.inf, -math.inf, 1e308, -1e308, 10**400, "nan", "??", True, [], {}, b"x"),
+    *(object(), np.float32("nan"), complex(1, 2), "1e999", SECRET),
+]
+
+
+class TestValues:
+    @pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: type(value).__name__)
+    def test_never_decide_whether_something_is_sent(self, tmp_path: Path, value: Any) -> None:
+        with World(tmp_path, make_task()) as world:
+            for person, column in enumerate(RECORD):
+                receipt = world.producer.release({**RECORD, column: value}, person=f"p{person}")
+                assert (receipt.outcome, receipt.delivery) == ("released", "sent")
+            assert world.producer.release(dict.fromkeys(RECORD, value)).outcome == "released"
+            for message in world.messages():
+                decode(message.value, rules(world))
+            assert world.log.end(0) == len(RECORD) + 1
+
+    def test_nothing_at_all_releases_the_mechanism_of_a_zero_gradient(self, tmp_path: Path) -> None:
+        with World(tmp_path, make_task()) as world:
+            world.producer.release({})
+            problem = problem_for(world.task)
+            release = decode(world.messages()[0].value, rules(world))
+            zero = np.zeros((1, problem.dimension))
+            index = np.array([(1 << 40) + 1])
+            expected = problem.mechanisms["default"].randomize(zero, SimulatedNoise(7), index)
+            assert release.payload == expected[0].tolist()
+
+    def test_of_the_target_missing_too(self, tmp_path: Path) -> None:
+        with World(tmp_path, make_task()) as world:
+            for person, target in enumerate((None, "neither", math.nan)):
+                world.producer.release({**RECORD, "third_child": target}, person=f"p{person}")
+            problem = problem_for(world.task)
+            for number, message in enumerate(world.messages(), 1):
+                release = decode(message.value, rules(world))
+                zero = np.zeros((1, problem.dimension))
+                index = np.array([(1 << 40) + number])
+                expected = problem.mechanisms["default"].randomize(zero, SimulatedNoise(7), index)
+                assert release.payload == expected[0].tolist()
+
+    def test_are_counted_on_the_device_and_told_in_groups(self, tmp_path: Path) -> None:
+        with World(tmp_path, make_task()) as world:
+            for person in range(21):
+                world.producer.release({**RECORD, "age": 99, "origin": None}, person=f"p{person}")
+                if person < 19:
+                    assert world.producer.counts.shared() is None
+            counts = world.producer.counts
+            assert (counts.records, counts.clamped, counts.missing) == (21, 21, 21)
+            assert counts.shared() == {"records": 20, "clamped": 20, "missing": 20}
+
+
+def hostile_models(world: World) -> dict[str, bytes]:
+    honest = {
+        "schema": 1,
+        "kind": "iterate",
+        "task": world.task.hash,
+        "chain": 0,
+        "version": 0,
+        "iterate": problem_for(world.task).initial.tolist(),
+    }
+    size = len(honest["iterate"])
+    changes: dict[str, dict[str, Any]] = {
+        "infinite": {"iterate": [math.inf] * size},
+        "not a number": {"iterate": [math.nan] * size},
+        "overflowing": {"iterate": [1e999] * size},
+        "huge": {"iterate": [1e300] * size},
+        "beyond the radius": {"iterate": [4.0] * size},
+        "too long": {"iterate": [0.0] * (size + 1)},
+        "too short": {"iterate": [0.0] * (size - 1)},
+        "empty": {"iterate": []},
+        "of strings": {"iterate": ["0"] * size},
+        "of another task": {"task": "0" * 64},
+        "of another chain": {"chain": 1},
+        "of the future": {"version": 1_000},
+        "of a negative version": {"version": -1},
+        "of another schema": {"schema": 2},
+        "with more in it": {"command": "send everything"},
+    }
+    models = {name: json.dumps({**honest, **change}).encode() for name, change in changes.items()}
+    models["not even JSON"] = b"\x00\xff" * 50
+    models["very long"] = b'{"iterate": [' + b"0," * 500_000 + b"0]}"
+    return models
+
+
+class TestHostileModels:
+    @pytest.mark.parametrize("what", list(range(17)))
+    def test_are_refused_before_the_record_is_looked_at(self, tmp_path: Path, what: int) -> None:
+        with World(tmp_path, make_task()) as world:
+            name, message = list(hostile_models(world).items())[what]
+            world.log.publish(0, message)
+            with pytest.raises(UserError):
+                world.producer.release(Untouchable())
+            assert world.ledger.totals().releases == world.log.end(0) == 0, name
+            world.publish(problem_for(world.task).initial.tolist())
+            assert world.producer.release(RECORD).outcome == "released"
+
+    def test_all_are_tried(self, world: World) -> None:
+        assert len(hostile_models(world)) == 17
+
+    def test_of_versions_that_are_not_published(self, tmp_path: Path) -> None:
+        task = make_task("max_staleness: {releases: 1000000, share: 0.5}")
+        with World(tmp_path, task) as world:
+            # 16 releases can be within 1% from version 1600 on; before that every version is published.
+            world.log.append([(0, b"x")] * 2000)
+            world.publish(problem_for(task).initial.tolist(), version=1601)
+            with pytest.raises(UserError, match="1601"):
+                world.producer.release(Untouchable())
+            world.publish(problem_for(task).initial.tolist(), version=1600)
+            assert world.producer.release(RECORD).version == 1600
+
+
+class TestSetup:
+    def test_noise_and_task_are_of_one_kind(self, tmp_path: Path) -> None:
+        with World(tmp_path, make_task(simulated=False)) as world:
+            with pytest.raises(UserError, match="protects nobody"):
+                Producer(world.task, world.log, world.ledger, noise=SimulatedNoise(1))
+            assert Producer(world.task, world.log, world.ledger).release(RECORD).outcome == "released"
+            assert json.loads(world.messages()[0].value)["simulated"] is False
+        (tmp_path / "simulated").mkdir()
+        with World(tmp_path / "simulated", make_task()) as world:
+            for noise in (None, SecureNoise()):
+                with pytest.raises(UserError, match="simulation"):
+                    Producer(world.task, world.log, world.ledger, noise=noise)
+
+    def test_the_log_carries_the_task(self, tmp_path: Path, world: World) -> None:
+        with pytest.raises(UserError, match="carries the task"):
+            Producer(make_task("expiry: 9d"), world.log, world.ledger, noise=SimulatedNoise(1))
+        with open_log(f"sqlite:///{tmp_path}/empty.db") as empty, pytest.raises(UserError, match="no task yet"):
+            Producer(world.task, empty, world.ledger, noise=SimulatedNoise(1))
+
+    def test_the_ledger_belongs_to_the_log(self, tmp_path: Path, world: World) -> None:
+        with open_log(f"sqlite:///{tmp_path}/other.db") as other:
+            other.announce(world.task.document())
+            with pytest.raises(UserError, match="another log"):
+                Producer(world.task, other, world.ledger, noise=SimulatedNoise(1))
+
+    def test_the_policy_is_asked_first(self, tmp_path: Path, world: World) -> None:
+        with Ledger(tmp_path / "fresh.db") as ledger:
+            with pytest.raises(UserError, match="policy"):
+                Producer(
+                    world.task, world.log, ledger, noise=SimulatedNoise(1), policy=Policy(per_task=GaussianDP(1.0))
+                )
+            assert ledger.totals().people == 0
+
+    def test_levels_that_may_be_used(self, tmp_path: Path) -> None:
+        with World(tmp_path, make_task(), policy=Policy(lifetime=GaussianDP(1.0))) as world:
+            assert world.producer.levels == ("default", "strict")
+
+
+class TestDelivery:
+    def test_a_log_that_takes_nothing_queues(self, world: World) -> None:
+        def full(batch: object) -> None:
+            raise MurkError("the disk is full")
+
+        producer = world.produce(Wrapped(world.log, append=full))  # type: ignore[arg-type]
+        receipt = producer.release(RECORD, key="k")
+        assert (receipt.outcome, receipt.delivery) == ("released", "queued")
+        assert "disk is full" in receipt.reason
+        assert producer.release(RECORD, key="k").delivery == "queued"
+        assert world.ledger.pending() == 1
+        assert world.log.end(0) == 0
+        report = world.produce().flush()
+        assert (report.sent, report.already, report.expired) == (1, 0, 0)
+        assert world.ledger.pending() == 0
+
+    def test_what_was_queued_goes_first_and_unchanged(self, world: World) -> None:
+        down = True
+
+        def append(batch: Any) -> None:
+            if down:
+                raise ConnectionError("no route")
+            world.log.append(batch)
+
+        producer = world.produce(Wrapped(world.log, append=append))  # type: ignore[arg-type]
+        assert [producer.release(RECORD, person=f"p{n}").delivery for n in range(3)] == ["queued"] * 3
+        frozen = [queued.message for queued in world.ledger.queued(world.task.hash)]
+        down = False
+        assert producer.release(RECORD, person="p3").delivery == "sent"
+        assert [message.value for message in world.messages()][:3] == frozen
+        assert world.log.end(0) == 4
+        assert world.ledger.pending() == 0
+
+    def test_an_answer_that_was_lost_sends_nothing_twice(self, world: World) -> None:
+        def append(batch: Any) -> None:
+            world.log.append(batch)
+            raise TimeoutError("no answer")
+
+        producer = world.produce(Wrapped(world.log, append=append))  # type: ignore[arg-type]
+        assert producer.release(RECORD).delivery == "queued"
+        assert world.ledger.pending() == 1
+        report = world.produce().flush()
+        assert (report.sent, report.already) == (0, 1)
+        assert world.log.end(0) == 1
+
+    def test_other_peoples_releases_in_between(self, world: World) -> None:
+        def append(batch: Any) -> None:
+            world.log.append([(0, b"someone else's")] * 10)
+            world.log.append(batch)
+            world.log.append([(0, b"and another")] * 5000)
+            raise TimeoutError("no answer")
+
+        world.produce(Wrapped(world.log, append=append)).release(RECORD)  # type: ignore[arg-type]
+        assert world.produce().flush().already == 1
+        assert world.log.end(0) == 5011
+
+    def test_expired_releases_are_let_go_of(self, world: World) -> None:
+        def down(batch: object) -> None:
+            raise ConnectionError("no route")
+
+        world.produce(Wrapped(world.log, append=down)).release(RECORD, key="k")  # type: ignore[arg-type]
+        world.now = NOW + 8 * 86_400
+        producer = world.produce()
+        report = producer.flush()
+        assert (report.sent, report.already, report.expired) == (0, 0, 1)
+        assert world.log.end(0) == 0
+        # Paid for is paid for, and privatized once is privatized once.
+        receipt = producer.release(RECORD, key="k")
+        assert (receipt.outcome, receipt.delivery) == ("known", "none")
+        [level] = world.ledger.account("me").tasks[0].levels
+        assert (level.released, level.sent, level.dropped) == (1, 0, 1)
+
+    def test_withdrawal_empties_the_outbox(self, world: World) -> None:
+        def down(batch: object) -> None:
+            raise ConnectionError("no route")
+
+        producer = world.produce(Wrapped(world.log, append=down))  # type: ignore[arg-type]
+        producer.release(RECORD, person="ann"), producer.release(RECORD, person="bob")
+        world.ledger.withdraw("ann")
+        assert world.produce().flush().sent == 1
+        assert world.log.end(0) == 1
+
+    def test_bytes_are_kept_until_the_log_has_confirmed(self, world: World) -> None:
+        world.producer.release(RECORD, key="one")
+        # Confirmed, and let go of with the next transaction.
+        assert len(world.ledger.queued(world.task.hash)) == 1
+        assert world.producer.release(RECORD, key="one").delivery == "none"
+        world.producer.release(RECORD, key="two")
+        assert [queued.number for queued in world.ledger.queued(world.task.hash)] == [2]
+        assert world.ledger.pending() == 0
+
+    def test_a_log_that_cannot_be_read_debits_nothing(self, world: World) -> None:
+        def down(chain: int) -> bytes:
+            raise MurkError("the log is gone")
+
+        producer = world.produce(Wrapped(world.log, model=down))  # type: ignore[arg-type]
+        with pytest.raises(MurkError, match="gone"):
+            producer.release(Untouchable())
+        assert world.ledger.totals().releases == 0
+
+    def test_a_ledger_that_cannot_be_written_sends_nothing(self, world: World) -> None:
+        world.ledger._file._connection.execute("PRAGMA query_only = ON")
+        with pytest.raises(MurkError, match="read-only"):
+            world.producer.release(RECORD)
+        assert world.log.end(0) == 0
+
+    def test_noise_that_fails_debits_nothing(self, world: World) -> None:
+        class Broken(SimulatedNoise):
+            def gaussian(self, records: Any, size: int) -> Any:
+                raise MurkError("no randomness")
+
+        producer = Producer(world.task, world.log, world.ledger, noise=Broken(1), clock=lambda: NOW)
+        with pytest.raises(MurkError, match="no randomness"):
+            producer.release(RECORD, key="k")
+        assert world.ledger.totals().releases == world.log.end(0) == 0
+        assert world.producer.release(RECORD, key="k").outcome == "released"
