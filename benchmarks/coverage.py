@@ -18,14 +18,7 @@ from murk.learners.problem import problem_for
 from murk.producers.sources import FileSource
 from murk.stream import Task
 
-TASKS = {
-    "demo": TASK.read_text(),
-    "demo with afam and hispanic": TASK.read_text().replace(
-        "target:",
-        "  - {name: afam, categories: ['no', 'yes']}\n  - {name: hispanic, categories: ['no', 'yes']}\ntarget:",
-    ),
-    "demo without public covariates": TASK.read_text().split("# So many women")[0],
-    "weeks_worked on same_sex and age": """
+WEEKS = """
 name: weeks
 features:
   - {name: same_sex, categories: ["no", "yes"]}
@@ -34,7 +27,16 @@ target: {name: weeks_worked, kind: real, low: 0, high: 52}
 privacy:
   guarantee: {gdp: {mu: 1.0}}
   levels: {strict: {gdp: {mu: 0.5}}, open: {gdp: {mu: 2.0}}}
-""",
+"""
+TASKS = {
+    "demo": TASK.read_text(),
+    "demo with afam and hispanic": TASK.read_text().replace(
+        "target:",
+        "  - {name: afam, categories: ['no', 'yes']}\n  - {name: hispanic, categories: ['no', 'yes']}\ntarget:",
+    ),
+    "demo without public covariates": TASK.read_text().split("# So many women")[0],
+    "weeks_worked": WEEKS,
+    "weeks_worked, whitened": WEEKS + "public: {set_aside: 5000}\n",
 }
 
 

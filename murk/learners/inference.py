@@ -210,7 +210,10 @@ def estimate(
     shares = weights / weights.sum() if weights.sum() > 0 else np.full(len(memories), 1.0 / len(memories))
     average = sum(share * memory.rows[k.AVERAGE] for share, memory in zip(shares, memories, strict=True))
     values = matrix @ np.asarray(average)
-    note = "asymptotic, and known to cover less than its level while the estimate still drifts (docs/coverage.md)"
+    note = (
+        "valid in the limit only; on the demonstration's data nominal 95% intervals of this kind held the truth in "
+        "77% to 97% of runs (docs/coverage.md)"
+    )
     spread = np.full(len(names), math.inf)
     if n > 0 and settings.random_scaling:
         spread = np.sqrt(sum(_scaling(settings, memory) for memory in memories) / len(memories) / n)

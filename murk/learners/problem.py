@@ -21,7 +21,9 @@ from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.stream.task import Task
 from murk.stream.task_features import ClassTarget
 
-DEFAULT_RADIUS = 3.0
+# In coded units: features and a real target lie in [-1, 1], so a regression's fit has a norm near 1; a logit of 3
+# is odds of 20. A radius much beyond the truth makes steps too large (docs/coverage.md).
+LOGIT_RADIUS, FIT_RADIUS = 3.0, 1.5
 # The scale's coordinate, multiplied by 4, is heard above the noise (MATHS 2: with 1 it is lost at c = 0.5).
 SCALE_MULTIPLIER = 4.0
 
@@ -80,11 +82,12 @@ class GradientProblem:
         if not np.all(np.isfinite(theta)):
             raise HostileModel("the model holds numbers that are not finite: refused")
         slopes = theta[: d - settings.scaled]
+        # Brought to size before it is squared: a huge model must not overflow its own check.
+        largest = max(float(np.max(np.abs(slopes))), 1e-300)
+        norm = largest * float(np.linalg.norm(slopes / largest))
         # Rounding of the projection is all that an honest iterate may exceed the radius by.
-        if float(np.linalg.norm(slopes)) > settings.radius * (1.0 + 1e-9):
-            raise HostileModel(
-                f"the model's norm {float(np.linalg.norm(slopes)):.6g} exceeds the task's radius {settings.radius:g}"
-            )
+        if norm > settings.radius * (1.0 + 1e-9):
+            raise HostileModel(f"the model's norm {norm:.6g} exceeds the task's radius {settings.radius:g}")
         if settings.scaled:
             scale = float(theta[-1]) * settings.multiplier
             if not settings.scale_floor * (1 - 1e-9) <= scale <= settings.scale_ceiling * (1 + 1e-9):
@@ -131,6 +134,7 @@ def problem_for(task: Task) -> GradientProblem:
     if task.covariates is not None:
         covariates = PublicCovariates(*task.covariates)
     step = learner.step
+    radius = FIT_RADIUS if isinstance(objective, Huber) else LOGIT_RADIUS
     settings = Settings(
         objective=objective,
         names=coding.names,
@@ -139,7 +143,7 @@ def problem_for(task: Task) -> GradientProblem:
         step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
         averaging=learner.averaging,
         weighting=learner.weighting,
-        radius=DEFAULT_RADIUS if learner.radius is None else learner.radius,
+        radius=radius if learner.radius is None else learner.radius,
         scale_start=learner.scale_start,
         scale_floor=learner.scale_floor,
         # A scale beyond the coded target's whole range says nothing.

@@ -69,6 +69,9 @@ class LDPSGD(base.Estimator):
     def _class_labels(self) -> tuple[object, ...]:
         return ()
 
+    def _default_radius(self, coefficients: int) -> float:
+        raise AssertionError("each estimator knows how far its coefficients may reach")
+
     # Start: the features are fixed once
 
     def _begin(self, names: tuple[Any, ...]) -> SGDEngine:
@@ -96,8 +99,7 @@ class LDPSGD(base.Estimator):
             step=step,
             averaging=self.averaging,
             weighting=self.weighting,
-            # Room for coefficients of 2 on features of unit size (MATHS 2: R = 5 at six coefficients).
-            radius=5.0 * math.sqrt(len(coded) / 6.0) if self.radius is None else self.radius,
+            radius=self._default_radius(len(coded)) if self.radius is None else self.radius,
             second_moment=None if moment is None else np.asarray(moment, dtype=np.float64),
             smallest_square=small,
             largest_square=large,

@@ -38,7 +38,10 @@ class LDPSGDClassifier(LDPSGD, base.MiniBatchClassifier):
     public
         Public covariates without labels (array, data frame or list of records): for whitening, for the Newton
         polish of the estimate, and for plug-in intervals.
-    radius, seed, noise
+    radius
+        The coefficients are projected on this ball, and noise-aware steps are proportional to it: give what
+        is known. By default 5.
+    seed, noise
         As in :class:`LDPSGDRegressor`.
 
     Notes
@@ -124,6 +127,10 @@ class LDPSGDClassifier(LDPSGD, base.MiniBatchClassifier):
 
     def _objective(self) -> Logistic | Softmax:
         return Logistic() if len(self.classes) == 2 else Softmax(len(self.classes))
+
+    def _default_radius(self, coefficients: int) -> float:
+        # On features of unit size a logit's root mean square is the norm: 5 leaves next to nothing to chance.
+        return 5.0
 
     def _class_labels(self) -> tuple[object, ...]:
         return tuple(self.classes) if len(self.classes) > 2 else ()

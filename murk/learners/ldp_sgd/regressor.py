@@ -163,6 +163,10 @@ class LDPSGDRegressor(LDPSGD, base.MiniBatchRegressor):
             return Huber(self.c, None, self.scale_multiplier)
         return Huber(self.c, float(self.scale))
 
+    def _default_radius(self, coefficients: int) -> float:
+        # Room for coefficients of 2 on features of unit size.
+        return 5.0 * math.sqrt(coefficients / 6.0)
+
     def _extra_settings(self) -> dict[str, float]:
         return {"scale_start": self.scale_start, "scale_floor": self.scale_floor}
 

@@ -1,0 +1,93 @@
+"""What a task asks of devices and learners, and which models a device refuses."""
+
+import numpy as np
+import pytest
+
+from murk.learners.objectives import Huber, Logistic, Softmax
+from murk.learners.problem import HostileModel, problem_for
+from murk.privacy import GaussianDP, PureDP, cap_of
+from murk.stream import Task
+
+BINARY = """
+name: t
+features: [{name: a, low: 0, high: 10}, {name: b, categories: [x, y, z]}]
+target: {name: y, kind: binary, positive: "1"}
+privacy:
+  guarantee: {gdp: {mu: 1.0}}
+  levels: {less: {gdp: {mu: 0.5}}}
+"""
+REAL = BINARY.replace('kind: binary, positive: "1"', "kind: real, low: 0, high: 52")
+CLASSES = BINARY.replace('kind: binary, positive: "1"', "kind: classes, classes: [p, q, r]")
+
+
+@pytest.mark.parametrize(
+    ("text", "objective", "dimension"),
+    [(BINARY, Logistic(), 4), (REAL, Huber(0.5, None, 4.0), 5), (CLASSES, Softmax(3), 8)],
+)
+def test_a_task_becomes_a_problem(text, objective, dimension):
+    problem = problem_for(Task.parse(text))
+    assert problem.settings.objective == objective
+    assert problem.dimension == dimension
+    assert problem.settings.names == ("a", "b=y", "b=z", "intercept")
+    assert set(problem.mechanisms) == {"default", "less"}
+    for level, guarantee in (("default", GaussianDP(1.0)), ("less", GaussianDP(0.5))):
+        # A release at a level fits under a cap of that level's guarantee.
+        assert problem.mechanisms[level].cost("rho") <= cap_of(guarantee)
+    problem.check_iterate(problem.initial)
+
+
+def test_pure_budgets_get_the_ball():
+    task = Task.parse(BINARY.split("privacy:")[0] + "privacy: {guarantee: {pure: {epsilon: 1.0}}}\n")
+    mechanism = problem_for(task).mechanisms["default"]
+    assert mechanism.kind == "l2-ball"
+    assert mechanism.cost("epsilon") <= cap_of(PureDP(1.0))
+
+
+def test_the_bound_is_that_of_the_tasks_own_box():
+    published = BINARY + "learner: {weights: mallows}\n"
+    # ||x||^2 lies in [1, 4]: the paper's weights reach sqrt 2 in it.
+    assert problem_for(Task.parse(published)).settings.bound == pytest.approx(2**0.5)
+    one = published.replace(
+        "{name: a, low: 0, high: 10}, {name: b, categories: [x, y, z]}", "{name: a, low: 0, high: 1}"
+    )
+    assert problem_for(Task.parse(one)).settings.bound == pytest.approx(2**0.5)
+    assert problem_for(Task.parse(BINARY)).settings.bound == 1.0
+
+
+@pytest.mark.parametrize("text", [BINARY, REAL, CLASSES])
+@pytest.mark.parametrize("bad", ["infinite", "nan", "huge", "just outside", "short", "long", "matrix"])
+def test_hostile_models_are_refused(text, bad):
+    problem = problem_for(Task.parse(text))
+    theta = problem.initial
+    radius = problem.settings.radius
+    theta = {
+        "infinite": lambda: np.where(np.arange(len(theta)) == 0, np.inf, theta),
+        "nan": lambda: np.where(np.arange(len(theta)) == 1, np.nan, theta),
+        "huge": lambda: np.where(np.arange(len(theta)) == 0, 1e300, theta),
+        "just outside": lambda: np.where(np.arange(len(theta)) == 0, radius * 1.001, theta),
+        "short": lambda: theta[:-1],
+        "long": lambda: np.append(theta, 0.0),
+        "matrix": lambda: theta[None, :],
+    }[bad]()
+    with pytest.raises(HostileModel):
+        problem.check_iterate(theta)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, 1e-9, 1e9])
+def test_a_scale_outside_its_bounds_is_refused(scale):
+    problem = problem_for(Task.parse(REAL))
+    theta = problem.initial
+    theta[-1] = scale
+    with pytest.raises(HostileModel, match="scale"):
+        problem.check_iterate(theta)
+
+
+def test_public_covariates_whiten():
+    task = Task.parse(BINARY + "public: {set_aside: 10}\n")
+    points = np.array([[1.0, -1, -1, 1], [-1, 1, -1, 1], [0.5, -1, 1, 1], [0, -1, -1, 1]])
+    problem = problem_for(task.with_public(points, np.array([3, 2, 1, 4])))
+    transform = problem.settings.transform
+    share = np.array([3, 2, 1, 4]) / 10
+    z = points @ transform.T
+    assert np.allclose((z * share[:, None]).T @ z, np.eye(4))
+    assert problem.engine().estimate().method == "plug-in"
