@@ -212,7 +212,7 @@ def estimate(
     values = matrix @ np.asarray(average)
     note = (
         "valid in the limit only; on the demonstration's data nominal 95% intervals of this kind held the truth in "
-        "77% to 97% of runs (docs/coverage.md)"
+        "79% to 96% of runs (docs/coverage.md)"
     )
     spread = np.full(len(names), math.inf)
     if n > 0 and settings.random_scaling:
