@@ -12,6 +12,7 @@ from river.linear_model import LogisticRegression
 from benchmarks.timing import compare
 from murk.learners import LDPSGDClassifier
 from murk.privacy import GaussianDP
+from murk.privacy.lattice import quantise_l2
 from murk.privacy.noise import OpenDPNoise, SecureNoise
 from murk.privacy.noise.kernels import simulated_gaussian
 
@@ -20,12 +21,16 @@ NAMES = [f"x{i}" for i in range(D)]
 
 
 @njit(error_model="numpy")
-def bare_loop(X, y, seed, bound, spacing, radius, variance):
-    """The arithmetic of one LDP-SGD step and its noise draws with nothing around them: no checks, no state."""
+def bare_loop(X, y, seed, bound, spacing, steps, radius, variance):
+    """The arithmetic of one LDP-SGD step and its noise draws, with nothing around them.
+
+    The certified quantisation is part of that arithmetic. What is left out is what makes it a learner: a choice
+    of objective, weights, steps, averaging and mechanism, published versions, a state that can be taken.
+    """
     n, p = X.shape
     theta, average, a, b = np.zeros(p), np.zeros(p), np.zeros(p), np.zeros(p)
     at, mean = np.zeros(p), np.zeros(p)
-    g, noise = np.zeros(p), np.zeros(p, dtype=np.int64)
+    g, noise, q = np.zeros(p), np.zeros(p, dtype=np.int64), np.zeros(p, dtype=np.int64)
     spread = weights = squares = 0.0
     v = bound * bound / 4 + p * variance
     for i in range(n):
@@ -36,7 +41,10 @@ def bare_loop(X, y, seed, bound, spacing, radius, variance):
             square += X[i, j] * X[i, j]
         slope = (1 / (1 + np.exp(-fit)) - y[i]) / max(1.0, np.sqrt(square))
         for j in range(p):
-            g[j] = (np.int64(slope * X[i, j] / spacing) + noise[j]) * spacing
+            g[j] = slope * X[i, j]
+        quantise_l2(g, spacing, steps, q)
+        for j in range(p):
+            g[j] = (q[j] + noise[j]) * spacing
         w = 1 / v
         weights += w
         spread += w * w * v
@@ -101,7 +109,7 @@ def main(argv: list[str]) -> None:
     mechanism = model._default
 
     def bare():
-        bare_loop(coded, codes, np.uint64(1), mechanism.radius, mechanism.spacing, 3.0, mechanism.variance)
+        bare_loop(coded, codes, np.uint64(1), mechanism.radius, mechanism.spacing, mechanism.steps, 3.0, mechanism.variance)
 
     def learn_many():
         # What a user calls on an array; the fold itself, without turning labels into codes, follows.

@@ -27,6 +27,17 @@ def source_stamp(package: Path) -> tuple[int, int]:
 _STAMP = source_stamp(Path(__file__).parent) if HAVE_NUMBA else (0, 0)
 
 
+def inlined(function: F) -> F:
+    """Like :func:`jit`, for a function that is to be compiled into its callers.
+
+    Handing ten arrays to a compiled function costs as much as a step of the fold.
+    """
+    if not HAVE_NUMBA:
+        return function
+    kernel: F = numba.njit(inline="always", error_model="numpy")(function)
+    return kernel
+
+
 def jit(function: F) -> F:
     """Compile ``function`` with numba where there is numba; leave it as it is elsewhere.
 

@@ -15,7 +15,7 @@ from murk.errors import MurkError, UserError
 
 # Command name -> module with an attribute ``command``, and its one-line help (so that listing imports nothing).
 _COMMANDS = {
-    "demo": ("murk.cli.demo", "Learn from 254,654 real people, none of whose records is ever seen."),
+    "demo": ("murk.cli.demo", "Learn from 254,654 real people, none of whose records leaves her device in the clear."),
     "run": ("murk.cli.run", "Learn a task from a file of people: devices, log and learner in one process."),
     "produce": ("murk.cli.produce", "Let a file's people privatize and send their records to a log."),
     "learn": ("murk.cli.learn", "Learn from the releases on a log, until stopped."),
@@ -60,10 +60,8 @@ def main() -> None:
     The text of an unforeseen exception is not printed: it may quote a raw record.
     """
     try:
-        cli(standalone_mode=False)
-    except click.exceptions.Abort:
-        _end("murk: stopped", 130)
-    except KeyboardInterrupt:
+        cli(standalone_mode=False, prog_name="murk")
+    except (click.exceptions.Abort, KeyboardInterrupt):
         _end("murk: stopped; the same command carries on where it stood", 130)
     except click.ClickException as error:
         error.show()
@@ -76,6 +74,10 @@ def main() -> None:
         # Whoever read our output has gone; there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        # Files that no library of ours explains; their names are the user's own words.
+        name = error.filename or "a file"
+        _end(f"murk: {name}: {error.strerror}: check the path, its permissions and the room on its disk", 1)
     except Exception as error:  # noqa: BLE001 - the edge of the program: say what broke, not on which data
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{os.path.basename(place.filename)}:{place.lineno}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import click
 from murk.cli.options import as_json
 from murk.cli.output import number, paragraph, print_json, table
 from murk.cli.run import execute
+from murk.errors import UserError
 
 # Measured over repeated runs of exactly these settings (docs/coverage.md, benchmarks/coverage.py).
 COVERAGE = "over repeated runs of this demonstration they held the truth as often as they say: docs/coverage.md"
@@ -23,7 +25,7 @@ COVERAGE = "over repeated runs of this demonstration they held the truth as ofte
 @click.option("--picture/--no-picture", default=True, help="Draw how the estimate closes in.")
 @as_json
 def command(out: str, seed: int | None, picture: bool, as_json: bool) -> None:
-    """Learn from 254,654 real people, none of whose records is ever seen.
+    """Learn from 254,654 real people, whose records never leave their own devices in the clear.
 
     Does having two children of the same sex make a third more likely? Each woman of the 1980 US census sample
     has an account of her own and a privacy level; only privatized gradients leave her (simulated) device.
@@ -31,13 +33,19 @@ def command(out: str, seed: int | None, picture: bool, as_json: bool) -> None:
     from murk.demo import DATA, TASK
     from murk.demo.path import Path95
     from murk.demo.trusted import trusted_fit
-    from murk.producers.local import Crowd
+    from murk.producers.population import Crowd
     from murk.stream import Task
 
+    for module in ("statsmodels", *(["matplotlib"] if picture else [])):
+        if find_spec(module) is None:
+            raise UserError(f'the demonstration needs {module}: pip install "murk[demo]"')
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     task = Task.load(TASK)
     stem = "demo" if seed is None else f"demo-{seed}"
+    if not (folder / f"{stem}.db").exists():
+        # Points of a log that was deleted are not this one's.
+        (folder / f"{stem}.path.jsonl").unlink(missing_ok=True)
     path = Path95(folder / f"{stem}.path.jsonl")
     if not as_json:
         click.echo(
@@ -106,7 +114,7 @@ def _print(found: dict[str, Any], folder: Path, stem: str) -> None:
     click.echo()
     promises = sorted(found["levels"].items(), key=lambda item: item[1]["right_at_most"])
     table(
-        "What each woman was promised, on her own device, by local differential privacy",
+        "What each woman who released was promised, on her own device, by local differential privacy",
         ["level", "guarantee", "women", "right about her at most"],
         [
             [

@@ -11,7 +11,7 @@ from murk.cli.options import as_json, existing_log, open_existing
 from murk.cli.output import print_json, progress
 from murk.cli.report import brief, print_result, result
 
-_POLL = 0.05
+_POLL = 0.01
 
 
 @click.command("learn")
@@ -63,14 +63,7 @@ def command(log_url: str, chains: tuple[int, ...], idle: float | None, as_json: 
             except KeyboardInterrupt:
                 # Everything learned is committed; what is left to do is to say so.
                 click.echo("stopped", err=True)
-        memories = [engine.memory for engine in engines]
-        found = result(
-            task,
-            estimate(problem.settings, memories, problem.covariates, problem.classes),
-            log,
-            objective=task.objective,
-            seconds=time.monotonic() - start,
-        )
+        found = result(task, log, seconds=time.monotonic() - start)
     if as_json:
         print_json(found)
     else:

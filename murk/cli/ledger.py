@@ -95,6 +95,6 @@ def _key(person: str, source: str | None) -> tuple[str | int, str | None]:
 
     from murk.producers.reading import survey
 
-    if not person.isdigit() or int(person) < 1:
+    if not person.isdecimal() or int(person) < 1:
         raise UserError(f"--person {person!r} is no row: with --source give the row's number, counted from 1")
     return int(person) - 1, survey(Path(source)).digest

@@ -57,4 +57,4 @@ def open_existing(url: str) -> tuple[Log, Task]:
     if document is None:
         log.close()
         raise UserError(f"{url} carries no task yet: `murk run` or `murk produce` announces one")
-    return log, Task.from_document(document)
+    return log, Task.from_document(document, f"the task on {url}")

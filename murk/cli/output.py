@@ -33,12 +33,18 @@ def _finite(value: Any) -> Any:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number for people: fixed digits, or a dash where nothing is known yet."""
-    return f"{value:.{digits}f}" if math.isfinite(value) else "-"
+    """A number for people: fixed digits, significant ones where those say nothing; a dash if it is unknown."""
+    if not math.isfinite(value):
+        return "-"
+    fixed = f"{value:.{digits}f}"
+    return fixed if len(fixed) < 12 and (value == 0.0 or abs(value) >= 0.1**digits) else f"{value:.2g}"
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table; the first column is left-aligned, the others right."""
+    """Print a table; the first column is left-aligned, the others right.
+
+    Cells are printed as they are: a dead letter's words may hold anything, rich's own markup included.
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -49,7 +55,8 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         drawn.add_column(column, justify="left" if place == 0 else "right", no_wrap=place > 0)
     for row in rows:
         drawn.add_row(*row)
-    Console(highlight=False, width=None if sys.stdout.isatty() else 110).print(drawn)
+    width = None if sys.stdout.isatty() else 110
+    Console(highlight=False, markup=False, emoji=False, width=width).print(drawn)
 
 
 def paragraph(text: str, hang: str = "") -> None:
@@ -81,11 +88,11 @@ def progress(label: str, total: int | None, *, quiet: bool = False) -> Iterator[
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     with Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[text]}"),
+        TextColumn("{task.fields[text]}", markup=False),
         console=Console(stderr=True),
         refresh_per_second=8,
     ) as bar:
@@ -94,15 +101,16 @@ def progress(label: str, total: int | None, *, quiet: bool = False) -> Iterator[
 
 
 def _plain(label: str, total: int | None) -> Ticker:
-    last = monotonic()
+    last, shown = monotonic(), ""
 
     def tick(done: int, text: str) -> None:
-        nonlocal last
-        now = monotonic()
-        if now - last < _PLAIN_SECONDS and done != total:
-            return
-        last = now
+        nonlocal last, shown
         of = f" of {total:,}" if total else ""
-        click.echo(f"{label}: {done:,}{of}  {text}".rstrip(), err=True)
+        line = f"{label}: {done:,}{of}  {text}".rstrip()
+        now = monotonic()
+        if line == shown or (now - last < _PLAIN_SECONDS and done != total):
+            return
+        last, shown = now, line
+        click.echo(line, err=True)
 
     return tick

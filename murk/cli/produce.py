@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from murk.cli.options import as_json, population
 from murk.cli.output import print_json, progress
 
-_POLL = 0.02
+if TYPE_CHECKING:
+    from murk.stream.log import Log
+
+_POLL = 0.01
 
 
 @click.command("produce")
 @population
 @click.option("--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
-              help="Stop when no learner publishes a model for so long.")  # fmt: skip
+              help="Stop when no learner reads the log for so long.")  # fmt: skip
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
@@ -26,50 +30,54 @@ def command(
 
     Gradients need a fresh model, so the people wait until learners have published one.
     """
-    from murk.errors import MurkError
     from murk.producers import Ledger
-    from murk.producers.local import Crowd, Population
+    from murk.producers.notes import begun_with
+    from murk.producers.population import Crowd, Population
     from murk.stream import Task, open_log
-    from murk.stream.checkpoint import decode_state
 
     task = Task.load(task_path)
     log_url = log_url or f"sqlite:///{task.name}.db"
+    path = ledger or f"{task.name}.ledger.db"
     start = time.monotonic()
-    with open_log(log_url) as log, Ledger(ledger or f"{task.name}.ledger.db") as accounts:
+    with open_log(log_url) as log, Ledger(path, identity=begun_with(log)) as accounts:
         people = Population(task, Crowd(Path(source), person, level, seed), log, accounts, block=block)
-        resolved = people.task
-
-        def waiting() -> int:
-            """How many releases the slowest chain has not learned."""
-            behind = 0
-            for chain in range(resolved.log.partitions):
-                state = log.checkpoint(chain).state
-                learned = 0 if state is None else decode_state(state, log.url).offset
-                behind = max(behind, log.end(chain) - learned)
-            return behind
-
         with progress(f"{task.name}: produced", people.source.size, quiet=as_json) as tick:
             for step in people.steps():
                 tick(step.rows, f"{step.refused:,} refused")
-                deadline = time.monotonic() + patience
-                # A block is 1% of the count; another one in flight would make gradients stale.
-                while waiting() > 0:
-                    if time.monotonic() > deadline:
-                        raise MurkError(
-                            f"no learner has read {log_url} for {patience:g} s: start `murk learn --log {log_url}` "
-                            "and the same command again; it carries on where it stood"
-                        )
-                    time.sleep(_POLL)
+                _wait_for_learners(log, patience)
         found = {
-            "task": resolved.name,
-            "people": people.source.size,
+            "task": task.name,
+            "people": people.size,
+            "records": people.source.size,
             "set_aside": len(people.excluded),
             "releases": people.releases,
             "refusals": people.refused,
-            "simulated": resolved.simulated,
+            "simulated": people.task.simulated,
             "seconds": time.monotonic() - start,
         }
     if as_json:
         print_json(found)
     else:
-        click.echo(f"{resolved.name}: {found['releases']:,} releases sent, {found['refusals']:,} refused")
+        click.echo(f"{task.name}: {found['releases']:,} releases sent, {found['refusals']:,} refused")
+
+
+def _wait_for_learners(log: Log, patience: float) -> None:
+    """Wait until all is learned: a block is 1% of the count, and another one in flight would make it stale."""
+    from murk.errors import MurkError
+
+    chains = range(log.partitions)
+    ends = [log.end(chain) for chain in chains]
+    before, moved = None, time.monotonic()
+    while True:
+        read = [log.checkpoint(chain).offset for chain in chains]
+        if all(offset >= end for offset, end in zip(read, ends, strict=True)):
+            return
+        now = time.monotonic()
+        if read != before:
+            before, moved = read, now
+        elif now - moved > patience:
+            raise MurkError(
+                f"no learner has read {log.url} for {patience:g} s: start `murk learn --log {log.url}` "
+                "and the same command again; it carries on where it stood"
+            )
+        time.sleep(_POLL)

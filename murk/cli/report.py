@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -17,21 +19,34 @@ if TYPE_CHECKING:
     from murk.stream.log import Log
 
 
-def tally(log: Log, chains: int) -> dict[str, Any]:
-    """What became of all messages that the chains of a log have read, by their committed states."""
+def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any]]:
+    """What all chains of a log have learned together, and what became of the messages they read.
+
+    ``state_digest`` is equal where, bit for bit, the same was learned.
+    """
+    from murk.learners.inference import estimate
+    from murk.learners.problem import problem_for
     from murk.stream.checkpoint import decode_state
 
-    learned = duplicates = 0
-    dead: Counter[str] = Counter()
-    for chain in range(chains):
+    problem = problem_for(task)
+    engines = [problem.engine() for _ in range(task.log.partitions)]
+    counters = []
+    for chain, engine in enumerate(engines):
         state = log.checkpoint(chain).state
-        if state is None:
-            continue
-        counters = decode_state(state, f"chain {chain} of {log.url}").counters
-        learned += counters.learned
-        duplicates += counters.duplicates
-        dead.update(counters.dead)
-    return {"releases": learned, "duplicates": duplicates, "dead_letters": dict(dead)}
+        if state is not None:
+            message = decode_state(state, f"chain {chain} of {log.url}")
+            engine.load_state_dict(message.learner)
+            counters.append(message.counters)
+    dead: Counter[str] = Counter()
+    for one in counters:
+        dead.update(one.dead)
+    states = json.dumps([engine.state_dict() for engine in engines], sort_keys=True)
+    return estimate(problem.settings, [e.memory for e in engines], problem.covariates, problem.classes), {
+        "releases": sum(one.learned for one in counters),
+        "duplicates": sum(one.duplicates for one in counters),
+        "dead_letters": dict(dead),
+        "state_digest": hashlib.sha256(states.encode()).hexdigest(),
+    }
 
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
@@ -42,15 +57,28 @@ def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     return {
         level: {
             "guarantee": guarantee.to_dict(),
-            "right_at_most": (1.0 + guarantee.to("approx", epsilon=0.0).to_dict()["approx"]["delta"]) / 2.0,
+            "right_at_most": guarantee.right_at_most,
             "words": guarantee.describe(),
         }
         for level, guarantee in task.privacy.levels.items()
     }
 
 
+def describe_cap(task: Task) -> str:
+    """What all releases of one person to the task may come to, in words."""
+    cap = task.privacy.per_person
+    if cap is None:
+        return "One release a person, at her level."
+    return f"All releases of one person together: {cap.describe()}"
+
+
 def per_unit(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
-    """Coefficients and intervals per unit of each feature, with what a unit is, in words."""
+    """Coefficients and intervals per unit of each feature, with what a unit is, in words.
+
+    The intercept of a real target is the fit at the middle of every feature, in the target's own units.
+    """
+    from murk.stream.task_features import RealTarget
+
     coding = task.coding
     if task.objective == "softmax":
         return {}
@@ -62,23 +90,29 @@ def per_unit(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str
         if name not in factors:
             continue
         effect, width = float(value) * factors[name], float(half) * factors[name]
+        if name == "intercept" and isinstance(task.target, RealTarget):
+            effect += (task.target.low + task.target.high) / 2.0
         found[name] = {"unit": labels[name], "value": effect, "interval": [effect - width, effect + width]}
     return found
 
 
-def result(task: Task, estimate: Estimate, log: Log, *, level: float = 0.95, **more: Any) -> dict[str, Any]:
-    """The one object that ``--json`` prints."""
+def result(task: Task, log: Log, *, level: float = 0.95, **more: Any) -> dict[str, Any]:
+    """The one object that ``--json`` prints: what is committed on the log, and what else is known."""
+    estimate, counts = committed(task, log)
     intervals = estimate.intervals(level)
     return {
         "task": task.name,
+        "objective": task.objective,
         **more,
-        **tally(log, task.log.partitions),
+        **counts,
         "coefficients": dict(zip(estimate.names, map(float, estimate.values), strict=True)),
         "confidence_intervals": {name: list(interval) for name, interval in intervals.items()},
         "interval": {"method": intervals.method, "level": intervals.level, "note": intervals.note},
         "per_unit": per_unit(task, estimate, level),
         "guarantee": task.privacy.guarantee.to_dict(),
         "levels": describe_levels(task),
+        "cap": None if task.privacy.per_person is None else task.privacy.per_person.to_dict(),
+        "cap_words": describe_cap(task),
         "simulated": task.simulated,
         "task_hash": task.hash,
     }
@@ -96,12 +130,15 @@ def print_result(found: Mapping[str, Any]) -> None:
         if unit is not None:
             effect, (least, most) = unit["value"], unit["interval"]
             if odds:
-                effect, least, most = math.exp(effect), math.exp(least), _exp(most)
+                effect, least, most = odds_ratio(effect), odds_ratio(least), odds_ratio(most)
             row += [unit["unit"], number(effect), f"{number(least)} .. {number(most)}"]
         else:
             row += ["", "", ""]
         rows.append(row)
     percent = f"{100 * found['interval']['level']:.0f}%"
+    if found["interval"]["method"] != "plug-in":
+        # Known to cover less than its name: never printed as if it did not.
+        percent = f"nominal {percent}"
     effect = "odds ratio" if odds else "effect"
     table(
         f"{found['task']}: {found['releases']:,} releases learned",
@@ -111,7 +148,8 @@ def print_result(found: Mapping[str, Any]) -> None:
     paragraph(f"Intervals by {found['interval']['method']}: {found['interval']['note']}.")
     click.echo()
     for level, promise in found["levels"].items():
-        paragraph(f"Promised at level {level}: {promise['words']}", "  ")
+        paragraph(f"Promised for each release at level {level}: {promise['words']}", "  ")
+    paragraph(found["cap_words"], "  ")
     if found["simulated"]:
         click.echo("SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected.")
     dead = sum(found["dead_letters"].values())
@@ -120,8 +158,9 @@ def print_result(found: Mapping[str, Any]) -> None:
     click.echo(f"{refused}{found['duplicates']:,} duplicates, {dead:,} dead letters{reasons}")
 
 
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
+def odds_ratio(effect: float) -> float:
+    """``e^effect``, infinite where that is beyond a float."""
+    return math.exp(effect) if effect < 700.0 else math.inf
 
 
 def brief(estimate: Estimate, level: float = 0.95, most: int = 2) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -16,7 +14,8 @@ from murk.cli.output import print_json, progress
 from murk.cli.report import brief, print_result, result
 
 if TYPE_CHECKING:
-    from murk.producers.local import Crowd, LocalRun
+    from murk.producers.local import LocalRun
+    from murk.producers.population import Crowd
     from murk.stream import Task
 
 Watch = Callable[["LocalRun", bool], None]
@@ -34,7 +33,7 @@ def command(
     Every record is privatized on its person's simulated device, paid for from her account, sent through the
     log and learned. A killed run, started again with the same command, carries on where it stood.
     """
-    from murk.producers.local import Crowd
+    from murk.producers.population import Crowd
     from murk.stream import Task
 
     task = Task.load(task_path)
@@ -69,19 +68,15 @@ def execute(
             tick(people.source.size, brief(run.estimate()))
         if watch is not None:
             watch(run, True)
-        estimate = run.estimate()
         totals = run.ledger.totals()
-        state = json.dumps([engine.state_dict() for engine in run.engines], sort_keys=True)
         return result(
             run.task,
-            estimate,
             run.log,
-            objective=run.task.objective,
-            people=people.source.size,
+            people=people.size,
+            records=people.source.size,
             set_aside=len(people.excluded),
             accounts=totals.people,
             refusals=people.refused,
-            by_level={level: count for (_, level), count in totals.levels.items()},
-            state_digest=hashlib.sha256(state.encode()).hexdigest(),
+            by_level={level: count for (task, level), count in totals.levels.items() if task == run.task.name},
             seconds=monotonic() - start,
         )

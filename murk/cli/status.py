@@ -14,30 +14,11 @@ from murk.cli.report import print_result, result
 @as_json
 def command(log_url: str, as_json: bool) -> None:
     """Show what a log holds and what was learned from it; nothing is changed."""
-    from murk.learners.inference import estimate
-    from murk.learners.problem import problem_for
-    from murk.stream.checkpoint import decode_state
-
     log, task = open_existing(log_url)
     with log:
-        problem = problem_for(task)
-        engines, lag = [], 0
-        for chain in range(task.log.partitions):
-            engine = problem.engine()
-            state, offset = log.checkpoint(chain)
-            if state is not None:
-                engine.load_state_dict(decode_state(state, f"chain {chain} of {log_url}").learner)
-            engines.append(engine)
-            lag += log.end(chain) - offset
-        memories = [engine.memory for engine in engines]
-        found = result(
-            task,
-            estimate(problem.settings, memories, problem.covariates, problem.classes),
-            log,
-            objective=task.objective,
-            chains=task.log.partitions,
-            lag=lag,
-        )
+        chains = range(task.log.partitions)
+        lag = sum(log.end(chain) - log.checkpoint(chain).offset for chain in chains)
+        found = result(task, log, chains=len(chains), lag=lag)
     if as_json:
         print_json(found)
         return

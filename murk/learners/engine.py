@@ -88,12 +88,13 @@ class SGDEngine:
         self.classes = tuple(classes)
         self.memory = Memory(settings)
         self._noise: NoiseSource = noise if noise is not None else SecureNoise()
+        if seed is not None and noise is not None:
+            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
         if seed is not None:
             self._noise = SimulatedNoise(seed)
             self.memory.set_seed(seed)
         self._seeded = seed is not None
         self._coins = np.zeros((1, 3), dtype=np.uint64)
-        self._coin = self._coins[0]
         # Secure noise for one record: words for a little more trials than it has numbers, spare words, coins.
         self._direct = HAVE_NUMBA and type(self._noise) is SecureNoise
         self._trials = settings.dimension + settings.dimension // 25 + 2
@@ -143,7 +144,7 @@ class SGDEngine:
         """Randomize the gradient of the record whose features stand in ``memory.x``, and learn from it."""
         memory = self.memory
         if self._seeded:
-            k.learn_record(memory.real, memory.whole, y, self._coin)
+            k.learn_record(memory.real, memory.whole, y, self._coins)
         elif self._direct:
             self._learn_directly(y)
         else:
@@ -153,7 +154,7 @@ class SGDEngine:
         """Learn with secure noise whose random words go straight to the kernel."""
         memory = self.memory
         words = np.frombuffer(os.urandom(self._word_bytes), dtype=np.uint64)
-        if not k.learn_record_secure(memory.real, memory.whole, y, self._trials, words, self._coin):
+        if not k.learn_record_secure(memory.real, memory.whole, y, self._trials, words, self._coins):
             # The words did not suffice. Go on with these very ones: new ones would bias the law.
             first = [(words[: 2 * self._trials], words[2 * self._trials : -3])]
 
@@ -162,19 +163,23 @@ class SGDEngine:
 
             law = LAPLACE_LAW if memory.whole[k.KIND] == lattice.LAPLACE else GAUSSIAN_LAW
             fill(law, memory.noise, feed, DRAW)
-            self._coin[:] = words[-3:]
-            k.learn_record(memory.real, memory.whole, y, self._coin)
+            self._coins[0] = words[-3:]
+            k.learn_record(memory.real, memory.whole, y, self._coins)
 
     def learn_records(
         self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Mechanism] | None = None
     ) -> None:
-        """Learn from the rows of ``X`` (coded, ``(m, p)``) in turn, as :meth:`learn_record` would.
+        """Learn from the rows of ``X`` in turn, as :meth:`learn_record` would.
+
+        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant.
 
         ``mechanisms`` gives each row's own; otherwise all are randomized by the one in use.
         """
         memory = self.memory
         X = np.ascontiguousarray(X, dtype=np.float64)
         y = np.ascontiguousarray(y, dtype=np.float64)
+        if len(X) == 0:
+            return
         levels = np.zeros(0, dtype=np.int64)
         reals, wholes = np.zeros((0, 4)), np.zeros((0, 3), dtype=np.int64)
         if mechanisms is not None:
@@ -240,6 +245,8 @@ class SGDEngine:
         if not releases:
             return
         memory = self.memory
+        if any(len(release.payload) != self.dimension for release in releases):
+            raise MurkError(f"a release does not hold the {self.dimension} numbers of a gradient")
         payloads = np.array([release.payload for release in releases], dtype=np.int64)
         versions = np.array([release.version for release in releases], dtype=np.int64)
         levels = np.array([self._levels[release.level] for release in releases], dtype=np.int64)
@@ -265,6 +272,7 @@ class SGDEngine:
         places = [(int(memory.whole[k.RING_HEAD]) - length + i) % size for i in range(length)]
         return {
             "schema": 1,
+            "settings": self.settings.digest,
             "dimension": self.dimension,
             "n_releases": self.n_releases,
             "sums": pack(memory.real[k.SUM_PRECISION : k.SUM_SQUARES + 1]),
@@ -290,6 +298,8 @@ class SGDEngine:
                     f"a state of schema {state['schema']!r} and dimension {state['dimension']!r} "
                     f"does not fit a learner of schema 1 and dimension {d}"
                 )
+            if state["settings"] != self.settings.digest:
+                raise MurkError("the state is of a learner with other settings: make one with the same")
             versions = [int(v) for v in state["published"]["versions"]]
             if len(versions) > memory.ring_versions.shape[0]:
                 raise MurkError(f"the state remembers {len(versions)} versions, at most {memory.ring.shape[0]} fit")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from murk._jit import jit
+from murk._jit import inlined, jit
 from murk.learners.objectives import HUBER_SCALE, LOGISTIC, SOFTMAX
 from murk.privacy import lattice
 from murk.privacy.noise.kernels import draw, simulated_gaussian, simulated_laplace, simulated_words
@@ -29,6 +29,10 @@ Array = Any
 # The two laws, as constants of the compiled code.
 _GAUSSIAN_SHAPE, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_LAW.shape, GAUSSIAN_LAW.table, GAUSSIAN_LAW.guide
 _LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_LAW.shape, LAPLACE_LAW.table, LAPLACE_LAW.guide
+
+# Stand-ins for what a single record, learned in place, does not need.
+_NO_ROWS, _NO_TARGETS = np.zeros((0, 4)), np.zeros(0)
+_NO_LEVELS, _NO_PARAMETERS = np.zeros(0, dtype=np.int64), np.zeros((0, 3), dtype=np.int64)
 
 # Simulated coins are drawn for this purpose (a constant that the compiler can fold).
 _COIN = int(Purpose.COIN)
@@ -50,8 +54,8 @@ UNIFORM, INVERSE_VARIANCE = 0, 1
 (
     HUBER_C, CENTRE, MULTIPLIER, KNOWN_SCALE, BOUND, CLIP_AT, RADIUS, SCALE_FLOOR, SCALE_CEILING, ETA,
     ALPHA, DECAY, MECHANISM_RADIUS, SPACING, UNIT, VARIANCE,  # the last four: of the current level
-    SUM_PRECISION, SUM_WEIGHT, SUM_SPREAD, SUM_SQUARES, REAL_HEADER,
-) = range(21)  # fmt: skip
+    SUM_PRECISION, SUM_WEIGHT, SUM_SPREAD, SUM_SQUARES, TARGET, REAL_HEADER,
+) = range(22)  # fmt: skip
 
 # Noise-aware steps are this share of the worst case's best, radius w_i / sqrt(2 sum w_j^2 v_j). Radii are
 # generous, and iterates that wander far make the curved objectives biased: measured in benchmarks/accuracy.py.
@@ -122,60 +126,87 @@ def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float
 
 
 @jit
-def gradient(whole: Array, real: Array, theta: Array, z: Array, y: float, out: Array) -> None:
-    """Write the weighted gradient at ``theta``, less its public centre; a NaN target counts as no gradient."""
+def other_gradient(
+    whole: Array, real: Array, theta: Array, z: Array, y: float, fit: float, weight: float, out: Array
+) -> None:
+    """The gradient where the objective is not logistic, or the target is missing."""
     p, d = whole[FEATURES], whole[DIMENSION]
-    objective = whole[OBJECTIVE]
-    scaled = objective == HUBER_SCALE
-    square = 0.0
-    for j in range(p):
-        square += z[j] * z[j]
-    weight = 1.0
-    if whole[WEIGHTS] == NORM:
-        weight = 1.0 / max(1.0, math.sqrt(square))
-    elif whole[WEIGHTS] == MALLOWS:
-        weight = min(1.0, 2.0 / square)
-    if y != y:  # a missing target: the gradient is zero, whatever the record says
+    scaled = whole[OBJECTIVE] == HUBER_SCALE
+    if y != y or fit != fit:  # no target, or no finite gradient: it is zero, whatever the record says
         for j in range(d):
             out[j] = 0.0
         if scaled:
             out[p] = -real[MULTIPLIER] * real[CENTRE]
-    elif objective == SOFTMAX:
+        return
+    if whole[OBJECTIVE] == SOFTMAX:
         softmax_gradient(whole, real, theta, z, y, weight, out)
-    else:
-        fit = 0.0
-        for j in range(p):
-            fit += theta[j] * z[j]
-        if objective == LOGISTIC:
-            slope = 1.0 / (1.0 + math.exp(-fit)) - y
-        else:
-            c = real[HUBER_C]
-            sigma = theta[p] * real[MULTIPLIER] if scaled else real[KNOWN_SCALE]
-            u = (y - fit) / sigma
-            slope = -min(max(u, -c), c)
-            if scaled:
-                fall = -0.5 * min(u * u, c * c)
-                half_kappa = real[CENTRE] + 0.25 * c * c
-                out[p] = real[MULTIPLIER] * ((fall + half_kappa) * weight - real[CENTRE])
-        slope *= weight
+        return
+    c = real[HUBER_C]
+    sigma = theta[p] * real[MULTIPLIER] if scaled else real[KNOWN_SCALE]
+    u = (y - fit) / sigma
+    slope = -min(max(u, -c), c) * weight
+    for j in range(p):
+        out[j] = slope * z[j]
+    if scaled:
+        fall = -0.5 * min(u * u, c * c)
+        half_kappa = real[CENTRE] + 0.25 * c * c
+        out[p] = real[MULTIPLIER] * ((fall + half_kappa) * weight - real[CENTRE])
+
+
+@jit
+def shorten(real: Array, out: Array) -> None:
+    """Clip a gradient at its bound, where clipping was chosen in place of weights."""
+    norm = 0.0
+    for j in range(out.shape[0]):
+        norm += out[j] * out[j]
+    norm = math.sqrt(norm)
+    if norm > real[CLIP_AT]:
+        for j in range(out.shape[0]):
+            out[j] *= real[CLIP_AT] / norm
+
+
+@jit
+def weigh(whole: Array, square: float) -> float:
+    """The weight of a record whose working features have this squared norm."""
+    if whole[WEIGHTS] == NORM:
+        return 1.0 / max(1.0, math.sqrt(square))
+    if whole[WEIGHTS] == MALLOWS:
+        return min(1.0, 2.0 / square)
+    return 1.0
+
+
+@jit
+def miss(fit: float, y: float) -> float:
+    """Logistic loss: chance less outcome. A logit beyond 700 would overflow where there is no numba."""
+    return 1.0 / (1.0 + math.exp(-min(max(fit, -700.0), 700.0))) - y
+
+
+@jit
+def gradient(whole: Array, real: Array, theta: Array, z: Array, y: float, out: Array) -> None:
+    """Write the weighted gradient at ``theta``, less its public centre.
+
+    A NaN target, and a record whose gradient is not finite, count as no gradient.
+    """
+    p = whole[FEATURES]
+    square, fit = 0.0, 0.0
+    for j in range(p):
+        square += z[j] * z[j]
+        fit += theta[j] * z[j]
+    weight = weigh(whole, square)
+    if whole[OBJECTIVE] == LOGISTIC and y == y:
+        slope = miss(fit, y) * weight
         for j in range(p):
             out[j] = slope * z[j]
+    else:
+        other_gradient(whole, real, theta, z, y, fit, weight, out)
     if whole[WEIGHTS] == CLIP:
-        norm = 0.0
-        for j in range(d):
-            norm += out[j] * out[j]
-        norm = math.sqrt(norm)
-        if norm > real[CLIP_AT]:
-            for j in range(d):
-                out[j] *= real[CLIP_AT] / norm
+        shorten(real, out)
 
 
 @jit
 def remember(whole: Array, real: Array) -> None:
-    """Keep the newest iterate, where its version is published: gradients taken there will arrive."""
+    """Keep the newest iterate, whose version is published: gradients taken there will arrive."""
     version = whole[COUNT]
-    if version != whole[NEXT_PUBLISHED]:
-        return
     whole[NEXT_PUBLISHED] = version + spacing(version, whole[FLOOR])
     size, d, head = whole[RING], whole[DIMENSION], whole[RING_HEAD]
     whole[WHOLE_HEADER + head] = version
@@ -198,39 +229,35 @@ def find(whole: Array, version: int) -> int:
 
 
 @jit
-def follow(whole: Array, real: Array, count: float) -> None:
-    """Add the average to the sums of random scaling, in the coordinates that are reported."""
+def follow_whitened(
+    whole: Array, real: Array, average: Array, scaling_a: Array, scaling_b: Array, square: float
+) -> None:
+    """Add the average, in the coordinates that are reported, to the sums of random scaling."""
     p, d = whole[FEATURES], whole[DIMENSION]
-    average, a, b = REAL_HEADER + AVERAGE * d, REAL_HEADER + SCALING_A * d, REAL_HEADER + SCALING_B * d
-    count_square = count * count
-    real[SUM_SQUARES] += count_square
-    if whole[WHITEN] == 0:
-        for j in range(d):
-            value = real[average + j]
-            real[b + j] += count_square * value
-            real[a + j] += count_square * value * value
-        return
     k = whole[CLASSES]
     transform = places(whole)[4] + k * (k - 1)
     for start in range(0, d - d % p, p):
         for i in range(p):
             value = 0.0
             for j in range(p):
-                value += real[transform + j * p + i] * real[average + start + j]
-            real[b + start + i] += count_square * value
-            real[a + start + i] += count_square * value * value
+                value += real[transform + j * p + i] * average[start + j]
+            scaling_b[start + i] += square * value
+            scaling_a[start + i] += square * value * value
     if whole[OBJECTIVE] == HUBER_SCALE:
-        value = real[average + p]
-        real[b + p] += count_square * value
-        real[a + p] += count_square * value * value
+        value = average[p]
+        scaling_b[p] += square * value
+        scaling_a[p] += square * value * value
 
 
-@jit
-def apply(whole: Array, real: Array, at: int, release: Array, variance: float) -> None:
+@inlined
+def apply(
+    whole: Array, real: Array, theta: Array, average: Array, scaling_a: Array, scaling_b: Array, mean_at: Array,
+    mean_gradient: Array, at: Array, release: Array, variance: float,
+) -> None:  # fmt: skip
     """Fold one decoded release into the state.
 
-    ``release`` is the gradient taken at the iterate that stands at ``at`` in ``real``, plus noise of
-    ``variance`` a coordinate. Weights and steps depend on public noise levels only.
+    ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` a coordinate; the arrays
+    before it are the state's vectors. Weights and steps depend on public noise levels only.
     """
     p, d = whole[FEATURES], whole[DIMENSION]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
@@ -252,23 +279,21 @@ def apply(whole: Array, real: Array, at: int, release: Array, variance: float) -
         step = real[ETA] * count ** (-real[ALPHA]) * weight * count / real[SUM_WEIGHT]
     share = precision / real[SUM_PRECISION]
 
-    theta, average = REAL_HEADER + ITERATE * d, REAL_HEADER + AVERAGE * d
-    mean_at, mean_gradient = REAL_HEADER + MEAN_AT * d, REAL_HEADER + MEAN_GRADIENT * d
     slopes = p if scaled else d
     square = 0.0
     for j in range(d):
-        real[mean_at + j] += share * (real[at + j] - real[mean_at + j])
-        real[mean_gradient + j] += share * (release[j] - real[mean_gradient + j])
+        mean_at[j] += share * (at[j] - mean_at[j])
+        mean_gradient[j] += share * (release[j] - mean_gradient[j])
     for j in range(d):
-        real[theta + j] -= step * release[j]
+        theta[j] -= step * release[j]
     for j in range(slopes):
-        square += real[theta + j] * real[theta + j]
+        square += theta[j] * theta[j]
     if square > radius * radius:
         shrink = radius / math.sqrt(square)
         for j in range(slopes):
-            real[theta + j] *= shrink
+            theta[j] *= shrink
     if scaled:
-        real[theta + p] = min(max(real[theta + p], real[SCALE_FLOOR]), real[SCALE_CEILING])
+        theta[p] = min(max(theta[p], real[SCALE_FLOOR]), real[SCALE_CEILING])
 
     part = 1.0
     if whole[AVERAGING] == POLYAK:
@@ -276,48 +301,155 @@ def apply(whole: Array, real: Array, at: int, release: Array, variance: float) -
     elif whole[AVERAGING] == POLYNOMIAL_DECAY:
         part = (real[DECAY] + 1.0) / (count + real[DECAY])
     for j in range(d):
-        real[average + j] += part * (real[theta + j] - real[average + j])
+        average[j] += part * (theta[j] - average[j])
     if whole[SCALING] == 1:
-        follow(whole, real, count)
-    remember(whole, real)
+        count_square = count * count
+        real[SUM_SQUARES] += count_square
+        if whole[WHITEN] == 1:
+            follow_whitened(whole, real, average, scaling_a, scaling_b, count_square)
+        else:
+            for j in range(d):
+                scaling_b[j] += count_square * average[j]
+                scaling_a[j] += count_square * average[j] * average[j]
+    if whole[COUNT] == whole[NEXT_PUBLISHED]:
+        remember(whole, real)
 
 
 @jit
-def simulate(whole: Array, record: int, noise: Array, coins: Array) -> None:
-    """Draw the noise of one simulated record: a function of the seed and the record's number alone."""
-    seed, number = np.uint64(whole[SEED]), np.int64(record)
+def simulate_other(whole: Array, seed: np.uint64, record: np.int64, noise: Array, coins: Array) -> None:
+    """The noise of one simulated record where its mechanism is not the Gaussian."""
     if whole[KIND] == lattice.LAPLACE:
-        simulated_laplace(seed, number, noise)
+        simulated_laplace(seed, record, noise)
     else:
-        simulated_gaussian(seed, number, noise)
-    if whole[KIND] == lattice.L2BALL:
-        simulated_words(seed, number, _COIN, coins)
+        simulated_gaussian(seed, record, noise)
+        simulated_words(seed, record, _COIN, coins)
+
+
+@jit
+def release_other(whole: Array, real: Array, g: Array, noise: Array, payload: Array, coins: Array) -> None:
+    """Randomize ``g`` and decode the release, where the mechanism is not the Gaussian."""
+    kind = whole[KIND]
+    lattice.randomize(
+        kind, g, real[MECHANISM_RADIUS], real[SPACING], whole[STEPS], np.uint64(whole[THRESHOLD]), noise, coins,
+        payload,
+    )  # fmt: skip
+    lattice.decode(kind, payload, real[UNIT], g)
+
+
+@jit
+def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """Views of the state's vectors, made once for many releases: indexing ``real`` is slower than a view."""
+    d = whole[DIMENSION]
+    at = REAL_HEADER
+    return (
+        real[at : at + d], real[at + d : at + 2 * d], real[at + 2 * d : at + 3 * d],
+        real[at + 3 * d : at + 4 * d], real[at + 4 * d : at + 5 * d], real[at + 5 * d : at + 6 * d],
+    )  # fmt: skip
+
+
+@jit
+def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """Views of x, z, the gradient, the noise and the payload."""
+    p, d = whole[FEATURES], whole[DIMENSION]
+    _, x, z, g, _, _ = places(whole)
+    noise = WHOLE_HEADER + whole[RING]
+    if whole[WHITEN] == 0:
+        z = x
+    return (
+        real[x : x + p], real[z : z + p], real[g : g + d], whole[noise : noise + d],
+        whole[noise + d : noise + 2 * d],
+    )  # fmt: skip
+
+
+@jit
+def forget(real: Array, whole: Array, x: Array, z: Array, noise: Array, payload: Array) -> None:
+    """Wipe what was raw, and the noise that hid it: a copy of the learner must not hold the last record."""
+    for j in range(x.shape[0] - 1):
+        x[j] = 0.0
+        z[j] = 0.0
+    z[x.shape[0] - 1] = 1.0
+    for j in range(noise.shape[0]):
+        noise[j] = 0
+        payload[j] = 0
+    real[TARGET] = 0.0
+
+
+@jit
+def learn_records(
+    real: Array, whole: Array, X: Array, y: Array, levels: Array, reals: Array, wholes: Array, noise: Array,
+    coins: Array,
+) -> None:  # fmt: skip
+    """Learn from the rows of ``X`` in turn; ``noise`` and ``coins`` have a row each unless simulated.
+
+    Without rows, learn from the one record whose features, target and noise stand in ``real`` and ``whole``. The
+    constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` numbers each row's
+    mechanism, whose parameters stand in ``reals`` and ``wholes``; where it is empty all rows are at the current
+    level. A release is randomized and decoded before the state sees it: what is learned from is what would have
+    left the device.
+    """
+    p, d = whole[FEATURES], whole[DIMENSION]
+    theta, average, a, b, mean_at, mean_gradient = state_views(real, whole)
+    x, z, g, own_noise, payload = record_views(real, whole)
+    own_coins = np.zeros(3, dtype=np.uint64)
+    simulated, seed = whole[SIMULATED] == 1, np.uint64(whole[SEED])
+    in_place = X.shape[0] == 0
+    for i in range(1 if in_place else X.shape[0]):
+        target = real[TARGET]
+        if not in_place:
+            target = y[i]
+            for j in range(X.shape[1]):
+                x[j] = X[i, j]
+        for j in range(p):
+            if x[j] - x[j] != 0.0:
+                x[j] = 0.0
+        if levels.shape[0] > 0:
+            for j in range(4):
+                real[MECHANISM_RADIUS + j] = reals[levels[i], j]
+            for j in range(3):
+                whole[KIND + j] = wholes[levels[i], j]
+        gaussian = whole[KIND] == lattice.GAUSSIAN
+        if not simulated:
+            if not in_place:
+                for j in range(d):
+                    own_noise[j] = noise[i, j]
+            for j in range(3):
+                own_coins[j] = coins[i, j]
+        elif gaussian:
+            simulated_gaussian(seed, np.int64(whole[COUNT]), own_noise)
+        else:
+            simulate_other(whole, seed, np.int64(whole[COUNT]), own_noise, own_coins)
+        if whole[WHITEN] == 1:
+            whiten(whole, real, x, z)
+        # The usual cases of `gradient` and of lattice.randomize stand here once more: as calls, to which
+        # their arrays are handed over, they take as long again as the whole step.
+        if whole[OBJECTIVE] == LOGISTIC and whole[WEIGHTS] != CLIP and target == target:
+            square, fit = 0.0, 0.0
+            for j in range(p):
+                square += z[j] * z[j]
+                fit += theta[j] * z[j]
+            slope = miss(fit, target) * weigh(whole, square)
+            for j in range(p):
+                g[j] = slope * z[j]
+        else:
+            gradient(whole, real, theta, z, target, g)
+        if gaussian:
+            lattice.quantise_l2(g, real[SPACING], whole[STEPS], payload)
+            unit = real[UNIT]
+            for j in range(d):
+                g[j] = (payload[j] + own_noise[j]) * unit
+        else:
+            release_other(whole, real, g, own_noise, payload, own_coins)
+        apply(whole, real, theta, average, a, b, mean_at, mean_gradient, theta, g, real[VARIANCE])
+    forget(real, whole, x, z, own_noise, payload)
 
 
 @jit
 def learn_record(real: Array, whole: Array, y: float, coins: Array) -> None:
-    """Learn from the record whose features stand in ``real``, with the noise that stands in ``whole``.
-
-    Simulated noise is drawn here. The release is randomized and decoded before the state sees it: what
-    is learned from is what would have left the device.
-    """
-    p, d = whole[FEATURES], whole[DIMENSION]
-    theta_at, x_at, z_at, g_at, _, _ = places(whole)
-    x, z, g = real[x_at : x_at + p], real[z_at : z_at + p], real[g_at : g_at + d]
-    theta = real[theta_at : theta_at + d]
-    noise_at = WHOLE_HEADER + whole[RING]
-    noise, payload = whole[noise_at : noise_at + d], whole[noise_at + d : noise_at + 2 * d]
-    if whole[SIMULATED] == 1:
-        simulate(whole, whole[COUNT], noise, coins)
-    whiten(whole, real, x, z)
-    gradient(whole, real, theta, z, y, g)
-    kind = whole[KIND]
-    lattice.randomize(
-        kind, g, real[MECHANISM_RADIUS], real[SPACING], whole[STEPS], np.uint64(whole[THRESHOLD]), noise,
-        coins, payload,
-    )  # fmt: skip
-    lattice.decode(kind, payload, real[UNIT], g)
-    apply(whole, real, theta_at, g, real[VARIANCE])
+    """Learn from the record whose features stand in ``real``, with the noise that stands in ``whole``."""
+    real[TARGET] = y
+    learn_records(real, whole, _NO_ROWS, _NO_TARGETS, _NO_LEVELS, _NO_ROWS, _NO_PARAMETERS, _NO_PARAMETERS, coins)
+    for j in range(3):
+        coins[0, j] = 0
 
 
 @jit
@@ -337,39 +469,9 @@ def learn_record_secure(real: Array, whole: Array, y: float, trials: int, words:
     if status != DONE:
         return False
     for j in range(3):
-        coins[j] = words[words.shape[0] - 3 + j]
+        coins[0, j] = words[words.shape[0] - 3 + j]
     learn_record(real, whole, y, coins)
     return True
-
-
-@jit
-def learn_records(
-    real: Array, whole: Array, X: Array, y: Array, levels: Array, reals: Array, wholes: Array, noise: Array,
-    coins: Array,
-) -> None:  # fmt: skip
-    """Learn from the rows of ``X`` in turn; ``noise`` and ``coins`` have a row each unless simulated.
-
-    ``levels`` numbers each row's mechanism, whose parameters stand in ``reals`` and ``wholes``; where it is
-    empty all rows are at the current level.
-    """
-    p, d = whole[FEATURES], whole[DIMENSION]
-    x_at = places(whole)[1]
-    noise_at = WHOLE_HEADER + whole[RING]
-    simulated = whole[SIMULATED] == 1
-    for i in range(X.shape[0]):
-        for j in range(p):
-            real[x_at + j] = X[i, j]
-        if levels.shape[0] > 0:
-            for j in range(4):
-                real[MECHANISM_RADIUS + j] = reals[levels[i], j]
-            for j in range(3):
-                whole[KIND + j] = wholes[levels[i], j]
-        if simulated:
-            learn_record(real, whole, y[i], coins[0])
-        else:
-            for j in range(d):
-                whole[noise_at + j] = noise[i, j]
-            learn_record(real, whole, y[i], coins[i])
 
 
 @jit
@@ -379,6 +481,7 @@ def learn_releases(
 ) -> int:  # fmt: skip
     """Learn from released gradients in turn; return how many were learned before a version was unknown."""
     d = whole[DIMENSION]
+    theta, average, a, b, mean_at, mean_gradient = state_views(real, whole)
     _, _, _, g_at, _, ring_at = places(whole)
     g = real[g_at : g_at + d]
     for i in range(payloads.shape[0]):
@@ -387,7 +490,8 @@ def learn_releases(
             return i
         level = levels[i]
         lattice.decode(kinds[level], payloads[i], units[level], g)
-        apply(whole, real, ring_at + place * d, g, variances[level])
+        at = real[ring_at + place * d : ring_at + (place + 1) * d]
+        apply(whole, real, theta, average, a, b, mean_at, mean_gradient, at, g, variances[level])
     return int(payloads.shape[0])
 
 
@@ -399,3 +503,5 @@ def gradients(real: Array, whole: Array, theta: Array, X: Array, y: Array, out: 
     for i in range(X.shape[0]):
         whiten(whole, real, X[i], z)
         gradient(whole, real, theta, z, y[i], out[i])
+    for j in range(z.shape[0]):
+        z[j] = 0.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 import numpy as np
@@ -107,6 +108,15 @@ class Settings:
                     "(the constant is one of them, the last)"
                 )
             object.__setattr__(self, "transform", transform)
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
+        names = [each.name for each in fields(self) if each.name not in ("second_moment", "transform")]
+        parts = [repr(getattr(self, name)) for name in names]
+        if self.transform is not None:
+            parts.append(self.transform.tobytes().hex())
+        return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     @property
     def features(self) -> int:

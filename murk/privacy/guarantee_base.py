@@ -50,6 +50,13 @@ class Guarantee(ABC):
             If this guarantee implies none of that kind; the message says why.
         """
 
+    @property
+    def right_at_most(self) -> float:
+        """How often an adversary who knows all else tells any two records apart at best; guessing is 1/2."""
+        from murk.privacy.words import right_at_most
+
+        return right_at_most(self.kind, **self.to_dict()[self.kind])
+
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Plain data, as in a task file: ``{"gdp": {"mu": 1.0}}``."""
         return {self.kind: {field.name: getattr(self, field.name) for field in fields(self)}}  # type: ignore[arg-type]

@@ -52,6 +52,20 @@ def quantise_l2(v: Vector, spacing: float, steps: int, out: Integers) -> None:
     >>> out.tolist()
     [5, -2]
     """
+    # Nearly every vector is within the bound: one pass, in which the integers themselves decide.
+    bound, total = np.int64(steps) * np.int64(steps), np.int64(0)
+    fits = True
+    for i in range(v.shape[0]):
+        t = v[i] / spacing
+        if not abs(t) <= steps:  # NaN, too
+            fits = False
+            break
+        q = np.int64(t)
+        out[i] = q
+        total += q * q
+    if fits and total <= bound:
+        return
+
     largest = _largest(v)
     square = 0.0
     inside = largest <= steps * spacing and largest < math.inf

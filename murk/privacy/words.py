@@ -59,6 +59,18 @@ def _factor(epsilon: float) -> str:
     return f"{exact} = {number(_odds(epsilon))}" if epsilon < 12 else exact
 
 
+def right_at_most(kind: str, **parameters: float) -> float:
+    """How often an adversary who knows all else tells any two records apart at best: (1 + total variation) / 2."""
+    if kind == "gdp":
+        return _phi(parameters["mu"] / 2)
+    if kind == "zcdp":
+        rho = parameters["rho"]
+        # Total variation from the Kullback-Leibler divergence: Pinsker, and Bretagnolle-Huber where it is large.
+        return (1 + min(math.sqrt(rho / 2), math.sqrt(-math.expm1(-rho)))) / 2
+    epsilon, delta = parameters["epsilon"], parameters.get("delta", 0.0)
+    return (1 + delta + (1 - delta) * math.tanh(epsilon / 2)) / 2
+
+
 def describe_pure(epsilon: float) -> str:
     """Words for epsilon-differential privacy."""
     if epsilon == 0:
@@ -67,7 +79,7 @@ def describe_pure(epsilon: float) -> str:
     return (
         f"Pure differential privacy, epsilon = {epsilon:.10g}: whatever odds anyone gave one possible record "
         f"against another, what is released multiplies them by at most {_factor(epsilon)}. "
-        + _adversary(1 / (1 + math.exp(-epsilon)), found)
+        + _adversary(right_at_most("pure", epsilon=epsilon), found)
     )
 
 
@@ -75,7 +87,7 @@ def describe_approx(epsilon: float, delta: float) -> str:
     """Words for (epsilon, delta)-differential privacy."""
     if delta == 0:
         return describe_pure(epsilon)
-    success = (1 + delta + (1 - delta) * math.tanh(epsilon / 2)) / 2
+    success = right_at_most("approx", epsilon=epsilon, delta=delta)
     found = min(
         1.0,
         delta + _odds(epsilon) * _FALSE_ALARMS,
@@ -95,7 +107,7 @@ def describe_gdp(mu: float, equivalents: str) -> str:
     return (
         f"Gaussian differential privacy, mu = {mu:.10g}: telling any two possible records apart is at least "
         f"as hard as telling from one draw whether a bell curve of width 1 is centred at 0 or at {mu:.10g}. "
-        + _adversary(_phi(mu / 2), _phi(mu - _NORMAL_95))
+        + _adversary(right_at_most("gdp", mu=mu), _phi(mu - _NORMAL_95))
         + equivalents
     )
 
@@ -104,12 +116,11 @@ def describe_zcdp(rho: float, equivalents: str) -> str:
     """Words for zero-concentrated differential privacy."""
     if rho == 0:
         return "Zero-concentrated differential privacy, rho = 0: nothing about the record is disclosed."
-    # Total variation from the Kullback-Leibler divergence: Pinsker, and Bretagnolle-Huber where it is large.
-    distance = min(math.sqrt(rho / 2), math.sqrt(-math.expm1(-rho)))
+    success = right_at_most("zcdp", rho=rho)
     curve = (zcdp_delta(rho, k / 8) + math.exp(k / 8) * _FALSE_ALARMS for k in range(25))
     return (
         f"Zero-concentrated differential privacy, rho = {rho:.10g}: what is released tells any two possible "
         f"records apart by at most rho times alpha in Renyi divergence of every order alpha. "
-        + _adversary((1 + distance) / 2, min(1.0, _FALSE_ALARMS + distance, *curve))
+        + _adversary(success, min(1.0, _FALSE_ALARMS + 2 * success - 1, *curve))
         + equivalents
     )

@@ -9,6 +9,7 @@ from murk.errors import UserError
 from murk.privacy import Accountant, Amount, Guarantee
 from murk.producers.charges import Promise, Tariff
 from murk.producers.claims import Key
+from murk.producers.runs import Run
 from murk.stream.database import Database
 
 
@@ -64,6 +65,9 @@ class TaskAccount:
         What was promised for the task, and what is spent of it.
     withdrawn
         Whether she wants no more releases to it.
+    published
+        Whether she is in the task's public sample: her features (without the target) were published as they
+        are, under no guarantee.
     accountant
         What all her releases to the task together promise, in whatever terms are asked for.
     guarantee
@@ -75,6 +79,7 @@ class TaskAccount:
     levels: tuple[LevelAccount, ...]
     caps: tuple[Standing, ...]
     withdrawn: bool
+    published: bool
     accountant: Accountant
     guarantee: Guarantee | None
 
@@ -86,7 +91,7 @@ class Account:
     Parameters
     ----------
     tasks
-        One entry for each task that she released to, or tried to.
+        One entry for each task that she released to, tried to, withdrew from, or is in the public sample of.
     caps
         What was promised over all tasks, and what is spent of it.
     withdrawn
@@ -158,12 +163,14 @@ def account(file: Database, home: int, person: Key) -> Account:
     )
     left = file.query("SELECT task FROM withdrawals WHERE home = ? AND person = ?", (home, person))
     withdrawn = {task for (task,) in left}
+    runs = file.query("SELECT task, people, excluded, next_row, counters FROM runs WHERE source = ?", (home,))
+    published = {task for task, *row in runs if person in Run.from_row(tuple(row)).excluded}
     promises = [Promise(*row) for row in file.query("SELECT * FROM promises ORDER BY task, level, currency")]
     history = {tariff: released for tariff, released, _, _ in rows if released}
     tasks = []
     for number, name, task_hash in file.query("SELECT number, name, hash FROM tasks ORDER BY number"):
         own = [row for row in rows if tariffs[row[0]].task == number]
-        if not own and number not in withdrawn:
+        if not own and number not in withdrawn and number not in published:
             continue
         levels = tuple(_level(tariffs[row[0]], row, waiting.get(row[0], 0)) for row in own)
         used = {"", *(level.level for level in levels)}
@@ -175,12 +182,23 @@ def account(file: Database, home: int, person: Key) -> Account:
                 levels,
                 _standings(caps, history, tariffs),
                 number in withdrawn,
+                number in published,
                 *_together({row[0]: row[1] for row in own if row[1]}, tariffs),
             )
         )
     lifetime = [promise for promise in promises if promise.task == 0]
     standings = _standings(lifetime, history, tariffs)
     return Account(tuple(tasks), standings, 0 in withdrawn, *_together(history, tariffs))
+
+
+def withdrawn(file: Database, source: str, task_name: str) -> frozenset[Key]:
+    """Read who of a file's rows have withdrawn, from everything or from a task of a name."""
+    rows = file.query(
+        """SELECT person FROM withdrawals JOIN sources ON sources.number = home
+           WHERE digest = ? AND (task = 0 OR task IN (SELECT number FROM tasks WHERE name = ?))""",
+        (source, task_name),
+    )
+    return frozenset(person for (person,) in rows)
 
 
 def totals(file: Database) -> Totals:
@@ -257,6 +275,11 @@ def _task_lines(task: TaskAccount) -> list[str]:
     for standing in task.caps:
         scope = f"{task.name}, level {standing.level!r}" if standing.level else task.name
         lines.append(f"Promised for {scope}: {_words(standing)}")
+    if task.published:
+        lines.append(
+            f"{task.name}: her features (without the target) were published with the task {task.name!r}, as part "
+            "of its public sample. No noise protects them, and she releases nothing to it."
+        )
     if task.withdrawn:
         lines.append(f"{task.name}: she has withdrawn; nothing more is released to it.")
     return lines

@@ -32,7 +32,8 @@ class Encoder(base.MiniBatchTransformer):
     Attributes
     ----------
     counts
-        How many values were clamped, and how many missing: for the device's own eyes.
+        How many values were clamped, and how many missing: for the device's own eyes. They begin anew in
+        a copy, and are not pickled.
 
     Examples
     --------
@@ -55,6 +56,10 @@ class Encoder(base.MiniBatchTransformer):
     def __init__(self, task: Task) -> None:
         self.task = task
         self.counts = Counts()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The counts are functions of raw values: they stay on the device when a model is saved or sent.
+        return {**self.__dict__, "counts": Counts()}
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:

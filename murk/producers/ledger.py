@@ -18,7 +18,7 @@ from murk.privacy import Amount
 from murk.producers import accounts, booking, outbox
 from murk.producers.charges import Charge, Promise
 from murk.producers.claims import Claims, Key, check_name
-from murk.producers.runs import Run
+from murk.producers.runs import Run, check_people
 from murk.producers.schema import LedgerFile
 from murk.producers.spending import Spending
 
@@ -271,6 +271,10 @@ class Ledger:
             home = int(rows[0][0]) if rows else -1
         return accounts.account(self._file, home, person)
 
+    def withdrawn(self, source: str, *, task_name: str) -> frozenset[Key]:
+        """Give the rows of a file whose people have withdrawn, from every task or from one of this name."""
+        return accounts.withdrawn(self._file, source, task_name)
+
     def totals(self) -> accounts.Totals:
         """Give sums over everyone in the ledger; they name nobody."""
         self.settle()
@@ -293,9 +297,10 @@ class Ledger:
         Raises
         ------
         UserError
-            When the file's people were named in another way before.
+            When the file's people were named in another way before, or another file's may be the same people.
         """
         task = self._booked(task_hash).number
+        check_people(self._file, task, source, people)
         if self.run(task_hash, source) is None:
             with self._file.write() as connection:
                 row = (task, self._source(connection, source), *Run(people, tuple(excluded)).row())

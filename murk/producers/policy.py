@@ -52,6 +52,10 @@ class Policy:
         The most that a single task may ask for per person; None leaves it to the task's own promise.
     mechanisms
         Kinds of mechanism that may be used.
+    public_sample
+        Whether a person may be set aside for a task's public sample: her features (without the target) are
+        then published as they are, and she releases nothing. Without it she is never set aside. A population
+        of the command line is started by whoever may decide this for its people.
 
     Examples
     --------
@@ -63,6 +67,7 @@ class Policy:
     lifetime: Guarantee | None = None
     per_task: Guarantee | None = None
     mechanisms: tuple[str, ...] = ("gaussian", "laplace", "l2-ball")
+    public_sample: bool = True
 
     def admit(self, task: Task, mechanisms: Mapping[str, Mechanism]) -> Admission:
         """Decide which levels of a task may be used, and under which caps.

@@ -58,7 +58,8 @@ class Producer:
         Where noise comes from. By default `SecureNoise`; a task whose releases are simulated needs a
         `SimulatedNoise`, and only such a task takes one.
     policy
-        What this device allows.
+        What this device allows. A task's own promise is the cap unless the device sets
+        ``Policy(lifetime=..., per_task=...)``: by default nothing caps what all tasks together spend.
     clock
         Time in seconds since 1970; it reaches the log truncated to the task's granularity.
     problem

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from sys import byteorder
 from typing import Any
 
+from murk.errors import UserError
+from murk.stream.database import Database
+
 
 @dataclass(frozen=True)
 class Run:
@@ -41,6 +44,27 @@ class Run:
         """Read the columns that `row` gave."""
         people, excluded, next_row, counters = row
         return cls(people, _unpack(excluded), next_row, json.loads(counters))
+
+
+def check_people(file: Database, task: int, source: str, people: str) -> None:
+    """Make sure that nobody whose row in a file is her name is met again in another file.
+
+    Raises
+    ------
+    UserError
+        When people have released to the task from another file, and rows name the people of either.
+    """
+    others = file.query(
+        """SELECT 1 FROM runs JOIN sources ON sources.number = source
+           WHERE task = ? AND digest <> ? AND next_row > 0 AND 'row' IN (people, ?)""",
+        (task, source, people),
+    )
+    if others:
+        raise UserError(
+            "people have released to this task from another file, and where rows name people, those of two files "
+            "cannot be told apart: they would release twice. Give that file; or, to collect from another one, "
+            "a task of another name"
+        )
 
 
 def _pack(rows: tuple[int, ...]) -> bytes:

@@ -189,8 +189,10 @@ class FileSource:
                 return
             yield self._block(*zip(*pairs, strict=True))
 
-    def select(self, count: int, noise: NoiseSource) -> list[int]:
+    def select(self, count: int, noise: NoiseSource, *, excluded: Collection[int] = ()) -> list[int]:
         """Draw rows uniformly without replacement, ascending: a sample whose covariates become public.
+
+        Rows in ``excluded`` (of people who have withdrawn) are not drawn from.
 
         Raises
         ------
@@ -204,11 +206,13 @@ class FileSource:
                 "a public sample can be set aside only where every row is a person of its own: with a column "
                 f"of people ({self.person_column!r}) a person's other rows would still be released"
             )
-        if not 0 <= count <= self.size:
-            raise UserError(f"{count} rows cannot be set aside: {self.path} has {self.size}")
+        left_out = np.array(sorted({row for row in excluded if 0 <= row < self.size}), dtype=np.int64)
+        if not 0 <= count <= self.size - len(left_out):
+            raise UserError(f"{count} rows cannot be set aside: {self.path} has {self.size - len(left_out)}")
         rows, keys = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
         for first in range(0, self.size, SELECT_CHUNK):
             fresh = np.arange(first, min(first + SELECT_CHUNK, self.size), dtype=np.int64)
+            fresh = fresh[~np.isin(fresh, left_out)]
             rows = np.concatenate([rows, fresh])
             keys = np.concatenate([keys, noise.words(fresh, 1, Purpose.SELECTION)[:, 0]])
             # The rows with the smallest keys are a uniform sample, however the rows are cut into chunks.

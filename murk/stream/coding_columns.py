@@ -199,7 +199,7 @@ class CategoryColumn:
         find = self._find
         try:
             indices = np.fromiter((find(value, -1) for value in raw), np.intp, len(raw))
-        except TypeError:  # a value that cannot be hashed, hence is no category
+        except (TypeError, ValueError):  # a value that cannot be hashed, hence is no category
             indices = np.array([self._lookup.get(value, -1) if _hashable(value) else -1 for value in raw], np.intp)
         for row in np.flatnonzero(indices < 0).tolist():
             indices[row], cells[row] = self._index(raw[row])
@@ -242,7 +242,7 @@ class CategoryColumn:
     def _one(self, value: Any) -> tuple[int, int]:
         try:
             index = self._find(value, -1)
-        except TypeError:
+        except (TypeError, ValueError):  # a value that cannot be hashed, hence is no category
             index = -1
         return (index, _FINE) if index >= 0 else self._index(value)
 
@@ -254,6 +254,6 @@ class CategoryColumn:
 def _hashable(value: Any) -> bool:
     try:
         hash(value)
-    except TypeError:
+    except (TypeError, ValueError):  # numpy's timedelta64 without a unit raises the latter
         return False
     return True

@@ -172,7 +172,7 @@ class Task(Block):
     def _check(self) -> Self:
         check_names(self.features, self.target, self.coding.names_of, INTERCEPT)
         check_objective(self.objective, self.target, self.learner)
-        check_times(self.expiry, self.granularity)
+        check_times(self.expiry, self.granularity, self.log.retention)
         self._check_covariates()
         self._check_privacy()
         return self

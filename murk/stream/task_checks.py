@@ -60,8 +60,11 @@ def check_objective(objective: str, target: Target, learner: LearnerBlock) -> No
         raise problem(f"has no effect with objective {objective!r}; remove it", "learner", key)
 
 
-def check_times(expiry: int, granularity: int) -> None:
-    """Check that a release does not expire at once: its expiry is truncated to the granularity too.
+def check_times(expiry: int, granularity: int, retention: int) -> None:
+    """Check that a release does not expire at once, and not later than the log forgets that it has it.
+
+    Its expiry is truncated to the granularity too. Devices send again until it, and whoever sends again what
+    the log has removed is counted twice.
 
     Raises
     ------
@@ -73,4 +76,11 @@ def check_times(expiry: int, granularity: int) -> None:
             f"{format_duration(expiry)} is below granularity {format_duration(granularity)}, so that "
             "releases would expire at once; raise it or lower granularity",
             "expiry",
+        )
+    if retention < expiry:
+        raise problem(
+            f"{format_duration(retention)} is below expiry {format_duration(expiry)}, so that a release sent "
+            "again after the log has removed it would count twice; raise it or lower expiry",
+            "log",
+            "retention",
         )

@@ -119,7 +119,9 @@ class LogBlock(Block):
     partitions: Annotated[Integer, Field(ge=1, le=4_096)] = Field(
         default=1, description="how many chains learn side by side; one learns best"
     )
-    retention: Duration = Field(default=7 * 86_400, description="how long the log keeps releases")
+    retention: Duration = Field(
+        default=7 * 86_400, description="how long the log keeps releases; no shorter than `expiry`"
+    )
 
 
 class PublicBlock(Block):

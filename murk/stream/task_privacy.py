@@ -76,7 +76,9 @@ class PrivacyBlock(Block):
         description="further levels to choose from, by name, at most 16; `default` is `guarantee`",
     )
     per_person: AGuarantee | None = Field(
-        default=None, description="a person's cap for this task; `null`: one release at her level"
+        default=None,
+        description="a person's cap for this task; `null`: one release at her level. A cap in gdp or zcdp is kept "
+        "in rho (mu^2/2), also for pure releases (epsilon^2/2 each): the mu that these compose to may exceed the cap's",
     )
     mechanism: Annotated[Literal["gaussian", "laplace", "l2-ball"], BeforeValidator(_mechanism)] | None = Field(
         default=None,

@@ -243,9 +243,9 @@ def test_a_malformed_state_is_refused_and_nothing_is_changed(spoil):
 
 def test_weights_steps_and_averages_are_the_formulas():
     """The fold against numpy, written from the formulas, with two levels and inverse-variance weights."""
-    x, y = people(300)
+    x, y = people(1200)
     engine = build(seed=2, radius=1.2)
-    levels = [engine.mechanisms[["default", "strict"][i % 2]] for i in range(300)]
+    levels = [engine.mechanisms[["default", "strict"][i % 2]] for i in range(1200)]
     engine.learn_records(x, y, levels)
     noise = SimulatedNoise(2)
     theta, average, spread = np.zeros(3), np.zeros(3), 0.0
@@ -270,11 +270,11 @@ def test_weights_steps_and_averages_are_the_formulas():
     assert np.allclose(engine.average, average, rtol=1e-9)
     assert np.allclose(memory.rows[k.MEAN_AT], m_theta, rtol=1e-9)
     assert np.allclose(memory.rows[k.MEAN_GRADIENT], m_g, rtol=1e-9)
-    s = np.arange(1, 301)[:, None]
-    v_path = np.sum(s**2 * (np.array(path) - average) ** 2, axis=0) / 300**2
+    s = np.arange(1, 1201)[:, None]
+    v_path = np.sum(s**2 * (np.array(path) - average) ** 2, axis=0) / 1200**2
     found = inference.estimate(engine.settings, [memory])
     assert found.method == "random scaling"
-    assert np.allclose(found.spread, np.sqrt(v_path / 300), rtol=1e-6)
+    assert np.allclose(found.spread, np.sqrt(v_path / 1200), rtol=1e-6)
     assert np.allclose(found.half_widths(0.9), 5.323 * found.spread)
 
 

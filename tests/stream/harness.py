@@ -27,14 +27,20 @@ target: {{name: third_child, kind: binary, positive: "yes", negative: "no"}}
 privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}
 duplicates: {duplicates}
 log: {{partitions: {partitions}, retention: {retention}}}
-"""
+{more}"""
 
 
 def make_task(
-    *, name: str = "sums", low: int = 21, duplicates: int = 50, partitions: int = 2, retention: str = "7d"
+    *,
+    name: str = "sums",
+    low: int = 21,
+    duplicates: int = 50,
+    partitions: int = 2,
+    retention: str = "7d",
+    more: str = "",
 ) -> Task:
     return Task.parse(
-        TASK.format(name=name, low=low, duplicates=duplicates, partitions=partitions, retention=retention)
+        TASK.format(name=name, low=low, duplicates=duplicates, partitions=partitions, retention=retention, more=more)
     )
 
 

@@ -52,14 +52,14 @@ def test_settings_are_read() -> None:
     task = Task.parse(
         HUBER
         + "learner: {step: {eta: 2, alpha: 0.6}, averaging: null, scale: 0.3, weights: clip, clip: 1}\n"
-        + "max_staleness: {releases: 1000, share: 0.1}\ngranularity: 12h\nexpiry: 2d\nlog: {retention: 30m}\n"
+        + "max_staleness: {releases: 1000, share: 0.1}\ngranularity: 12h\nexpiry: 2d\nlog: {retention: 60h}\n"
     )
     assert (task.learner.step.eta, task.learner.step.alpha) == (2.0, 0.6)  # type: ignore[union-attr]
     assert task.learner.averaging is None
     assert task.learner.scale == 0.3
     assert task.max_staleness.limit(1_000) == 1_000
     assert task.max_staleness.limit(1_000_000) == 100_000
-    assert (task.granularity, task.expiry, task.log.retention) == (43_200, 172_800, 1_800)
+    assert (task.granularity, task.expiry, task.log.retention) == (43_200, 172_800, 216_000)
 
 
 def test_categories_and_classes_are_text_as_written() -> None:

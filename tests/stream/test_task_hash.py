@@ -104,10 +104,10 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "learner": {"radius": 5},
         "max_staleness": {"releases": 1_000},
         "granularity": "1h",
-        "expiry": "8d",
+        "expiry": "6d",
         "duplicates": 7,
         "public": {"set_aside": 10},
-        "log": {"retention": "1d"},
+        "log": {"retention": "9d"},
     },
     NumberFeature: {"name": "z", "low": 20, "high": 36},
     CategoryFeature: {"name": "z", "categories": ["yes", "no"]},
@@ -135,7 +135,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
     StepSchedule: {"eta": 2.0, "alpha": 0.75},
     MaxStaleness: {"releases": 200, "share": 0.03},
     PublicBlock: {"file": {SEVERAL: {"file": "x.csv", "set_aside": None}}, "set_aside": 11},
-    LogBlock: {"partitions": 2, "retention": "1d"},
+    LogBlock: {"partitions": 2, "retention": "9d"},
 }
 
 

@@ -231,7 +231,7 @@ def test_a_state_that_json_cannot_hold_is_refused_and_not_written(log: SqliteLog
 
 def test_old_messages_leave_once_they_are_learned(path: Path) -> None:
     """The retention of the task, by the worker's clock; a resumed worker still has its window."""
-    task, now = make_task(duplicates=30, retention="1h"), [10_000.0]
+    task, now = make_task(duplicates=30, retention="1h", more="expiry: 1h\ngranularity: 1h\n"), [10_000.0]
     with SqliteLog(path, clock=lambda: now[0]) as log:
         log.announce(task.document())
         put(log, [message(task, i) for i in range(100)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, ClassVar, Self
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from river import base
 from river.utils import dataframe
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 from murk.learners.engine import SGDEngine
 from murk.learners.inference import Estimate, Intervals, PublicCovariates, estimate
 from murk.learners.objectives import Huber, Logistic, Softmax
@@ -21,6 +21,7 @@ from murk.learners.weights import Weights
 from murk.privacy import Guarantee
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.privacy.noise import NoiseSource
+from murk.stream.codec import Rejected
 from murk.stream.releases import GradientRelease
 
 Record = Mapping[Any, Any]
@@ -155,15 +156,15 @@ class LDPSGD(base.Estimator):
     def _fill(self, x: Record, engine: SGDEngine) -> None:
         try:
             engine.memory.features[:] = self._getter(x)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             engine.memory.features[:] = [number(x.get(name)) for name in self._names]
 
     def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
         engine = self._engine
         if engine is None:
             engine = self._begin(tuple(sorted(x)))
-        self._fill(x, engine)
         engine.use(self._default if budget is None else self._calibrated(budget))
+        self._fill(x, engine)
         engine.learn_record(y)
 
     def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
@@ -173,14 +174,13 @@ class LDPSGD(base.Estimator):
         rows = self._matrix(X, self._names)
         if len(rows) != len(y):
             raise UserError(f"X has {len(rows)} rows, y has {len(y)}")
-        coded = np.column_stack([rows, np.ones(len(rows))])
         if isinstance(budget, Sequence):
             if len(budget) != len(rows):
                 raise UserError(f"X has {len(rows)} rows, budget has {len(budget)}")
-            engine.learn_records(coded, y, [self._calibrated(each) for each in budget])
+            engine.learn_records(rows, y, [self._calibrated(each) for each in budget])
         else:
             engine.use(self._default if budget is None else self._calibrated(budget))
-            engine.learn_records(coded, y)
+            engine.learn_records(rows, y)
 
     def _columns(self, X: Any) -> tuple[Any, ...]:
         if isinstance(X, np.ndarray):
@@ -191,14 +191,14 @@ class LDPSGD(base.Estimator):
         if isinstance(X, np.ndarray):
             if X.ndim != 2 or X.shape[1] != len(names):
                 raise UserError(f"an array of features must have shape (n, {len(names)}), got {X.shape}")
-            return np.asarray(X, dtype=np.float64)
+            return np.column_stack([numbers(column) for column in X.T]) if X.dtype.kind == "O" else X.astype(np.float64)
         frame = dataframe.into_frame(X)
-        table = np.asarray(dataframe.to_numpy(frame), dtype=np.float64)
         # Not frame[name]: a column may be named by a number, which would be taken for a row's.
         places = {name: place for place, name in enumerate(frame.columns)}
-        absent = np.zeros(len(table))
-        columns = [table[:, places[name]] if name in places else absent for name in names]
-        return np.column_stack(columns)
+        absent = np.zeros(len(frame))
+        return np.column_stack(
+            [numbers(frame[:, places[name]].to_numpy()) if name in places else absent for name in names]
+        )
 
     def learn_release(self, release: GradientRelease) -> None:
         """Learn from a gradient that was randomized elsewhere.
@@ -211,13 +211,21 @@ class LDPSGD(base.Estimator):
         Raises
         ------
         Rejected
-            If its version is unknown, too old, or not there yet.
+            If its level, size or magnitude does not fit, it is simulated and the learner is not seeded (or the
+            other way round), or its version is unknown, too old, or not there yet.
         UserError
-            If the features are not fixed yet, or the level is not on the menu.
+            If the features are not fixed yet.
         """
         engine = self._require()
-        if release.level not in engine.mechanisms:
-            raise UserError(f"level {release.level!r} is not on the menu: {', '.join(engine.mechanisms)}")
+        mechanism = engine.mechanisms.get(release.level)
+        if mechanism is None:
+            raise Rejected("level", f"{release.level!r} is not on the menu: {', '.join(engine.mechanisms)}")
+        if release.simulated is not (self.seed is not None):
+            raise Rejected("simulated", "a learner takes simulated releases if it is seeded, else real ones")
+        if len(release.payload) != engine.dimension:
+            raise Rejected("dimension", f"{len(release.payload)} numbers, the learner has {engine.dimension}")
+        if max(map(abs, release.payload)) > mechanism.magnitude:
+            raise Rejected("magnitude", f"a number beyond {mechanism.magnitude}, which honest noise does not reach")
         engine.admit(release)
         engine.learn_releases([release])
 
@@ -269,14 +277,15 @@ class LDPSGD(base.Estimator):
         memories = [engine.memory]
         for other in others:
             theirs = other._require()
-            if theirs.dimension != engine.dimension or other._names != self._names:
+            if theirs.settings.digest != engine.settings.digest or other._names != self._names:
                 raise UserError("chains merge only between learners of the same features and settings")
             memories.append(theirs.memory)
         return estimate(engine.settings, memories, engine.covariates, engine.classes)
 
     def state_dict(self) -> dict[str, Any]:
         """The state as plain data (JSON), exact: :meth:`load_state_dict` goes on bit for bit."""
-        return {"features": [str(name) for name in self._names], "fold": self._require().state_dict()}
+        names = [name if isinstance(name, str | int) else str(name) for name in self._names]
+        return {"features": names, "fold": self._require().state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state of a learner with the same settings.
@@ -286,12 +295,21 @@ class LDPSGD(base.Estimator):
         MurkError
             If the state is malformed or belongs to other features.
         """
-        names = tuple(state["features"])
-        if self._engine is None:
-            self._begin(names)
-        if names != tuple(str(name) for name in self._names):
-            raise UserError(f"the state is of features {names!r}, this learner has {self._names!r}")
-        self._require().load_state_dict(state["fold"])
+        try:
+            names, fold = tuple(state["features"]), state["fold"]
+        except (KeyError, TypeError) as error:
+            raise MurkError("the state is malformed: it needs features and fold") from error
+        known = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
+        if names != known:
+            raise MurkError(f"the state is of features {names!r}, this learner has {known!r}")
+        fresh = self._engine is None
+        engine = self._begin(names) if fresh else self._require()
+        try:
+            engine.load_state_dict(fold)
+        except MurkError:
+            if fresh:
+                self._prepare()
+            raise
 
     # Prediction, by the average
 
@@ -317,11 +335,28 @@ class LDPSGD(base.Estimator):
 
 
 def number(value: Any) -> float:
-    """A feature's value; what is missing or no number counts as 0, as for every person."""
+    """A feature's value; what is missing or no finite number counts as 0, for everybody alike."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return found if math.isfinite(found) else 0.0
+
+
+def target(value: Any) -> float:
+    """A target's value; NaN, which is learned from as no gradient, where it is missing or no number."""
     try:
         return float(value)
-    except (TypeError, ValueError):
-        return 0.0
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def numbers(values: Any, one: Callable[[Any], float] = number) -> NDArray[np.float64]:
+    """A column of numbers. The text of a failed conversion would quote a record, so none leaves here."""
+    array = np.asarray(values)
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    return np.array([one(value) for value in array], dtype=np.float64)
 
 
 def series(values: Any, X: Any, name: str | None) -> Any:

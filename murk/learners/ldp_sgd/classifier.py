@@ -140,15 +140,30 @@ class LDPSGDClassifier(LDPSGD, base.MiniBatchClassifier):
 
         ``budget`` overrides the learner's for this person.
         """
-        self._learn(x, self._codes.get(y, math.nan), budget)
+        self._learn(x, self._code(y), budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
         """Learn from the rows of a data frame or an ``(n, d)`` array, as one by one.
 
         ``budget`` is everybody's, or a sequence with each row's own.
         """
-        labels = np.array([self._codes.get(label, math.nan) for label in _listed(y)], dtype=np.float64)
-        self._learn_rows(X, labels, budget)
+        self._learn_rows(X, self._coded(y), budget)
+
+    def _code(self, y: Any) -> float:
+        try:
+            return self._codes.get(y, math.nan)
+        except TypeError:  # what cannot be a key is no class
+            return math.nan
+
+    def _coded(self, y: Any) -> NDArray[np.float64]:
+        """The places of labels among the classes, NaN for others."""
+        labels = np.asarray(y)
+        if labels.dtype.kind in "biuf" and len(self._codes) <= 16:
+            codes = np.full(len(labels), math.nan)
+            for label, code in self._codes.items():
+                codes[labels == label] = code
+            return codes
+        return np.array([self._code(label) for label in _listed(y)], dtype=np.float64)
 
     def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
         """Probability of each label by the average; equal ones before the first record."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from river import base
 
-from murk.learners.ldp_sgd.base import LDPSGD, Record, series
+from murk.learners.ldp_sgd.base import LDPSGD, Record, numbers, series, target
 from murk.learners.objectives import Huber
 from murk.learners.problem import SCALE_MULTIPLIER
 from murk.learners.settings import Averaging, InverseScalingStep, Weighting
@@ -175,14 +175,14 @@ class LDPSGDRegressor(LDPSGD, base.MiniBatchRegressor):
 
         ``budget`` overrides the learner's for this person.
         """
-        self._learn(x, _target(y), budget)
+        self._learn(x, target(y), budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
         """Learn from the rows of a data frame or an ``(n, d)`` array, as one by one.
 
         ``budget`` is everybody's, or a sequence with each row's own.
         """
-        self._learn_rows(X, np.asarray(y, dtype=np.float64), budget)
+        self._learn_rows(X, numbers(y, target), budget)
 
     def predict_one(self, x: Record, **kwargs: Any) -> float:
         """``x'beta`` by the average; 0 before the first record."""
@@ -198,10 +198,3 @@ class LDPSGDRegressor(LDPSGD, base.MiniBatchRegressor):
     def _unit_test_params(cls) -> Any:
         yield {"budget": GaussianDP(mu=1.0)}
         yield {"budget": PureDP(epsilon=2.0), "scale": 1.0}
-
-
-def _target(y: Any) -> float:
-    try:
-        return float(y)
-    except (TypeError, ValueError):
-        return math.nan

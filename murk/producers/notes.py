@@ -1,0 +1,151 @@
+"""What the work on a log was begun with, noted in a small file beside it.
+
+A log in a file only: whoever works on one of several machines says there what belongs together.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import weakref
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from murk.errors import MurkError, UserError
+from murk.stream.log import Log
+
+SUFFIX = ".run.json"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What must be the same again for the work on a log to be carried on.
+
+    The file must be the same too, and that is noted in the ledger alone: from the digest of a short file its
+    raw values can be guessed.
+
+    Parameters
+    ----------
+    person, level, seed
+        How people and levels are chosen, and the seed of simulated noise.
+    ledger
+        Identity of the ledger.
+    """
+
+    person: str | None
+    level: str
+    seed: int | None
+    ledger: str
+
+
+def note(log: Log, facts: Facts) -> None:
+    """Note what the work on a log begins with."""
+    path = beside(log, SUFFIX)
+    if path is not None:
+        write_durably(path, json.dumps(asdict(facts), indent=2) + "\n")
+
+
+def noted(log: Log) -> Facts | None:
+    """What was noted when the work on a log was begun; None where that is not known.
+
+    Raises
+    ------
+    MurkError
+        When the file is damaged.
+    """
+    path = beside(log, SUFFIX)
+    # What was noted before the log got its task came to nothing.
+    if path is None or log.document() is None or not path.exists():
+        return None
+    try:
+        return Facts(**json.loads(path.read_text()))
+    except (ValueError, TypeError) as error:
+        raise MurkError(f"{path} is damaged: bring it back from a copy, or begin with a new log") from error
+
+
+def compare(log: Log, facts: Facts) -> None:
+    """Make sure that the work on a log is carried on with what it was begun with.
+
+    Raises
+    ------
+    UserError
+        Naming what differs.
+    """
+    known = noted(log)
+    if known is None or known == facts:
+        return
+    name = next(field.name for field in fields(Facts) if getattr(known, field.name) != getattr(facts, field.name))
+    if name == "ledger":
+        found = "another ledger"
+    else:
+        before, now = (
+            f"no --{name}" if value is None else f"--{name} {value}"
+            for value in (getattr(known, name), getattr(facts, name))
+        )
+        found = f"{before}, not {now}"
+    raise differs(log, found, f"--{name}", seed=known.seed)
+
+
+def differs(log: Log, found: str, options: str, *, seed: int | None) -> UserError:
+    """The refusal to carry on with something else than what the work on a log was begun with."""
+    another = "a task of another name" if seed is None else "--ledger"
+    return UserError(
+        f"{log.url} was begun with {found}: give the same {options} again to carry on; "
+        f"to begin anew, give another --log and {another}"
+    )
+
+
+def begun_with(log: Log) -> str | None:
+    """Identity of the ledger that the work on a log was begun with; None where that is not known."""
+    known = noted(log)
+    return None if known is None else known.ledger
+
+
+def hold(log: Log, owner: object) -> Callable[[], object]:
+    """Keep other processes that let people release off a log, while its owner lives or until this is called.
+
+    Raises
+    ------
+    UserError
+        When another one is at work.
+    """
+    path = beside(log, ".lock")
+    if path is None:
+        return lambda: None
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UserError(
+            f"another `murk run` or `murk produce` is working on {log.url}: wait for it to end, or use another log"
+        ) from None
+    return weakref.finalize(owner, os.close, handle)
+
+
+def beside(log: Log, suffix: str) -> Path | None:
+    """Path of a small file that belongs to a log in a file; None where the log is no file."""
+    scheme, _, path = log.url.partition(":///")
+    return Path(path + suffix) if scheme == "sqlite" else None
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a small file, for its owner's eyes, so that a crash leaves it whole or not there."""
+    draft = path.with_name(path.name + ".new")
+    try:
+        # A draft that a crash left behind may have been made by somebody with other rights.
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as handle:
+            handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())
+        draft.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise MurkError(f"{path} cannot be written ({error.strerror}): make room or give another place") from error

@@ -1,0 +1,153 @@
+"""Runs the `murk` command in processes of its own, and makes the files it is given.
+
+Every command that these tests run is checked for what no output may ever hold: a raw value of a record, a
+traceback, or an admission that something unforeseen happened.
+"""
+
+import ctypes
+import gzip
+import json
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from murk.demo import DATA
+
+ROOT = Path(__file__).parents[2]
+WORD, FIGURE = "S3CR3T-77", "987654.321"
+"""Raw values that the files of these tests hold where something goes wrong: they must never come out."""
+
+ROWS = gzip.open(DATA, "rt").read().splitlines()
+HEADER = ROWS[0].split(",")
+
+TASK = """\
+name: third-child
+features:
+  - {name: same_sex, categories: ["no", "yes"]}
+  - {name: age, low: 21, high: 35}
+target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
+privacy: {guarantee: {gdp: {mu: 1.0}}}
+"""
+LOG, LEDGER = "sqlite:///third-child.db", "third-child.ledger.db"
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one object on standard output."""
+        assert self.status == 0, self.err
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+
+def start(*arguments: object, folder: Path, prepare: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "murk", *map(str, arguments)], cwd=folder, env=environment, preexec_fn=prepare,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[str]) -> Done:
+    out, err = process.communicate(timeout=120)
+    for text in (out, err):
+        for never in (WORD, FIGURE, FIGURE.partition(".")[0], "Traceback", "unexpected", "Warning"):
+            assert never not in text, text
+    return Done(process.returncode, out, err)
+
+
+def murk(*arguments: object, folder: Path, prepare: Callable[[], None] | None = None) -> Done:
+    return finish(start(*arguments, folder=folder, prepare=prepare))
+
+
+def run(folder: Path, *more: object, prepare: Callable[[], None] | None = None) -> Done:
+    """`murk run task.yaml --source people.csv --seed 1 --json`, with further options."""
+    return murk(
+        "run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", *more, folder=folder, prepare=prepare
+    )
+
+
+def refused(done: Done, *words: str, status: int = 2) -> None:
+    """A refusal: its status, nothing on standard output, and one line that holds some words."""
+    assert (done.status, done.out) == (status, ""), done
+    line, end, rest = done.err.partition("\n")
+    assert (end, rest) == ("\n", ""), done.err
+    assert line.startswith("murk: ")
+    for word in words:
+        assert word in line, line
+
+
+def people(path: Path, rows: Iterable[int] | int, change: tuple[int, str, str] | None = None) -> Path:
+    """Write some of the 254,654 women as CSV; ``change`` is (row from 1, column, text)."""
+    chosen = range(rows) if isinstance(rows, int) else rows
+    lines = [ROWS[row + 1] for row in chosen]
+    if change is not None:
+        row, column, text = change
+        cells = lines[row - 1].split(",")
+        cells[HEADER.index(column)] = text
+        lines[row - 1] = ",".join(cells)
+    path.write_text("\n".join([ROWS[0], *lines]) + "\n")
+    return path
+
+
+def world(folder: Path, rows: int = 300, task: str = TASK) -> Path:
+    """A folder with task.yaml and people.csv."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "task.yaml").write_text(task)
+    people(folder / "people.csv", rows)
+    return folder
+
+
+def totals(folder: Path, ledger: str = LEDGER) -> dict[str, Any]:
+    return murk("ledger", ledger, "--json", folder=folder).json
+
+
+def query(path: Path, sql: str) -> list[Any]:
+    """Look into a database that nobody has open any more; a copy is read, so that nothing is recovered in it."""
+    copy = sqlite3.connect(":memory:")
+    source = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        source.backup(copy)
+        return copy.execute(sql).fetchall()
+    finally:
+        source.close()
+        copy.close()
+
+
+def traces(folder: Path) -> dict[str, Any]:
+    """All that a finished run of the task leaves: debits, accounts, outbox, and the ids on the log in order."""
+    ledger, log = folder / LEDGER, folder / "third-child.db"
+    messages = query(log, 'SELECT "partition", value FROM messages ORDER BY "partition", "offset"')
+    return {
+        "debits": query(ledger, "SELECT * FROM debits ORDER BY number"),
+        "spending": query(ledger, "SELECT * FROM spending ORDER BY home, person, tariff"),
+        "outbox": query(ledger, "SELECT number FROM outbox"),
+        "runs": query(ledger, "SELECT next_row, counters, excluded FROM runs"),
+        "messages": [(partition, json.loads(value)["id"]) for partition, value in messages],
+    }
+
+
+def unprivileged() -> None:
+    """In a child: be refused what the permissions of files refuse, even as root."""
+    library = ctypes.CDLL(None)
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        library.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP, in force from exec on
+
+
+def largest_file(size: int) -> Callable[[], None]:
+    """In a child: no file may grow beyond so many bytes, as on a disk that is full."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))

@@ -1,0 +1,69 @@
+"""Task files with mistakes: each is named with its line, key and remedy, and nothing is begun."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import TASK, refused, run, world
+
+PRIVACY = "{guarantee: {gdp: {mu: 1.0}}}"
+MISTAKES = {
+    "no bound": (("low: 21, ", ""), ["line 4", "features[1].low", "missing, and required", "bounds are public"]),
+    "unknown key": (("privacy:", "privcy:"), ["line 6", "privcy", "did you mean 'privacy'?"]),
+    "unknown guarantee": (("gdp:", "gpd:"), ["line 6", "did you mean 'gdp'?"]),
+    "no budget": (("mu: 1.0", "mu: 0"), ["privacy.guarantee", "above 0"]),
+    "too small a budget": (("mu: 1.0", "mu: 1.0e-12"), ["privacy.guarantee", "give a larger budget"]),
+    "a budget that promises nothing": (("mu: 1.0", "mu: 1.0e+9"), ["privacy.guarantee", "the largest"]),
+    "a mechanism that cannot": (
+        (PRIVACY, "{guarantee: {pure: {epsilon: 1.0}}, mechanism: gaussian}"),
+        ["privacy.mechanism", "'gaussian' cannot give", "laplace", "l2-ball"],
+    ),
+    "a cap below a release": (
+        (PRIVACY, "{guarantee: {gdp: {mu: 1.0}}, per_person: {gdp: {mu: 0.5}}}"),
+        ["privacy.per_person", "raise the cap or drop the level"],
+    ),
+    "a protocol to come": (("privacy:", "protocol: moments\nprivacy:"), ["protocol", "not available in this version"]),
+    "not YAML": (("privacy:", "- privacy: ["), ["not readable as YAML", "line"]),
+    "too many set aside": (("privacy:", "public: {set_aside: 60}\nprivacy:"), ["public.set_aside is 60", "Set fewer aside"]),
+    "no public file": (("privacy:", "public: {file: no.csv}\nprivacy:"), ["no.csv", "check the path"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_named_and_mended(folder: Path, mistake: str) -> None:
+    change, words = MISTAKES[mistake]
+    world(folder, rows=60, task=TASK.replace(*change))
+    refused(run(folder), *words)
+    # What is mended is the task alone: the same command then begins.
+    (folder / "task.yaml").write_text(TASK)
+    if mistake in ("no bound", "too many set aside", "no public file"):
+        assert run(folder).json["releases"] == 60
+    else:
+        assert not (folder / "third-child.db.run.json").exists()
+
+
+def test_every_mistake_at_once(folder: Path) -> None:
+    """One line for each mistake."""
+    world(folder, rows=5, task=TASK.replace("low: 21, ", "").replace("mu: 1.0", "mu: -1").replace("kind:", "knd:"))
+    done = run(folder)
+    assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 3)
+
+
+def test_no_task_file(folder: Path) -> None:
+    world(folder, rows=5)
+    (folder / "task.yaml").unlink()
+    refused(run(folder), "task.yaml", "No such file", "give the path of a task file")
+    (folder / "task.yaml").mkdir()
+    refused(run(folder), "task.yaml", "Is a directory")
+    (folder / "task.yaml").rmdir()
+    (folder / "task.yaml").write_bytes(b"name: \xff\xfe")
+    refused(run(folder), "task.yaml", "not UTF-8", "save it as UTF-8")
+
+
+def test_a_second_task_under_the_same_name(folder: Path) -> None:
+    world(folder, rows=60)
+    assert run(folder).status == 0
+    (folder / "task.yaml").write_text(TASK.replace("high: 35", "high: 36"))
+    refused(run(folder), "third-child.db already carries the task 'third-child'", "features[1].high", "use another log")
+    (folder / "task.yaml").write_text(TASK)
+    assert run(folder).json["releases"] == 60

@@ -1,0 +1,81 @@
+"""README and docs are run: Python blocks, console commands, links, and doctests."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import murk
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
+
+
+def blocks(kind):
+    for page in PAGES:
+        for number, (language, text) in enumerate(BLOCK.findall(page.read_text())):
+            if language == kind:
+                yield pytest.param(text, id=f"{page.name}-{number}")
+
+
+@pytest.mark.parametrize("text", list(blocks("python")))
+def test_python_examples_run(text, tmp_path):
+    done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_readmes_commands_run(tmp_path):
+    """The console block, with the task file of the YAML block above it, in a folder with the data."""
+    readme = BLOCK.findall((ROOT / "README.md").read_text())
+    task = next(text for language, text in readme if language == "yaml")
+    (tmp_path / "weeks.yaml").write_text(task)
+    shutil.copy(ROOT / "murk/demo/data/mothers-1980.csv.gz", tmp_path)
+    commands = [
+        line[2:]
+        for language, text in readme
+        if language == "console"
+        for line in text.splitlines()
+        if line.startswith("$ ")
+    ]
+    assert len(commands) >= 4
+    for command in commands:
+        words = shlex.split(command)
+        assert words[0] == "murk"
+        done = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_within_the_repository_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def modules():
+    return [module.name for module in pkgutil.walk_packages(murk.__path__, "murk.") if "__main__" not in module.name]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_docstring_examples_are_true(name):
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.failed == 0
+
+
+def test_every_command_of_the_help_is_real():
+    from murk.cli import cli
+
+    context = cli.make_context("murk", ["--help"], resilient_parsing=True)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert command.help

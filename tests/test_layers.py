@@ -1,0 +1,89 @@
+"""Imports point one way, and a device starts without River."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import murk
+
+PACKAGE = Path(murk.__file__).parent
+# What each part may import of Murk, beside itself and what all may.
+ALLOWED = {
+    "privacy": set(),
+    "stream": {"privacy"},
+    "learners": {"privacy", "stream"},
+    "producers": {"privacy", "stream", "learners"},
+    "demo": {"privacy", "stream", "learners", "producers"},
+    "cli": {"privacy", "stream", "learners", "producers", "demo"},
+}
+EVERYBODY = {"errors", "_jit", "__version__"}
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield from ([f"murk.{alias.name}" for alias in node.names] if node.module == "murk" else [node.module])
+
+
+@pytest.mark.parametrize("part", sorted(ALLOWED))
+def test_imports_point_one_way(part):
+    files = list((PACKAGE / part).rglob("*.py"))
+    assert files
+    for path in files:
+        for name in imports(path):
+            if name.split(".")[0] == "murk" and name != "murk":
+                used = name.split(".")[1]
+                assert used in ALLOWED[part] | EVERYBODY | {part}, f"{path.relative_to(PACKAGE)} imports {name}"
+
+
+def test_every_part_has_a_place_in_the_order():
+    parts = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert parts == set(ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("murk.privacy", ("river", "pandas", "scipy.optimize", "numba", "rich")),
+        ("murk.stream", ("river", "pandas", "scipy.optimize", "rich")),
+        ("murk.producers", ("river", "pandas", "scipy.optimize", "rich")),
+        ("murk.learners.problem", ("river", "pandas", "scipy.optimize", "rich")),
+        ("murk.cli", ("river", "pandas", "scipy.optimize", "rich", "numpy", "pydantic")),
+    ],
+)
+def test_light_parts_load_nothing_heavy(module, heavy):
+    code = f"import {module}, sys; print(*(m for m in {heavy!r} if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_public_names_are_there():
+    """DESIGN: others build on these names."""
+    import murk.learners
+    import murk.privacy
+    import murk.producers
+    import murk.stream
+
+    names = {
+        murk.privacy: "PureDP ApproxDP GaussianDP ZeroConcentratedDP GaussianMechanism LaplaceMechanism "
+        "L2BallMechanism RandomizedResponse SecureNoise SimulatedNoise Accountant",
+        murk.learners: "LDPSGDRegressor LDPSGDClassifier",
+        murk.stream: "Task GradientRelease open_log Worker",
+        murk.producers: "Encoder Ledger Producer",
+    }
+    for module, wanted in names.items():
+        for name in wanted.split():
+            assert hasattr(module, name)
+            assert name in module.__all__
+
+
+def test_no_file_has_grown_out_of_hand():
+    for path in PACKAGE.rglob("*.py"):
+        lines = len(path.read_text().splitlines())
+        assert lines <= 420, f"{path.relative_to(PACKAGE)} has {lines} lines: two things in one file?"
