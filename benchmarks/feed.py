@@ -13,7 +13,7 @@ TASK = Task.parse(
     "name: feed\nfeatures: ["
     + ", ".join(f"{{name: x{i}, low: -1, high: 1}}" for i in range(9))
     + "]\ntarget: {name: y, kind: binary, positive: 'yes'}\n"
-    "privacy: {guarantee: {gdp: {mu: 1.0}}}\nlog: {retention: 1s}\n"
+    "privacy: {guarantee: {gdp: {mu: 1.0}}}\ngranularity: 1s\nexpiry: 2s\nlog: {retention: 2s}\n"
 ).with_simulated(True)
 
 

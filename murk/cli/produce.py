@@ -30,16 +30,13 @@ def command(
 
     Gradients need a fresh model, so the people wait until learners have published one.
     """
-    from murk.producers import Ledger
-    from murk.producers.notes import begun_with
-    from murk.producers.population import Crowd, Population
+    from murk.producers.population import Crowd, Population, open_accounts
     from murk.stream import Task, open_log
 
     task = Task.load(task_path)
     log_url = log_url or f"sqlite:///{task.name}.db"
-    path = ledger or f"{task.name}.ledger.db"
     start = time.monotonic()
-    with open_log(log_url) as log, Ledger(path, identity=begun_with(log)) as accounts:
+    with open_log(log_url) as log, open_accounts(log, ledger or f"{task.name}.ledger.db") as accounts:
         people = Population(task, Crowd(Path(source), person, level, seed), log, accounts, block=block)
         with progress(f"{task.name}: produced", people.source.size, quiet=as_json) as tick:
             for step in people.steps():

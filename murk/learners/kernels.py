@@ -1,8 +1,7 @@
 """The fold: one compiled step from (state, release) to state, shared by every way of learning.
 
 ``learn_one``, ``learn_many`` and the worker end in :func:`apply`, so that they agree bit for bit. Everything
-a step touches lies in two arrays, ``real`` and ``whole``, whose layout :mod:`murk.learners.memory` draws
-up: handing a dozen arrays to a compiled function costs more than the step itself.
+a step touches lies in two arrays (:mod:`murk.learners.layout`).
 
 No BLAS and no clock: the same releases give the same state on one build and kind of CPU.
 """
@@ -10,21 +9,19 @@ No BLAS and no clock: the same releases give the same state on one build and kin
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from murk._jit import inlined, jit
-from murk.learners.objectives import HUBER_SCALE, LOGISTIC, SOFTMAX
+from murk.learners.gradients import *
+from murk.learners.layout import *
+from murk.learners.objectives import HUBER_SCALE, LOGISTIC
 from murk.privacy import lattice
 from murk.privacy.noise.kernels import draw, simulated_gaussian, simulated_laplace, simulated_words
 from murk.privacy.noise.philox import Purpose
 from murk.privacy.noise.streaming import DONE
 from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW
 from murk.stream.staleness import spacing
-
-# Kernels take numpy arrays of fixed element types; their annotations would only repeat "array".
-Array = Any
 
 # The two laws, as constants of the compiled code.
 _GAUSSIAN_SHAPE, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_LAW.shape, GAUSSIAN_LAW.table, GAUSSIAN_LAW.guide
@@ -36,171 +33,6 @@ _NO_LEVELS, _NO_PARAMETERS = np.zeros(0, dtype=np.int64), np.zeros((0, 3), dtype
 
 # Simulated coins are drawn for this purpose (a constant that the compiler can fold).
 _COIN = int(Purpose.COIN)
-
-# How a feature vector is weighted, a step sized, iterates averaged, people weighted.
-NORM, MALLOWS, CLIP = 0, 1, 2
-NOISE_AWARE, INVERSE_SCALING = 0, 1
-NO_AVERAGE, POLYAK, POLYNOMIAL_DECAY = 0, 1, 2
-UNIFORM, INVERSE_VARIANCE = 0, 1
-
-# Places in ``whole``.
-(
-    OBJECTIVE, WEIGHTS, STEP, AVERAGING, WEIGHTING, FEATURES, DIMENSION, CLASSES, RING, WHITEN, SCALING,
-    FLOOR, SIMULATED, SEED, KIND, STEPS, THRESHOLD, COUNT, NEXT_PUBLISHED, RING_HEAD, RING_LENGTH,
-    WHOLE_HEADER,
-) = range(22)  # fmt: skip
-
-# Places in ``real``.
-(
-    HUBER_C, CENTRE, MULTIPLIER, KNOWN_SCALE, BOUND, CLIP_AT, RADIUS, SCALE_FLOOR, SCALE_CEILING, ETA,
-    ALPHA, DECAY, MECHANISM_RADIUS, SPACING, UNIT, VARIANCE,  # the last four: of the current level
-    SUM_PRECISION, SUM_WEIGHT, SUM_SPREAD, SUM_SQUARES, TARGET, REAL_HEADER,
-) = range(22)  # fmt: skip
-
-# Noise-aware steps are this share of the worst case's best, radius w_i / sqrt(2 sum w_j^2 v_j). Radii are
-# generous, and iterates that wander far make the curved objectives biased: measured in benchmarks/accuracy.py.
-STEP_SHARE = 0.5
-
-# State vectors, one after another.
-ITERATE, AVERAGE, SCALING_A, SCALING_B, MEAN_AT, MEAN_GRADIENT, ROWS = range(7)
-
-
-@jit
-def places(whole: Array) -> tuple[int, int, int, int, int, int]:
-    """Where in ``real`` the state vectors, x, z, the gradient, the public matrices and the ring begin.
-
-    ``real`` is: header, state vectors, x, z, gradient, contrasts (K x (K - 1)), transform (p x p), ring.
-    """
-    p, d, k = whole[FEATURES], whole[DIMENSION], whole[CLASSES]
-    x = REAL_HEADER + ROWS * d
-    basis = x + 2 * p + d
-    transform = basis + k * (k - 1)
-    ring = transform + whole[WHITEN] * p * p
-    return REAL_HEADER, x, x + p, x + 2 * p, basis, ring
-
-
-@jit
-def whiten(whole: Array, real: Array, x: Array, z: Array) -> None:
-    """Working features ``z = W x``, or x itself where nothing is whitened."""
-    p = x.shape[0]
-    if whole[WHITEN] == 0:
-        for j in range(p):
-            z[j] = x[j]
-        return
-    k = whole[CLASSES]
-    at = places(whole)[4] + k * (k - 1)
-    for i in range(p):
-        total = 0.0
-        for j in range(p):
-            total += real[at + j] * x[j]
-        z[i] = total
-        at += p
-
-
-@jit
-def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float, weight: float, out: Array) -> None:
-    """``(p - e_y) (x) z weight`` in contrast coordinates."""
-    p, classes = whole[FEATURES], whole[CLASSES]
-    basis = places(whole)[4]
-    scores = np.zeros(classes)
-    for r in range(classes - 1):
-        score = 0.0
-        for j in range(p):
-            score += theta[r * p + j] * z[j]
-        for k in range(classes):
-            scores[k] += real[basis + k * (classes - 1) + r] * score
-    top = scores[0]
-    for k in range(1, classes):
-        top = max(top, scores[k])
-    total = 0.0
-    for k in range(classes):
-        scores[k] = math.exp(scores[k] - top)
-        total += scores[k]
-    for r in range(classes - 1):
-        residual = 0.0
-        for k in range(classes):
-            miss = scores[k] / total - (1.0 if float(k) == y else 0.0)
-            residual += real[basis + k * (classes - 1) + r] * miss
-        for j in range(p):
-            out[r * p + j] = residual * z[j] * weight
-
-
-@jit
-def other_gradient(
-    whole: Array, real: Array, theta: Array, z: Array, y: float, fit: float, weight: float, out: Array
-) -> None:
-    """The gradient where the objective is not logistic, or the target is missing."""
-    p, d = whole[FEATURES], whole[DIMENSION]
-    scaled = whole[OBJECTIVE] == HUBER_SCALE
-    if y != y or fit != fit:  # no target, or no finite gradient: it is zero, whatever the record says
-        for j in range(d):
-            out[j] = 0.0
-        if scaled:
-            out[p] = -real[MULTIPLIER] * real[CENTRE]
-        return
-    if whole[OBJECTIVE] == SOFTMAX:
-        softmax_gradient(whole, real, theta, z, y, weight, out)
-        return
-    c = real[HUBER_C]
-    sigma = theta[p] * real[MULTIPLIER] if scaled else real[KNOWN_SCALE]
-    u = (y - fit) / sigma
-    slope = -min(max(u, -c), c) * weight
-    for j in range(p):
-        out[j] = slope * z[j]
-    if scaled:
-        fall = -0.5 * min(u * u, c * c)
-        half_kappa = real[CENTRE] + 0.25 * c * c
-        out[p] = real[MULTIPLIER] * ((fall + half_kappa) * weight - real[CENTRE])
-
-
-@jit
-def shorten(real: Array, out: Array) -> None:
-    """Clip a gradient at its bound, where clipping was chosen in place of weights."""
-    norm = 0.0
-    for j in range(out.shape[0]):
-        norm += out[j] * out[j]
-    norm = math.sqrt(norm)
-    if norm > real[CLIP_AT]:
-        for j in range(out.shape[0]):
-            out[j] *= real[CLIP_AT] / norm
-
-
-@jit
-def weigh(whole: Array, square: float) -> float:
-    """The weight of a record whose working features have this squared norm."""
-    if whole[WEIGHTS] == NORM:
-        return 1.0 / max(1.0, math.sqrt(square))
-    if whole[WEIGHTS] == MALLOWS:
-        return min(1.0, 2.0 / square)
-    return 1.0
-
-
-@jit
-def miss(fit: float, y: float) -> float:
-    """Logistic loss: chance less outcome. A logit beyond 700 would overflow where there is no numba."""
-    return 1.0 / (1.0 + math.exp(-min(max(fit, -700.0), 700.0))) - y
-
-
-@jit
-def gradient(whole: Array, real: Array, theta: Array, z: Array, y: float, out: Array) -> None:
-    """Write the weighted gradient at ``theta``, less its public centre.
-
-    A NaN target, and a record whose gradient is not finite, count as no gradient.
-    """
-    p = whole[FEATURES]
-    square, fit = 0.0, 0.0
-    for j in range(p):
-        square += z[j] * z[j]
-        fit += theta[j] * z[j]
-    weight = weigh(whole, square)
-    if whole[OBJECTIVE] == LOGISTIC and y == y:
-        slope = miss(fit, y) * weight
-        for j in range(p):
-            out[j] = slope * z[j]
-    else:
-        other_gradient(whole, real, theta, z, y, fit, weight, out)
-    if whole[WEIGHTS] == CLIP:
-        shorten(real, out)
 
 
 @jit

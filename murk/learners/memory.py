@@ -32,7 +32,7 @@ class Memory:
     Attributes
     ----------
     real, whole
-        The packed float64 and int64 arrays (layout: :func:`murk.learners.kernels.places`).
+        The packed float64 and int64 arrays (see :mod:`murk.learners.layout`).
     x, features
         Where the coded features of the next record are put: ``(p,)``, and without the constant.
     rows

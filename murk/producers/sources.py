@@ -189,7 +189,7 @@ class FileSource:
                 return
             yield self._block(*zip(*pairs, strict=True))
 
-    def select(self, count: int, noise: NoiseSource, *, excluded: Collection[int] = ()) -> list[int]:
+    def select(self, count: int, noise: NoiseSource, *, excluded: Collection[object] = ()) -> list[int]:
         """Draw rows uniformly without replacement, ascending: a sample whose covariates become public.
 
         Rows in ``excluded`` (of people who have withdrawn) are not drawn from.
@@ -206,7 +206,9 @@ class FileSource:
                 "a public sample can be set aside only where every row is a person of its own: with a column "
                 f"of people ({self.person_column!r}) a person's other rows would still be released"
             )
-        left_out = np.array(sorted({row for row in excluded if 0 <= row < self.size}), dtype=np.int64)
+        left_out = np.array(
+            sorted(row for row in excluded if isinstance(row, int) and 0 <= row < self.size), dtype=np.int64
+        )
         if not 0 <= count <= self.size - len(left_out):
             raise UserError(f"{count} rows cannot be set aside: {self.path} has {self.size - len(left_out)}")
         rows, keys = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)

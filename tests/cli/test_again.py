@@ -94,7 +94,9 @@ def test_two_runs_on_one_log(folder: Path) -> None:
     # Held where it is, so that it is still at work however quick the machine is.
     first.send_signal(signal.SIGSTOP)
     try:
-        refused(run(folder), "another `murk run` or `murk produce` is working on", "wait for it to end, or use another log")
+        for command in ("run", "produce"):
+            second = murk(command, "task.yaml", "--source", "people.csv", "--seed", 1, "--json", folder=folder)
+            refused(second, "another `murk run` or `murk produce` is working on", "wait for it to end, or use another")
     finally:
         first.send_signal(signal.SIGCONT)
     found = finish(first).json

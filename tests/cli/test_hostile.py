@@ -4,6 +4,7 @@ import json
 import random
 from pathlib import Path
 
+from murk.producers.population import Crowd, Population, open_accounts
 from murk.stream import Task, open_log
 from murk.stream.codec import encode_iterate
 from murk.stream.releases import IterateMessage
@@ -130,10 +131,10 @@ def test_hostile_models(folder: Path) -> None:
 
 def test_a_hostile_model_before_anything_was_learned(folder: Path) -> None:
     world(folder, rows=20)
-    with open_log(f"sqlite:///{folder}/third-child.db") as log:
-        task = Task.parse(TASK).with_simulated(True)
-        log.announce(task.document())
-        log.publish(0, hostile_models(task)["huge"][0])
+    with open_log(f"sqlite:///{folder}/third-child.db") as log, open_accounts(log, folder / LEDGER) as accounts:
+        crowd = Population(Task.parse(TASK), Crowd(folder / "people.csv", seed=1), log, accounts)
+        crowd.close()
+        log.publish(0, hostile_models(crowd.task)["huge"][0])
     done = murk(*PRODUCE, 0, folder=folder)
     refused(done, "norm")
     assert totals(folder)["releases"] == 0

@@ -8,12 +8,18 @@ from subprocess import Popen
 import pytest
 
 from murk.stream import open_log
-from tests.cli.harness import LOG, TASK, finish, murk, refused, run, start, totals, traces, world
+from tests.cli.harness import LOG, TASK, Done, finish, murk, refused, run, start, totals, traces, world
 
 ROWS = 300
 PRODUCE = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--json"]
-LEARN = ["learn", "--log", LOG, "--json", "--idle"]
+LEARN = ["learn", "--log", LOG, "--json"]
 TWO_CHAINS = TASK + "log: {partitions: 2}\n"
+
+
+def stop(learner: Popen[str]) -> Done:
+    """Interrupt a learner; it tells what it has learned."""
+    learner.send_signal(signal.SIGINT)
+    return finish(learner)
 
 
 def learned(folder: Path) -> int:
@@ -37,8 +43,8 @@ def test_the_same_as_one_process(folder: Path, task: str) -> None:
     while not (apart / "third-child.db.run.json").exists():
         time.sleep(0.005)
     time.sleep(0.3)
-    learner = start(*LEARN, 2, folder=apart)
-    sent, found = finish(producer).json, finish(learner).json
+    learner = start(*LEARN, folder=apart)
+    sent, found = finish(producer).json, stop(learner).json
     assert (sent["releases"], sent["refusals"]) == (found["releases"], 0) == (ROWS, 0)
     assert found["state_digest"] == alone["state_digest"]
     assert (found["duplicates"], found["dead_letters"]) == (0, {})
@@ -49,10 +55,10 @@ def test_a_learner_that_waits_for_producers(folder: Path) -> None:
     expected = run(world(folder / "alone", rows=ROWS)).json["state_digest"]
     apart = world(folder / "apart", rows=ROWS)
     refused(murk(*PRODUCE, "--patience", 0, folder=apart), "no learner has read", f"murk learn --log {LOG}", status=1)
-    learner = start(*LEARN, 2, folder=apart)
+    learner = start(*LEARN, folder=apart)
     wait_until_learned(apart, 1, learner)
     assert murk(*PRODUCE, folder=apart).json["releases"] == ROWS
-    assert finish(learner).json["state_digest"] == expected
+    assert stop(learner).json["state_digest"] == expected
 
 
 def test_killed_learners_and_producers(folder: Path) -> None:
@@ -60,18 +66,18 @@ def test_killed_learners_and_producers(folder: Path) -> None:
     expected = run(world(folder / "alone", rows=ROWS)).json["state_digest"]
     apart = world(folder / "apart", rows=ROWS)
     murk(*PRODUCE, "--patience", 0, folder=apart)
-    learner, producer = start(*LEARN, 2, folder=apart), start(*PRODUCE, folder=apart)
+    learner, producer = start(*LEARN, folder=apart), start(*PRODUCE, folder=apart)
     for offset in (40, 120):
         wait_until_learned(apart, offset, learner)
         learner.kill()
         learner.communicate()
-        learner = start(*LEARN, 2, folder=apart)
+        learner = start(*LEARN, folder=apart)
         wait_until_learned(apart, offset + 30, learner)
         producer.kill()
         producer.communicate()
         producer = start(*PRODUCE, folder=apart)
     assert finish(producer).json["releases"] == ROWS
-    found = finish(learner).json
+    found = stop(learner).json
     assert (found["releases"], found["duplicates"], found["dead_letters"]) == (ROWS, 0, {})
     assert found["state_digest"] == expected
     assert totals(apart)["queued"] == 0
@@ -81,14 +87,14 @@ def test_killed_learners_and_producers(folder: Path) -> None:
 def test_of_two_learners_the_older_is_fenced(folder: Path) -> None:
     world(folder, rows=ROWS)
     murk(*PRODUCE, "--patience", 0, folder=folder)
-    older = start(*LEARN, 60, folder=folder)
+    older = start(*LEARN, folder=folder)
     wait_until_learned(folder, 1, older)
     producer = start(*PRODUCE, folder=folder)
     wait_until_learned(folder, 20, older)
-    newer = start(*LEARN, 2, folder=folder)
+    newer = start(*LEARN, folder=folder)
     refused(finish(older), "another worker has taken over chain 0", "Run one worker for each chain", status=1)
     assert finish(producer).json["releases"] == ROWS
-    found = finish(newer).json
+    found = stop(newer).json
     assert (found["releases"], found["duplicates"], found["dead_letters"]) == (ROWS, 0, {})
 
 
@@ -96,12 +102,12 @@ def test_one_learner_for_each_chain(folder: Path) -> None:
     expected = run(world(folder / "alone", rows=ROWS, task=TWO_CHAINS)).json
     apart = world(folder / "apart", rows=ROWS, task=TWO_CHAINS)
     murk(*PRODUCE, "--patience", 0, folder=apart)
-    refused(murk(*LEARN, 0, "--chain", 2, folder=apart), "--chain 2", "the chains 0 to 1")
-    learners = [start(*LEARN, 2, "--chain", chain, folder=apart) for chain in range(2)]
+    refused(murk(*LEARN, "--chain", 2, folder=apart), "--chain 2", "the chains 0 to 1")
+    learners = [start(*LEARN, "--chain", chain, folder=apart) for chain in range(2)]
     assert murk(*PRODUCE, folder=apart).json["releases"] == ROWS
     for learner in learners:
         # Each tells what both have learned.
-        found = finish(learner).json
+        found = stop(learner).json
         for key in ("state_digest", "releases", "coefficients", "confidence_intervals"):
             assert found[key] == expected[key]
 
@@ -109,9 +115,8 @@ def test_one_learner_for_each_chain(folder: Path) -> None:
 def test_an_interrupted_learner_tells_its_result(folder: Path) -> None:
     world(folder, rows=ROWS)
     murk(*PRODUCE, "--patience", 0, folder=folder)
-    learner = start("learn", "--log", LOG, "--json", folder=folder)
+    learner = start(*LEARN, folder=folder)
     wait_until_learned(folder, 1, learner)
-    learner.send_signal(signal.SIGINT)
-    done = finish(learner)
+    done = stop(learner)
     assert done.json["releases"] == 1
     assert done.err == "stopped\n"

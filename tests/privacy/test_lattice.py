@@ -106,7 +106,7 @@ def test_at_the_very_bound(norm: int, steps: int) -> None:
         ([0.0, -0.0], [0, 0], [0, 0]),
         ([5e-324, -5e-324], [0, 0], [0, 0]),
         ([-0.99, 0.99], [0, 0], [0, 0]),
-        ([10.0, 0.5], [9, 0], [9, 0]),
+        ([10.0, 0.5], [10, 0], [9, 0]),
     ],
 )
 def test_examples(v: list[float], l2: list[int], l1: list[int]) -> None:

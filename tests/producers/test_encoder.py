@@ -64,6 +64,18 @@ def test_works_in_a_pipeline_and_is_cloned_and_copied() -> None:
         assert encoder.transform_one(RECORD) == CODED
 
 
+def test_its_counts_stay_behind() -> None:
+    """They are functions of raw values, which nobody gets who is sent or saved a model."""
+    encoder = Encoder(make_task())
+    for _ in range(25):
+        encoder.transform_one({"age": 99})
+    for other in (copy.copy(encoder), copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
+        assert (other.counts.records, other.counts.clamped, other.counts.missing) == (0, 0, 0)
+        assert other.counts.shared() is None
+    assert pickle.dumps(encoder) == pickle.dumps(Encoder(encoder.task))
+    assert (encoder.counts.records, encoder.counts.clamped, encoder.counts.missing) == (25, 25, 50)
+
+
 PROGRAM = """
 import sys
 from murk.producers import Ledger, Policy, Producer, FileSource

@@ -293,7 +293,7 @@ class TestSetup:
 
     def test_the_log_carries_the_task(self, tmp_path: Path, world: World) -> None:
         with pytest.raises(UserError, match="carries the task"):
-            Producer(make_task("expiry: 9d"), world.log, world.ledger, noise=SimulatedNoise(1))
+            Producer(make_task("expiry: 6d"), world.log, world.ledger, noise=SimulatedNoise(1))
         with open_log(f"sqlite:///{tmp_path}/empty.db") as empty, pytest.raises(UserError, match="no task yet"):
             Producer(world.task, empty, world.ledger, noise=SimulatedNoise(1))
 

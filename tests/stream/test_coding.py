@@ -83,6 +83,18 @@ def test_undeclared_and_missing_categories_are_zero_in_all_their_features(value:
     assert coded.missing == 1
 
 
+@pytest.mark.parametrize("value", [np.timedelta64(1), [1], {}])
+def test_what_cannot_be_hashed_is_no_category(value: Any) -> None:
+    """Numpy's duration without a unit raises a ValueError where others raise a TypeError."""
+    record = RECORD | {"origin": value, "third_child": value}
+    coded = CODING.encode_record(record)
+    assert coded.x.tolist() == [0.0, 1.0, 0.0, 0.0, 1.0]
+    assert (math.isnan(coded.y), coded.missing) == (True, 2)
+    block = CODING.encode({name: [RECORD[name], record[name]] for name in record})
+    assert block.x[1].tolist() == coded.x.tolist()
+    assert block.cells[:, 2].tolist() == [Cell.FINE, Cell.UNDECLARED]
+
+
 def test_keys_that_are_not_there_are_missing() -> None:
     coded = CODING.encode_record({})
     assert coded.x.tolist() == [0.0, 0.0, 0.0, 0.0, 1.0]

@@ -149,6 +149,12 @@ REFUSED = [
     ("privacy:", "expiry: 7 weeks\nprivacy:", "expiry: '7 weeks' is not a duration"),
     ("privacy:", "expiry: 0d\nprivacy:", "expiry: '0d' is out of range"),
     ("privacy:", "expiry: 12h\nprivacy:", "expiry: 12h is below granularity 1d"),
+    (
+        "privacy:",
+        "expiry: 8d\nprivacy:",
+        "log.retention: 7d is below expiry 8d, so that a release sent again",
+    ),
+    ("privacy:", "log: {retention: 6d}\nprivacy:", "log.retention: 6d is below expiry 7d"),
     ("privacy:", "public: {}\nprivacy:", "public: neither file nor set_aside; give exactly one"),
     (
         "privacy:",

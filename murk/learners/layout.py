@@ -1,0 +1,54 @@
+"""Where everything a fold touches lies in its two arrays, ``real`` and ``whole``.
+
+Handing a dozen arrays to a compiled function costs more than a step of the fold: it gets two.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from murk._jit import jit
+
+# Kernels take numpy arrays of fixed element types; their annotations would only repeat "array".
+Array = Any
+
+# How a feature vector is weighted, a step sized, iterates averaged, people weighted.
+NORM, MALLOWS, CLIP = 0, 1, 2
+NOISE_AWARE, INVERSE_SCALING = 0, 1
+NO_AVERAGE, POLYAK, POLYNOMIAL_DECAY = 0, 1, 2
+UNIFORM, INVERSE_VARIANCE = 0, 1
+
+# Places in ``whole``.
+(
+    OBJECTIVE, WEIGHTS, STEP, AVERAGING, WEIGHTING, FEATURES, DIMENSION, CLASSES, RING, WHITEN, SCALING,
+    FLOOR, SIMULATED, SEED, KIND, STEPS, THRESHOLD, COUNT, NEXT_PUBLISHED, RING_HEAD, RING_LENGTH,
+    WHOLE_HEADER,
+) = range(22)  # fmt: skip
+
+# Places in ``real``.
+(
+    HUBER_C, CENTRE, MULTIPLIER, KNOWN_SCALE, BOUND, CLIP_AT, RADIUS, SCALE_FLOOR, SCALE_CEILING, ETA,
+    ALPHA, DECAY, MECHANISM_RADIUS, SPACING, UNIT, VARIANCE,  # the last four: of the current level
+    SUM_PRECISION, SUM_WEIGHT, SUM_SPREAD, SUM_SQUARES, TARGET, REAL_HEADER,
+) = range(22)  # fmt: skip
+
+# Noise-aware steps are this share of the worst case's best, radius w_i / sqrt(2 sum w_j^2 v_j). Radii are
+# generous, and iterates that wander far make the curved objectives biased: measured in benchmarks/accuracy.py.
+STEP_SHARE = 0.5
+
+# State vectors, one after another.
+ITERATE, AVERAGE, SCALING_A, SCALING_B, MEAN_AT, MEAN_GRADIENT, ROWS = range(7)
+
+
+@jit
+def places(whole: Array) -> tuple[int, int, int, int, int, int]:
+    """Where in ``real`` the state vectors, x, z, the gradient, the public matrices and the ring begin.
+
+    ``real`` is: header, state vectors, x, z, gradient, contrasts (K x (K - 1)), transform (p x p), ring.
+    """
+    p, d, k = whole[FEATURES], whole[DIMENSION], whole[CLASSES]
+    x = REAL_HEADER + ROWS * d
+    basis = x + 2 * p + d
+    transform = basis + k * (k - 1)
+    ring = transform + whole[WHITEN] * p * p
+    return REAL_HEADER, x, x + p, x + 2 * p, basis, ring

@@ -1,0 +1,193 @@
+"""A file's people on a log: carried on with the same file and ledger only, and nobody published who left."""
+
+import json
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from murk.errors import UserError
+from murk.privacy.noise import SimulatedNoise
+from murk.producers import FileSource, Ledger, Policy
+from murk.producers.local import LocalRun
+from murk.producers.population import Crowd, Population, open_accounts
+from murk.stream import open_log
+from tests.producers.world import make_task, write_people
+
+SET_ASIDE = "public: {set_aside: 8}"
+
+
+@contextmanager
+def population(
+    folder: Path,
+    *more: str,
+    ledger: str = "ledger.db",
+    person: str | None = None,
+    policy: Policy | None = None,
+    seed: int | None = 7,
+    source: str = "people.csv",
+) -> Iterator[Population]:
+    crowd = Crowd(folder / source, person=person, seed=seed)
+    with open_log(f"sqlite:///{folder}/log.db") as log, open_accounts(log, folder / ledger) as accounts:
+        people = Population(make_task(*more, simulated=False), crowd, log, accounts, policy=policy)
+        try:
+            yield people
+        finally:
+            people.close()
+
+
+def work(folder: Path, *more: str, seed: int | None = 7) -> None:
+    crowd = Crowd(folder / "people.csv", seed=seed)
+    task = make_task(*more, simulated=False)
+    with LocalRun(task, crowd, f"sqlite:///{folder}/log.db", folder / "ledger.db") as run:
+        assert len(list(run.steps())) > 1
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_people(tmp_path / "people.csv", 40)
+    write_people(tmp_path / "others.csv", 41)
+    return tmp_path
+
+
+@pytest.mark.parametrize("more", [(), (SET_ASIDE,)])
+@pytest.mark.parametrize("seed", [7, None])
+def test_without_its_note_a_log_takes_no_other_ledger_or_file(
+    folder: Path, more: tuple[str, ...], seed: int | None
+) -> None:
+    work(folder, *more, seed=seed)
+    (folder / "log.db.run.json").unlink()
+    for change in ({"source": "others.csv"}, {"ledger": "other.db"}):
+        if "ledger" in change:
+            # No ledger is made where the work has begun; one that is there already does not help either.
+            with pytest.raises(UserError, match="there is no ledger"), population(folder, *more, seed=seed, **change):
+                pass
+            assert not (folder / "other.db").exists()
+            Ledger(folder / "other.db").close()
+        with (
+            pytest.raises(
+                UserError, match=r"another file than .*, or another ledger than .*same --source and --ledger"
+            ),
+            population(folder, *more, seed=seed, **change),
+        ):
+            pass
+    with population(folder, *more, seed=seed) as people:
+        assert people.next_row == 40
+        assert [step.releases for step in people.steps()] == [40 - 8 * len(more)]
+
+
+def test_with_its_note_another_file_is_named(folder: Path) -> None:
+    work(folder)
+    with (
+        pytest.raises(UserError, match="another file: give the same --source"),
+        population(folder, source="others.csv"),
+    ):
+        pass
+
+
+def test_its_note_says_nothing_of_the_people(folder: Path) -> None:
+    work(folder)
+    note = folder / "log.db.run.json"
+    assert set(json.loads(note.read_text())) == {"person", "level", "seed", "ledger"}
+    assert FileSource(folder / "people.csv", make_task()).digest not in note.read_text()
+    assert stat.S_IMODE(note.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("person", [None, "who"])
+def test_rows_of_a_second_file_are_nobody_new(folder: Path, person: str | None) -> None:
+    """One row was corrected: the others' accounts would begin anew."""
+    with population(folder) as people:
+        list(people.steps())
+        task, ledger = people.task, people.ledger
+        with pytest.raises(UserError, match="cannot be told apart: they would release twice"):
+            people.producer.begin(FileSource(folder / "others.csv", task, person_column=person))
+        assert ledger.run(task.hash, FileSource(folder / "others.csv", task).digest) is None
+
+
+def test_names_of_a_second_file_have_accounts(folder: Path) -> None:
+    with population(folder, person="who") as people:
+        list(people.steps())
+        second = FileSource(folder / "others.csv", people.task, person_column="who")
+        assert people.producer.begin(second).next_row == 0
+        [block] = second.blocks()
+        # Of the 41 rows of 21 names only the last name has not released before.
+        assert people.producer.release_block(block).released == 1
+
+
+def test_two_at_work_on_one_log(folder: Path) -> None:
+    with (
+        population(folder) as first,
+        pytest.raises(UserError, match="another `murk run` or `murk produce` is working on"),
+        population(folder),
+    ):
+        pass
+    del first
+    with population(folder):
+        pass
+
+
+def test_whoever_has_withdrawn_is_not_published(folder: Path) -> None:
+    """Of 40 rows 30 have withdrawn, from everything or from the task: the sample is among the other 10."""
+    digest = FileSource(folder / "people.csv", make_task()).digest
+    with Ledger(folder / "ledger.db") as ledger:
+        # The task as an earlier process left it that died before the log had it.
+        ledger.bind("another-log", "ab" * 32, name="third-child")
+        ledger.bind("another-log", "cd" * 32, name="another task")
+        for row in range(30):
+            ledger.withdraw(row, source=digest, task_hash="ab" * 32 if row % 2 else None)
+        for row in range(30, 40):
+            ledger.withdraw(row, source=digest, task_hash="cd" * 32)
+    with population(folder, SET_ASIDE) as people:
+        assert len(people.excluded) == 8
+        assert min(people.excluded) >= 30
+
+
+def test_not_enough_are_left_to_be_set_aside(folder: Path) -> None:
+    digest = FileSource(folder / "people.csv", make_task()).digest
+    with Ledger(folder / "ledger.db") as ledger:
+        for row in range(32):
+            ledger.withdraw(row, source=digest)
+    with (
+        pytest.raises(UserError, match="has 40 rows, 32 of them of people who have withdrawn"),
+        population(folder, SET_ASIDE),
+    ):
+        pass
+
+
+def test_a_sample_without_those_who_left_is_drawn_alike(folder: Path) -> None:
+    source = FileSource(folder / "people.csv", make_task())
+    rows = source.select(8, SimulatedNoise(3))
+    left = [row for row in range(40) if row not in rows]
+    assert source.select(8, SimulatedNoise(3), excluded=left[:20]) == rows
+    assert source.select(8, SimulatedNoise(3), excluded=[*rows, 99]) != rows
+    with pytest.raises(UserError, match=r"8 rows cannot be set aside: .* has 7"):
+        source.select(8, SimulatedNoise(3), excluded=range(33))
+
+
+def test_an_account_says_who_was_published(folder: Path) -> None:
+    with population(folder, SET_ASIDE) as people:
+        list(people.steps())
+        for row in range(40):
+            account = people.ledger.account(row, source=people.source.digest)
+            words = "\n".join(account.describe())
+            [task] = account.tasks
+            assert task.published == (row in people.excluded)
+            assert task.published == (not task.levels)
+            said = "her features (without the target) were published with the task 'third-child'" in words
+            assert said == task.published
+            assert "Nothing was ever released" not in words
+
+
+def test_a_policy_may_forbid_a_public_sample(folder: Path) -> None:
+    strict = Policy(public_sample=False)
+    with (
+        pytest.raises(UserError, match=r"policy does not allow .* public.file"),
+        population(folder, SET_ASIDE, policy=strict),
+    ):
+        pass
+    with open_log(f"sqlite:///{folder}/log.db") as log:
+        assert log.document() is None
+    with population(folder, policy=strict) as people:
+        assert people.excluded == frozenset()
