@@ -109,7 +109,9 @@ def main(argv: list[str]) -> None:
     mechanism = model._default
 
     def bare():
-        bare_loop(coded, codes, np.uint64(1), mechanism.radius, mechanism.spacing, mechanism.steps, 3.0, mechanism.variance)
+        bare_loop(
+            coded, codes, np.uint64(1), mechanism.radius, mechanism.spacing, mechanism.steps, 3.0, mechanism.variance
+        )
 
     def learn_many():
         # What a user calls on an array; the fold itself, without turning labels into codes, follows.

@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 from pathlib import Path
 
 from murk.producers.population import Crowd, Population, open_accounts
@@ -54,7 +55,7 @@ def test_whatever_stands_on_the_log(folder: Path) -> None:
         "simulated": [another(release, 6, simulated=False)],
         "chain": [another(release, 7, chain=1)],
         "level": [another(release, 8, level="loud")],
-        "dimension": [another(release, 9, payload=payload + [0])],
+        "dimension": [another(release, 9, payload=[*payload, 0])],
         "magnitude": [another(release, 10, payload=[2**40, 0, 0])],
         "future": [another(release, 11, version=10_000)],
         "expired": [another(release, 12, expires=86_400)],
@@ -144,11 +145,14 @@ def test_a_hostile_model_before_anything_was_learned(folder: Path) -> None:
 
 def test_hostile_bytes_while_it_runs(folder: Path) -> None:
     begun(folder)
-    learner = start("learn", "--log", LOG, "--idle", 2, "--json", folder=folder)
+    learner = start("learn", "--log", LOG, "--json", folder=folder)
     producer = start(*PRODUCE, 60, folder=folder)
     for _ in range(20):
         put(folder, [b"\x00" * 30])
     assert finish(producer).json["releases"] == ROWS
+    while murk("status", "--log", LOG, "--json", folder=folder).json["lag"]:
+        pass
+    learner.send_signal(signal.SIGINT)
     found = finish(learner).json
     assert (found["releases"], found["duplicates"], found["dead_letters"]) == (ROWS, 0, {"malformed": 20})
     assert murk("ledger", LEDGER, "--json", folder=folder).json["queued"] == 0
