@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 WORD, FIGURE = "S3CR3T-77", "987654.321"
 """Raw values that the files of these tests hold where something goes wrong: they must never come out."""
 
-ROWS = gzip.open(DATA, "rt").read().splitlines()
+ROWS = gzip.decompress(DATA.read_bytes()).decode().splitlines()
 HEADER = ROWS[0].split(",")
 
 TASK = """\

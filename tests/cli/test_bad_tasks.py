@@ -24,7 +24,10 @@ MISTAKES = {
     ),
     "a protocol to come": (("privacy:", "protocol: moments\nprivacy:"), ["protocol", "not available in this version"]),
     "not YAML": (("privacy:", "- privacy: ["), ["not readable as YAML", "line"]),
-    "too many set aside": (("privacy:", "public: {set_aside: 60}\nprivacy:"), ["public.set_aside is 60", "Set fewer aside"]),
+    "too many set aside": (
+        ("privacy:", "public: {set_aside: 60}\nprivacy:"),
+        ["public.set_aside is 60", "Set fewer aside"],
+    ),
     "no public file": (("privacy:", "public: {file: no.csv}\nprivacy:"), ["no.csv", "check the path"]),
 }  # fmt: skip
 
