@@ -63,7 +63,11 @@ def start(*arguments: object, folder: Path, prepare: Callable[[], None] | None =
 
 
 def finish(process: subprocess.Popen[str]) -> Done:
-    out, err = process.communicate(timeout=120)
+    try:
+        # A fresh clone compiles its kernels in the first of these processes.
+        out, err = process.communicate(timeout=600)
+    finally:
+        process.kill()
     for text in (out, err):
         for never in (WORD, FIGURE, FIGURE.partition(".")[0], "Traceback", "unexpected", "Warning"):
             assert never not in text, text

@@ -146,7 +146,7 @@ def test_a_hostile_model_before_anything_was_learned(folder: Path) -> None:
 def test_hostile_bytes_while_it_runs(folder: Path) -> None:
     begun(folder)
     learner = start("learn", "--log", LOG, "--json", folder=folder)
-    producer = start(*PRODUCE, 60, folder=folder)
+    producer = start(*PRODUCE, 600, folder=folder)
     for _ in range(20):
         put(folder, [b"\x00" * 30])
     assert finish(producer).json["releases"] == ROWS

@@ -11,7 +11,7 @@ from murk.stream import open_log
 from tests.cli.harness import LOG, TASK, Done, finish, murk, refused, run, start, totals, traces, world
 
 ROWS = 300
-PRODUCE = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--json"]
+PRODUCE = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", "--patience", 600]
 LEARN = ["learn", "--log", LOG, "--json"]
 TWO_CHAINS = TASK + "log: {partitions: 2}\n"
 
