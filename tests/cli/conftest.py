@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.harness import serving
+
 MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _served() -> Iterator[None]:
+    """Let the process from which commands are forked end with the tests."""
+    yield
+    if serving.cache_info().currsize:
+        serving().communicate()
 
 
 @pytest.fixture

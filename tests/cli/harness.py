@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +69,34 @@ def finish(process: subprocess.Popen[str]) -> Done:
         out, err = process.communicate(timeout=600)
     finally:
         process.kill()
-    for text in (out, err):
+    return clean(Done(process.returncode, out, err))
+
+
+def clean(done: Done) -> Done:
+    """Make sure that no output holds what none may hold."""
+    for text in (done.out, done.err):
         for never in (WORD, FIGURE, FIGURE.partition(".")[0], "Traceback", "unexpected", "Warning"):
             assert never not in text, text
-    return Done(process.returncode, out, err)
+    return done
 
 
 def murk(*arguments: object, folder: Path, prepare: Callable[[], None] | None = None) -> Done:
-    return finish(start(*arguments, folder=folder, prepare=prepare))
+    """Run a command to its end; with ``prepare`` as `python -m murk`, else in a process that was forked."""
+    if prepare is not None:
+        return finish(start(*arguments, folder=folder, prepare=prepare))
+    server = serving()
+    assert server.stdin and server.stdout
+    server.stdin.write(json.dumps([str(folder), list(map(str, arguments))]) + "\n")
+    server.stdin.flush()
+    return clean(Done(*json.loads(server.stdout.readline())))
+
+
+@cache
+def serving() -> subprocess.Popen[str]:
+    """The process from which commands are forked; it ends when its standard input does."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.cli.forks"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def run(folder: Path, *more: object, prepare: Callable[[], None] | None = None) -> Done:

@@ -1,0 +1,72 @@
+"""Processes of the `murk` command that start at once: forked from one that has everything imported and compiled.
+
+``python -m tests.cli.forks`` runs a command for every line of JSON on its standard input, ``[folder,
+arguments]``, and answers with ``[status, out, err]``.
+"""
+
+import io
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from murk.cli import cli, main
+from tests.cli.harness import world
+
+UNFORESEEN = 70
+
+
+def warm() -> None:
+    """Let a small run, and the views of it, import and compile here what all children need."""
+    with tempfile.TemporaryDirectory() as place, redirect_stdout(io.StringIO()):
+        folder = world(Path(place), rows=20)
+        log, ledger = f"sqlite:///{folder}/log.db", f"{folder}/ledger.db"
+        run = ["run", "--source", f"{folder}/people.csv", "--log", log, "--ledger", ledger, "--seed", "1", "--json"]
+        for command in ([*run, f"{folder}/task.yaml"], ["status", "--log", log], ["ledger", ledger]):
+            cli(command, standalone_mode=False)
+
+
+def forked(
+    arguments: Sequence[str], folder: Path, out: int, err: int, prepare: Callable[[], None] | None = None
+) -> int:
+    """Run the command in a folder, with these descriptors for its output; negative where a signal ended it."""
+    child = os.fork()
+    if child == 0:
+        status = UNFORESEEN
+        try:
+            os.chdir(folder)
+            for place, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), out, err)):
+                os.dup2(descriptor, place)
+            sys.argv = ["murk", *arguments]
+            if prepare is not None:
+                prepare()
+            main()
+            status = 0
+        except SystemExit as end:
+            status = int(end.code or 0)
+        finally:
+            sys.setprofile(None)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def serve() -> None:
+    warm()
+    for line in sys.stdin:
+        folder, arguments = json.loads(line)
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            status = forked(arguments, Path(folder), out.fileno(), err.fileno())
+            texts = []
+            for file in (out, err):
+                file.seek(0)
+                texts.append(file.read().decode())
+        print(json.dumps([status, *texts]), flush=True)  # noqa: T201 - the answer
+
+
+if __name__ == "__main__":
+    serve()
