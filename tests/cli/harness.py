@@ -85,7 +85,8 @@ def murk(*arguments: object, folder: Path, prepare: Callable[[], None] | None = 
     if prepare is not None:
         return finish(start(*arguments, folder=folder, prepare=prepare))
     server = serving()
-    assert server.stdin and server.stdout
+    assert server.stdin
+    assert server.stdout
     server.stdin.write(json.dumps([str(folder), list(map(str, arguments))]) + "\n")
     server.stdin.flush()
     return clean(Done(*json.loads(server.stdout.readline())))

@@ -40,7 +40,8 @@ def end(arguments: Sequence[str], point: int) -> tuple[bool, dict[str, Any]]:
     with (folder / "out").open("w+") as out:
         killer = Killer(point)
         killed = forked(arguments, folder, out.fileno(), 2, lambda: sys.setprofile(killer)) == -signal.SIGKILL
-        os.truncate(out.fileno(), 0)
+        out.seek(0)
+        out.truncate()
         status = forked(arguments, folder, out.fileno(), 2)
         out.seek(0)
         found = json.load(out) if status == 0 else {}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.harness import ROWS, TASK, finish, murk, people, query, start, traces
+from tests.cli.harness import ROWS, TASK, finish, people, query, start, traces
 
 # Murk's own promise is 50; more of them in the long campaign.
 KILLS = int(os.environ.get("MURK_KILLS", "50"))
@@ -49,7 +49,7 @@ class Campaign:
     def measure(self) -> None:
         """Run without interruption: what must come out, when work begins, and how long it takes."""
         # Compiled kernels come from numba's cache from the second process on.
-        murk(*self.command, folder=self.folder("first"))
+        finish(start(*self.command, folder=self.folder("first")))
         folder = self.folder("whole")
         began = time.monotonic()
         process = start(*self.command, folder=folder)
@@ -83,7 +83,7 @@ class Campaign:
             if process.returncode == 0:
                 break
             self.struck.append(self.progress(folder))
-        done = murk(*self.command, folder=folder)
+        done = finish(start(*self.command, folder=folder))
         assert self.outcome(folder, done.json) == self.expected, f"{self.seed} {number}"
         shutil.rmtree(folder)
 

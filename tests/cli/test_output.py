@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import LEDGER, LOG, ROOT, TASK, WORD, Done, murk, refused, run, world
+from tests.cli.harness import LEDGER, LOG, ROOT, TASK, WORD, Done, finish, murk, refused, run, start, world
 
 PEOPLE = 1200  # enough for intervals
 KEYS = {
@@ -47,7 +47,7 @@ def test_one_object_on_standard_output(finished: tuple[Path, Done]) -> None:
 
 def test_progress_goes_to_standard_error(finished: tuple[Path, Done]) -> None:
     folder, _ = finished
-    done = murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, folder=folder)
+    done = finish(start("run", "task.yaml", "--source", "people.csv", "--seed", 1, folder=folder))
     assert done.status == 0
     assert "third-child: 1,200 of 1,200" in done.err
     assert "1,200 of 1,200" not in done.out
