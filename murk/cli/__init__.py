@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -59,6 +60,10 @@ def main() -> None:
 
     The text of an unforeseen exception is not printed: it may quote a raw record.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name that a terminal has no letters for is no reason to lose a result.
+            stream.reconfigure(errors="backslashreplace")
     try:
         cli(standalone_mode=False, prog_name="murk")
     except (click.exceptions.Abort, KeyboardInterrupt):

@@ -19,7 +19,7 @@ _PLAIN_SECONDS = 5.0
 
 def print_json(result: Mapping[str, Any]) -> None:
     """Print one object; numbers that JSON has not (infinite widths at the start) become null."""
-    click.echo(json.dumps(_finite(result), indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(json.dumps(_finite(result), indent=2, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:

@@ -159,8 +159,8 @@ def print_result(found: Mapping[str, Any]) -> None:
 
 
 def odds_ratio(effect: float) -> float:
-    """``e^effect``, infinite where that is beyond a float."""
-    return math.exp(effect) if effect < 700.0 else math.inf
+    """``e^effect``; infinite where the effect is unknown (of either sign), or that is beyond a float."""
+    return math.exp(effect) if -math.inf < effect < 700.0 else math.inf
 
 
 def brief(estimate: Estimate, level: float = 0.95, most: int = 2) -> str:

@@ -1,7 +1,9 @@
 """What goes to standard output, what to standard error, and what the exit status says."""
 
+import contextlib
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -106,6 +108,45 @@ def test_mistakes_on_the_command_line(folder: Path, arguments: list[str], words:
     for word in words:
         assert word in done.err
     assert not (folder / "nowhere.db").exists()
+
+
+def strange(folder: Path) -> list[str]:
+    """A run whose feature has a name that markup, terminals and old encodings stumble over."""
+    world(folder, rows=60, task=TASK.replace("name: same_sex", 'name: "[/red]:boom:\u00e9"'))
+    text = (folder / "people.csv").read_text()
+    (folder / "people.csv").write_text(text.replace("same_sex", "[/red]:boom:\u00e9"))
+    return [sys.executable, "-m", "murk", "run", "task.yaml", "--source", "people.csv", "--seed", "1"]
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("utf-8", "\u00e9"), ("ascii", "\\xe9")])
+def test_names_that_an_encoding_does_not_have(folder: Path, encoding: str, shown: str) -> None:
+    command = strange(folder)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    assert f"[/red]:boom:{shown}: yes against no" in done.stdout
+    done = subprocess.run([*command, "--json"], cwd=folder, env=environment, capture_output=True, encoding="utf-8")
+    assert "[/red]:boom:\u00e9" in json.loads(done.stdout)["coefficients"]
+
+
+def test_a_terminal(folder: Path) -> None:
+    """A bar on a terminal, none of it on standard output."""
+    here, there = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "200"}
+    process = subprocess.Popen(strange(folder), cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=there)
+    os.close(there)
+    seen = b""
+    # The end of a terminal's other side is an error, not an end.
+    with contextlib.suppress(OSError):
+        while text := os.read(here, 4096):
+            seen += text
+    os.close(here)
+    out, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, seen
+    assert b"60/60" in seen
+    assert "[/red]:boom:\u00e9".encode() in seen
+    assert b"60/60" not in out
+    assert b"\x1b" not in out
 
 
 def test_a_reader_that_has_gone(finished: tuple[Path, Done]) -> None:

@@ -51,6 +51,23 @@ def test_totals_and_a_name(folder: Path) -> None:
     assert 0.99999 < own["guarantee"]["gdp"]["mu"] / 2**0.5 <= 1.0
 
 
+def test_one_ledger_for_two_tasks(folder: Path) -> None:
+    """Each task has its own cap; a person sees all that she was asked for in one place."""
+    world(folder)
+    named(folder, records=40, names=20)
+    assert run(folder, "--person", "who").json["refusals"] == 20
+    (folder / "other.yaml").write_text(TASK.replace("name: third-child", "name: other").replace("mu: 1.0", "mu: 0.5"))
+    command = ["run", "other.yaml", "--source", "people.csv", "--seed", 1, "--json", "--person", "who"]
+    found = murk(*command, "--ledger", LEDGER, folder=folder).json
+    assert (found["people"], found["releases"], found["refusals"]) == (20, 20, 20)
+    assert found["by_level"] == {"default": 20}
+    everybody = totals(folder)
+    assert (everybody["people"], everybody["releases"], everybody["refused"]) == (20, 40, 40)
+    own = murk("ledger", LEDGER, "--person", "w7", "--json", folder=folder).json
+    assert [task["task"] for task in own["tasks"]] == ["third-child", "other"]
+    assert 0.99999 < own["guarantee"]["gdp"]["mu"] / 1.25**0.5 <= 1.0
+
+
 def test_withdrawing(folder: Path) -> None:
     """Who withdraws releases nothing more, what waits of hers is not sent, and nothing is refunded."""
     world(folder, task=PAID_TWICE)
