@@ -256,6 +256,11 @@ class SGDEngine:
         if learned < len(releases):
             raise MurkError(f"the iterate of version {releases[learned].version} is not remembered")
 
+    @property
+    def stride(self) -> int:
+        """Most releases to learn before the newest iterate is to be published: a hundredth of the count."""
+        return max(1, self.n_releases // 100)
+
     def published(self) -> tuple[int, list[float]] | None:
         """The newest published version and its iterate, for devices to take gradients at."""
         memory = self.memory

@@ -96,6 +96,8 @@ class Delivery:
     def _standing(self, waiting: Sequence[Queued]) -> set[bytes]:
         """Which of the releases that wait stand on the log, since a process died before it heard so."""
         found: set[bytes] = set()
+        if not self._log.readable_by_senders:
+            return found
         for chain in {queued.chain for queued in waiting}:
             own = [queued for queued in waiting if queued.chain == chain]
             wanted = {queued.message for queued in own}

@@ -21,6 +21,7 @@ from murk.producers.claims import Claims, Key, check_name
 from murk.producers.runs import Run, check_people
 from murk.producers.schema import LedgerFile
 from murk.producers.spending import Spending
+from murk.producers.sums import GroupSums
 
 
 class Ledger:
@@ -279,6 +280,10 @@ class Ledger:
         """Give sums over everyone in the ledger; they name nobody."""
         self.settle()
         return accounts.totals(self._file)
+
+    def group_sums(self, task_hash: str) -> GroupSums:
+        """Begin to take sums over the people of a task, and to count whose accounts have changed since."""
+        return GroupSums(self._file, self._number(task_hash) or 0, self.settle)
 
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
         """Take up the work through a file where it stands, or note its beginning.

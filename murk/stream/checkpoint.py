@@ -19,13 +19,31 @@ _STRICT = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
 class Counters(BaseModel):
-    """What became of the messages that a chain has read: read = learned + duplicates + dead letters."""
+    """What became of the messages that a chain has read: read = learned + duplicates + dead letters.
+
+    Parameters
+    ----------
+    learned, duplicates
+        Their numbers.
+    dead
+        Dead letters by reason.
+    levels
+        Learned releases by level.
+    staleness
+        Learned gradients by age: entry b counts those whose age (the number of releases that the chain had
+        learned since their model) takes b bits to write: 0, 1, 2-3, 4-7, ...
+    staleness_sum
+        Sum of their ages.
+    """
 
     model_config = _STRICT
 
     learned: _Count = 0
     duplicates: _Count = 0
     dead: dict[str, _Count] = Field(default_factory=dict)
+    levels: dict[str, _Count] = Field(default_factory=dict)
+    staleness: Annotated[list[_Count], Field(max_length=64)] = Field(default_factory=list)
+    staleness_sum: _Count = 0
 
     @property
     def read(self) -> int:

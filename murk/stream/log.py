@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -56,6 +56,44 @@ class Fenced(MurkError):
     """Somebody else owns the chain now; nothing of the refused write was applied."""
 
 
+class Unreachable(MurkError):
+    """The log cannot be reached at the moment; what was asked of it may be asked again."""
+
+
+class Membership(ABC):
+    """Which chains this process is to learn, of all that the processes learning a log share among them."""
+
+    @abstractmethod
+    def chains(self) -> frozenset[int]:
+        """Give the chains that fall to this process now; to be asked often, since asking says it is alive.
+
+        Two processes may for a moment both be told the same chain: `Log.own` decides between them.
+
+        Raises
+        ------
+        Unreachable
+            When the others cannot be heard of at the moment.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave, so that others take over at once."""
+
+
+class AllChains(Membership):
+    """Everything falls to this process; on a log that nobody shares."""
+
+    def __init__(self, chains: Iterable[int]) -> None:
+        self._chains = frozenset(chains)
+
+    def chains(self) -> frozenset[int]:
+        """All of them."""
+        return self._chains
+
+    def close(self) -> None:
+        """Nobody is waiting."""
+
+
 class Ownership(ABC):
     """The right to write one chain's state, until somebody else takes it over.
 
@@ -73,21 +111,22 @@ class Ownership(ABC):
         Raises
         ------
         Fenced
-            When somebody else owns the chain.
+            When somebody else is known to own the chain.
         """
 
     @abstractmethod
     def commit(self, state: bytes, offset: int, dead: Sequence[DeadLetter] = (), model: bytes | None = None) -> None:
         """Write state, offset, dead letters and newest model in one atomic, durable write.
 
-        Repeating a commit whose outcome is unknown is safe: a dead letter is identified by its place.
+        Repeating a commit whose outcome is unknown is safe: a dead letter is identified by its place. Where a
+        log cannot have it repeated, it says so, and the chain must be owned anew.
 
         Raises
         ------
         Fenced
             When somebody else owns the chain; nothing was written.
         MurkError
-            When the log could not write (a full disk, a broker gone); nothing was written.
+            When the log could not write (a full disk, a broker gone). Either all of it was written or nothing.
         """
 
     @abstractmethod
@@ -104,10 +143,30 @@ class Log(ABC):
     url: str
     """Where the log is, for messages; without credentials."""
 
+    readable_by_senders: bool = True
+    """Whether a sender who cannot tell if its release arrived looks for it on the log; else it sends it again,
+    and the window for duplicates drops the second."""
+
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Random name that the log was given when it was created; a log made anew has another."""
+        """Random name that the log was given when its streams were made; a log made anew has another.
+
+        Raises
+        ------
+        UserError
+            When its streams are not made yet.
+        """
+
+    @abstractmethod
+    def prepare(self, document: bytes) -> None:
+        """Make the streams that a task needs, without announcing it; from then on the log has its identity.
+
+        Raises
+        ------
+        UserError
+            When there are streams that do not fit the task, or they are another's to make.
+        """
 
     @abstractmethod
     def announce(self, document: bytes) -> None:
@@ -138,12 +197,16 @@ class Log(ABC):
 
     @abstractmethod
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
-        """Append (partition, message) pairs in order: all or none of them, durable on return.
+        """Append (partition, message) pairs in order; all of them are durable on return.
+
+        A log in a file appends all or none. On a broker an error leaves open which of them stand on the log,
+        and sending them again is safe: a release counts once.
 
         Raises
         ------
         UserError
-            For a partition the task does not have, or a message of more than `MAX_MESSAGE` bytes.
+            For a partition the task does not have, or a message of more than `MAX_MESSAGE` bytes; nothing
+            was appended.
         MurkError
             When the log could not write.
         """
@@ -176,6 +239,22 @@ class Log(ABC):
     @abstractmethod
     def model(self, chain: int) -> bytes | None:
         """Give a chain's newest model, or None before there is one."""
+
+    def at_hand(self, chain: int) -> tuple[bytes | None, int]:
+        """Give a chain's newest model and the end of its partition as they were last heard of.
+
+        For devices: it may be a moment old, and where the log is far away it is answered even while the log
+        cannot be reached. Nothing on the log was younger than the end when the model was published.
+        """
+        return self.model(chain), self.end(chain)
+
+    def owners(self) -> Mapping[int, str]:
+        """Who committed each chain's state last ("host:process"); empty where the log does not know."""
+        return {}
+
+    def join(self) -> Membership:
+        """Share the chains with all who join; on a log in a file everything falls to whoever came last."""
+        return AllChains(range(self.partitions))
 
     @abstractmethod
     def checkpoint(self, chain: int) -> Checkpoint:
@@ -216,22 +295,30 @@ class Log(ABC):
         self.close()
 
 
-def open_log(url: str, *, create: bool = True) -> Log:
+def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
     """Open the log at a URL.
 
     Parameters
     ----------
     url
         ``sqlite:///murk.db`` (a path relative to the working directory) or ``sqlite:////var/lib/murk.db``
-        (an absolute one, hence four slashes): the embedded log, one file.
+        (an absolute one, hence four slashes): the embedded log, one file. ``kafka://host:port`` or
+        ``kafka://host:port,host:port/NAME``: topics of a Kafka cluster; how to reach it safely is read from
+        the environment (`murk.stream.kafka.settings`), never from the URL.
     create
         Create the log where there is none. With False the log must exist; opening then changes nothing in
         it, and a log that may only be read is opened for reading.
+    name
+        Which of a cluster's logs, where the URL does not say; a task's log has the task's name. Without
+        either, the only one that is there.
 
     Raises
     ------
     UserError
-        For a URL that names no log, a missing log with ``create=False``, or a file that is not a log.
+        For a URL that names no log, a missing log with ``create=False``, a file that is not a log, or
+        settings that a broker refuses.
+    Unreachable
+        When a broker does not answer.
 
     Examples
     --------
@@ -246,9 +333,13 @@ def open_log(url: str, *, create: bool = True) -> Log:
         # Only the part before "://" is ever repeated: the rest of a broker's address may hold a password.
         raise UserError("a log is named by a URL, and this is not one: write sqlite:///PATH for a log in a file")
     if scheme == "kafka":
-        raise UserError("logs on Kafka are not available in this version: use sqlite:///PATH")
+        from murk.stream.kafka import open_kafka
+
+        return open_kafka(url, create=create, name=name)
     if scheme != "sqlite":
-        raise UserError(f"there is no log of the kind {scheme!r}: write sqlite:///PATH for a log in a file")
+        raise UserError(
+            f"there is no log of the kind {scheme!r}: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT"
+        )
     if not rest.startswith("/"):
         raise UserError(
             f"{url!r} lacks a slash: write sqlite:///{rest} for a path relative to the working directory, "

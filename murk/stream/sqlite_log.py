@@ -105,6 +105,9 @@ class SqliteLog(Log):
         """Random name from when the file was made."""
         return self._identity
 
+    def prepare(self, document: bytes) -> None:
+        """Do nothing: the file is all that is needed."""
+
     def announce(self, document: bytes) -> None:
         """Create the task's partitions and chains in one transaction; see `Log.announce`."""
         # Looking first spares a write where nothing changes, and lets a log that may only be read agree.

@@ -18,6 +18,7 @@ from murk.stream.codec import Rejected, WireRules, decode, encode_iterate
 from murk.stream.log import DeadLetter, Fenced, Log, Message
 from murk.stream.releases import GradientRelease, IterateMessage
 from murk.stream.resume import check_carries, check_last, open_state, rebuild_window
+from murk.stream.tally import Tally
 from murk.stream.task import Task
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class StreamLearner(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state."""
 
+    @property
+    def stride(self) -> int:
+        """Most releases to learn before the newest iterate is to be published."""
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -107,7 +112,8 @@ class Worker:
     """Feed one chain of a log to a learner, exactly once.
 
     A step reads a batch, decodes and checks it, drops duplicates, lets the learner admit and learn the rest,
-    and commits state, offset, dead letters and the newest iterate in one atomic write. Whatever
+    and commits state, offset, dead letters and the newest iterate in one atomic write. A batch is no larger
+    than the learner's stride, so that iterates are published as often as devices need them. Whatever
     is on the log, the stream goes on: what cannot be learned becomes a dead letter with a reason.
 
     Starting a worker takes the chain over from any other: that one is refused at its next commit.
@@ -213,6 +219,8 @@ class Worker:
     def step(self, limit: int | None = None) -> Progress:
         """Read, learn and commit at most ``limit`` messages (at most a batch, which is the default).
 
+        At most as many as the learner's stride, too.
+
         A step that could not commit, because of a full disk for instance, raises and may be called again:
         it then commits what it has already learned, and learns nothing twice.
 
@@ -232,7 +240,7 @@ class Worker:
             raise MurkError(f"this worker on {self._where} {self._stopped}: start a new one")
         if self._pending is None:
             self._trim()
-            count = self.batch if limit is None else min(limit, self.batch)
+            count = min(self.batch if limit is None else limit, self.batch, self._learner.stride)
             messages = self._log.read(self.chain, self.offset, count)
             # An interrupt within the fold leaves the learner between two states, fit for nothing.
             self._stopped = "was interrupted while it learned"
@@ -299,7 +307,7 @@ class Worker:
         admit, before = learner.admit, learner.n_releases
         admitted: list[GradientRelease] = []
         dead: list[DeadLetter] = []
-        duplicates = 0
+        tally = Tally(self._counters)
         for offset, appended, value in messages:
             try:
                 release = decode(value, rules)
@@ -312,25 +320,25 @@ class Worker:
                 if appended > release.expires:
                     raise Rejected("expired", f"appended {appended - release.expires} s after its expiry")
                 if duplicate:
-                    duplicates += 1
+                    tally.duplicate()
                     continue
                 admit(release, len(admitted))
             except Rejected as rejected:
                 dead.append(DeadLetter(chain, offset, rejected.reason, rejected.detail, value[:DEAD_BYTES]))
+                tally.dead(rejected.reason)
                 continue
             admitted.append(release)
             if len(admitted) == _LEARN:
-                learner.learn_releases(admitted)
+                self._learn(admitted, tally)
                 admitted = []
-        if admitted:
-            learner.learn_releases(admitted)
+        self._learn(admitted, tally)
         learned = learner.n_releases - before
         model = self._newest_model()
         if not messages and model is None:
             return None
         if messages:
             self.offset = messages[-1].offset + 1
-            self._count(learned, duplicates, dead)
+            self._counters = tally.counters()
         state = StateMessage(
             task=self._task.hash,
             identity=self._log.identity,
@@ -340,18 +348,14 @@ class Worker:
             counters=self._counters,
             learner=learner.state_dict(),
         )
+        duplicates = len(messages) - learned - len(dead)
         progress = Progress(len(messages), learned, duplicates, len(dead), self.offset, learner.n_releases)
         return _Pending(state.encode(), dead, model, progress)
 
-    def _count(self, learned: int, duplicates: int, dead: Sequence[DeadLetter]) -> None:
-        reasons = dict(self._counters.dead)
-        for letter in dead:
-            reasons[letter.reason] = reasons.get(letter.reason, 0) + 1
-        self._counters = Counters(
-            learned=self._counters.learned + learned,
-            duplicates=self._counters.duplicates + duplicates,
-            dead=reasons,
-        )
+    def _learn(self, admitted: Sequence[GradientRelease], tally: Tally) -> None:
+        version = self._learner.n_releases
+        self._learner.learn_releases(admitted)
+        tally.learned(admitted, version)
 
     def _newest_model(self) -> bytes | None:
         """Give the newest published iterate where the log does not have it yet."""

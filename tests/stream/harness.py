@@ -79,6 +79,7 @@ class SumLearner:
     """
 
     dimension = DIMENSION
+    stride = 10**9
 
     def __init__(self, task: Task, patience: int = 10**9) -> None:
         self.mechanisms: dict[str, Any] = {level: Bound() for level in task.privacy.levels}

@@ -1,0 +1,417 @@
+"""The log on a Kafka cluster: four topics, and the broker's transactions for what must be written together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import monotonic, time
+from typing import Any
+
+from murk.errors import MurkError, UserError
+from murk.stream.kafka import topics
+from murk.stream.kafka.address import Address
+from murk.stream.kafka.client import PATIENCE_MS, Clients
+from murk.stream.kafka.faults import deleted, reaching
+from murk.stream.kafka.membership import KafkaMembership
+from murk.stream.kafka.ownership import DETAIL, OFFSET, OWNER, REASON, KafkaOwnership
+from murk.stream.kafka.reading import Ends, Newest, Reader, Table, records
+from murk.stream.kafka.settings import Settings
+from murk.stream.kafka.topics import Names
+from murk.stream.kafka.watch import Watch
+from murk.stream.log import (
+    MAX_MESSAGE,
+    Checkpoint,
+    DeadLetter,
+    Fenced,
+    Log,
+    Membership,
+    Message,
+    Ownership,
+    Unreachable,
+    check_range,
+    settle,
+)
+from murk.stream.releases import truncate_time
+from murk.stream.task import Task
+
+TASK = b"task"
+"""Key of the task's document on the topic of models."""
+
+_PAUSE = 1.0
+_ANNOUNCE_TRIES = 10
+
+
+class KafkaLog(Log):
+    """A log on a cluster; `murk.stream.open_log` opens it by URL.
+
+    Parameters
+    ----------
+    url
+        ``kafka://host:port[,host:port][/NAME]``.
+    create
+        Whether this process may create topics. Whoever may not, as devices, finds them or is refused.
+    name
+        The log's name where the URL does not give it: that of its task.
+
+    Raises
+    ------
+    UserError
+        When there is no such log and it may not be created, or the broker refuses the credentials.
+    Unreachable
+        When no server answers.
+    """
+
+    readable_by_senders = False
+
+    def __init__(self, url: str, *, create: bool = True, name: str | None = None) -> None:
+        self._address = Address.parse(url)
+        self._settings = Settings.read()
+        self._create = create
+        self._name = self._address.name or name
+        self._task: Task | None = None
+        self._known: str | None = None
+        self._readers: dict[tuple[str, int], Reader] = {}
+        self._states: dict[int, Newest] = {}
+        self._table: Table | None = None
+        self._ends: Ends | None = None
+        self._sender: Any = None
+        self._watch: Watch | None = None
+        self._not_before = 0.0
+        self.url = self._address.url(self._name)
+        self._admin = self._clients.admin()
+        try:
+            if self._name is None:
+                self._choose()
+            if not create and self._standing() is None:
+                raise UserError(
+                    f"there is no log at {self.url}: `murk topics TASK --log {self._address.url(None)}` creates its "
+                    "topics"
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    # What it carries
+
+    @property
+    def identity(self) -> str:
+        """The id that the broker drew for the topic of releases."""
+        if self._known is None:
+            self._known = self._standing()
+            if self._known is None:
+                raise UserError(f"{self.url} has no topics yet: `murk topics` creates them")
+        return self._known
+
+    def prepare(self, document: bytes) -> None:
+        """Create missing topics, and make sure that all fit the task."""
+        task = Task.from_document(document)
+        self._take_name(task.name)
+        if self._create:
+            topics.create(self._admin, self.url, self._names, task)
+            wrong = topics.problems(self._admin, self.url, self._names, task)
+        else:
+            described = topics.describe(self._admin, self.url, self._names)
+            wrong = [
+                f"{topic} has {len(described[topic]['partitions']) if topic in described else 'no'} partitions and the "
+                f"task asks for {task.log.partitions}"
+                for topic in self._names.all
+                if topic not in described or len(described[topic]["partitions"]) != task.log.partitions
+            ]
+        if wrong:
+            raise UserError(f"the topics of {self.url} do not fit the task: {'; '.join(wrong)}")
+
+    def announce(self, document: bytes) -> None:
+        """Put the task's document on the log, in a transaction that only one of several can win."""
+        self._take_name(Task.from_document(document).name)
+        for _ in range(_ANNOUNCE_TRIES):
+            standing = self.document()
+            task = settle(self.url, standing, document)
+            if task is None:
+                return
+            if standing is None:
+                self.prepare(document)
+            elif self._create:
+                topics.repair(self._admin, self.url, self._names, task)
+            try:
+                self._put_document(standing, document)
+            except Fenced:
+                # Another one announces at this moment: look at what it has put there.
+                continue
+            self._task = task
+            return
+        raise MurkError(f"{self.url}: others keep announcing tasks at the same moment: try again")
+
+    def document(self) -> bytes | None:
+        """Give the announced task's document."""
+        if self._name is None:
+            self._choose()
+        if self._name is None or (self._known is None and self._standing() is None):
+            return None
+        return self._models().refresh().get(TASK)
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions, from the announced task."""
+        return self._announced().log.partitions
+
+    @property
+    def simulated(self) -> bool:
+        """Whether releases are simulated, from the announced task."""
+        return self._announced().simulated
+
+    # Releases
+
+    def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
+        """Send a batch and wait until all replicas have it; see `Log.append`."""
+        for partition, value in batch:
+            self._check(partition)
+            if len(value) > MAX_MESSAGE:
+                raise UserError(
+                    f"a message of {len(value)} bytes is longer than a log takes ({MAX_MESSAGE}): "
+                    "nothing of the batch was appended"
+                )
+        if not batch:
+            return
+        if monotonic() < self._not_before:
+            # So that a device does not wait for a dead broker with every single release.
+            raise Unreachable(f"{self.url} could not be reached a moment ago")
+        # A record's own time tells no more than its payload does; the topic keeps the broker's in its place.
+        moment = 1000 * truncate_time(time(), self._announced().granularity)
+        with self._sending():
+            futures = [
+                self._sender.send(self._names.releases, value, partition=partition, timestamp_ms=moment)
+                for partition, value in batch
+            ]
+            for future in futures:
+                future.get(timeout=3 * PATIENCE_MS / 1000)
+
+    def read(self, partition: int, offset: int, limit: int) -> list[Message]:
+        """Read messages, as many as one fetch brings at the most; see `Log.read`."""
+        self._check(partition)
+        try:
+            found = self._reader(self._names.releases, partition, committed=False).read(offset, limit)
+        except IndexError:
+            self._same()
+            check_range(self, partition, offset)
+            raise MurkError(f"partition {partition} of {self.url} cannot be read at offset {offset}") from None
+        return [Message(record.offset, record.timestamp // 1000, record.value or b"") for record in found]
+
+    def begin(self, partition: int) -> int:
+        """Offset of the oldest message kept."""
+        self._check(partition)
+        return self._reader(self._names.releases, partition, committed=False).begin()
+
+    def end(self, partition: int) -> int:
+        """Offset that the next message will get."""
+        self._check(partition)
+        return self._reader(self._names.releases, partition, committed=False).end()
+
+    # Models
+
+    def publish(self, chain: int, message: bytes) -> None:
+        """Put a chain's newest model on its topic."""
+        self._check(chain)
+        with self._sending():
+            future = self._sender.send(self._names.models, message, key=str(chain).encode(), partition=chain)
+            future.get(timeout=3 * PATIENCE_MS / 1000)
+
+    def model(self, chain: int) -> bytes | None:
+        """Give a chain's newest model, as it stands on the log now."""
+        self._check(chain)
+        return self._models().refresh().get(str(chain).encode())
+
+    def at_hand(self, chain: int) -> tuple[bytes | None, int]:
+        """Give what a thread in the background has heard last; see `Log.at_hand`."""
+        self._check(chain)
+        if self._watch is None:
+            self._watch = Watch(self._clients, self._names, self.partitions)
+        heard = self._watch.heard()
+        return heard.models.get(str(chain).encode()), heard.ends[chain]
+
+    # Chains
+
+    def checkpoint(self, chain: int) -> Checkpoint:
+        """Read a chain's committed state and offset."""
+        self._check(chain)
+        record = self._state(chain)
+        if record is None:
+            return Checkpoint(None, 0)
+        offset = dict(record.headers).get(OFFSET, b"")
+        if not offset.isdigit():
+            raise MurkError(
+                f"the newest record of {self._names.states}, partition {chain}, has no offset in its headers: somebody "
+                "else has written there. Bring the topic back from a copy (docs/recover.md)"
+            )
+        return Checkpoint(record.value, int(offset))
+
+    def owners(self) -> Mapping[int, str]:
+        """Who committed each chain's state last."""
+        found = {}
+        for chain in range(self.partitions):
+            record = self._state(chain)
+            if record is not None:
+                found[chain] = dict(record.headers).get(OWNER, b"").decode("utf-8", "replace")
+        return found
+
+    def own(self, chain: int) -> Ownership:
+        """Take over a chain: the newest producer of its transactional id is its owner."""
+        self._check(chain)
+        self._same()
+        return KafkaOwnership(self._clients, self._names, chain, self.checkpoint, self._same)
+
+    def join(self) -> Membership:
+        """Join the consumer group of the learners."""
+        self._announced()
+        return KafkaMembership(self._clients, self._names)
+
+    def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
+        """Iterate over dead letters; what a repeated commit wrote twice is given once."""
+        chains = range(self.partitions) if partition is None else [partition]
+        for chain in chains:
+            self._check(chain)
+            last = -1
+            for record in records(self._reader(self._names.dead, chain, committed=True), self._where()):
+                headers = dict(record.headers)
+                offset = int((record.key or b"").rpartition(b":")[2] or -1)
+                if offset > last:
+                    last = offset
+                    reason, detail = (headers.get(key, b"").decode("utf-8", "replace") for key in (REASON, DETAIL))
+                    yield DeadLetter(chain, offset, reason, detail, record.value or b"")
+
+    def trim(self, before: float) -> int:
+        """Do nothing: the broker applies its topics' retention by itself."""
+        self._announced()
+        return 0
+
+    def close(self) -> None:
+        """Close all clients."""
+        if self._watch is not None:
+            self._watch.close()
+        for reader in self._readers.values():
+            reader.close()
+        for state in self._states.values():
+            state.close()
+        for one in (self._table, self._ends):
+            if one is not None:
+                one.close()
+        if self._sender is not None:
+            self._sender.close(timeout=1)
+        if self._admin is not None:
+            self._admin.close()
+        self._readers, self._states = {}, {}
+        self._table = self._ends = self._sender = self._watch = self._admin = None
+
+    # What it is made of
+
+    @property
+    def _clients(self) -> Clients:
+        return Clients(self._address, self._settings, self.url)
+
+    @property
+    def _names(self) -> Names:
+        if self._name is None:
+            raise UserError(f"{self.url} carries no task yet: announce one first, with `murk topics` or `murk run`")
+        return Names(self._name)
+
+    def _take_name(self, name: str) -> None:
+        if self._name is None:
+            self._name = name
+            self.url = self._address.url(name)
+
+    def _choose(self) -> None:
+        """Take the only log that is there."""
+        found = topics.find(self._admin, self.url)
+        if len(found) > 1:
+            raise UserError(
+                f"{self.url} has several logs: {', '.join(found)}. Name one of them: {self._address.url(found[0])}"
+            )
+        if found:
+            self._take_name(found[0])
+        elif not self._create:
+            raise UserError(f"there is no log at {self.url}: `murk topics TASK --log {self.url}` creates its topics")
+
+    def _standing(self) -> str | None:
+        return topics.identity(self._admin, self.url, self._names)
+
+    def _same(self) -> None:
+        """Make sure that the topics are those that this log was opened with.
+
+        Names say nothing: a topic deleted and created again has the same name and other messages.
+        """
+        known, now = self.identity, self._standing()
+        if now is None:
+            raise MurkError(deleted(self.url, "looking at it"))
+        if now != known:
+            raise MurkError(
+                f"the topics of {self.url} were deleted and created again while they were in use. Nothing of what was "
+                "learned goes with the new ones: stop, and begin anew on purpose (docs/recover.md)"
+            )
+
+    def _announced(self) -> Task:
+        if self._task is None:
+            document = self.document()
+            if document is None:
+                raise UserError(f"{self.url} carries no task yet: announce one first (murk run does)")
+            # From here on this log is about these topics, and no others of their name.
+            _ = self.identity
+            self._task = Task.from_document(document)
+        return self._task
+
+    def _check(self, partition: int) -> None:
+        if not 0 <= partition < self.partitions:
+            raise UserError(
+                f"{self.url} has no partition {partition}: its partitions are numbered from 0 to {self.partitions - 1}"
+            )
+
+    def _models(self) -> Table:
+        if self._table is None:
+            described = topics.describe(self._admin, self.url, self._names)
+            if self._names.models not in described:
+                raise UserError(f"{self._names.models} is missing: create it with `murk topics`")
+            partitions = len(described[self._names.models]["partitions"])
+            self._table = Table(self._clients, self._names.models, partitions, self._where())
+        return self._table
+
+    def _reader(self, topic: str, partition: int, *, committed: bool) -> Reader:
+        reader = self._readers.get((topic, partition))
+        if reader is None:
+            reader = Reader(self._clients, topic, partition, committed=committed)
+            self._readers[topic, partition] = reader
+        return reader
+
+    def _where(self) -> Ends:
+        if self._ends is None:
+            self._ends = Ends(self._clients)
+        return self._ends
+
+    def _state(self, chain: int) -> Any | None:
+        if chain not in self._states:
+            reader = Reader(self._clients, self._names.states, chain, committed=True)
+            self._states[chain] = Newest(reader, self._where())
+        return self._states[chain].record()
+
+    @contextmanager
+    def _sending(self) -> Iterator[None]:
+        try:
+            if self._sender is None:
+                self._sender = self._clients.sender()
+            with reaching(self.url, "sending"):
+                yield
+        except Unreachable:
+            self._not_before = monotonic() + _PAUSE
+            raise
+
+    def _put_document(self, standing: bytes | None, document: bytes) -> None:
+        """Write the document if the one that stands is still there; raise `Fenced` if somebody else writes, too."""
+        producer = self._clients.owner(self._names.announcer)
+        try:
+            with reaching(self.url, "announcing the task"):
+                # Whoever announces later ends our transaction here; whoever was earlier is done or ended.
+                producer.init_transactions()
+                if self._models().refresh().get(TASK) != standing:
+                    raise Fenced("another one has announced")
+                producer.begin_transaction()
+                producer.send(self._names.models, document, key=TASK, partition=0)
+                producer.commit_transaction()
+        finally:
+            producer.close(timeout=1)

@@ -1,0 +1,40 @@
+"""Sharing the chains among all learners: a consumer group that says who learns what."""
+
+from __future__ import annotations
+
+from murk.stream.kafka.client import Clients
+from murk.stream.kafka.faults import reaching
+from murk.stream.kafka.topics import Names
+from murk.stream.log import Membership
+
+
+class KafkaMembership(Membership):
+    """One learner's place in the consumer group of a log.
+
+    The group only says which chains fall to whom; partitions move one by one (cooperatively), while the
+    others are learned on. Reading, and what has been read, is each chain's own business: its state holds its
+    offset, and a group's offsets can be reset by anybody with the tools for it.
+
+    Parameters
+    ----------
+    clients, names
+        Whose group.
+    """
+
+    def __init__(self, clients: Clients, names: Names) -> None:
+        self._url = clients.url
+        self._consumer = clients.member(names.group)
+        self._consumer.subscribe([names.releases])
+
+    def chains(self) -> frozenset[int]:
+        """Chains that fall to this process; asking takes part in the group's life."""
+        with reaching(self._url, "sharing the chains"):
+            assigned = self._consumer.assignment()
+            # Others read; fetching here as well would double the traffic.
+            self._consumer.pause(*assigned)
+            self._consumer.poll(timeout_ms=0, max_records=1)
+            return frozenset(place.partition for place in self._consumer.assignment())
+
+    def close(self) -> None:
+        """Leave the group, so that others need not wait for the session to run out."""
+        self._consumer.close(autocommit=False, timeout_ms=2000)

@@ -1,0 +1,141 @@
+"""How to reach a cluster safely: encryption and credentials, from a file or the environment.
+
+Never from a URL or an argument, which others on the machine can read; and never shown.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from murk.errors import UserError
+
+VARIABLE = "MURK_KAFKA_CONFIG"
+PREFIX = "MURK_KAFKA_"
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Encryption and credentials of a client; keys are those of a properties file with dots for underscores.
+
+    Parameters
+    ----------
+    security_protocol
+        ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``.
+    sasl_mechanism
+        ``PLAIN``, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
+    sasl_username, sasl_password
+        Who the client is.
+    ssl_ca_file
+        Certificates of the authorities to be trusted (PEM); by default the system's.
+    ssl_certificate_file, ssl_key_file, ssl_key_password
+        The client's own certificate, where the broker asks for one.
+    """
+
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str = "SCRAM-SHA-512"
+    sasl_username: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+    ssl_ca_file: str | None = None
+    ssl_certificate_file: str | None = None
+    ssl_key_file: str | None = None
+    ssl_key_password: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        """Read the file that ``MURK_KAFKA_CONFIG`` names and the variables ``MURK_KAFKA_*``, which win.
+
+        Raises
+        ------
+        UserError
+            Naming the key (never a value) that is unknown, missing or not one of those possible.
+
+        Examples
+        --------
+        >>> Settings.read({"MURK_KAFKA_SECURITY_PROTOCOL": "SSL"}).security_protocol
+        'SSL'
+        """
+        environment = os.environ if environment is None else environment
+        keys = {one.name.replace("_", "."): one.name for one in fields(cls)}
+        found: dict[str, str] = {}
+        path = environment.get(VARIABLE)
+        if path:
+            for key, value in _properties(Path(path)).items():
+                if key not in keys:
+                    raise _unknown(f"{path}: there is no setting {key!r}", key, keys)
+                found[keys[key]] = value
+        variables = {PREFIX + name.upper(): name for name in keys.values()}
+        for variable, value in environment.items():
+            # MURK_KAFKA_HOME tells a local broker where its files are.
+            if variable.startswith(PREFIX) and variable not in (VARIABLE, PREFIX + "HOME"):
+                if variable not in variables:
+                    raise _unknown(f"there is no setting {variable}", variable, variables)
+                found[variables[variable]] = value
+        settings = cls(**found)
+        settings._check()
+        return settings
+
+    def _check(self) -> None:
+        for key, value, known in (
+            ("security.protocol", self.security_protocol, PROTOCOLS),
+            ("sasl.mechanism", self.sasl_mechanism, MECHANISMS),
+        ):
+            if value not in known:
+                raise UserError(f"{key} is one of {', '.join(known)}, not {value!r}")
+        if self.security_protocol.startswith("SASL") and not (self.sasl_username and self.sasl_password):
+            raise UserError(
+                f"security.protocol is {self.security_protocol}, which needs sasl.username and sasl.password in the "
+                f"file that {VARIABLE} names, or {PREFIX}SASL_USERNAME and {PREFIX}SASL_PASSWORD"
+            )
+        for key in ("ssl_ca_file", "ssl_certificate_file", "ssl_key_file"):
+            path = getattr(self, key)
+            if path and not os.access(path, os.R_OK):
+                raise UserError(f"{key.replace('_', '.')}: {path} cannot be read: check the path and its permissions")
+
+    def client(self) -> dict[str, Any]:
+        """Give the client library's arguments."""
+        arguments: dict[str, Any] = {"security_protocol": self.security_protocol}
+        if self.security_protocol.endswith("SSL"):
+            arguments |= {
+                "ssl_cafile": self.ssl_ca_file,
+                "ssl_certfile": self.ssl_certificate_file,
+                "ssl_keyfile": self.ssl_key_file,
+                "ssl_password": self.ssl_key_password,
+            }
+        if self.security_protocol.startswith("SASL"):
+            arguments |= {
+                "sasl_mechanism": self.sasl_mechanism,
+                "sasl_plain_username": self.sasl_username,
+                "sasl_plain_password": self.sasl_password,
+            }
+        return arguments
+
+
+def _properties(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UserError(f"{VARIABLE} names {path}, which cannot be read ({reason})") from error
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        key, equals, value = line.partition("=")
+        if not equals:
+            # The line is not repeated: it may be a password that lost its key.
+            raise UserError(f"{path}, line {number}: a setting is written key=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _unknown(what: str, key: str, known: Mapping[str, str]) -> UserError:
+    near = get_close_matches(key, known, 1)
+    return UserError(what + (f": did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"))

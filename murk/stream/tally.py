@@ -1,0 +1,63 @@
+"""Counting what becomes of a chain's messages, while they are read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from murk.stream.checkpoint import Counters
+from murk.stream.releases import GradientRelease
+
+
+class Tally:
+    """Adds up `Counters`.
+
+    Parameters
+    ----------
+    start
+        Where it stands at first.
+
+    Examples
+    --------
+    >>> tally = Tally(Counters(learned=2, duplicates=1))
+    >>> tally.dead("stale")
+    >>> tally.counters().read
+    4
+    """
+
+    def __init__(self, start: Counters) -> None:
+        self._learned = start.learned
+        self._duplicates = start.duplicates
+        self._dead = Counter(start.dead)
+        self._levels = Counter(start.levels)
+        self._ages = list(start.staleness)
+        self._age_sum = start.staleness_sum
+
+    def learned(self, releases: Sequence[GradientRelease], version: int) -> None:
+        """Count releases that were learned in this order by a chain that had learned ``version`` before them."""
+        ages = [now - release.version for now, release in enumerate(releases, version)]
+        self._learned += len(ages)
+        self._age_sum += sum(ages)
+        self._levels.update([release.level for release in releases])
+        for bits, count in Counter(map(int.bit_length, ages)).items():
+            self._ages += [0] * (bits + 1 - len(self._ages))
+            self._ages[bits] += count
+
+    def duplicate(self) -> None:
+        """Count a duplicate."""
+        self._duplicates += 1
+
+    def dead(self, reason: str) -> None:
+        """Count a dead letter."""
+        self._dead[reason] += 1
+
+    def counters(self) -> Counters:
+        """Give all sums."""
+        return Counters(
+            learned=self._learned,
+            duplicates=self._duplicates,
+            dead=dict(self._dead),
+            levels=dict(self._levels),
+            staleness=list(self._ages),
+            staleness_sum=self._age_sum,
+        )
