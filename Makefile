@@ -24,6 +24,11 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# A Kafka broker on this machine, without containers; needs Java 17 and, the first time, Maven.
+.PHONY: kafka
+kafka: install
+	$(BIN)/python -m deploy.broker
+
 bench: install
 	$(BIN)/python -m benchmarks
 

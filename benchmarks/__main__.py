@@ -8,6 +8,7 @@ NAMES = {
     "worker": "records per second through the embedded log, and what takes the time (1 minute)",
     "memory": "memory of a worker from 10^5 to 10^7 releases (15 minutes; --releases for fewer)",
     "accuracy": "people needed for the same error, published settings against Murk's (10 minutes)",
+    "staleness": "the error against the age of gradients, and docs/staleness.png (8 minutes)",
     "coverage": "how often intervals hold the truth at the demonstration's settings (5 minutes)",
 }
 

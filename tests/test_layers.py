@@ -16,8 +16,9 @@ ALLOWED = {
     "stream": {"privacy"},
     "learners": {"privacy", "stream"},
     "producers": {"privacy", "stream", "learners"},
+    "monitoring": {"privacy", "stream", "learners"},
     "demo": {"privacy", "stream", "learners", "producers"},
-    "cli": {"privacy", "stream", "learners", "producers", "demo"},
+    "cli": {"privacy", "stream", "learners", "producers", "monitoring", "demo"},
 }
 EVERYBODY = {"errors", "_jit", "__version__"}
 
@@ -53,6 +54,7 @@ def test_every_part_has_a_place_in_the_order():
         ("murk.privacy", ("river", "pandas", "scipy.optimize", "numba", "rich")),
         ("murk.stream", ("river", "pandas", "scipy.optimize", "rich")),
         ("murk.producers", ("river", "pandas", "scipy.optimize", "rich")),
+        ("murk.monitoring", ("river", "pandas", "scipy.optimize", "rich", "prometheus_client")),
         ("murk.learners.problem", ("river", "pandas", "scipy.optimize", "rich")),
         ("murk.cli", ("river", "pandas", "scipy.optimize", "rich", "numpy", "pydantic")),
     ],
@@ -66,6 +68,7 @@ def test_light_parts_load_nothing_heavy(module, heavy):
 def test_public_names_are_there():
     """DESIGN: others build on these names."""
     import murk.learners
+    import murk.monitoring
     import murk.privacy
     import murk.producers
     import murk.stream
@@ -76,6 +79,7 @@ def test_public_names_are_there():
         murk.learners: "LDPSGDRegressor LDPSGDClassifier",
         murk.stream: "Task GradientRelease open_log Worker",
         murk.producers: "Encoder Ledger Producer",
+        murk.monitoring: "Monitor",
     }
     for module, wanted in names.items():
         for name in wanted.split():

@@ -18,9 +18,11 @@ from murk.errors import MurkError, UserError
 _COMMANDS = {
     "demo": ("murk.cli.demo", "Learn from 254,654 real people, none of whose records leaves her device in the clear."),
     "run": ("murk.cli.run", "Learn a task from a file of people: devices, log and learner in one process."),
+    "topics": ("murk.cli.topics", "Create and check a task's topics on a Kafka cluster."),
     "produce": ("murk.cli.produce", "Let a file's people privatize and send their records to a log."),
     "learn": ("murk.cli.learn", "Learn from the releases on a log, until stopped."),
     "status": ("murk.cli.status", "Show what a log holds and what was learned from it."),
+    "monitor": ("murk.cli.monitor", "Serve metrics and a live page of what is learned."),
     "ledger": ("murk.cli.ledger", "Show what a person was promised, spent and sent; withdraw."),
     "dead-letters": ("murk.cli.dead_letters", "List the messages that were not learned from, and why."),
 }

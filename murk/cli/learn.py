@@ -7,58 +7,70 @@ from contextlib import ExitStack
 
 import click
 
-from murk.cli.options import as_json, existing_log, open_existing
+from murk.cli.options import as_json, existing_log, open_existing, stoppable, wait_for_task
 from murk.cli.output import print_json, progress
 from murk.cli.report import brief, print_result, result
 
-_POLL = 0.01
+_SHORTEST, _LONGEST = 0.005, 0.05
 
 
 @click.command("learn")
 @existing_log
-@click.option("--chain", "chains", type=click.IntRange(0), multiple=True, help="Learn only this chain (repeatable).")
+@click.option(
+    "--chain",
+    "chains",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Learn this chain (repeatable), whoever else learns it; otherwise all that fall to this process.",
+)
 @click.option("--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for so long.")
+@wait_for_task
 @as_json
-def command(log_url: str, chains: tuple[int, ...], idle: float | None, as_json: bool) -> None:
+def command(log_url: str, chains: tuple[int, ...], idle: float | None, wait: bool, as_json: bool) -> None:  # fmt: skip
     """Learn from the releases on a log, until stopped.
 
-    Whoever starts later takes a chain over from whoever had it.
+    On Kafka any number of these share a log's chains among them, on any number of machines. On a log in a file,
+    and with --chain, whoever starts later takes a chain over from whoever had it.
     """
     from murk.errors import UserError
     from murk.learners.inference import estimate
     from murk.learners.problem import problem_for
-    from murk.stream import Worker
+    from murk.stream.log import AllChains
+    from murk.stream.team import Team
 
-    log, task = open_existing(log_url)
-    with ExitStack() as stack:
+    with stoppable(), ExitStack() as stack:
+        log, task = open_existing(log_url, wait=wait)
         stack.enter_context(log)
-        owned = chains or tuple(range(task.log.partitions))
-        for chain in owned:
+        for chain in chains:
             if chain >= task.log.partitions:
                 raise UserError(f"--chain {chain}: {task.name!r} has the chains 0 to {task.log.partitions - 1}")
         problem = problem_for(task)
-        engines = [problem.engine() for _ in owned]
-        workers = [
-            stack.enter_context(Worker(log, task, engine, chain)) for engine, chain in zip(engines, owned, strict=True)
-        ]
-        start = last = time.monotonic()
+        team = stack.enter_context(Team(log, task, problem.engine, AllChains(chains) if chains else log.join()))
 
         def now() -> str:
-            memories = [engine.memory for engine in engines]
-            return brief(estimate(problem.settings, memories, problem.covariates, problem.classes))
+            engines = list(team.learners.values())
+            if team.trouble is not None:
+                return team.trouble
+            if not engines:
+                return "no chain falls to this process: others learn them all"
+            return brief(
+                estimate(problem.settings, [one.memory for one in engines], problem.covariates, problem.classes)
+            )
 
+        start = last = time.monotonic()
+        shown, pause = 0.0, _SHORTEST
         with progress(f"{task.name}: learned", None, quiet=as_json) as tick:
-            shown = 0.0
             try:
                 while idle is None or time.monotonic() - last <= idle:
-                    read = sum(worker.step().read for worker in workers)
+                    read = team.step()
                     moment = time.monotonic()
                     if read:
-                        last = moment
+                        last, pause = moment, _SHORTEST
                     else:
-                        time.sleep(_POLL)
+                        time.sleep(pause)
+                        pause = min(_LONGEST, 1.5 * pause)
                     if not as_json and moment - shown > 0.2:
-                        tick(sum(engine.n_releases for engine in engines), now())
+                        tick(sum(engine.n_releases for engine in team.learners.values()), now())
                         shown = moment
             except KeyboardInterrupt:
                 # Everything learned is committed; what is left to do is to say so.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from signal import SIGTERM, signal
+from time import sleep
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,12 +17,16 @@ if TYPE_CHECKING:
     from murk.stream import Task
     from murk.stream.log import Log
 
+_LOOK = 0.5
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 existing_log = click.option(
-    "--log", "log_url", required=True, metavar="URL", help="The log, e.g. sqlite:///third-child.db."
-)
+    "--log", "log_url", required=True, metavar="URL",
+    help="The log: sqlite:///FILE, or kafka://HOST:PORT[/NAME].",
+)  # fmt: skip
+wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and its task, if they are not there yet.")
 
 
 def population(function: F) -> F:
@@ -27,7 +35,7 @@ def population(function: F) -> F:
         [
             click.argument("task_path", metavar="TASK", type=click.Path()),
             click.option("--source", required=True, metavar="FILE", help="CSV or JSON lines, also gzipped."),
-            click.option("--log", "log_url", metavar="URL", help="The log.  [default: sqlite:///NAME.db]"),
+            click.option("--log", "log_url", metavar="URL", help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"),
             click.option("--ledger", metavar="PATH", help="People's accounts.  [default: NAME.ledger.db]"),
             click.option("--person", metavar="COLUMN", help="Column that names people; otherwise each row is one."),
             click.option(
@@ -42,8 +50,8 @@ def population(function: F) -> F:
     return function
 
 
-def open_existing(url: str) -> tuple[Log, Task]:
-    """Open a log that carries a task.
+def open_existing(url: str, *, wait: bool = False) -> tuple[Log, Task]:
+    """Open a log that carries a task; ``wait`` for it as long as it takes, if it is not there yet.
 
     Raises
     ------
@@ -51,10 +59,40 @@ def open_existing(url: str) -> tuple[Log, Task]:
         If there is no log, or it carries no task.
     """
     from murk.stream import Task, open_log
+    from murk.stream.log import Unreachable
 
-    log = open_log(url, create=False)
-    document = log.document()
-    if document is None:
-        log.close()
-        raise UserError(f"{url} carries no task yet: `murk run` or `murk produce` announces one")
-    return log, Task.from_document(document, f"the task on {url}")
+    said = ""
+    while True:
+        log, why = None, f"{url} carries no task yet: `murk run` or `murk produce` announces one"
+        try:
+            log = open_log(url, create=False)
+            document = log.document()
+            if document is not None:
+                return log, Task.from_document(document, f"the task on {url}")
+        except (UserError, Unreachable) as error:
+            # Credentials that are refused are no reason to wait, but who can tell a broker that is starting?
+            why = str(error)
+            if not wait:
+                raise
+        if log is not None:
+            log.close()
+        if not wait:
+            raise UserError(why)
+        if why != said:
+            click.echo(f"murk: waiting: {why}", err=True)
+            said = why
+        sleep(_LOOK)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let a SIGTERM (what ends a container) stop a command as Ctrl-C does."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal(SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal(SIGTERM, before)

@@ -83,7 +83,7 @@ METRICS = (
         "murk_iterate_gap", "gauge", "Euclidean distance between the chain's newest iterate and its average.",
         ("task", "partition"),
     ),
-    Metric("murk_step_size", "gauge", "Factor by which the chain's next gradient is multiplied.", ("task", "partition")),
+    Metric("murk_step_size", "gauge", "Factor that the chain's next gradient gets.", ("task", "partition")),
     Metric(
         "murk_unbiased_loss", "gauge", "Unbiased estimate of the mean loss, from released examples.",
         optional="where the protocol releases examples",

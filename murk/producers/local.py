@@ -52,7 +52,7 @@ class LocalRun:
     ) -> None:
         self._stack = ExitStack()
         try:
-            self.log = self._stack.enter_context(open_log(log_url))
+            self.log = self._stack.enter_context(open_log(log_url, name=task.name))
             self.ledger = self._stack.enter_context(open_accounts(self.log, ledger_path))
             self.population = Population(task, crowd, self.log, self.ledger, block=block)
             self._stack.callback(self.population.close)

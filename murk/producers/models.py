@@ -58,7 +58,17 @@ class Models:
         self._read: dict[int, tuple[bytes, int, NDArray[np.float64]]] = {}
 
     def newest(self, chain: int) -> Model:
-        """Give a chain's newest iterate, or the task's initial one where nothing was published yet.
+        """Give a chain's newest iterate as it stands on the log now, or the task's initial one before there is one.
+
+        Raises
+        ------
+        UserError, MurkError
+            As `at_hand`.
+        """
+        return self._model(chain, self._log.model(chain), self._log.end(chain))
+
+    def at_hand(self, chain: int) -> Model:
+        """Give a chain's newest iterate as it was last heard of, also while the log cannot be reached.
 
         Raises
         ------
@@ -68,8 +78,9 @@ class Models:
         MurkError
             When the log cannot be read.
         """
-        message = self._log.model(chain)
-        end = self._log.end(chain)
+        return self._model(chain, *self._log.at_hand(chain))
+
+    def _model(self, chain: int, message: bytes | None, end: int) -> Model:
         if message is None:
             return Model(0, self._problem.initial, end)
         known = self._read.get(chain)

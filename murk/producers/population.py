@@ -149,6 +149,9 @@ class Population:
         else:
             self._carry_on(task, Task.from_document(standing, f"the task on {log.url}"))
         self.producer = Producer(self.task, log, ledger, noise=crowd.noise, policy=self._policy, problem=self.problem)
+        self._take_up()
+
+    def _take_up(self) -> None:
         run = self.producer.begin(self.source)
         self.excluded = frozenset(run.excluded)
         self.next_row = run.next_row
@@ -172,7 +175,11 @@ class Population:
         return len({name for block in self.source.blocks() for name in block.people or ()})
 
     def steps(self) -> Iterator[Step]:
-        """Release the rest of the file, a block a step; the first step sends what waited in the outbox."""
+        """Release the rest of the file, a block a step; the first step sends what waited in the outbox.
+
+        Where a step raised because the log could not be reached, a new iterator carries on.
+        """
+        self._take_up()
         self.producer.flush()
         # A step of its own: it is to be learned before the next gradients are taken, as it would have been
         # by a process that was not interrupted.

@@ -169,7 +169,7 @@ class Producer:
         # Draws of a simulation are told apart by the number that the release will get.
         index = np.array([SINGLES + self._ledger.next_number if self._noise.simulated else 0])
         chain = int(self._chains(index)[0])
-        model = self._models.newest(chain)
+        model = self._models.at_hand(chain)
         claims = Claims([key], [person], [level])
         with self._ledger.spending(self.task.hash, claims) as spend:
             if spend.granted:

@@ -63,6 +63,9 @@ class Unreachable(MurkError):
 class Membership(ABC):
     """Which chains this process is to learn, of all that the processes learning a log share among them."""
 
+    shared: bool = False
+    """Whether others may come and chains move; else losing one is an error."""
+
     @abstractmethod
     def chains(self) -> frozenset[int]:
         """Give the chains that fall to this process now; to be asked often, since asking says it is alive.

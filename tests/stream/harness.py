@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from murk.stream.checkpoint import StateMessage, decode_state
+from murk.stream.checkpoint import Counters, StateMessage, decode_state
 from murk.stream.codec import Rejected, encode
 from murk.stream.log import Log
 from murk.stream.releases import GradientRelease
@@ -201,6 +201,11 @@ def mixed(task: Task, seed: int, count: int) -> list[bytes]:
         else:
             stream.append(message(task, number, version=rng.randint(0, number), chain=rng.choice([0] * 9 + [1])))
     return stream
+
+
+def sums(counters: Counters) -> dict[str, Any]:
+    """What became of all messages, without how the learned ones are spread."""
+    return counters.model_dump(include={"learned", "duplicates", "dead"})
 
 
 def spoil(log: SqliteLog, sql: str, *values: object) -> None:

@@ -31,7 +31,7 @@ from tests.stream.processes import fill, finish, start
         ("sqlite:///logs/", "names no file"),
         ("sqlite:///a\0b", "names no file"),
         ("redis://host:1", "no log of the kind 'redis'"),
-        ("kafka://host:9092", "not available in this version"),
+        ("kafka://host", "kafka://HOST:PORT"),
         ("sqlite:////nowhere/at/all/log.db", "directory /nowhere/at/all .* does not exist"),
         ("sqlite:////tmp", "is a directory"),
         ("sqlite:////etc/passwd/log.db", "directory /etc/passwd .* does not exist"),

@@ -26,6 +26,7 @@ from tests.stream.harness import (
     message,
     put,
     state_of,
+    sums,
 )
 
 
@@ -54,7 +55,7 @@ def test_state_offset_and_newest_model_stand_on_the_log_together(log: SqliteLog)
     assert (state.task, state.identity, state.chain) == (task.hash, log.identity, 0)
     assert state.offset == log.checkpoint(0).offset == 20
     assert state.last_id == hashlib.sha256(b"19").hexdigest()[:32]
-    assert state.counters.model_dump() == {"learned": 20, "duplicates": 0, "dead": {}}
+    assert sums(state.counters) == {"learned": 20, "duplicates": 0, "dead": {}}
     model = log.model(0)
     assert model is not None
     iterate = decode_iterate(model, task_hash=task.hash, dimension=DIMENSION, chain=0)
@@ -157,7 +158,7 @@ def test_expiry_is_judged_by_the_logs_own_time_to_the_second(path: Path) -> None
         for number, now[0] in enumerate((1_000.0, 1_999.9, 2_000.9, 2_001.0)):
             put(log, [message(task, number, time=0, expires=2_000)])
         state = learn(log, clock=lambda: 10.0**10)
-        assert state.counters.model_dump() == {"learned": 3, "duplicates": 0, "dead": {"expired": 1}}
+        assert sums(state.counters) == {"learned": 3, "duplicates": 0, "dead": {"expired": 1}}
         assert [letter.offset for letter in log.dead_letters()] == [3]
 
 
@@ -199,7 +200,7 @@ def test_staleness_is_counted_from_the_place_in_the_stream(log: SqliteLog, batch
     put(log, [message(task, 20, version=15), message(task, 21, version=17), message(task, 22, version=5)])
     with Worker(log, task, SumLearner(task, patience=10), batch=batch) as worker:
         drain(worker)
-        assert worker.counters.model_dump() == {
+        assert sums(worker.counters) == {
             "learned": 16, "duplicates": 0, "dead": {"future": 1, "stale": 1},
         }  # fmt: skip
 

@@ -30,9 +30,6 @@ TRANSACTION_MS = 10_000
 FETCH_BYTES = 4 * 2**20
 """Most bytes that one fetch brings: bounds the memory of a reader, whatever is on the log."""
 
-SESSION_MS = 10_000
-"""A learner that says nothing for so long counts as dead, and its chains go to others."""
-
 
 @dataclass(frozen=True)
 class Clients:
@@ -73,6 +70,8 @@ class Clients:
             isolation_level="read_committed" if committed else "read_uncommitted",
             allow_auto_create_topics=False,
             metrics_enabled=False,
+            # What is asked of a place behind the one that a fetch waits at has to wait for that fetch.
+            fetch_max_wait_ms=100,
             fetch_max_bytes=FETCH_BYTES,
             max_partition_fetch_bytes=FETCH_BYTES,
             request_timeout_ms=PATIENCE_MS + 5_000,
@@ -88,8 +87,8 @@ class Clients:
             allow_auto_create_topics=False,
             metrics_enabled=False,
             partition_assignment_strategy=[CooperativeStickyAssignor],
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=SESSION_MS // 5,
+            session_timeout_ms=self.settings.session_timeout_ms,
+            heartbeat_interval_ms=self.settings.session_timeout_ms // 10,
         )
 
     def sender(self) -> Any:

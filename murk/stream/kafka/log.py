@@ -7,14 +7,17 @@ from contextlib import contextmanager
 from time import monotonic, time
 from typing import Any
 
+from kafka import TopicPartition
+
 from murk.errors import MurkError, UserError
 from murk.stream.kafka import topics
 from murk.stream.kafka.address import Address
 from murk.stream.kafka.client import PATIENCE_MS, Clients
 from murk.stream.kafka.faults import deleted, reaching
+from murk.stream.kafka.letters import letters
 from murk.stream.kafka.membership import KafkaMembership
-from murk.stream.kafka.ownership import DETAIL, OFFSET, OWNER, REASON, KafkaOwnership
-from murk.stream.kafka.reading import Ends, Newest, Reader, Table, records
+from murk.stream.kafka.ownership import OFFSET, OWNER, KafkaOwnership
+from murk.stream.kafka.reading import Ends, Newest, Reader, Table
 from murk.stream.kafka.settings import Settings
 from murk.stream.kafka.topics import Names
 from murk.stream.kafka.watch import Watch
@@ -199,12 +202,14 @@ class KafkaLog(Log):
     def begin(self, partition: int) -> int:
         """Offset of the oldest message kept."""
         self._check(partition)
-        return self._reader(self._names.releases, partition, committed=False).begin()
+        place = TopicPartition(self._names.releases, partition)
+        return self._where().begin(place)[place]
 
     def end(self, partition: int) -> int:
         """Offset that the next message will get."""
         self._check(partition)
-        return self._reader(self._names.releases, partition, committed=False).end()
+        place = TopicPartition(self._names.releases, partition)
+        return self._where().end(place)[place]
 
     # Models
 
@@ -269,14 +274,7 @@ class KafkaLog(Log):
         chains = range(self.partitions) if partition is None else [partition]
         for chain in chains:
             self._check(chain)
-            last = -1
-            for record in records(self._reader(self._names.dead, chain, committed=True), self._where()):
-                headers = dict(record.headers)
-                offset = int((record.key or b"").rpartition(b":")[2] or -1)
-                if offset > last:
-                    last = offset
-                    reason, detail = (headers.get(key, b"").decode("utf-8", "replace") for key in (REASON, DETAIL))
-                    yield DeadLetter(chain, offset, reason, detail, record.value or b"")
+            yield from letters(self._reader(self._names.dead, chain, committed=True), chain)
 
     def trim(self, before: float) -> int:
         """Do nothing: the broker applies its topics' retention by itself."""
@@ -375,7 +373,7 @@ class KafkaLog(Log):
     def _reader(self, topic: str, partition: int, *, committed: bool) -> Reader:
         reader = self._readers.get((topic, partition))
         if reader is None:
-            reader = Reader(self._clients, topic, partition, committed=committed)
+            reader = Reader(self._clients, self._where(), topic, partition, committed=committed)
             self._readers[topic, partition] = reader
         return reader
 
@@ -386,8 +384,8 @@ class KafkaLog(Log):
 
     def _state(self, chain: int) -> Any | None:
         if chain not in self._states:
-            reader = Reader(self._clients, self._names.states, chain, committed=True)
-            self._states[chain] = Newest(reader, self._where())
+            reader = Reader(self._clients, self._where(), self._names.states, chain, committed=True)
+            self._states[chain] = Newest(reader)
         return self._states[chain].record()
 
     @contextmanager

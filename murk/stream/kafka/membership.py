@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from kafka.structs import MemberState
+
 from murk.stream.kafka.client import Clients
 from murk.stream.kafka.faults import reaching
 from murk.stream.kafka.topics import Names
 from murk.stream.log import Membership
+
+JOIN_MS = 500
+"""Longest wait for the others while chains are shared out anew; what is learned here waits, too."""
 
 
 class KafkaMembership(Membership):
@@ -21,6 +26,8 @@ class KafkaMembership(Membership):
         Whose group.
     """
 
+    shared = True
+
     def __init__(self, clients: Clients, names: Names) -> None:
         self._url = clients.url
         self._consumer = clients.member(names.group)
@@ -32,7 +39,9 @@ class KafkaMembership(Membership):
             assigned = self._consumer.assignment()
             # Others read; fetching here as well would double the traffic.
             self._consumer.pause(*assigned)
-            self._consumer.poll(timeout_ms=0, max_records=1)
+            # Joining takes a few exchanges, and is begun anew if it is not done when the time is up.
+            stable = self._consumer.group_metadata().state == MemberState.STABLE
+            self._consumer.poll(timeout_ms=0 if stable else JOIN_MS, max_records=1)
             return frozenset(place.partition for place in self._consumer.assignment())
 
     def close(self) -> None:

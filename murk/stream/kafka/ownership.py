@@ -11,13 +11,12 @@ from kafka.errors import KafkaError
 from murk.errors import MurkError
 from murk.stream.kafka.client import Clients
 from murk.stream.kafka.faults import reaching, translate
+from murk.stream.kafka.letters import record
 from murk.stream.kafka.topics import Names
 from murk.stream.log import Checkpoint, DeadLetter, Fenced, Ownership
 
 OFFSET = "offset"
 OWNER = "owner"
-REASON = "reason"
-DETAIL = "detail"
 
 
 class KafkaOwnership(Ownership):
@@ -73,13 +72,7 @@ class KafkaOwnership(Ownership):
         try:
             self._producer.begin_transaction()
             for letter in dead:
-                self._producer.send(
-                    names.dead,
-                    letter.value,
-                    key=f"{letter.partition}:{letter.offset}".encode(),
-                    partition=self.chain,
-                    headers=[(REASON, letter.reason.encode()), (DETAIL, letter.detail.encode())],
-                )
+                self._producer.send(names.dead, partition=self.chain, **record(letter))
             if model is not None:
                 self._producer.send(names.models, model, key=key, partition=self.chain)
             headers = [(OFFSET, str(offset).encode()), (OWNER, owner)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from time import monotonic, sleep
 from typing import Any
 
@@ -17,6 +17,51 @@ _UNDECIDED = 2.0
 _LOOK = 0.002
 
 
+class Ends:
+    """Where partitions begin and end.
+
+    It has connections of its own: on one that waits for new records, a broker answers nothing else meanwhile.
+    """
+
+    def __init__(self, clients: Clients) -> None:
+        self._url = clients.url
+        self._all = clients.reader(committed=False)
+        self._committed = clients.reader(committed=True)
+
+    def begin(self, *places: TopicPartition) -> dict[TopicPartition, int]:
+        """Offsets of the oldest records."""
+        return self._ask(self._all.beginning_offsets, places)
+
+    def end(self, *places: TopicPartition) -> dict[TopicPartition, int]:
+        """Offsets after the newest records, open transactions included."""
+        return self._ask(self._all.end_offsets, places)
+
+    def decided(self, *places: TopicPartition) -> dict[TopicPartition, int]:
+        """Offsets up to which transactions are over, as soon as all are that stand there now.
+
+        A commit returns when the broker has decided on it; the marks that show it to readers follow a moment
+        later. Whoever is to see what was committed before waits for them. A dead owner's transaction is
+        waited for only so long: the broker ends it after `TRANSACTION_MS`.
+        """
+        ends = self.end(*places)
+        deadline = monotonic() + _UNDECIDED
+        while True:
+            seen = self._ask(self._committed.end_offsets, places)
+            if all(seen[place] >= end for place, end in ends.items()) or monotonic() > deadline:
+                return seen
+            sleep(_LOOK)
+
+    def close(self) -> None:
+        """Close the consumers."""
+        for consumer in (self._all, self._committed):
+            consumer.close(timeout_ms=1000)
+
+    def _ask(self, how: Any, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        with reaching(self._url, "looking where topics end"):
+            found: dict[TopicPartition, int] = how(list(places), timeout_ms=PATIENCE_MS)
+            return found
+
+
 class Reader:
     """One partition, read from any place on.
 
@@ -24,18 +69,22 @@ class Reader:
     ----------
     clients
         Makes the consumer.
+    ends
+        Knows where it begins and ends.
     topic, partition
         What is read.
     committed
         See `Clients.reader`.
     """
 
-    def __init__(self, clients: Clients, topic: str, partition: int, *, committed: bool) -> None:
+    def __init__(self, clients: Clients, ends: Ends, topic: str, partition: int, *, committed: bool) -> None:
         self._url = clients.url
         self._doing = f"reading {topic}"
-        self.place = TopicPartition(topic, partition)
+        self._ends = ends
+        self._is_committed = committed
+        self._place = TopicPartition(topic, partition)
         self._consumer = clients.reader(committed=committed)
-        self._consumer.assign([self.place])
+        self._consumer.assign([self._place])
         self._next = -1
 
     def read(self, offset: int, limit: int) -> list[Any]:
@@ -52,7 +101,7 @@ class Reader:
             return []
         with reaching(self._url, self._doing):
             if offset != self._next:
-                self._consumer.seek(self.place, offset)
+                self._consumer.seek(self._place, offset)
                 self._next = offset
             if found := self._poll(0, limit):
                 return found
@@ -61,7 +110,7 @@ class Reader:
                 raise IndexError(offset)
             deadline = monotonic() + PATIENCE_MS / 1000
             # Between here and the end there may be nothing but the marks of transactions.
-            while self._consumer.position(self.place, timeout_ms=PATIENCE_MS) < end:
+            while self._consumer.position(self._place, timeout_ms=PATIENCE_MS) < end:
                 if found := self._poll(100, limit):
                     return found
                 if monotonic() > deadline:
@@ -70,64 +119,27 @@ class Reader:
 
     def begin(self) -> int:
         """Offset of the oldest record."""
-        return self._ask("beginning_offsets")
+        return self._ends.begin(self._place)[self._place]
 
     def end(self) -> int:
         """Offset after the newest record that may be read."""
-        return self._ask("end_offsets")
+        ask = self._ends.decided if self._is_committed else self._ends.end
+        return ask(self._place)[self._place]
 
     def close(self) -> None:
         """Close the consumer."""
         self._consumer.close(timeout_ms=1000)
-
-    def _ask(self, method: str) -> int:
-        with reaching(self._url, self._doing):
-            return int(getattr(self._consumer, method)([self.place], timeout_ms=PATIENCE_MS)[self.place])
 
     def _poll(self, wait: int, limit: int) -> list[Any]:
         try:
             found = self._consumer.poll(timeout_ms=wait, max_records=limit)
         except OffsetOutOfRangeError as error:
             self._next = -1
-            raise IndexError(str(self.place)) from error
-        records: list[Any] = found.get(self.place, [])
+            raise IndexError(str(self._place)) from error
+        records: list[Any] = found.get(self._place, [])
         if records:
             self._next = records[-1].offset + 1
         return records
-
-
-class Ends:
-    """Where partitions really end, open transactions included.
-
-    A commit returns when the broker has decided on it; the marks that show it to readers follow a moment
-    later. Whoever is to see what was committed before waits until nothing is undecided that stood there then.
-    """
-
-    def __init__(self, clients: Clients) -> None:
-        self._url = clients.url
-        self._consumer = clients.reader(committed=False)
-
-    def true(self, places: list[TopicPartition]) -> Any:
-        """Give the ends, by place."""
-        with reaching(self._url, "looking where topics end"):
-            return self._consumer.end_offsets(places, timeout_ms=PATIENCE_MS)
-
-    def decided(self, places: list[TopicPartition], ends: Callable[[], Mapping[TopicPartition, int]]) -> Any:
-        """Give the ends that readers see, as soon as all is decided that stands there now.
-
-        A dead owner's transaction is waited for only so long: the broker ends it after `TRANSACTION_MS`.
-        """
-        true = self.true(places)
-        deadline = monotonic() + _UNDECIDED
-        while True:
-            seen = ends()
-            if all(seen[place] >= end for place, end in true.items()) or monotonic() > deadline:
-                return seen
-            sleep(_LOOK)
-
-    def close(self) -> None:
-        """Close the consumer."""
-        self._consumer.close(timeout_ms=1000)
 
 
 class Newest:
@@ -137,13 +149,10 @@ class Newest:
     ----------
     reader
         Reads the partition.
-    ends
-        Knows where it ends.
     """
 
-    def __init__(self, reader: Reader, ends: Ends) -> None:
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._ends = ends
         self._record: Any | None = None
         self._end = -1
 
@@ -155,8 +164,7 @@ class Newest:
         Unreachable
             When the broker does not answer.
         """
-        place = self._reader.place
-        end = self._ends.decided([place], lambda: {place: self._reader.end()})[place]
+        end = self._reader.end()
         if end != self._end:
             # An end that went back is another partition's: nothing of the old one is believed.
             found = self._last(self._end, end) if 0 <= self._end < end else None
@@ -186,10 +194,9 @@ class Newest:
         return last
 
 
-def records(reader: Reader, ends: Ends) -> Iterator[Any]:
+def records(reader: Reader) -> Iterator[Any]:
     """Iterate over a partition from its beginning to its end as it is now."""
-    position = reader.begin()
-    end = ends.decided([reader.place], lambda: {reader.place: reader.end()})[reader.place]
+    position, end = reader.begin(), reader.end()
     while position < end and (found := reader.read(position, 500)):
         yield from found
         position = found[-1].offset + 1
@@ -215,9 +222,8 @@ class Table:
         self._places = [TopicPartition(topic, number) for number in range(partitions)]
         self._consumer = clients.reader(committed=True)
         self._consumer.assign(self._places)
-        with reaching(self._url, self._doing):
-            for place, offset in self._consumer.beginning_offsets(self._places, timeout_ms=PATIENCE_MS).items():
-                self._consumer.seek(place, offset)
+        for place, offset in ends.begin(*self._places).items():
+            self._consumer.seek(place, offset)
         self.values: dict[bytes, bytes] = {}
 
     def refresh(self) -> dict[bytes, bytes]:
@@ -229,9 +235,7 @@ class Table:
             When the broker does not answer.
         """
         with reaching(self._url, self._doing):
-            ends = self._ends.decided(
-                self._places, lambda: self._consumer.end_offsets(self._places, timeout_ms=PATIENCE_MS)
-            )
+            ends = self._ends.decided(*self._places)
             deadline = monotonic() + PATIENCE_MS / 1000
             while any(self._consumer.position(place) < end for place, end in ends.items()):
                 if self.poll(100):

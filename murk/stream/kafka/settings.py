@@ -36,6 +36,8 @@ class Settings:
         Certificates of the authorities to be trusted (PEM); by default the system's.
     ssl_certificate_file, ssl_key_file, ssl_key_password
         The client's own certificate, where the broker asks for one.
+    session_timeout_ms
+        A learner that says nothing for so long counts as dead, and its chains go to others.
     """
 
     security_protocol: str = "PLAINTEXT"
@@ -46,6 +48,7 @@ class Settings:
     ssl_certificate_file: str | None = None
     ssl_key_file: str | None = None
     ssl_key_password: str | None = field(default=None, repr=False)
+    session_timeout_ms: int = 10_000
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -77,7 +80,10 @@ class Settings:
                 if variable not in variables:
                     raise _unknown(f"there is no setting {variable}", variable, variables)
                 found[variables[variable]] = value
-        settings = cls(**found)
+        session = found.pop("session_timeout_ms", "10000")
+        if not session.isdigit() or not 1_000 <= int(session) <= 300_000:
+            raise UserError("session.timeout.ms is a number from 1000 to 300000, in milliseconds")
+        settings = cls(**found, session_timeout_ms=int(session))
         settings._check()
         return settings
 

@@ -83,7 +83,7 @@ class Watch:
             models = table.refresh()
             while not self._stop.is_set():
                 # After the models: no model is of more releases than were on the log when it was published.
-                now = {place.partition: end for place, end in ends.true(releases).items()}
+                now = {place.partition: end for place, end in ends.end(*releases).items()}
                 self._heard = Heard(dict(models), now)
                 self._first.set()
                 table.poll(_WAIT_MS)

@@ -1,0 +1,1 @@
+"""What a deployment is made of: a local broker and, beside this package, files for containers."""

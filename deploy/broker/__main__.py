@@ -1,0 +1,67 @@
+"""``python -m deploy.broker``: run a Kafka broker here until Ctrl-C."""
+
+# ruff: noqa: T201 - a program, and what it prints is meant for whoever runs it.
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from deploy.broker.errors import BrokerError
+from deploy.broker.jars import fetch, home
+from deploy.broker.server import Broker
+
+
+def _arguments() -> argparse.Namespace:
+    data = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "murk" / "kafka"
+    parser = argparse.ArgumentParser(prog="python -m deploy.broker", description=__doc__.split(": ", 1)[1])
+    parser.add_argument("--port", type=int, default=9092, help="port on 127.0.0.1 (default: %(default)s)")
+    parser.add_argument("--data", type=Path, default=data, help="folder kept between starts (default: %(default)s)")
+    parser.add_argument("--fetch", action="store_true", help="only copy Kafka's jars into the cache, then end")
+    return parser.parse_args()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _run(port: int, data: Path) -> None:
+    if not home().is_dir():
+        print(f"Copying Kafka's jars (43 MB) to {home()}, this once", flush=True)
+    broker = Broker(data, port=port)
+    try:
+        broker.start()
+        print(f"Kafka listens on {broker.url}")
+        print(f"Topics are kept in {broker.folder}; delete it to start anew. Ctrl-C stops the broker.")
+        print(f"Next, in another terminal:\n  murk demo --log {broker.url}", flush=True)
+        status = broker.wait()
+        raise BrokerError(f"the broker ended by itself (status {status}); {broker.output} says:\n{broker.said()}")
+    except KeyboardInterrupt:
+        print("Stopping Kafka", flush=True)
+    finally:
+        broker.close()
+
+
+def main() -> int:
+    """Run the broker; the exit status: 0 after Ctrl-C or SIGTERM, 1 when there is no broker."""
+    arguments = _arguments()
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        if arguments.fetch:
+            fetch()
+        else:
+            _run(arguments.port, arguments.data)
+    except BrokerError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""``murk monitor``: metrics and a live page of what is learned from a log."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import click
+
+from murk.cli.options import existing_log, stoppable, wait_for_task
+from murk.errors import MurkError, UserError
+
+if TYPE_CHECKING:
+    from murk.monitoring import Monitor
+    from murk.monitoring.server import Server
+    from murk.stream import Task
+    from murk.stream.log import Log
+
+
+@click.command("monitor")
+@click.argument("task_path", metavar="TASK", type=click.Path())
+@existing_log
+@click.option("--port", type=click.IntRange(0, 65535), required=True, metavar="N",
+              help="Where to listen; 0 lets the system choose.")  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="H",
+              help="Address to listen on; 0.0.0.0 for all, as in a container.")  # fmt: skip
+@click.option("--interval", type=click.FloatRange(0.05, 3600), default=1.0, show_default=True, metavar="SECONDS",
+              help="How often the log is read.")  # fmt: skip
+@click.option("--reference", metavar="FILE",
+              help="True coefficients in coded units: JSON or YAML, or the --json output of another run.")  # fmt: skip
+@wait_for_task
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON.")
+def command(
+    task_path: str, log_url: str, port: int, host: str, interval: float, reference: str | None, wait: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Serve metrics and a live page of what is learned, until stopped.
+
+    The page is at /, metrics for Prometheus at /metrics, health at /healthz, everything as JSON at
+    /api/status. The log is only read.
+    """
+    from murk.learners.inference import coefficient_names
+    from murk.learners.problem import problem_for
+    from murk.monitoring import Monitor
+    from murk.monitoring.exporter import new_registry
+    from murk.monitoring.reference import check_reference, read_reference
+    from murk.monitoring.routes import monitor_routes
+    from murk.monitoring.server import Server
+    from murk.stream import Task, open_log
+
+    task = Task.load(task_path)
+    truth = None if reference is None else read_reference(reference)
+    if truth is not None:
+        # Now, and not only when the log carries the task at last.
+        problem = problem_for(task)
+        check_reference(truth, coefficient_names(problem.settings, problem.classes))
+    registry = new_registry()
+    try:
+        with stoppable(), ExitStack() as stack:
+            log, carried = _open(task, log_url, interval if wait else None)
+            stack.callback(log.close)
+            monitor = Monitor(
+                log, carried, registry=registry, reference=truth,
+                reopen=lambda: open_log(log.url, create=False), patience=max(60.0, 10.0 * interval),
+            )  # fmt: skip
+            stack.callback(monitor.close)
+            monitor.poll()
+            server = stack.enter_context(Server(monitor_routes(monitor), host, port))
+            _say(carried, server, as_json)
+            _watch(monitor, interval)
+    except KeyboardInterrupt:
+        # Whoever stops a monitor has seen what there was to see; the log is as it was.
+        click.echo("stopped", err=True)
+
+
+def _watch(monitor: Monitor, interval: float) -> None:
+    """Poll for ever, and say when the log goes away and comes back."""
+    healthy = True
+    while True:
+        if monitor.healthy != healthy:
+            healthy = not healthy
+            problem = monitor.snapshot.problem
+            click.echo("the log can be read again" if problem is None else f"cannot read the log: {problem}", err=True)
+        time.sleep(interval)
+        monitor.poll()
+
+
+def _say(task: Task, server: Server, as_json: bool) -> None:
+    if as_json:
+        found = {"task": task.name, "url": server.url, "host": server.host, "port": server.port}
+        click.echo(json.dumps(found))
+    else:
+        click.echo(f"{task.name}: page at {server.url}/, metrics at {server.url}/metrics")
+
+
+def _open(task: Task, url: str, every: float | None) -> tuple[Log, Task]:
+    """Open the log once it carries the task, waiting for that where ``every`` says how often to look."""
+    said = None
+    while True:
+        try:
+            log, carried = _carried(task, url)
+        except MurkError as error:
+            if every is None:
+                raise
+            if str(error) != said:
+                said = str(error)
+                click.echo(f"murk: waiting: {said}", err=True)
+            time.sleep(every)
+            continue
+        try:
+            _compare(task, carried, url)
+        except BaseException:
+            log.close()
+            raise
+        return log, carried
+
+
+def _carried(task: Task, url: str) -> tuple[Log, Task]:
+    """Open the log of the task's name, and read the task that it carries."""
+    from murk.stream import Task, open_log
+
+    log = open_log(url, create=False, name=task.name)
+    try:
+        document = log.document()
+        if document is None:
+            raise UserError(f"{url} carries no task yet: `murk run` or `murk produce` announces one")
+        return log, Task.from_document(document, f"the task on {url}")
+    except BaseException:
+        log.close()
+        raise
+
+
+def _compare(task: Task, carried: Task, url: str) -> None:
+    """Make sure that the log carries the author's task; whether it is simulated is chosen when it is run."""
+    from murk.stream.log import settle
+
+    # The author's file does not hold the covariates; everything else must be the same.
+    settle(url, carried.without_public().document(), task.with_simulated(carried.simulated).document())

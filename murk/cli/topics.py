@@ -1,0 +1,66 @@
+"""``murk topics``: the topics of a task on a Kafka cluster."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from murk.cli.options import as_json
+from murk.cli.output import print_json
+
+
+@click.command("topics")
+@click.argument("task_path", metavar="TASK", type=click.Path())
+@click.option("--log", "log_url", required=True, metavar="URL", help="The cluster: kafka://HOST:PORT[/NAME].")
+@click.option("--simulated", is_flag=True, help="For simulated releases, which protect nobody; fixed for good.")
+@click.option("--replication", type=click.IntRange(1), metavar="N",
+              help="Copies of each partition.  [default: the brokers' own]")  # fmt: skip
+@click.option("--check", is_flag=True, help="Change nothing; the exit status is 1 if something is wrong.")
+@as_json
+def command(task_path: str, log_url: str, simulated: bool, replication: int | None, check: bool, as_json: bool) -> None:
+    """Create the topics of TASK on a Kafka cluster, mend their settings, and say what does not fit.
+
+    The task is announced there, too, unless its public covariates come from the people themselves: then whoever
+    lets them produce announces it.
+    """
+    from murk.errors import UserError
+    from murk.producers.public import public_covariates
+    from murk.stream import Task
+
+    if not log_url.startswith("kafka:"):
+        raise UserError("only a log on Kafka has topics: give --log kafka://HOST:PORT")
+    from murk.stream.kafka.setup import TopicSetup
+
+    task = Task.load(task_path).with_simulated(simulated)
+    if task.public_path is not None:
+        task = task.with_public(*public_covariates(task.public_path, task))
+    waiting = task.public is not None and task.public.set_aside is not None
+    with TopicSetup(log_url, task, replication=replication) as setup:
+        created = [] if check else setup.create()
+        problems = setup.problems()
+        if not check and not problems and not waiting:
+            setup.announce()
+        announced = setup.announced()
+    found = {
+        "task": task.name,
+        "log": setup.url,
+        "created": created,
+        "problems": problems,
+        "announced": announced,
+        "simulated": simulated,
+    }
+    if as_json:
+        print_json(found)
+    else:
+        for topic in created:
+            click.echo(f"created {topic}")
+        for problem in problems:
+            click.echo(problem, err=True)
+        if not problems:
+            click.echo(f"{setup.url}: the topics fit the task {task.name!r}")
+            if announced:
+                click.echo("the task stands on the log: devices and learners may begin")
+            elif waiting:
+                click.echo("the task is announced by `murk produce`, which sets its public sample aside")
+    sys.exit(1 if problems else 0)

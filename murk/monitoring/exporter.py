@@ -1,0 +1,176 @@
+"""Metrics for Prometheus: every one of `murk.monitoring.description.METRICS`, from a snapshot.
+
+Counters and histograms are copies of what the chains' states say, and never counted here: a monitor that is
+started again, or two of them, can neither lose nor double anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from murk.errors import UserError
+from murk.monitoring.description import METRICS, Metric, Side
+from murk.monitoring.figures import LEVEL
+from murk.monitoring.snapshot import Snapshot
+from murk.stream.codec import REASONS
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client import Metric as Family
+    from prometheus_client.registry import Collector
+
+LEARNED, DUPLICATE, DEAD = RESULTS = ("learned", "duplicate", "dead")
+"""Values of the label ``result`` of ``murk_releases_total``."""
+
+
+class Sample(NamedTuple):
+    """A value with its labels' values but the task's, in the order of the description."""
+
+    labels: tuple[str, ...]
+    value: float
+
+
+class Histogram(NamedTuple):
+    """Counts of a histogram's buckets, each for itself, the last one beyond all bounds; and the sum of values."""
+
+    counts: Sequence[int]
+    total: float
+
+
+def new_registry() -> CollectorRegistry:
+    """A registry of its own, without the figures of the process that other libraries add to the global one.
+
+    Raises
+    ------
+    UserError
+        Where prometheus_client is not installed.
+    """
+    try:
+        from prometheus_client import CollectorRegistry
+    except ModuleNotFoundError:
+        raise UserError(
+            'the monitor needs the package prometheus-client: install it with pip install "murk[monitor]"'
+        ) from None
+    return CollectorRegistry(auto_describe=False)
+
+
+def described(side: Side) -> Iterator[Family]:
+    """All metrics of a side, without values."""
+    for metric in METRICS:
+        if metric.side == side:
+            yield family(metric, "", ())
+
+
+def exported(snapshot: Snapshot) -> Iterator[Family]:
+    """All metrics of the monitor's side, in the order of the description."""
+    for metric in METRICS:
+        if metric.side == "monitor":
+            # Before the log was read nothing is known: a zero would look like a counter that was reset.
+            known = snapshot.read or metric.name == "murk_log_reachable"
+            yield family(metric, snapshot.task.name, VALUES[metric.name](snapshot) if known else ())
+
+
+def family(metric: Metric, task: str, values: Iterable[Sample | Histogram]) -> Family:
+    """One metric as prometheus_client has it; values that are not finite, and so not known, are left out."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.utils import floatToGoString
+
+    if metric.kind == "histogram":
+        histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+        bounds = [floatToGoString(bound) for bound in (*metric.buckets, math.inf)]  # type: ignore[no-untyped-call]
+        for value in values:
+            assert isinstance(value, Histogram)
+            histogram.add_metric([task], list(zip(bounds, accumulate(value.counts), strict=True)), value.total)
+        return histogram
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    plain = kind(metric.name, metric.help, labels=metric.labels)
+    for value in values:
+        assert isinstance(value, Sample)
+        if math.isfinite(value.value):
+            plain.add_metric([task, *value.labels], value.value)
+    return plain
+
+
+def bucketed(metric: Metric, weighted: Iterable[tuple[float, int]]) -> Histogram:
+    """Count (value, how often) pairs into a metric's buckets; a value on a bound is in the bucket below it."""
+    counts = [0] * (len(metric.buckets) + 1)
+    total = 0.0
+    for value, count in weighted:
+        counts[sum(bound < value for bound in metric.buckets)] += count
+        total += value * count
+    return Histogram(counts, total)
+
+
+def _alone(value: float | None) -> tuple[Sample, ...]:
+    return () if value is None else (Sample((), value),)
+
+
+def _chains(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
+    return lambda s: [Sample((str(chain.chain),), getattr(chain, name)) for chain in s.figures.chains]
+
+
+def _promises(name: str) -> Callable[[Snapshot], Iterable[Histogram]]:
+    metric = next(metric for metric in METRICS if metric.name == f"murk_release_{name}")
+
+    def samples(snapshot: Snapshot) -> Iterable[Histogram]:
+        stated = [(getattr(level, name), level.learned) for level in snapshot.figures.levels]
+        pairs = [(value, learned) for value, learned in stated if value is not None]
+        return (bucketed(metric, pairs),) if pairs else ()
+
+    return samples
+
+
+def _by_result(s: Snapshot) -> Iterable[Sample]:
+    found = s.figures
+    counts = (found.releases, found.duplicates, sum(found.dead.values()))
+    return [Sample((result,), count) for result, count in zip(RESULTS, counts, strict=True)]
+
+
+def _half_widths(s: Snapshot) -> Iterable[Sample]:
+    found = s.figures
+    return [Sample((name, f"{LEVEL:g}"), half) for name, half in zip(found.names, found.half_widths, strict=True)]
+
+
+VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
+    "murk_releases_total": _by_result,
+    # Each reason from the beginning: of a counter that appears with its first event, Prometheus sees no growth.
+    "murk_dead_letters_total": lambda s: [
+        Sample((reason,), s.figures.dead.get(reason, 0)) for reason in dict.fromkeys((*REASONS, *s.figures.dead))
+    ],
+    "murk_duplicates_total": lambda s: _alone(s.figures.duplicates),
+    "murk_lag_releases": _chains("lag"),
+    "murk_model_version": _chains("version"),
+    "murk_staleness_releases": lambda s: (Histogram(s.figures.staleness, s.figures.staleness_sum),),
+    "murk_parameter": lambda s: [
+        Sample((name,), value) for name, value in zip(s.figures.names, s.figures.values, strict=True)
+    ],
+    "murk_parameter_half_width": _half_widths,
+    "murk_parameter_error": lambda s: _alone(s.figures.parameter_error),
+    "murk_estimated_error": lambda s: _alone(s.figures.estimated_error),
+    "murk_iterate_gap": _chains("iterate_gap"),
+    "murk_step_size": _chains("step_size"),
+    # Of the protocols only gradients are learned so far, and they release no examples.
+    "murk_unbiased_loss": lambda s: (),
+    "murk_release_epsilon": _promises("epsilon"),
+    "murk_release_mu": _promises("mu"),
+    "murk_last_release_timestamp_seconds": lambda s: _alone(s.grown),
+    "murk_log_reachable": lambda s: _alone(float(s.healthy)),
+}
+"""What each metric of the monitor's side is, by name."""
+
+
+def register(registry: CollectorRegistry, collector: Collector) -> None:
+    """Put a collector into a registry.
+
+    Raises
+    ------
+    UserError
+        When the registry has these metrics already.
+    """
+    try:
+        registry.register(collector)
+    except ValueError:
+        raise UserError("the registry already exports these metrics: give each monitor a registry of its own") from None

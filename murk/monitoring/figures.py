@@ -1,0 +1,248 @@
+"""What is known of a task's learning: pure functions of its chains' committed states and of public settings."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners import layout as at
+from murk.learners.inference import PLUG_IN, Estimate, estimate, report_matrix
+from murk.learners.memory import Memory
+from murk.learners.problem import GradientProblem
+from murk.learners.settings import InverseScalingStep
+from murk.monitoring.description import STALENESS_BOUNDS
+from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from murk.stream.checkpoint import Counters, StateMessage
+from murk.stream.task import Task
+
+LEVEL = 0.95
+"""Level of the intervals that are shown."""
+
+
+class Place(NamedTuple):
+    """Where a chain stands on the log: the offset that is committed, the end, and who owns the chain if known."""
+
+    offset: int
+    end: int
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LevelFigures:
+    """One level of the task's menu, and how many releases were learned at it.
+
+    ``epsilon`` and ``mu`` are what the guarantee states: a pure or approximate one an epsilon, a Gaussian one a
+    mu, a zero-concentrated one ``mu = sqrt(2 rho)``; None otherwise. Nothing is converted.
+    """
+
+    name: str
+    words: str
+    guarantee: Mapping[str, Any]
+    epsilon: float | None
+    mu: float | None
+    right_at_most: float
+    learned: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFigures:
+    """One chain.
+
+    Parameters
+    ----------
+    chain, version
+        Its number, and how many releases it has learned.
+    offset, lag, owner
+        The offset that it has committed, how many more there are on the log, who owns it if that is known.
+    iterate_gap
+        Euclidean distance between its newest iterate and its average, in coded units.
+    step_size
+        Factor by which the gradient of its next release at the default level is multiplied.
+    """
+
+    chain: int
+    version: int
+    offset: int
+    lag: int
+    owner: str | None
+    iterate_gap: float
+    step_size: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All that is known of a task's learning at one moment.
+
+    Parameters
+    ----------
+    releases, duplicates, dead
+        What became of the messages read: learned, read before, dead letters by reason.
+    staleness, staleness_sum
+        Learned releases by age, one bucket for each of `STALENESS_BOUNDS` and one for what is beyond; and the
+        sum of ages.
+    levels, chains
+        The menu; the chains.
+    names, values, half_widths
+        Coefficients in coded units, all chains merged; infinite half widths where nothing is known yet.
+    method, note
+        How the intervals are made, and what is known of them.
+    estimated_error
+        Root of the summed squared standard errors of the coefficients; infinite where nothing is known yet.
+    parameter_error
+        Euclidean distance from the reference; None without one.
+    """
+
+    releases: int
+    duplicates: int
+    dead: Mapping[str, int]
+    staleness: tuple[int, ...]
+    staleness_sum: int
+    levels: tuple[LevelFigures, ...]
+    chains: tuple[ChainFigures, ...]
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+    half_widths: tuple[float, ...]
+    method: str
+    note: str
+    estimated_error: float
+    parameter_error: float | None
+
+    @property
+    def lag(self) -> int:
+        """Offsets on the log that were not committed yet, over all chains."""
+        return sum(chain.lag for chain in self.chains)
+
+    @property
+    def mean_staleness(self) -> float | None:
+        """Mean age of the learned gradients; None where none has been counted."""
+        counted = sum(self.staleness)
+        return self.staleness_sum / counted if counted else None
+
+    def placed(self, places: Sequence[Place]) -> Figures:
+        """The same states on a log that has gone on since."""
+        chains = tuple(
+            replace(chain, offset=place.offset, lag=max(0, place.end - place.offset), owner=place.owner)
+            for chain, place in zip(self.chains, places, strict=True)
+        )
+        return replace(self, chains=chains)
+
+
+def figures(
+    task: Task,
+    problem: GradientProblem,
+    messages: Sequence[StateMessage | None],
+    places: Sequence[Place],
+    reference: Mapping[str, float] | None = None,
+) -> Figures:
+    """Work out everything that is shown, from one state message (or None) and one place for each chain.
+
+    Raises
+    ------
+    MurkError
+        When a learner's state is not one of this problem.
+
+    Examples
+    --------
+    >>> from murk.learners.problem import problem_for
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> nothing = figures(task, problem_for(task), [None], [Place(0, 0)])
+    >>> nothing.releases, nothing.names, nothing.levels[0].mu
+    (0, ('age', 'intercept'), 1.0)
+    """
+    memories = []
+    for message in messages:
+        engine = problem.engine()
+        if message is not None:
+            engine.load_state_dict(message.learner)
+        memories.append(engine.memory)
+    matrix = report_matrix(problem.settings)
+    counters = [Counters() if message is None else message.counters for message in messages]
+    found = estimate(problem.settings, memories, problem.covariates, problem.classes)
+    dead: Counter[str] = Counter()
+    learned: Counter[str] = Counter()
+    for one in counters:
+        dead.update(one.dead)
+        learned.update(one.levels)
+    return Figures(
+        releases=sum(one.learned for one in counters),
+        duplicates=sum(one.duplicates for one in counters),
+        dead=dict(sorted(dead.items())),
+        staleness=_ages(counters),
+        staleness_sum=sum(one.staleness_sum for one in counters),
+        levels=tuple(_level(name, promise, learned[name]) for name, promise in task.privacy.levels.items()),
+        chains=tuple(_chain(problem, matrix, chain, memory) for chain, memory in enumerate(memories)),
+        names=found.names,
+        values=tuple(map(float, found.values)),
+        half_widths=tuple(map(float, found.half_widths(LEVEL))),
+        method=found.method,
+        note=found.note,
+        estimated_error=_estimated_error(found),
+        parameter_error=None if reference is None else _distance(found, reference),
+    ).placed(places)
+
+
+def step_size(problem: GradientProblem, memory: Memory) -> float:
+    """Factor by which the gradient of the next release at the default level is multiplied.
+
+    Noise-aware ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, else ``eta t^-alpha w t / sum w_i``, as the fold has it.
+    """
+    settings, real = problem.settings, memory.real
+    spread = settings.bound**2 / 4.0 + problem.dimension * problem.mechanisms["default"].variance
+    weight = 1.0 / spread if settings.weighting == "inverse-variance" else 1.0
+    step = settings.step
+    if isinstance(step, InverseScalingStep):
+        count = float(memory.whole[at.COUNT]) + 1.0
+        return float(step.eta * count ** (1.0 - step.alpha) * weight / (real[at.SUM_WEIGHT] + weight))
+    total = float(real[at.SUM_SPREAD]) + weight**2 * spread
+    return at.STEP_SHARE * settings.radius * weight / math.sqrt(2.0 * total)
+
+
+def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:
+    ages = [0] * (len(STALENESS_BOUNDS) + 1)
+    for one in counters:
+        for bits, count in enumerate(one.staleness):
+            ages[min(bits, len(STALENESS_BOUNDS))] += count
+    return tuple(ages)
+
+
+def _level(name: str, guarantee: Guarantee, learned: int) -> LevelFigures:
+    epsilon = mu = None
+    if isinstance(guarantee, PureDP | ApproxDP):
+        epsilon = guarantee.epsilon
+    elif isinstance(guarantee, GaussianDP):
+        mu = guarantee.mu
+    elif isinstance(guarantee, ZeroConcentratedDP):
+        mu = math.sqrt(2.0 * guarantee.rho)
+    promise = guarantee.to_dict()
+    return LevelFigures(name, guarantee.describe(), promise, epsilon, mu, guarantee.right_at_most, learned)
+
+
+def _chain(problem: GradientProblem, matrix: NDArray[np.float64], chain: int, memory: Memory) -> ChainFigures:
+    apart = matrix @ (memory.rows[at.ITERATE] - memory.rows[at.AVERAGE])
+    gap = float(np.linalg.norm(apart))
+    return ChainFigures(chain, int(memory.whole[at.COUNT]), 0, 0, None, gap, step_size(problem, memory))
+
+
+def _estimated_error(found: Estimate) -> float:
+    """Root of the summed squared standard errors.
+
+    Random scaling's V has a mean of a sixth of the variance (the integral of a squared Brownian bridge).
+    """
+    scale = 1.0 if found.method == PLUG_IN else 6.0
+    return math.sqrt(scale * float(np.sum(np.square(found.spread))))
+
+
+def _distance(found: Estimate, reference: Mapping[str, float]) -> float:
+    truth = np.array([reference[name] for name in found.names])
+    return float(np.linalg.norm(found.values - truth))

@@ -1,0 +1,169 @@
+"""The dashboard of the estimate: where it stands, how sure it is, and whether learning behaves as it should."""
+
+from __future__ import annotations
+
+from murk.monitoring.exporter import LEARNED as RESULT
+from murk.monitoring.grafana.board import Line, Section, dashboard, label_values, variable
+from murk.monitoring.grafana.panels import Json, override, stat, table, target, timeseries
+
+LEARNED = 'sum(max by (partition) (murk_model_version{task="$task"}))'
+ESTIMATE = 'max by (name) (murk_parameter{task="$task"})'
+HALF_WIDTH = 'max by (name) (murk_parameter_half_width{task="$task"})'
+ERROR = 'max(murk_estimated_error{task="$task"})'
+CHOSEN = ESTIMATE.replace("}", ', name=~"$parameter"}')
+CHOSEN_WIDTH = HALF_WIDTH.replace("}", ', name=~"$parameter"}')
+NO_REFERENCE = "no reference given"
+NO_INTERVAL = "too few releases yet"
+
+
+def model() -> Json:
+    """Make the dashboard."""
+    return dashboard(
+        "murk-model",
+        "Murk: model",
+        "The estimate as it closes in: every coefficient with its interval, its error, and the learner's own signs.",
+        [
+            Section("Now", [Line(_now(), 4), Line([_table(), _estimates()], 9, (10, 14))]),
+            Section("Each parameter with its interval", [Line([_band()], 9)]),
+            Section("How far from the truth", [Line([_error(), _widths()], 9), Line([_law(), _distance()], 8)]),
+            Section("The learner", [Line([_version(), _gap(), _step()], 8)]),
+        ],
+        [
+            variable(
+                "parameter", "Parameter", "The coefficients to draw with their intervals.",
+                label_values('murk_parameter{task="$task"}', "name"), several=True,
+            )
+        ],
+    )  # fmt: skip
+
+
+def _now() -> list[Json]:
+    return [
+        stat("Releases learned", "Releases in the estimate, all chains together. It only ever rises.", LEARNED,
+             decimals=0),
+        stat("Learned per second", "How fast the count of learned releases rises. Zero while releases arrive is a "
+             "fault: see the pipeline dashboard.",
+             f'max(rate(murk_releases_total{{task="$task", result="{RESULT}"}}[$__rate_interval]))', unit="cps"),
+        stat("Estimated error", "Root of the summed squared standard errors, from released data alone: how far the "
+             "estimate is expected to be from the truth. Four times as many releases halve it.", ERROR,
+             empty=NO_INTERVAL, decimals=4),
+        stat("True error", "Euclidean distance from the reference parameters. Only in simulation, where somebody "
+             "knows them (--reference); it should stay near the estimated error.",
+             'max(murk_parameter_error{task="$task"})', empty=NO_REFERENCE, decimals=4),
+        stat("Widest interval", "The largest half width of all coefficients, in coded units.", f"max({HALF_WIDTH})",
+             empty=NO_INTERVAL, decimals=4),
+        stat("Since the last release", "Time since the monitor saw the count of learned releases grow.",
+             'time() - max(murk_last_release_timestamp_seconds{task="$task"})', unit="s", spark=False,
+             steps=((None, "green"), (60, "orange"), (600, "red"))),
+    ]  # fmt: skip
+
+
+def _table() -> Json:
+    return table(
+        "Estimates now",
+        "Each coefficient in coded units (a real feature runs from -1 to 1 over its public bounds). Where low and "
+        "high lie on the same side of zero, the sign of the effect is settled at the interval's level.",
+        {"estimate": ESTIMATE, "low": f"{ESTIMATE} - {HALF_WIDTH}", "high": f"{ESTIMATE} + {HALF_WIDTH}"},
+        "name",
+    )
+
+
+def _estimates() -> Json:
+    return timeseries(
+        "Estimates",
+        "All coefficients, chains merged, in coded units. They should settle; one that keeps drifting after its "
+        "interval has become narrow means that the people have changed, or that the model does not fit.",
+        target(ESTIMATE, "{{name}}"),
+    )
+
+
+def _band() -> Json:
+    panel = timeseries(
+        "$parameter",
+        "The estimate and its confidence interval, in coded units. The band should narrow as releases are learned. "
+        "It is missing while there are too few releases for an interval that can be trusted.",
+        target(CHOSEN, "estimate"),
+        target(f"{CHOSEN} - {CHOSEN_WIDTH}", "low"),
+        target(f"{CHOSEN} + {CHOSEN_WIDTH}", "high"),
+        overrides=[
+            override("estimate", color={"mode": "fixed", "fixedColor": "blue"}),
+            override("low", color={"mode": "fixed", "fixedColor": "light-blue"}, custom__lineWidth=1),
+            override("high", color={"mode": "fixed", "fixedColor": "light-blue"}, custom__lineWidth=1,
+                     custom__fillBelowTo="low", custom__fillOpacity=15),
+        ],
+    )  # fmt: skip
+    return panel | {"repeat": "parameter", "repeatDirection": "h", "maxPerRow": 3}
+
+
+def _error() -> Json:
+    return timeseries(
+        "Error",
+        "Estimated error (from releases alone) and, where a reference is given, the true one, on a log scale. Both "
+        "should fall together; a true error that stays several times above the estimated one means that the "
+        "reference describes other people, or that the intervals cannot be trusted.",
+        target(ERROR, "estimated"),
+        target('max(murk_parameter_error{task="$task"})', "true"),
+        log=True,
+    )
+
+
+def _widths() -> Json:
+    return timeseries(
+        "Half widths",
+        "Half width of each coefficient's interval, on a log scale. Rare categories stay wide longest.",
+        target(HALF_WIDTH, "{{name}}"),
+        log=True,
+        empty=NO_INTERVAL,
+    )
+
+
+def _law() -> Json:
+    return timeseries(
+        "Error against its law",
+        "Estimated error times the root of the number of releases. The error should fall like one over that root, "
+        "so this should be flat. A steady rise means that new releases no longer make the estimate better: the "
+        "people are changing, gradients are stale, or later releases carry more noise.",
+        target(f"{ERROR} * sqrt({LEARNED})", "error x root of releases"),
+        least=0,
+        empty=NO_INTERVAL,
+    )
+
+
+def _distance() -> Json:
+    return timeseries(
+        "True error in units of the estimated one",
+        "About 1 where intervals are honest. Only where a reference is given.",
+        target(f'max(murk_parameter_error{{task="$task"}}) / {ERROR}', "true / estimated"),
+        least=0,
+        empty=NO_REFERENCE,
+        steps=((None, "text"), (3, "orange")),
+        lines=True,
+    )
+
+
+def _version() -> Json:
+    return timeseries(
+        "Model version of each chain",
+        "Releases that each chain has learned. One flat line among rising ones is a chain that nobody owns.",
+        target('max by (partition) (murk_model_version{task="$task"})', "chain {{partition}}"),
+    )
+
+
+def _gap() -> Json:
+    return timeseries(
+        "Distance of the iterate from its average",
+        "The newest iterate wanders around the average, and less and less. A rise means that steps are too large "
+        "for the noise, or that the truth has moved.",
+        target('max by (partition) (murk_iterate_gap{task="$task"})', "chain {{partition}}"),
+        log=True,
+    )
+
+
+def _step() -> Json:
+    return timeseries(
+        "Step size",
+        "Factor by which the next gradient is multiplied. It falls with the number of releases, as the task's "
+        "learner says, and jumps only if a chain was begun anew.",
+        target('max by (partition) (murk_step_size{task="$task"})', "chain {{partition}}"),
+        log=True,
+    )

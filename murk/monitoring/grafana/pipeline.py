@@ -1,0 +1,181 @@
+"""The dashboard of the pipe: what arrives, what becomes of it, who is behind, and how old gradients are."""
+
+from __future__ import annotations
+
+from murk.monitoring.grafana.board import Line, Section, dashboard
+from murk.monitoring.grafana.panels import Json, heatmap, stat, target, timeseries, words
+
+RATE = "[$__rate_interval]"
+READ = f'max by (result) (rate(murk_releases_total{{task="$task"}}{RATE}))'
+DEAD = f'max by (reason) (rate(murk_dead_letters_total{{task="$task"}}{RATE}))'
+LAG = 'max by (partition) (murk_lag_releases{task="$task"})'
+STALENESS = f'max by (le) (rate(murk_staleness_releases_bucket{{task="$task"}}{RATE}))'
+MEAN_STALENESS = (
+    f'max(rate(murk_staleness_releases_sum{{task="$task"}}{RATE}))'
+    f' / max(rate(murk_staleness_releases_count{{task="$task"}}{RATE}))'
+)
+VERSION = 'avg(max by (partition) (murk_model_version{task="$task"}))'
+OUTBOX = 'sum(murk_outbox_pending{task="$task"})'
+NO_PEOPLE = "not exported here"
+
+
+def pipeline() -> Json:
+    """Make the dashboard."""
+    return dashboard(
+        "murk-pipeline",
+        "Murk: pipeline",
+        "From the device to the estimate: arrival, lag, dead letters, duplicates, staleness and the outbox.",
+        [
+            Section("Now", [Line(_now(), 4)]),
+            Section("What arrives, and what becomes of it", [
+                Line([_results(), _lag()], 9),
+                Line([_dead(), _dead_share(), _duplicates()], 8),
+            ]),
+            Section("How old gradients are", [Line([_heatmap(), _quantiles()], 9), Line([_relative()], 7)]),
+            Section("The ends of the pipe", [Line([_outbox(), _reachable(), _quiet()], 7)]),
+        ],
+        [],
+    )  # fmt: skip
+
+
+def _now() -> list[Json]:
+    return [
+        stat("Log", "Whether the monitor can read the log. While it cannot, every other figure stands still.",
+             'min(murk_log_reachable{task="$task"})', spark=False, empty="monitor down",
+             steps=((None, "red"), (1, "green")),
+             mappings=words({"0": ("unreachable", "red"), "1": ("reachable", "green")})),
+        stat("Read per second", "Messages that learners took from the log, whatever became of them.",
+             f"sum({READ})", unit="cps"),
+        stat("Lag", "Messages on the log that are not in any committed state yet. It jumps a little with every "
+             "batch; it must not keep rising.", f"sum({LAG})", steps=((None, "green"), (10_000, "orange")),
+             decimals=0),
+        stat("Dead letters", "Messages that could not be learned, since the start. `murk dead-letters` shows each "
+             "with its reason.", 'sum(max by (reason) (murk_dead_letters_total{task="$task"}))', empty="0",
+             decimals=0),
+        stat("Duplicates", "Releases that came twice and were counted once. A resend is normal; this costs nothing.",
+             'max(murk_duplicates_total{task="$task"})', decimals=0),
+        stat("Outbox", "Releases that wait on devices for the log to confirm them. Only a simulated population or a "
+             "gateway of at least 20 people exports it.", OUTBOX, empty=NO_PEOPLE, decimals=0),
+    ]  # fmt: skip
+
+
+def _results() -> Json:
+    return timeseries(
+        "Messages by result",
+        "Messages read per second, stacked by what became of them. All of it should be learned, but for a trickle.",
+        target(READ, "{{result}}"),
+        unit="cps",
+        stack=True,
+        least=0,
+    )
+
+
+def _lag() -> Json:
+    return timeseries(
+        "Lag of each chain",
+        "Offsets not committed yet. A line that rises while others are flat: its learner is gone or stuck. All "
+        "lines rising: start another learner (one for each chain at the most), or fewer devices will do.",
+        target(LAG, "chain {{partition}}"),
+        least=0,
+    )
+
+
+def _dead() -> Json:
+    return timeseries(
+        "Dead letters by reason",
+        "Messages per second that were not learned. 'stale' and 'expired' are about time, 'wrong-task', 'simulated' "
+        "and 'level' about a device that follows another task, the others about a broken or hostile sender.",
+        target(DEAD, "{{reason}}"),
+        unit="cps",
+        stack=True,
+        least=0,
+        empty="none",
+    )
+
+
+def _dead_share() -> Json:
+    return timeseries(
+        "Share of dead letters",
+        "Of all messages read, the share that was not learned. An alert is raised above 5%.",
+        target(f"sum({DEAD}) / sum({READ})", "dead / read"),
+        unit="percentunit",
+        least=0,
+        steps=((None, "text"), (0.05, "orange")),
+        lines=True,
+        empty="none",
+    )
+
+
+def _duplicates() -> Json:
+    return timeseries(
+        "Duplicates",
+        "Releases per second that had been read before. Many at once follow a broker's restart or a device's.",
+        target(f'max(rate(murk_duplicates_total{{task="$task"}}{RATE}))', "duplicates"),
+        unit="cps",
+        least=0,
+    )
+
+
+def _heatmap() -> Json:
+    return heatmap(
+        "Staleness",
+        "How many releases the chain had learned since the model that a gradient was taken at: rows are buckets "
+        "(by their upper bound), colour is the number per second. Colour creeping upwards is normal, as iterates "
+        "are published at every 1% of the count; it should not run ahead of the count.",
+        STALENESS,
+    )
+
+
+def _quantiles() -> Json:
+    return timeseries(
+        "Staleness: mean and quantiles",
+        "The quantiles are read off the buckets, and are exact to a factor of two; the mean is exact.",
+        target(MEAN_STALENESS, "mean"),
+        target(f"histogram_quantile(0.5, {STALENESS})", "median"),
+        target(f"histogram_quantile(0.95, {STALENESS})", "95%"),
+        least=0,
+    )
+
+
+def _relative() -> Json:
+    return timeseries(
+        "Mean staleness as a share of the chain's count",
+        "What staleness costs depends on this share: about 1% costs next to nothing, 5% is felt, 20% ruins the "
+        "estimate. Early on, with few releases, the share is large and means little.",
+        target(f"({MEAN_STALENESS}) / {VERSION}", "mean staleness / count"),
+        unit="percentunit",
+        least=0,
+        steps=((None, "text"), (0.02, "orange"), (0.05, "red")),
+        lines=True,
+    )
+
+
+def _outbox() -> Json:
+    return timeseries(
+        "Outbox",
+        "Releases waiting to be confirmed. It grows while the broker is away, and empties by itself afterwards.",
+        target(OUTBOX, "waiting"),
+        least=0,
+        empty=NO_PEOPLE,
+    )
+
+
+def _reachable() -> Json:
+    return timeseries(
+        "Log reachable",
+        "1 while the monitor reads the log, 0 while it cannot, a gap while the monitor itself is down.",
+        target('min(murk_log_reachable{task="$task"})', "reachable"),
+        least=0,
+        most=1,
+        style={"lineInterpolation": "stepAfter", "fillOpacity": 10},
+    )
+
+
+def _quiet() -> Json:
+    return timeseries(
+        "Time since the last release",
+        "A saw-tooth near zero while people take part. A straight climb: nothing is learned any more.",
+        target('time() - max(murk_last_release_timestamp_seconds{task="$task"})', "quiet for"),
+        unit="s",
+        least=0,
+    )

@@ -1,0 +1,70 @@
+"""How the figures have moved since the monitor started, in bounded memory."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from murk.monitoring.figures import Figures
+
+MOST_POINTS = 600
+FEWEST_POINTS = 20
+MOST_NUMBERS = 200_000
+
+
+class Point(NamedTuple):
+    """What the curves show at one moment."""
+
+    releases: int
+    time: float
+    values: tuple[float, ...]
+    half_widths: tuple[float, ...]
+    estimated_error: float
+    parameter_error: float | None
+    rate: float
+    dead: int
+    lag: int
+
+
+class History:
+    """Points in the order of releases, thinned so that they stay evenly spread over the logarithm of releases.
+
+    At most 600, and fewer where each holds very many coefficients.
+
+    Examples
+    --------
+    >>> from murk.monitoring.history import History
+    >>> History(coefficients=3).most
+    600
+    """
+
+    def __init__(self, coefficients: int) -> None:
+        self.most = min(MOST_POINTS, max(FEWEST_POINTS, MOST_NUMBERS // (2 * coefficients)))
+        self._points: list[Point] = []
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The points, oldest first."""
+        return tuple(self._points)
+
+    def add(self, figures: Figures, time: float, rate: float) -> None:
+        """Note how things stand; where no release was learned since, the newest point is replaced."""
+        point = Point(
+            figures.releases, time, figures.values, figures.half_widths, figures.estimated_error,
+            figures.parameter_error, rate, sum(figures.dead.values()), figures.lag,
+        )  # fmt: skip
+        points = self._points
+        if points and point.releases < points[-1].releases:
+            # Another log stands where the first one was: its curve is another one.
+            points.clear()
+        if points and point.releases == points[-1].releases:
+            points[-1] = point
+            return
+        points.append(point)
+        if len(points) > self.most:
+            del points[self._crowded()]
+
+    def _crowded(self) -> int:
+        """Place of the point whose neighbours are closest together; never the first or the last."""
+        at = [math.log1p(point.releases) for point in self._points]
+        return min(range(1, len(at) - 1), key=lambda place: at[place + 1] - at[place - 1])

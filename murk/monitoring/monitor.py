@@ -1,0 +1,235 @@
+"""The monitor: reads what a log's chains have committed, and keeps what is shown."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from murk.errors import MurkError
+from murk.learners.problem import problem_for
+from murk.monitoring.exporter import described, exported, new_registry, register
+from murk.monitoring.figures import Figures, Place, figures
+from murk.monitoring.history import History
+from murk.monitoring.reference import check_reference
+from murk.monitoring.snapshot import Snapshot
+from murk.stream.checkpoint import StateMessage, decode_state
+from murk.stream.log import Log, Unreachable
+from murk.stream.resume import check_carries
+from murk.stream.task import Task
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client import Metric as Family
+
+RATE_SECONDS = 10.0
+"""Releases per second are those of so many seconds."""
+
+
+class Monitor:
+    """Watch what is learned from a log, and how far it still is, for Prometheus and a page.
+
+    `poll` reads the log, and alone does; everything else may be called from any thread and tells what the last
+    poll found. Whatever is told is a function of releases, states and public settings only.
+
+    Parameters
+    ----------
+    log
+        The log, which carries the task. It is read, never written.
+    task
+        The task as the log carries it (`Log.document`).
+    registry
+        Where to export the metrics; by default a registry of its own.
+    reference
+        True coefficients in coded units, where they are known, as in simulation.
+    clock
+        Time in seconds since 1970.
+    reopen
+        Opens the log anew. Where it is given, a log that could not be read is closed and opened again at the
+        next poll (unless it is only unreachable): a file that was deleted and put back is only then found.
+    patience
+        Without a poll for so many seconds the log counts as not readable: it does not answer.
+
+    Attributes
+    ----------
+    registry
+        Where the metrics are exported.
+
+    Raises
+    ------
+    UserError
+        When prometheus_client is missing, the log carries no task or another one, or the reference's names are
+        not those of the task's coefficients.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from murk.stream import open_log
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
+    ...     log.announce(task.document())
+    ...     monitor = Monitor(log, task)
+    ...     monitor.poll()
+    True
+    >>> monitor.status()["releases"], monitor.status()["estimate"]["names"]
+    (0, ['age', 'intercept'])
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        task: Task,
+        *,
+        registry: CollectorRegistry | None = None,
+        reference: Mapping[str, float] | None = None,
+        clock: Callable[[], float] = time.time,
+        reopen: Callable[[], Log] | None = None,
+        patience: float = 60.0,
+    ) -> None:
+        self.registry = new_registry() if registry is None else registry
+        check_carries(log, task)
+        self._log: Log | None = log
+        self._task = task
+        self._reopen = reopen
+        self._clock = clock
+        self._patience = patience
+        self._problem = problem_for(task)
+        self._reference = None if reference is None else dict(reference)
+        chains = task.log.partitions
+        self._messages: list[StateMessage | None] = [None] * chains
+        self._states: list[bytes | None] = [None] * chains
+        nothing = figures(task, self._problem, self._messages, [Place(0, 0)] * chains)
+        if self._reference is not None:
+            check_reference(self._reference, nothing.names)
+        self._figures: Figures | None = None
+        self._history = History(len(nothing.names))
+        self._recent: deque[tuple[float, int]] = deque()
+        now = clock()
+        self._snapshot = Snapshot(
+            task=task, url=log.url, started=now, now=now, figures=nothing, read=False,
+            problem="the log has not been read yet", rate=0.0, grown=now, reference=self._reference, history=(),
+        )  # fmt: skip
+        register(self.registry, self)
+
+    def poll(self) -> bool:
+        """Read the log once, and tell whether it could be read.
+
+        A log that cannot be read is no error here: the last figures stay, and `healthy` says so.
+        """
+        before = self._snapshot
+        now = self._clock()
+        try:
+            found = self._read()
+        except Exception as error:  # noqa: BLE001 - the monitor must outlive whatever befalls the log
+            self._snapshot = replace(before, now=now, problem=_in_a_line(error))
+            if not isinstance(error, Unreachable):
+                # A broker that is away will be back; anything else may look different when it is opened again.
+                self._let_go()
+            return False
+        rate = self._rate(now, found.releases)
+        self._history.add(found, now, rate)
+        grew = found.releases > before.figures.releases and before.read
+        self._snapshot = replace(
+            before, now=now, figures=found, read=True, problem=None, rate=rate,
+            grown=now if grew or not before.read else before.grown, history=self._history.points,
+        )  # fmt: skip
+        return True
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What the last poll found, or that the log has not answered for too long."""
+        found = self._snapshot
+        silent = self._clock() - found.now
+        if found.healthy and silent > self._patience:
+            return replace(found, problem=f"{found.url} has not answered for {silent:.0f} s")
+        return found
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the log can be read."""
+        return self.snapshot.healthy
+
+    def status(self) -> dict[str, Any]:
+        """Everything that the page shows, as plain JSON data."""
+        return self.snapshot.status()
+
+    def describe(self) -> Iterator[Family]:
+        """The metrics without values, for the registry."""
+        return described("monitor")
+
+    def collect(self) -> Iterator[Family]:
+        """The metrics, for the registry."""
+        return exported(self.snapshot)
+
+    def close(self) -> None:
+        """Take the metrics off the registry, and close a log that was opened again here."""
+        self.registry.unregister(self)
+        if self._reopen is not None:
+            self._let_go()
+
+    def _read(self) -> Figures:
+        if self._log is None:
+            assert self._reopen is not None
+            self._log = self._reopen()
+            check_carries(self._log, self._task)
+        log, fresh = self._log, self._figures is None
+        states, messages, places = list(self._states), list(self._messages), []
+        owners = log.owners()
+        for chain in range(self._task.log.partitions):
+            # The end after the state: the other way round, what arrives in between would be a lag below zero.
+            state, offset = log.checkpoint(chain)
+            places.append(Place(offset, log.end(chain), owners.get(chain)))
+            if state != states[chain]:
+                fresh, states[chain] = True, state
+                messages[chain] = None if state is None else self._decoded(log, chain, state)
+        if fresh or self._figures is None:
+            found = figures(self._task, self._problem, messages, places, self._reference)
+        else:
+            found = self._figures.placed(places)
+        # Together, and only now: a poll that failed half-way leaves the figures and their states as they were.
+        self._states, self._messages, self._figures = states, messages, found
+        return found
+
+    def _decoded(self, log: Log, chain: int, state: bytes) -> StateMessage:
+        where = f"chain {chain} of {log.url}"
+        message = decode_state(state, where)
+        if message.identity != log.identity or message.task != self._task.hash or message.chain != chain:
+            raise MurkError(
+                f"the state of {where} was learned from another log, task or chain: the log was deleted and made "
+                "anew, or its parts were mixed up; no learner goes on from it"
+            )
+        return message
+
+    def _rate(self, now: float, releases: int) -> float:
+        recent = self._recent
+        if recent and (releases < recent[-1][1] or now < recent[-1][0]):
+            # Another log, or a clock that was set back: what was seen before says nothing of now.
+            recent.clear()
+        recent.append((now, releases))
+        while len(recent) > 2 and recent[1][0] <= now - RATE_SECONDS:
+            recent.popleft()
+        seconds = now - recent[0][0]
+        return (releases - recent[0][1]) / seconds if seconds > 0 else 0.0
+
+    def _let_go(self) -> None:
+        if self._reopen is None or self._log is None:
+            return
+        log, self._log = self._log, None
+        try:
+            log.close()
+        except Exception:  # noqa: BLE001 - what failed to be read may fail to close; another one is opened
+            return
+
+
+def _in_a_line(error: Exception) -> str:
+    if not isinstance(error, MurkError):
+        # Of the text of an error that nobody foresaw it is not known what it quotes.
+        return f"the log could not be read ({type(error).__name__})"
+    return " ".join(str(error).split()) or "the log could not be read"

@@ -1,0 +1,134 @@
+// Everything that is not a curve: headline, staleness, dead letters, chains and levels.
+
+import { byId, element, fillRows, setText } from "./dom.js";
+import { count, dayOf, decimals, NONE, rate, share, significant } from "./format.js";
+
+const FEWEST_BUCKETS = 6;
+const MOST_BUCKETS = 11;
+
+// Words for the reasons of the wire; a reason that is not here is shown by its name alone.
+const MEANINGS = {
+  "too-large": "longer than a release can be",
+  malformed: "cannot be read as a message",
+  schema: "a field missing, unknown or out of range",
+  "wrong-task": "made for another task",
+  simulated: "simulated on a real log, or the other way round",
+  dimension: "not as many coordinates as the task has",
+  level: "at a privacy level that the task does not offer",
+  magnitude: "a coordinate that honest noise does not reach",
+  chain: "on the partition of another chain",
+  expired: "arrived after its expiry",
+  stale: "computed at a model that is too old",
+  future: "computed at a model that does not exist yet",
+  version: "of a version that is not understood",
+  duplicate: "sent more than once",
+};
+
+const total = (counts) => Object.values(counts).reduce((sum, one) => sum + one, 0);
+
+export function updateBlocks(status) {
+  showTask(status);
+  showHeadline(status);
+  showStaleness(status.staleness);
+  showDead(status.dead_letters);
+  showChains(status.chains);
+  showLevels(status.task.levels);
+}
+
+function showTask({ task, releases, started }) {
+  document.title = `${count(releases)} releases · ${task.name} · Murk`;
+  setText(byId("task"), task.name);
+  setText(byId("objective"), task.objective);
+  setText(byId("log"), task.log);
+  setText(byId("hash"), `task ${task.hash.slice(0, 12)}`);
+  byId("hash").title = task.hash;
+  byId("simulated").hidden = !task.simulated;
+  setText(byId("since"), `This monitor watches since ${dayOf(started)}; curves begin there.`);
+}
+
+function showHeadline(status) {
+  const dead = total(status.dead_letters);
+  setText(byId("releases"), count(status.releases));
+  setText(byId("duplicates"), `learned; ${count(status.duplicates)} duplicates not counted again`);
+  setText(byId("rate"), rate(status.rate));
+  setText(byId("estimated-error"), significant(status.estimate.estimated_error));
+  byId("parameter-error-figure").hidden = status.reference === null;
+  setText(byId("parameter-error"), significant(status.estimate.parameter_error));
+  setText(byId("lag"), count(status.lag));
+  setText(byId("dead"), count(dead));
+  byId("dead").classList.toggle("some", dead > 0);
+}
+
+function bucketName(bounds, i) {
+  if (i >= bounds.length) return `over ${count(bounds[bounds.length - 1])}`;
+  const from = i === 0 ? 0 : bounds[i - 1] + 1;
+  return from === bounds[i] ? count(from) : `${count(from)} to ${count(bounds[i])}`;
+}
+
+// Every two buckets become one (the first, zero, and the last, beyond all bounds, stay), empty ones at the end go.
+function coarser(bounds, counts) {
+  const keep = bounds.map((_, i) => i).filter((i) => i % 2 === 0 || i === bounds.length - 1);
+  const sums = keep.map((i, k) => counts.slice(k ? keep[k - 1] + 1 : 0, i + 1).reduce((sum, n) => sum + n, 0));
+  const all = [...sums, counts[bounds.length] ?? 0];
+  return { bounds: keep.map((i) => bounds[i]), counts: all.slice(0, all.findLastIndex((n) => n > 0) + 1) };
+}
+
+function showStaleness({ bounds, counts, mean }) {
+  const all = total(counts);
+  const last = Math.max(counts.findLastIndex((n) => n > 0) + 1, FEWEST_BUCKETS);
+  if (last > MOST_BUCKETS) ({ bounds, counts } = coarser(bounds, counts));
+  const shown = counts.slice(0, Math.min(last, counts.length));
+  const most = Math.max(...shown, 1);
+  setText(byId("staleness-mean"), mean === null ? NONE : `${significant(mean)} releases`);
+  fillRows(byId("staleness").tBodies[0], shown.map((n, i) => [
+    { head: true, text: bucketName(bounds, i) }, { kind: "track", bar: n / most },
+    { kind: "n", text: share(n, all) },
+  ]));
+}
+
+function showDead(letters) {
+  const rows = Object.entries(letters).filter(([, n]) => n > 0).sort(([, a], [, b]) => b - a);
+  byId("dead-none").hidden = rows.length > 0;
+  byId("dead-table").hidden = rows.length === 0;
+  fillRows(byId("dead-table").tBodies[0], rows.map(([reason, n]) => [
+    { head: true, text: reason }, { text: Object.hasOwn(MEANINGS, reason) ? MEANINGS[reason] : "" }, { kind: "n", text: count(n) },
+  ]));
+}
+
+function showChains(chains) {
+  fillRows(byId("chains").tBodies[0], chains.map((chain) => [
+    { head: true, text: String(chain.chain), label: "Chain" },
+    { kind: "n", text: count(chain.version), label: "Version" },
+    { kind: "n", text: count(chain.lag), label: "Lag" },
+    { kind: chain.owner === null ? "owner nobody" : "owner", text: chain.owner ?? "not known", label: "Owner" },
+    { kind: "n", text: significant(chain.iterate_gap), label: "Iterate gap" },
+    { kind: "n", text: significant(chain.step_size), label: "Step size" },
+  ]));
+}
+
+function showLevels(levels) {
+  const grid = byId("levels");
+  const learned = levels.reduce((sum, level) => sum + level.learned, 0);
+  while (grid.children.length > levels.length) grid.lastElementChild.remove();
+  levels.forEach((level, i) => showLevel(grid.children[i] ?? grid.appendChild(levelCard()), level, learned));
+}
+
+function levelCard() {
+  const card = element("article", "card level");
+  const meter = element("div", "meter");
+  meter.append(element("span", "reach"));
+  const ends = element("p", "ends");
+  ends.append(element("span", "", "50% guessing"), element("span", "", "100% certain"));
+  card.append(element("h3"), element("p", "right"), meter, ends, element("p", "words"), element("p", "learned"));
+  return card;
+}
+
+function showLevel(card, level, learned) {
+  const [name, right, meter, , words, used] = card.children;
+  const percent = decimals(Math.ceil(1000 * level.right_at_most - 1e-9) / 10, 1);
+  setText(name, level.name);
+  setText(right, `An adversary is right at most ${percent}% of the time`);
+  meter.firstElementChild.style.width = `${Math.min(100, Math.max(0, 200 * (level.right_at_most - 0.5)))}%`;
+  setText(words, level.words);
+  setText(used, `${count(level.learned)} releases learned at this level (${share(level.learned, learned)})`);
+}

@@ -1,0 +1,43 @@
+// Text reaches the page through textContent only: names may hold markup.
+
+export const byId = (id) => document.getElementById(id);
+
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function element(tag, className = "", text = "") {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text) node.textContent = text;
+  return node;
+}
+
+export function say(text) {
+  setText(byId("announce"), text);
+}
+
+// Keeps a table body's rows and only changes what they say, so that a selection or a scroll position survives.
+export function fillRows(body, rows) {
+  while (body.rows.length > rows.length) body.deleteRow(-1);
+  rows.forEach((cells, i) => fillRow(body.rows[i] ?? body.insertRow(), cells));
+}
+
+function fillRow(row, cells) {
+  cells.forEach((cell, i) => {
+    const node = row.cells[i] ?? row.appendChild(document.createElement(cell.head ? "th" : "td"));
+    if (cell.head) node.scope = "row";
+    const name = cell.kind ?? "";
+    if (node.className !== name) node.className = name;
+    if (cell.label) node.dataset.label = cell.label;
+    if (cell.bar === undefined) setText(node, cell.text);
+    else setBar(node, cell.bar);
+  });
+}
+
+// A bar from 0 to 1; what there is at all stays visible.
+function setBar(cell, part) {
+  const bar = cell.firstElementChild ?? cell.appendChild(element("span", "bar"));
+  bar.style.width = `${100 * part}%`;
+  bar.classList.toggle("some", part > 0);
+}

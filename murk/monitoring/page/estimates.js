@@ -1,0 +1,159 @@
+// The coefficients: one small plot each, twelve at a time, and all of them as a table.
+
+import { byId, element, fillRows, setText } from "./dom.js";
+import { count, decimals, estimatePlaces, plusMinus } from "./format.js";
+import { makePlot, niceRange } from "./plot.js";
+
+const PAGE = 12;
+const cards = new Map();
+const chosen = { filter: "", page: 0 };
+let latest = null;
+
+export function updateEstimates(status) {
+  latest = status;
+  showChoice();
+  for (const card of cards.values()) card.update(status);
+  showInterval(status);
+  showTable(status);
+}
+
+// What was found on the page at first sight stays where it is: cards change only with the names or the choice.
+function showChoice() {
+  const names = latest.estimate.names;
+  const wanted = chosen.filter.trim().toLowerCase();
+  const found = names.filter((name) => name.toLowerCase().includes(wanted));
+  const pages = Math.max(1, Math.ceil(found.length / PAGE));
+  chosen.page = Math.min(chosen.page, pages - 1);
+  const from = chosen.page * PAGE;
+  const shown = found.slice(from, from + PAGE);
+  byId("chooser").hidden = names.length <= PAGE;
+  byId("previous").disabled = chosen.page === 0;
+  byId("next").disabled = chosen.page === pages - 1;
+  setText(byId("shown"), describeChoice(from, shown.length, found.length, names.length));
+  placeCards(shown);
+}
+
+function describeChoice(from, shown, found, all) {
+  if (found === 0) return `None of ${count(all)} has that in its name`;
+  return `${from + 1} to ${from + shown} of ${count(found)}${found < all ? ` found among ${count(all)}` : ""}`;
+}
+
+function placeCards(names) {
+  const grid = byId("parameters");
+  if (names.length === cards.size && names.every((name, i) => cards.get(name)?.node === grid.children[i])) return;
+  for (const [name, card] of cards) {
+    if (names.includes(name)) continue;
+    card.destroy();
+    cards.delete(name);
+  }
+  for (const name of names) {
+    if (!cards.has(name)) cards.set(name, makeCard(name, grid));
+    grid.append(cards.get(name).node);
+  }
+}
+
+function makeCard(name, grid) {
+  const node = grid.appendChild(element("article", "card parameter"));
+  const title = node.appendChild(element("h3", "", name));
+  title.title = name;
+  const value = node.appendChild(element("p", "value"));
+  const beside = node.appendChild(element("p", "beside"));
+  const host = node.appendChild(element("div"));
+  const state = { releases: [], values: [], halves: [], reference: null, index: null };
+
+  function read(index) {
+    const hovering = index !== null && index < state.values.length;
+    state.index = hovering ? index : null;
+    const half = hovering ? state.halves[index] : state.half;
+    const text = plusMinus(hovering ? state.values[index] : state.value, half);
+    setText(value, text);
+    setText(beside, hovering ? `at ${count(state.releases[index])}` : half === null ? "no interval yet" : truthOf(state));
+    beside.classList.toggle("truth", !hovering && half !== null);
+    return `${name}: ${text} at ${count(state.releases[hovering ? index : state.releases.length - 1])} releases`;
+  }
+  const plot = makePlot(host, {
+    x: "log", y: "linear", height: 168,
+    series: [
+      { colour: "accent", width: 2, dot: true }, {}, {},
+      { colour: "truth", width: 1.5, dash: [6, 4] },
+    ],
+    bands: [[3, 2]],
+    range: () => rangeOf(state),
+    label: () => describe(name, state),
+    readout: read,
+  });
+
+  function update(status) {
+    const i = status.estimate.names.indexOf(name);
+    Object.assign(state, history(status.history, name));
+    state.value = status.estimate.values[i];
+    state.half = status.estimate.half_widths[i];
+    state.reference = status.reference?.[name] ?? null;
+    const around = (sign) => state.values.map((v, k) => (v === null || state.halves[k] === null ? null : v + sign * state.halves[k]));
+    plot.update([state.releases, state.values, around(-1), around(1), state.releases.map(() => state.reference)]);
+    if (state.index === null) read(null);
+  }
+  return { node, update, destroy: () => { plot.destroy(); node.remove(); } };
+}
+
+// A log axis has no place for zero.
+function history(all, name) {
+  const from = all.releases.findIndex((n) => n > 0);
+  const releases = from < 0 ? [] : all.releases.slice(from);
+  const fill = (list) => releases.map((_, i) => list?.[from + i] ?? null);
+  return { releases, values: fill(all.values[name]), halves: fill(all.half_widths[name]) };
+}
+
+// The first releases say next to nothing, and their bands would flatten all the rest: the last two decades count.
+function rangeOf({ releases, values, halves, reference }) {
+  const from = releases[releases.length - 1] / 100;
+  const seen = reference === null ? [] : [reference];
+  releases.forEach((n, i) => {
+    if (n >= from && values[i] !== null) seen.push(values[i] - (halves[i] ?? 0), values[i] + (halves[i] ?? 0));
+  });
+  return seen.length ? niceRange(Math.min(...seen), Math.max(...seen)) : [0, 1];
+}
+
+function truthOf({ value, half, reference }) {
+  return reference === null ? "" : `reference ${decimals(reference, estimatePlaces(value, half))}`;
+}
+
+function describe(name, state) {
+  const { value, half, releases } = state;
+  const truth = truthOf(state) && `, ${truthOf(state)}`;
+  const end = releases.length ? ` after ${count(releases[releases.length - 1])} releases` : "";
+  return `${name}: ${plusMinus(value, half)}${half === null ? ", no interval yet" : ""}${truth}${end}. Arrow keys read the curve.`;
+}
+
+// Only the plug-in interval is known to cover what its level says; the others are never printed as if they did.
+function showInterval({ estimate, reference }) {
+  const nominal = estimate.method === "plug-in" ? "" : "nominal ";
+  const percent = `${nominal}${Number((100 * estimate.level).toFixed(2))}% interval`;
+  setText(byId("interval-label"), percent);
+  byId("reference-key").hidden = reference === null;
+  const none = estimate.half_widths.length > 0 && estimate.half_widths.every((half) => half === null);
+  setText(byId("interval-note"), `${none ? "No interval yet. " : ""}Intervals by ${estimate.method}: ${estimate.note}.`);
+}
+
+function showTable({ estimate, reference }) {
+  if (!byId("all").open) return;
+  byId("reference-column").hidden = reference === null;
+  fillRows(byId("coefficients"), estimate.names.map((name, i) => {
+    const [value, half] = [estimate.values[i], estimate.half_widths[i]];
+    const places = estimatePlaces(value, half);
+    const row = [{ head: true, text: name }, { kind: "n", text: decimals(value, places) },
+      { kind: "n", text: half === null ? "none yet" : decimals(half, places) }];
+    return reference === null ? row : [...row, { kind: "n", text: decimals(reference[name], places) }];
+  }));
+}
+
+export function startEstimates() {
+  const choose = (change) => () => {
+    Object.assign(chosen, change());
+    if (latest) updateEstimates(latest);
+  };
+  byId("filter").addEventListener("input", choose(() => ({ filter: byId("filter").value, page: 0 })));
+  byId("previous").addEventListener("click", choose(() => ({ page: Math.max(0, chosen.page - 1) })));
+  byId("next").addEventListener("click", choose(() => ({ page: chosen.page + 1 })));
+  byId("all").addEventListener("toggle", choose(() => ({})));
+}

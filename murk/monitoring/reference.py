@@ -1,0 +1,95 @@
+"""True coefficients, where they are known: in simulation, or from a run that nobody's privacy limited."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from murk.errors import UserError
+
+MOST_BYTES = 4_000_000
+
+
+def read_reference(path: str | Path) -> dict[str, float]:
+    """Read ``{name: value}`` in coded units from a JSON or YAML file, or another run's ``--json`` output.
+
+    Raises
+    ------
+    UserError
+        When the file cannot be read, or does not hold names and finite numbers.
+    """
+    content = _content(Path(path))
+    if isinstance(content, Mapping) and isinstance(content.get("coefficients"), Mapping):
+        content = content["coefficients"]
+    if not isinstance(content, Mapping) or not content:
+        raise UserError(
+            f"{path}: not true coefficients: write a mapping {{name: value, ...}}, or give the --json output of "
+            "another run"
+        )
+    found = {}
+    for name, value in content.items():
+        found[str(name)] = _number(value)
+        if not math.isfinite(found[str(name)]):
+            raise UserError(f"{path}: {name}: not a finite number; write the coefficient in coded units")
+    return found
+
+
+def check_reference(reference: Mapping[str, float], names: Sequence[str]) -> None:
+    """Make sure that a reference names exactly the coefficients of a task.
+
+    Raises
+    ------
+    UserError
+        Naming what is missing or unknown.
+    """
+    unknown = [name for name in reference if name not in names]
+    missing = [name for name in names if name not in reference]
+    if unknown or missing:
+        found = [f"{_list(unknown)} unknown"] if unknown else []
+        found += [f"{_list(missing)} missing"] if missing else []
+        raise UserError(
+            f"the reference does not fit the task: {', '.join(found)}. The task's coefficients are {_list(names, 20)}"
+        )
+
+
+def _content(path: Path) -> Any:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give the path of a reference file") from None
+    if len(data) > MOST_BYTES:
+        raise UserError(f"{path}: {len(data)} bytes; a reference file has at most {MOST_BYTES}")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not UTF-8 text; save it as UTF-8") from None
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    try:
+        # Every scalar as it is written: a coefficient may be named "no" or "on".
+        return yaml.load(text, Loader=yaml.BaseLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}, line {mark.line + 1}" if mark else f"{path}"
+        raise UserError(f"{where}: readable neither as JSON nor as YAML") from None
+
+
+def _number(value: Any) -> float:
+    """The number, or NaN for what is none."""
+    if isinstance(value, bool):
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _list(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,225 @@
+"""A small web server that slow or hostile clients cannot stop: bytes by exact path, nothing else.
+
+A path is looked up as it stands, so there is no file system to climb about in. A connection carries one request
+and is cut after a while whatever it is doing; where there are too many, the oldest gives way to the newest.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from email.message import Message
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from time import monotonic
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from murk.errors import UserError
+
+MOST_CONNECTIONS = 64
+STALL_SECONDS = 10.0
+"""A connection on which nothing moves for so long is closed."""
+
+DEADLINE_SECONDS = 30.0
+"""A connection is cut after so long, however busily it moves a byte at a time."""
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+_log = logging.getLogger(__name__)
+
+
+class Response(NamedTuple):
+    """What a path answers: status, content type, body."""
+
+    status: int
+    type: str
+    body: bytes
+
+
+Route = Callable[[Message], Response]
+"""Makes the response to a request with the given headers; called from many threads."""
+
+
+def text(status: int, words: str) -> Response:
+    """A line of plain text."""
+    return Response(status, "text/plain; charset=utf-8", words.encode() + b"\n")
+
+
+class Server:
+    """Serve routes in threads of their own from `start` (or ``with``) on until `close`.
+
+    Parameters
+    ----------
+    routes
+        Path -> what makes its response.
+    host, port
+        Where to listen; port 0 lets the system choose one.
+
+    Raises
+    ------
+    UserError
+        When the address cannot be listened on.
+
+    Examples
+    --------
+    >>> from urllib.request import urlopen
+    >>> with Server({"/hello": lambda headers: text(200, "hello")}) as server:
+    ...     urlopen(server.url + "/hello").read()
+    b'hello\\n'
+    """
+
+    def __init__(self, routes: Mapping[str, Route], host: str = "127.0.0.1", port: int = 0) -> None:
+        try:
+            self._listener = _Listener(dict(routes), host, port)
+        except (OSError, OverflowError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or "not an address of this machine"
+            raise UserError(
+                f"cannot listen on {host} port {port} ({reason}): choose another --port (0 lets the system choose) "
+                "or --host"
+            ) from None
+        self.host, self.port = host, int(self._listener.server_address[1])
+        self._thread = threading.Thread(target=self._listener.serve_forever, name="murk-http", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening and cut what is open."""
+        if self._thread.is_alive():
+            self._listener.shutdown()
+            self._thread.join()
+        self._listener.server_close()
+        self._listener.cut()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, routes: dict[str, Route], host: str, port: int) -> None:
+        self.routes = routes
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._since: dict[Any, float] = {}
+        self._lock = threading.Lock()
+        super().__init__((host, port), _Handler)
+
+    def server_bind(self) -> None:
+        # HTTPServer's own asks the name service for this machine's name, which may take long and is not used.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            crowded = len(self._since) >= MOST_CONNECTIONS
+            oldest = next(iter(self._since)) if crowded else None
+        if oldest is not None:
+            self._cut(oldest)
+        with self._lock:
+            self._since[request] = monotonic()
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._since.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        self.cut(monotonic() - DEADLINE_SECONDS)
+
+    def cut(self, before: float = float("inf")) -> None:
+        """Cut the connections that were made before a time."""
+        with self._lock:
+            late = [request for request, since in self._since.items() if since < before]
+        for request in late:
+            self._cut(request)
+
+    def _cut(self, request: Any) -> None:
+        with self._lock:
+            self._since.pop(request, None)
+        try:
+            # Its thread finds the connection at an end and closes it.
+            request.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it has gone already
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exception()
+        if not isinstance(error, OSError):  # a client that went away is none of our business
+            _log.warning("a request failed: %s", type(error).__name__)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Listener
+    server_version = "murk"
+    sys_version = ""
+    timeout = STALL_SECONDS
+
+    def do_GET(self) -> None:
+        self._answer(self._response())
+
+    def do_HEAD(self) -> None:
+        self._answer(self._response())
+
+    def __getattr__(self, name: str) -> Any:
+        # Where the base class looks for do_POST and whatever else a client may think of.
+        if name.startswith("do_"):
+            return self._refuse
+        raise AttributeError(name)
+
+    def _refuse(self) -> None:
+        self._answer(text(405, "only GET and HEAD are answered"), Allow="GET, HEAD")
+
+    def _response(self) -> Response:
+        route = self.server.routes.get(self.path.partition("?")[0])
+        if route is None:
+            return text(404, "there is nothing here")
+        try:
+            return route(self.headers)
+        except Exception as error:  # noqa: BLE001 - one request's failure is not another's
+            _log.warning("%s failed: %s", self.command, type(error).__name__)
+            return text(500, "this went wrong; the log of the monitor says more")
+
+    def _answer(self, response: Response, **more: str) -> None:
+        self.close_connection = True
+        self.send_response(response.status)
+        for name, value in {**HEADERS, **more}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", response.type)
+        self.send_header("Content-Length", str(len(response.body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(response.body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what is no proper request, without repeating any of it."""
+        self._answer(text(code, HTTPStatus(code).phrase))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: who looks at the page is nobody's business."""

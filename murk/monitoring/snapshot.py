@@ -1,0 +1,138 @@
+"""What HTTP threads read: everything the monitor knew after its last poll, never changed again."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from murk.monitoring.description import STALENESS_BOUNDS
+from murk.monitoring.figures import LEVEL, Figures
+from murk.monitoring.history import Point
+from murk.stream.task import Task
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The monitor's knowledge at one moment.
+
+    Parameters
+    ----------
+    task, url
+        The task as the log carries it, and where the log is, without credentials.
+    started, now
+        When the monitor started and when this was taken, in seconds since 1970.
+    figures
+        The last figures that could be read.
+    read
+        Whether the log was read at all yet: until then the figures are those of an empty log.
+    problem
+        Why the log cannot be read, in one line; None while it can.
+    rate
+        Releases learned per second lately.
+    grown
+        When the count of learned releases was last seen to grow.
+    reference
+        True coefficients where they are known.
+    history
+        How the figures have moved.
+    """
+
+    task: Task
+    url: str
+    started: float
+    now: float
+    figures: Figures
+    read: bool
+    problem: str | None
+    rate: float
+    grown: float
+    reference: Mapping[str, float] | None
+    history: tuple[Point, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the log can be read."""
+        return self.problem is None
+
+    @cached_property
+    def body(self) -> bytes:
+        """`status` as JSON; made when it is first asked for."""
+        return json.dumps(self.status(), allow_nan=False, separators=(",", ":")).encode()
+
+    def status(self) -> dict[str, Any]:
+        """The whole as plain JSON data, numbers that are not finite as None."""
+        known: dict[str, Any] = finite(
+            {
+                "version": VERSION,
+                "now": self.now,
+                "started": self.started,
+                "healthy": self.healthy,
+                "problem": self.problem,
+                **self._figures(),
+                "reference": None if self.reference is None else dict(self.reference),
+                "history": self._history(),
+            }
+        )
+        return known
+
+    def _figures(self) -> dict[str, Any]:
+        found, task = self.figures, self.task
+        return {
+            "task": {
+                "name": task.name,
+                "objective": task.objective,
+                "hash": task.hash,
+                "simulated": task.simulated,
+                "log": self.url,
+                "levels": [asdict(level) for level in found.levels],
+            },
+            "releases": found.releases,
+            "duplicates": found.duplicates,
+            "dead_letters": dict(found.dead),
+            "rate": self.rate,
+            "lag": found.lag,
+            "staleness": {
+                "bounds": list(STALENESS_BOUNDS),
+                "counts": list(found.staleness),
+                "mean": found.mean_staleness,
+            },
+            "chains": [asdict(chain) for chain in found.chains],
+            "estimate": {
+                "names": list(found.names),
+                "values": list(found.values),
+                "half_widths": list(found.half_widths),
+                "level": LEVEL,
+                "method": found.method,
+                "note": found.note,
+                "estimated_error": found.estimated_error,
+                "parameter_error": found.parameter_error,
+            },
+        }
+
+    def _history(self) -> dict[str, Any]:
+        points, names = self.history, self.figures.names
+        columns: dict[str, Any] = {
+            name: [getattr(point, name) for point in points]
+            for name in ("releases", "time", "estimated_error", "parameter_error", "rate", "dead", "lag")
+        }
+        for key in ("values", "half_widths"):
+            rows = [getattr(point, key) for point in points]
+            columns[key] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        return columns
+
+
+def finite(value: Any) -> Any:
+    """Plain data with None for every number that JSON has not."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value

@@ -1,0 +1,23 @@
+"""The table of metrics for documents, from their description."""
+
+from __future__ import annotations
+
+from murk.monitoring.description import METRICS
+
+
+def table() -> str:
+    """All metrics as a table in Markdown.
+
+    Examples
+    --------
+    >>> print(table().splitlines()[2])
+    | `murk_releases_total` | counter | `task`, `result` | Messages read from the log, by what became of them. |
+    """
+    lines = ["| metric | kind | labels | what it says |", "|---|---|---|---|"]
+    for metric in METRICS:
+        words = metric.help + (f" Exported {metric.optional}." if metric.optional else "")
+        if metric.side == "people":
+            words += " From the people's side."
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {words} |")
+    return "\n".join(lines)

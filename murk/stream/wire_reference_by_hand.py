@@ -1,0 +1,140 @@
+"""A release made by hand, in the standard library alone: the code that docs/wire.md quotes.
+
+It serves tasks with a binary target, `norm` weights, Gaussian noise, guarantees in gdp or zcdp, and no public
+covariates; the page says what is otherwise in other tasks.
+"""
+
+import hashlib
+import json
+import math
+import secrets
+import time
+from fractions import Fraction
+from typing import Any
+
+WIDTH = 2**20  # S: the noise has this width, in lattice steps
+SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+
+
+def task_hash(document: bytes) -> str:
+    """Hash of a task: the SHA-256 of its document without ``log``, written canonically."""
+    content = {key: value for key, value in json.loads(document).items() if key != "log"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def coded(features: list[dict[str, Any]], record: dict[str, Any]) -> list[float]:
+    """Features in [-1, 1], the constant last; what is missing or undeclared is 0."""
+    x = []
+    for feature in features:
+        value = record.get(feature["name"])
+        if "low" in feature:
+            low, high = feature["low"], feature["high"]
+            known = isinstance(value, int | float) and math.isfinite(value)
+            x.append(2 * (min(max(value, low), high) - low) / (high - low) - 1 if known else 0.0)
+            continue
+        # Two categories are one feature of -1 and +1; of more, each but the first is one.
+        for category in feature["categories"][1:]:
+            x.append(0.0 if value not in feature["categories"] else 1.0 if value == category else -1.0)
+    return [*x, 1.0]
+
+
+def gradient(theta: list[float], x: list[float], y: float | None) -> list[float]:
+    """Gradient of the logistic loss, no longer than 1; a missing target gives the zero gradient."""
+    if y is None:
+        return [0.0] * len(x)
+    fit = sum(a * b for a, b in zip(theta, x, strict=True))
+    weight = 1 / max(1.0, math.sqrt(sum(value * value for value in x)))
+    miss = 1 / (1 + math.exp(-min(max(fit, -700.0), 700.0))) - y
+    return [miss * weight * value for value in x]
+
+
+def lattice_steps(guarantee: dict[str, dict[str, float]]) -> int:
+    """Number of lattice steps in the gradient's bound: the more, the less noise, the weaker the promise."""
+    [(kind, parameters)] = guarantee.items()
+    if kind not in ("gdp", "zcdp"):
+        raise ValueError(f"a guarantee in {kind} takes another rule")
+    value = Fraction(repr(next(iter(parameters.values()))))
+    rho = value if kind == "zcdp" else value * value / 2
+    steps = math.isqrt(int(rho * 10**12) * WIDTH**2 // (2 * 10**12))
+    return steps if kind == "zcdp" else min(steps, math.isqrt(int(value * value * (WIDTH**2 - 9) / 4)))
+
+
+def quantised(vector: list[float], steps: int) -> list[int]:
+    """Integers of l2 norm at most ``steps``, for a vector of norm at most 1."""
+    whole = [int(value / (1 / steps)) for value in vector]  # int() drops the fraction, towards zero
+    while sum(value * value for value in whole) > steps * steps:
+        largest = max(range(len(whole)), key=lambda j: abs(whole[j]))
+        whole[largest] -= 1 if whole[largest] > 0 else -1
+    return whole
+
+
+def chance(numerator: int, denominator: int) -> bool:
+    """Say True with probability exp(-numerator / denominator), exactly."""
+    while numerator > denominator:
+        if not chance(1, 1):
+            return False
+        numerator -= denominator
+    tries = 1
+    while secrets.randbelow(tries * denominator) < numerator:
+        tries += 1
+    return tries % 2 == 1
+
+
+def noise() -> int:
+    """An integer x with probability proportional to exp(-x^2 / 2 S^2) (Canonne, Kamath, Steinke 2020)."""
+    while True:
+        rest = secrets.randbelow(WIDTH)
+        if not chance(rest, WIDTH):
+            continue
+        size = rest
+        while chance(1, 1):
+            size += WIDTH
+        if chance((size - WIDTH) ** 2, 2 * WIDTH**2):
+            sign = secrets.randbelow(2)
+            if size or not sign:
+                return -size if sign else size
+
+
+def release(document: bytes, model: bytes | None, chain: int, record: dict[str, Any], level: str = "default") -> bytes:
+    """The bytes of one person's release: the task's document and the chain's newest model in, a message out."""
+    task, hashed = json.loads(document), task_hash(document)
+    features, target, privacy = task["features"], task["target"], task["privacy"]
+    if (task["objective"], task["learner"]["weights"], task["covariates"]) != ("logistic", "norm", None):
+        raise ValueError("a task of this kind takes another gradient")
+    if privacy["mechanism"] not in (None, "gaussian"):
+        raise ValueError("this mechanism takes other noise")
+    theta, version = [0.0] * len(coded(features, {})), 0
+    if model is not None:
+        newest = json.loads(model)
+        theta, version = newest["iterate"], newest["version"]
+        # A device trusts nobody. All of this is checked before the record is looked at.
+        radius = task["learner"]["radius"] or 3.0
+        if newest["schema"] != 1 or newest["task"] != hashed or newest["chain"] != chain:
+            raise ValueError("not a model of this chain")
+        if len(theta) != len(coded(features, {})) or not math.hypot(*theta) <= radius * (1 + 1e-9):
+            raise ValueError("not a model that an honest learner publishes")
+    answer = record.get(target["name"])
+    y: float | None = None
+    if answer == target["positive"]:
+        y = 1.0
+    elif answer is not None and target["negative"] in (None, answer):
+        y = 0.0
+    steps = lattice_steps({"default": privacy["guarantee"], **privacy["levels"]}[level])
+    payload = [q + noise() for q in quantised(gradient(theta, coded(features, record), y), steps)]
+    granularity, expiry = (int(text[:-1]) * SECONDS[text[-1]] for text in (task["granularity"], task["expiry"]))
+    now = int(time.time())
+    message = {
+        "schema": 1,
+        "kind": "gradient",
+        "id": secrets.token_hex(16),
+        "task": hashed,
+        "level": level,
+        "chain": chain,
+        "version": version,
+        "payload": payload,
+        "time": now - now % granularity,
+        "expires": now + expiry - (now + expiry) % granularity,
+        "simulated": task["simulated"],
+    }
+    return json.dumps(message, separators=(",", ":")).encode()

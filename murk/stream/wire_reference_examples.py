@@ -1,0 +1,102 @@
+"""One example of everything on a log's topics, of the smallest task of docs/task-file.md."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Final
+
+from murk.stream.checkpoint import Counters, StateMessage
+from murk.stream.codec import Rejected, WireRules, decode, encode, encode_iterate
+from murk.stream.reference_text import MINIMAL
+from murk.stream.releases import GradientRelease, IterateMessage
+from murk.stream.task import Task
+
+TASK: Final = Task.parse(MINIMAL)
+_DAY: Final = 86_400
+# What two releases made by the code of the page came to: a test has a real learner take it over.
+_LEARNER: Final = {
+    "schema": 1,
+    "settings": "055cda918ad31a0b",
+    "dimension": 3,
+    "n_releases": 2,
+    "sums": "/r4CidvlxD/+vgKJ2+XEP/6+Aonb5cQ/AAAAAAAAFEA=",
+    "rows": {
+        "iterate": "Trf7u1Ho3j/44xgYg1jhv1pea2yICKi/",
+        "average": "hJqYcI142z+/rCwsNIncv0U9djZMbZe/",
+        "scaling_a": "z/OT3YAY7D8vODtpK1ztPwaC7u2DKWE/",
+        "scaling_b": "+fzy3F+9AECRSBtbxhABwLusexuuH7e/",
+        "mean_at": "un01JckIyD+OkScoYmHGv48ipL6GZ0M/",
+        "mean_gradient": "Yu8Se5fY67+n4TYNt2nwP/xw4IcDP7w/",
+    },
+    "published": {
+        "versions": [0, 1, 2],
+        "iterates": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAun01JckI2D+OkScoYmHWv48ipL6GZ1M/Trf7u1Ho3j/44xgYg1jhv1pea2yICKi/",
+    },
+}
+_LAST: Final = "98a40c9a8c0d2b84fab6746aed768c8b"
+_OTHER: Final = "0f1d359716fbcdb098e18a76d7561cc1"
+
+
+@dataclass(frozen=True)
+class Example:
+    """One record as it stands on a topic; bytes are shown as UTF-8 text."""
+
+    topic: str
+    partition: int
+    key: str | None
+    value: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def rules(task: Task, magnitude: int) -> WireRules:
+    """What the worker of a task with one level asks of a release, where it has three coefficients."""
+    return WireRules(task.hash, task.simulated, dimension=3, magnitudes={"default": magnitude})
+
+
+def examples(magnitude: int) -> dict[str, Example]:
+    """Give an example by kind; ``magnitude`` is what payloads of the task's level stay below."""
+    name = TASK.name
+    release = encode(
+        GradientRelease(
+            id=_LAST,
+            task=TASK.hash,
+            level="default",
+            chain=0,
+            version=1,
+            payload=[-262_757, 470_645, 117_745],
+            time=20_778 * _DAY,
+            expires=20_785 * _DAY,
+        )
+    )
+    iterate = IterateMessage(
+        task=TASK.hash,
+        chain=0,
+        version=2,
+        iterate=[0.4829296432279663, -0.5420546980523104, -0.04694010089377505],
+    )
+    state = StateMessage(
+        task=TASK.hash,
+        identity="3cb56acdfc23deb615403839e6c11031",
+        chain=0,
+        offset=3,
+        last_id=_LAST,
+        counters=Counters(learned=2, dead={"magnitude": 1}, levels={"default": 2}, staleness=[2]),
+        learner=_LEARNER,
+    )
+    loud = json.dumps({**json.loads(release), "id": _OTHER, "payload": [10**9, 0, 0]}, separators=(",", ":")).encode()
+    return {
+        "gradient": Example(f"murk-{name}-releases", 0, None, release),
+        "iterate": Example(f"murk-{name}-models", 0, "0", encode_iterate(iterate)),
+        "task": Example(f"murk-{name}-models", 0, "task", TASK.document()),
+        "state": Example(f"murk-{name}-states", 0, "0", state.encode(), {"offset": "3", "owner": "learner-1"}),
+        "dead letter": Example(f"murk-{name}-dead-letters", 0, "0:2", loud, _why(loud, magnitude)),
+    }
+
+
+def _why(message: bytes, magnitude: int) -> dict[str, str]:
+    try:
+        decode(message, rules(TASK, magnitude))
+    except Rejected as rejected:
+        return {"reason": rejected.reason, "detail": rejected.detail}
+    raise AssertionError("the example of a dead letter is a good release")

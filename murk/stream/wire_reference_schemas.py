@@ -1,0 +1,148 @@
+"""The JSON Schema of everything on a log's topics, made from the models that check it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from murk.stream.checkpoint import StateMessage
+from murk.stream.codec import REASONS, json_schema
+from murk.stream.releases import GradientRelease, IterateMessage
+from murk.stream.task import SCHEMA_VERSION, Task
+from murk.stream.worker import DEAD_BYTES
+
+Schema = dict[str, Any]
+
+DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
+# Pydantic writes bounds within a choice under its own names, which no validator knows.
+_BOUNDS: Final = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+# What a model does not know, since it checks other things or is not of this layer.
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_BASE64: Final = {"type": "string", "contentEncoding": "base64", "pattern": "^[A-Za-z0-9+/]*={0,2}$"}
+_ROWS: Final = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradient")
+
+
+def _object(description: str, properties: Mapping[str, Any]) -> Schema:
+    return {
+        "type": "object",
+        "description": description,
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+LEARNER: Final = _object(
+    "State of a chain's learner. Arrays are base64 of little-endian float64.",
+    {
+        "schema": {"const": 1},
+        "settings": {"type": "string", "description": "fingerprint of the learner's settings"},
+        "dimension": {"type": "integer", "minimum": 1},
+        "n_releases": {**_COUNT, "description": "releases learned: the chain's version"},
+        "sums": {**_BASE64, "description": "sums of precisions, weights, weighted spreads and squared counts"},
+        "rows": _object("d numbers each, in working coordinates", dict.fromkeys(_ROWS, _BASE64)),
+        "published": _object(
+            "Published iterates that gradients may still arrive for, the newest last",
+            {"versions": {"type": "array", "items": _COUNT}, "iterates": _BASE64},
+        ),
+    },
+)
+DEAD_LETTER: Final = _object(
+    "A dead letter as a record: its key, headers and value, all three bytes; here as UTF-8 text.",
+    {
+        "key": {"type": "string", "pattern": "^[0-9]+:[0-9]+$", "description": "PARTITION:OFFSET where it stood"},
+        "headers": _object(
+            "Why it was not learned.",
+            {
+                "reason": {"enum": list(REASONS)},
+                "detail": {"type": "string", "description": "what was found, escaped to printable ASCII"},
+            },
+        ),
+        "value": {"description": f"the message as it stood, or its first {DEAD_BYTES:,} bytes"},
+    },
+)
+
+
+def schemas() -> dict[str, Schema]:
+    """Give the schemas by kind: ``gradient``, ``iterate``, ``state``, ``task`` and ``dead letter``.
+
+    Examples
+    --------
+    >>> list(schemas())
+    ['gradient', 'iterate', 'state', 'task', 'dead letter']
+    """
+    codec = json_schema()
+    state = _written(StateMessage.model_json_schema(by_alias=True, mode="serialization"))
+    state["$defs"]["Counters"] = _described(state["$defs"]["Counters"], StateMessage.model_fields["counters"])
+    state["properties"]["learner"] = LEARNER
+    task = _written(Task.model_json_schema(by_alias=True, mode="serialization"), descriptions=False)
+    task["properties"]["schema"] = {"const": SCHEMA_VERSION}
+    task["required"].append("schema")
+    found = {
+        "gradient": _described(_written(codec["gradient"]), GradientRelease),
+        "iterate": _described(_written(codec["iterate"]), IterateMessage),
+        "state": _described(state, StateMessage),
+        "task": {**task, "description": "A task's resolved document; what its keys mean: task-file.md."},
+        "dead letter": DEAD_LETTER,
+    }
+    return {kind: {"$schema": DRAFT, **_ordered(schema)} for kind, schema in found.items()}
+
+
+def _written(schema: Any, descriptions: bool = True) -> Any:
+    """The schema as messages are written: every field is there, and nothing has a default."""
+    if isinstance(schema, list):
+        return [_written(item, descriptions) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    dropped = {"title", "default"} if descriptions else {"title", "default", "description"}
+    properties = schema.get("properties")
+    found = {
+        _BOUNDS.get(key, key): {name: _written(field, descriptions) for name, field in value.items()}
+        if key in ("properties", "$defs")
+        else _written(value, descriptions)
+        for key, value in schema.items()
+        if key not in dropped
+    }
+    if isinstance(properties, dict):
+        found["required"] = list(properties)
+    if "minimum" in found and found["minimum"] == found.get("maximum"):
+        return {"const": found["minimum"]}
+    return found
+
+
+def _described(schema: Schema, source: Any) -> Schema:
+    """The schema with the words of its model's docstring: what it is, and what each field means."""
+    model: type[BaseModel] = source if isinstance(source, type) else source.annotation
+    summary, words = _words(model.__doc__ or "")
+    properties = {
+        name: {"description": words[name], **field} if name in words else field
+        for name, field in schema["properties"].items()
+    }
+    return {**schema, "description": summary, "properties": properties}
+
+
+def _words(docstring: str) -> tuple[str, dict[str, str]]:
+    """First line of a numpydoc text, and what its section of parameters says of each."""
+    summary = docstring.strip().splitlines()[0]
+    section = re.search(r"Parameters\n +-+\n(.*?)(?=\n\s*\n|\Z)", docstring, re.DOTALL)
+    words: dict[str, str] = {}
+    names: list[str] = []
+    lines = section[1].splitlines() if section else []
+    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    for line in lines:
+        text = line.strip()
+        if len(line) - len(line.lstrip()) == margin:
+            names = text.split(", ")
+            continue
+        for name in names:
+            words[name] = f"{words.get(name, '')} {text}".strip()
+    # Python's None is null on the wire.
+    return summary, {name: text.replace("``", "`").replace("None", "null") for name, text in words.items()}
+
+
+def _ordered(schema: Schema) -> Schema:
+    first = ("type", "description", "properties", "required", "additionalProperties")
+    return {key: schema[key] for key in (*first, *(key for key in schema if key not in first)) if key in schema}

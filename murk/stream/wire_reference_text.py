@@ -1,0 +1,193 @@
+"""The words around the schemas and examples of the wire's reference."""
+
+from typing import Final
+
+from murk.stream.codec import Reason
+
+HEAD: Final = """\
+# What is on the wire
+
+Everything that devices, learners and monitors tell one another stands on a log's topics, in formats that are
+public: whoever follows this page takes part, in any language and with any Kafka client. All messages are JSON
+in UTF-8; nothing is pickled, compressed or signed.
+
+*This page is written by `python -m murk.stream.wire_reference` from the models that check the messages;
+`python -m murk.stream.wire_reference --schemas` prints the schemas alone, as one JSON object.*
+
+## Topics
+
+A task of P partitions has four topics. `NAME` is the task's name, or the one that the log's URL gives.
+
+| topic | partition | key | value | headers | timestamp |
+| --- | --- | --- | --- | --- | --- |
+| `murk-NAME-releases` | the release's chain | none | a release | none | the broker's append time |
+| `murk-NAME-models` | the chain | the chain, as decimal text | the chain's newest model | none | any |
+| `murk-NAME-models` | 0 | `task` | the task's document | none | any |
+| `murk-NAME-states` | the chain | the chain, as decimal text | the chain's newest state | `offset`, `owner` | any |
+| `murk-NAME-dead-letters` | the message's own | `PARTITION:OFFSET` of it | the message | `reason`, `detail` | any |
+
+- Models and states are compacted: the newest value of a key is what counts, and all others may be gone. Models,
+  states and dead letters are written in transactions: read them with `isolation.level=read_committed`. Releases are
+  not, and a transaction that somebody leaves open on them would only hold its readers up.
+- Of a release nothing but partition, value and the broker's append time (`LogAppendTime`) is looked at. A key or
+  a header would be one more thing to tell a person by, so a device sends none, and as the record's own timestamp
+  nothing finer than `time` (the broker puts its own in the place of it).
+- A state's header `offset` is the state's own, as decimal text, and `owner` says who wrote it. A dead letter's value
+  is the message as it stood, or its first 65,536 bytes. Headers are UTF-8.
+- Learners alone write models, states and dead letters, and whoever sets a task up writes its document: give
+  devices the right to write releases and to read models, and no other.
+- A message is at most 1,000,000 bytes.
+- The embedded log (`sqlite:///PATH`) holds the same messages, in tables instead of topics.
+
+## Messages
+
+The examples are of the smallest task of [task files](task-file.md), whose coefficients are d = 3: `age`,
+`same_sex` and the intercept.
+"""
+
+# By kind: a title, and what stands between it and the example.
+MESSAGES: Final[dict[str, tuple[str, str]]] = {
+    "gradient": (
+        "A release",
+        "What leaves a person's device: her gradient, privatized. Integers are written without point and exponent "
+        "(`1.0` is refused, which JSON Schema cannot say), every key is there once, and unknown keys are refused. "
+        "The order of keys and white space do not matter.",
+    ),
+    "iterate": (
+        "A model",
+        "The iterate of one chain, which is where gradients are taken; its length is the task's dimension d. The "
+        "numbers are float64 in shortest decimal form: read as float64 they are exact.",
+    ),
+    "task": (
+        "A task",
+        "The resolved task: every key with its value, keys sorted, no spaces, numbers as Python's `repr` writes "
+        "them. What the keys mean, and which values go together, is in [task files](task-file.md). The hash that "
+        "every message carries is the SHA-256 of these bytes without the key `log`. A parser that turns `35.0` "
+        "into `35` does not give it: take it from a model message, or from whoever runs the task.",
+    ),
+    "state": (
+        "A state",
+        "What a chain's learner is, as of `offset`, in one message with what became of everything before it: "
+        "messages read = learned + duplicates + dead letters. A monitor reads it; nobody but the chain's owner "
+        "writes it.",
+    ),
+    "dead letter": (
+        "A dead letter",
+        "What was on the log and was not learned. The value is whatever somebody sent, and may be no JSON at all.",
+    ),
+}
+
+# In the order in which they are looked for; the first that applies is the one.
+CAUSES: Final[dict[Reason, str]] = {
+    "too-large": "longer than 512 + 22 d bytes, where d is the task's dimension",
+    "malformed": "not one JSON object in UTF-8, or a key given twice",
+    "schema": "a field missing, unknown, of another type or out of its range; another `schema` or `kind`",
+    "wrong-task": "`task` is not the hash of the log's task",
+    "simulated": "`simulated` is not what the task's document says: a log carries simulated releases, or real ones",
+    "chain": "`chain` is not below the number of partitions, or not the partition that the release stands on",
+    "level": "`level` is not on the task's menu (`default`, and the keys of `privacy.levels`)",
+    "dimension": "`payload` has not d numbers",
+    "magnitude": "a number of the payload lies beyond what honest noise reaches (see the mechanisms below)",
+    "expired": "the log appended it later than `expires`, in whole seconds",
+    "duplicate": "never a dead letter: an id that stands among the previous `duplicates` offsets of the partition, "
+    "whatever became of that message, is counted as a duplicate and dropped",
+    "future": "`version` is larger than the number of releases that the chain has learned",
+    "stale": "`version` is older than max(`max_staleness.releases`, `max_staleness.share` of the chain's count)",
+    "version": "no iterate of this version was ever published",
+}
+
+RULES: Final = """
+A chain's **version** is the number of releases that it has learned. The published versions are the multiples of
+a spacing: the largest power of two not above max(1, v // 200, min(f, v // 100)) at version v, where
+f = `max_staleness.releases` // 64. A device has no need of that: it copies the version of the model it has read.
+
+A **device** takes no gradient at a model that is not of its task and chain, not of d finite numbers, or longer
+than the task's `radius` (`null` is 3, and 1.5 with `huber`; an estimated scale is checked apart); longer than
+512 + 26 d bytes is not read. It looks at all this before it looks at its record, and what it does then does not
+depend on what the record holds. Before there is a model, gradients are taken at version 0: all zeros, and an
+estimated scale at `scale_start` / 4.
+
+A **learner** that takes a chain over goes on from the state and from `offset`. It refuses a state of another
+task, chain or log (`identity`), one whose `last_id` is not that of the last release before `offset`, and one
+that it cannot read; it never starts anew by itself.
+"""
+
+BY_HAND: Final = """\
+## A release by hand
+
+1. *Draw the chain* uniformly from the P partitions, and the level without looking at the record; keep both.
+2. *Code the record* to x in [-1, 1]^p and the constant 1 (see [task files](task-file.md)). Where the task has
+   `covariates`, M^-1/2 x takes the place of x, symmetric root, M being the mean of x x' over their points.
+3. *Take the gradient* g at the model's iterate. Its length never exceeds the bound C. The weight w is
+   1 / max(1, norm of x) for `norm`, and then
+
+   - `logistic`: g = (1 / (1 + exp(-theta'x)) - y) w x, and C = 1.
+   - `softmax` of K classes: g = H'(p - e_y) w x', row after row, and C = sqrt(2); theta is (K - 1) x p, row after
+     row, the scores are H theta x, p their chances. H (K x (K - 1)) holds the orthonormal Helmert contrasts: column
+     r compares class r + 1 with the mean of those before it.
+   - `huber`, scale known: g = -psi(u) w x, and C = c; c is `huber_c`, u = (y - theta'x) / scale, and psi(u) is u
+     cut to [-c, c].
+   - `huber`, scale estimated: the same with scale = 4 times theta's last number, and one number more,
+     4 ((k/2 - psi(u)^2 / 2) w - m), where m = k/2 - c^2/4 and k = E min(Z^2, c^2), Z standard normal;
+     C = sqrt(c^2 + c^4).
+
+   Without a target the gradient is zero (for an estimated scale: 0, ..., 0, -4 m), and is released like any
+   other. For `mallows` w = min(1, 2 / norm^2), and C = sqrt(2), 2, sqrt(2) c and sqrt(2 c^2 + c^4) (without
+   covariates). For `clip` w = 1, g is shortened to `clip`, and C = `clip`.
+4. *Quantise and add noise.* S = 2^20 is the width of the noise. What leaves is integers:
+
+   - `gaussian` (the default, but for pure guarantees): the payload is g / (C / steps), fractions dropped, its l2 norm
+     at most steps, plus in each coordinate noise of the law P(x) ~ exp(-x^2 / 2 S^2). It stands for payload times
+     C / steps, and honest magnitudes are at most steps + 13 S. For zcdp steps is the largest integer not above
+     sqrt(rho S^2 / 2), rho rounded down to 1e-12; for gdp the same with rho = mu^2 / 2, and not above
+     sqrt(mu^2 (S^2 - 9) / 4) either; for approx the largest at which mu = 2 steps / sqrt(S^2 - 9) keeps
+     (epsilon, delta).
+   - `laplace`: the payload is g / (sqrt(d) C / steps), fractions dropped, its l1 norm at most steps, plus noise of the
+     law P(x) ~ exp(-|x| / S). It stands for payload times sqrt(d) C / steps; magnitudes are at most steps + 90 S;
+     steps is the largest integer not above epsilon S / 2, epsilon rounded down to 1e-12.
+   - `l2-ball` (the default for pure guarantees): draw a vector of noise as for `gaussian`; let e be g with chance
+     (1 + norm of g / C) / 2, else -g. With chance t / 2^64 the payload is that one of the vector and its negative
+     which points e's way, else the other; t is the largest integer with t / (2^64 - t) at most e^epsilon. It stands
+     for its direction times B; magnitudes are at most 13 S.
+
+   B = C (e^epsilon + 1) / (e^epsilon - 1) sqrt(pi)/2 d Gamma((d + 1)/2) / Gamma(d/2 + 1). For a pure mechanism
+   zcdp gives epsilon = sqrt(2 rho), and gdp log(Phi(mu/2) / Phi(-mu/2)), at most mu. The steps have to be these
+   very ones: the learner multiplies by its own. The noise has to be exact, from the operating
+   system's randomness: a rounded normal number tells more than was promised.
+5. *Write the message.* `id`: 128 random bits, of the operating system. `time`: now, truncated to a multiple of
+   the task's `granularity` in seconds. `expires`: now + `expiry`, truncated alike. `simulated`: as the task says.
+6. *Keep the bytes* and the debit from the person's budget on disk before sending. What is sent again is these
+   bytes, to the same partition, until the broker has confirmed them or `expires` has passed; noise is never
+   drawn anew for the same record, since the mean of several releases would tell more than was promised.
+
+In Python, with its standard library alone, for a binary target, `norm` weights and a guarantee in gdp or zcdp:
+"""
+
+SENDING: Final = """
+`document` is the value under the key `task`, `model` the newest value under the key of the chain (or None). With
+kafka-python:
+
+```py
+producer = KafkaProducer(bootstrap_servers="broker:9092", acks="all", enable_idempotence=False)
+message = release(document, model, chain, {"age": 28, "same_sex": "yes", "third_child": "no"})
+sent = producer.send(f"murk-{name}-releases", message, partition=chain, timestamp_ms=json.loads(message)["time"] * 1000)
+sent.get(timeout=60)
+```
+
+An idempotent producer numbers its records under an id of its own, which would link a person's releases; the id
+in the message is what removes duplicates.
+"""
+
+VERSIONS: Final = """\
+## Versions
+
+Every message says its `schema`, and so does the task's document; all are 1. A change of what a message holds or
+means, a new key included, is a new number, and nothing reads a number that it does not know:
+
+- a release becomes a dead letter with the reason `schema`;
+- a device refuses the model or the task, and releases nothing;
+- a learner stops at the state and says so: use the version of Murk that wrote it, or start a new log.
+
+The task's schema is part of its hash, so that releases of one meaning are never learned as those of another. A
+learner's own state has a `schema` too, and a fingerprint of its settings.
+"""

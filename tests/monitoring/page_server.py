@@ -1,0 +1,214 @@
+"""A stand-in for the monitor: the page's own files and a made-up status, under the monitor's security policy.
+
+For the page's tests, and for looking at the page: ``python -m tests.monitoring.page_server --scenario many``.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import murk
+from murk.privacy import GaussianDP, PureDP
+
+PAGE = Path(murk.__file__).parent / "monitoring" / "page"
+POLICY = "default-src 'self'"
+BOUNDS = [2**power - 1 for power in range(21)]
+RANDOM_SCALING = (
+    "valid in the limit only; on the demonstration's data nominal 95% intervals of this kind held the truth in "
+    "79% to 96% of runs (docs/coverage.md)"
+)
+THIRD_CHILD = {"same_sex": 0.1093, "age": 0.2387, "intercept": -0.8291}
+HOSTILE = ["<img src=x onerror=\"document.title='stolen'\">", "<b>bold</b>&amp;", "origin=JFK", "x" * 120, "__proto__"]
+
+
+def counts_until(releases: int, first: int = 1, points: int = 300) -> list[int]:
+    """Counts spread evenly over the logarithm, up to the newest."""
+    if releases < 1:
+        return []
+    steps = (round(first * (releases / first) ** (i / points)) for i in range(points + 1))
+    return sorted(set(steps) | {releases})
+
+
+def wander(name: str, n: int) -> float:
+    """A standard error's worth of smooth wandering, never the same for two names, always the same for one."""
+    seed = sum(ord(letter) * (i + 1) for i, letter in enumerate(name)) % 97 / 7.0
+    return sum(math.sin(k * math.log(n + 3.0) + k * seed) for k in (0.7, 1.9, 4.3)) / 1.8
+
+
+def value_at(name: str, truth: float, n: int) -> float:
+    return truth * n / (n + 150.0) + wander(name, n) * 6.0 / math.sqrt(n + 40.0)
+
+
+def half_at(n: int) -> float | None:
+    return 1.96 * 6.0 / math.sqrt(n) if n >= 60 else None
+
+
+def waiting(n: int) -> int:
+    return max(0, round(40 + 30 * wander("lag", n)))
+
+
+def made_up(
+    releases: int, *, truth: dict[str, float] = THIRD_CHILD, reference: bool = True, simulated: bool = True,
+    name: str = "third-child", chains: int = 1, dead: dict[str, int] | None = None, first: int = 1,
+    healthy: bool = True, intervals: bool = True, now: float | None = None,
+) -> dict:  # fmt: skip
+    """The status after so many releases; the same arguments give the same curves."""
+    now = time.time() if now is None else now
+    counts = counts_until(releases, first)
+    start = now - (releases - first) / 700.0 - 3.0
+    rates = [700.0 + 90.0 * math.sin(n / 9000.0) + 30.0 * wander("rate", n) for n in counts]
+    estimated = [math.sqrt(len(truth)) * 6.0 / math.sqrt(n) if half_at(n) else None for n in counts]
+
+    def distance(n: int) -> float:
+        return math.sqrt(sum((value_at(one, at, n) - at) ** 2 for one, at in truth.items()))
+
+    halves = [half_at(n) if intervals else None for n in counts]
+    levels = [("default", GaussianDP(mu=1.0), 0.62), ("strict", GaussianDP(mu=0.5), 0.27), ("open", PureDP(2.0), 0.11)]
+    return {
+        "version": 1, "now": now, "started": start, "healthy": healthy,
+        "problem": None if healthy else "broker-1:9092 does not answer",
+        "task": {
+            "name": name, "objective": "logistic", "hash": "3f9a0c" + "5e" * 29, "simulated": simulated,
+            "log": "kafka://broker-1:9092,broker-2:9092/third-child",
+            "levels": [
+                {
+                    "name": level, "words": promise.describe(), "guarantee": promise.to_dict(), "epsilon": None,
+                    "mu": None, "right_at_most": promise.right_at_most, "learned": round(part * releases),
+                }
+                for level, promise, part in levels
+            ],
+        },
+        "releases": releases, "duplicates": releases // 1800, "dead_letters": dead or {},
+        "rate": rates[-1] if rates else 0.0, "lag": waiting(releases),
+        "staleness": {
+            "bounds": BOUNDS,
+            "counts": [round(releases * 0.6 * 0.55**i / (1.2 + i)) for i in range(len(BOUNDS) + 1)],
+            "mean": 3.71 if releases else None,
+        },
+        "chains": [
+            {
+                "chain": chain, "version": releases // chains, "offset": releases // chains + 4,
+                "lag": (releases + 31 * chain) % 57, "owner": None if chain == 5 else f"learner-{chain % 2}-7c9e1f",
+                "iterate_gap": 3.1 / math.sqrt(releases + 1.0), "step_size": 0.8 / math.sqrt(releases + 1.0),
+            }
+            for chain in range(chains)
+        ],
+        "estimate": {
+            "names": list(truth), "values": [value_at(one, at, max(releases, 1)) for one, at in truth.items()],
+            "half_widths": [halves[-1] if halves else None for _ in truth], "level": 0.95,
+            "method": "random scaling", "note": RANDOM_SCALING,
+            "estimated_error": estimated[-1] if estimated else None,
+            "parameter_error": distance(releases) if reference and releases else None,
+        },
+        "reference": truth if reference else None,
+        "history": {
+            "releases": counts, "time": [start + (n - first) / 700.0 for n in counts],
+            "values": {one: [value_at(one, at, n) for n in counts] for one, at in truth.items()},
+            "half_widths": dict.fromkeys(truth, halves),
+            "estimated_error": estimated,
+            "parameter_error": [distance(n) if reference else None for n in counts],
+            "rate": rates, "dead": [0 for _ in counts], "lag": [waiting(n) for n in counts],
+        },
+    }  # fmt: skip
+
+
+def many(size: int = 40) -> dict[str, float]:
+    """More coefficients than the page shows at once, some with names that would like to be markup."""
+    plain = [f"origin={a}{b}" for a, b in itertools.product("ABCDEFGH", "KLMNOPQR")]
+    names = [*HOSTILE, *plain][:size]
+    return {name: math.sin(3.0 * i) for i, name in enumerate(names)}
+
+
+DEAD = {"stale": 1204, "malformed": 17, "magnitude": 3, "no-such-reason": 1}
+SCENARIOS: dict[str, Callable[[int], dict]] = {
+    "run": made_up,
+    "real": partial(made_up, simulated=False, reference=False, chains=6, dead=DEAD),
+    "many": partial(made_up, truth=many(), name=HOSTILE[0], chains=4, dead=DEAD | {HOSTILE[0]: 5}),
+    "late": partial(made_up, first=180_000),
+    "sick": partial(made_up, healthy=False),
+    "blind": partial(made_up, intervals=False, reference=False),
+}
+
+
+class FakeMonitor:
+    """Serves the page and whatever ``status`` says at that moment; can go away and come back at the same address."""
+
+    def __init__(self, status: Callable[[], dict], port: int = 0) -> None:
+        self.status = status
+        self.port = port
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def start(self) -> None:
+        self._server = _Server(("127.0.0.1", self.port), partial(_Handler, self))
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address) -> None:
+        # A browser that turns to the next page hangs up in the middle of an answer.
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    def __init__(self, monitor: FakeMonitor, *args, **more) -> None:
+        self.monitor = monitor
+        super().__init__(*args, directory=str(PAGE), **more)
+
+    def do_GET(self) -> None:
+        if self.path != "/api/status":
+            super().do_GET()
+            return
+        body = json.dumps(self.monitor.status(), allow_nan=False).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def end_headers(self) -> None:
+        self.send_header("Content-Security-Policy", POLICY)
+        self.send_header("Cache-Control", "no-store")
+        super().end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing: the tests' output is for the tests."""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description="Show the monitor's page with made-up figures.")
+    options.add_argument("--scenario", choices=sorted(SCENARIOS), default="run")
+    options.add_argument("--port", type=int, default=0)
+    options.add_argument("--start", type=int, default=0, help="releases at the beginning")
+    options.add_argument("--rate", type=float, default=700.0, help="releases per second")
+    chosen = options.parse_args()
+    begin = time.monotonic()
+    make = SCENARIOS[chosen.scenario]
+    monitor = FakeMonitor(lambda: make(chosen.start + int(chosen.rate * (time.monotonic() - begin))), chosen.port)
+    print(monitor.url, flush=True)  # noqa: T201
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

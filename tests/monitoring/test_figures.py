@@ -1,0 +1,198 @@
+"""Figures are what the states say: merged, measured as documented, and nothing else."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from murk.learners import layout as at
+from murk.learners.inference import PLUG_IN, RANDOM_SCALING, Estimate
+from murk.learners.problem import problem_for
+from murk.monitoring.description import STALENESS_BOUNDS
+from murk.monitoring.figures import Place, _estimated_error, figures, step_size
+from murk.monitoring.history import FEWEST_POINTS, MOST_POINTS, History
+from murk.monitoring.snapshot import finite
+from murk.stream import GradientRelease, Task
+from murk.stream.checkpoint import Counters, StateMessage, decode_state
+from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, finished, opened
+
+SMALL = """
+name: small
+features: [{{name: age, low: 21, high: 35}}]
+target: {{name: y, kind: {kind}}}
+privacy: {{guarantee: {guarantee}}}
+"""
+
+
+def small(
+    guarantee: str = "{gdp: {mu: 1.0}}", kind: str = 'binary, positive: "1", negative: "0"', more: str = ""
+) -> Task:
+    return Task.parse(SMALL.format(guarantee=guarantee, kind=kind) + more)
+
+
+def state(task: Task, **counters: object) -> StateMessage:
+    return StateMessage(
+        task=task.hash, identity="x", chain=0, offset=0, last_id=None, counters=Counters(**counters),
+        learner=problem_for(task).engine().state_dict(),
+    )  # fmt: skip
+
+
+def release(version: int, payload: list[int], task: Task) -> GradientRelease:
+    return GradientRelease(
+        id="0" * 32, task=task.hash, level="default", payload=payload, chain=0, version=version, simulated=False,
+        expires=1, time=0,
+    )  # fmt: skip
+
+
+def test_chains_are_merged_as_a_run_merges_them():
+    folder, learned = finished()
+    log, task = opened(folder)
+    problem = problem_for(task)
+    with log:
+        messages = [decode_state(log.checkpoint(chain).state or b"", "here") for chain in range(2)]
+        places = [Place(log.checkpoint(chain).offset, log.end(chain) + 5, "host:1") for chain in range(2)]
+    found = figures(task, problem, messages, places, TRUTH)
+    assert found.names == learned.names
+    assert found.values == tuple(learned.values)
+    assert found.half_widths == tuple(learned.half_widths(0.95))
+    assert (found.releases, found.duplicates, found.dead) == (PEOPLE, 1, {"malformed": 1})
+    assert sum(level.learned for level in found.levels) == sum(found.staleness) == PEOPLE
+    assert found.mean_staleness == found.staleness_sum / PEOPLE
+    assert sum(chain.version for chain in found.chains) == PEOPLE
+    assert [chain.lag for chain in found.chains] == [5, 5]
+    assert found.lag == 10
+    assert found.chains[0].owner == "host:1"
+    truth = np.array([TRUTH[name] for name in found.names])
+    assert found.parameter_error == pytest.approx(float(np.linalg.norm(learned.values - truth)))
+
+
+def test_the_gap_is_between_newest_iterate_and_average():
+    folder, _ = finished()
+    log, task = opened(folder)
+    problem = problem_for(task)
+    engine = problem.engine()
+    with log:
+        message = decode_state(log.checkpoint(1).state or b"", "here")
+    engine.load_state_dict(message.learner)
+    found = figures(task, problem, [None, message], [Place(0, 0), Place(1, 1)])
+    assert found.chains[0].iterate_gap == 0.0
+    assert found.chains[1].iterate_gap == pytest.approx(float(np.linalg.norm(engine.iterate - engine.average)))
+
+
+@pytest.mark.parametrize("weighting", ["uniform", "inverse-variance"])
+@pytest.mark.parametrize("step", ["noise-aware", "{eta: 0.3, alpha: 0.6}"])
+def test_the_step_is_the_one_that_the_fold_takes_next(weighting, step):
+    task = small(more=f"learner: {{step: {step}, weighting: {weighting}}}\n")
+    problem = problem_for(task)
+    engine, unit = problem.engine(), problem.mechanisms["default"].unit
+    for version in range(40):
+        expected = step_size(problem, engine.memory)
+        before = engine.iterate
+        # Small enough that nothing is projected back.
+        payload = [1 + version % 3, -1]
+        engine.learn_releases([release(version, payload, task)])
+        assert before - engine.iterate == pytest.approx(expected * unit * np.array(payload), rel=1e-9)
+    assert engine.memory.whole[at.COUNT] == 40
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "epsilon", "mu"),
+    [
+        ("{pure: {epsilon: 2.0}}", 2.0, None),
+        ("{approx: {epsilon: 1.5, delta: 1.0e-6}}", 1.5, None),
+        ("{gdp: {mu: 0.5}}", None, 0.5),
+        ("{zcdp: {rho: 0.5}}", None, 1.0),
+    ],
+)
+def test_a_level_says_what_its_guarantee_states(guarantee, epsilon, mu):
+    task = small(guarantee)
+    [level] = figures(task, problem_for(task), [None], [Place(0, 0)]).levels
+    assert (level.epsilon, level.mu) == (epsilon, mu)
+    assert level.guarantee == task.privacy.guarantee.to_dict()
+    assert level.right_at_most == task.privacy.guarantee.right_at_most
+    assert level.words == task.privacy.guarantee.describe()
+
+
+def test_ages_beyond_all_buckets_are_counted():
+    task = small()
+    ages = [1] * 30
+    found = figures(task, problem_for(task), [state(task, staleness=ages, staleness_sum=77)], [Place(0, 0)])
+    assert len(found.staleness) == len(STALENESS_BOUNDS) + 1
+    assert found.staleness == (1,) * 21 + (9,)
+    assert found.mean_staleness == 77 / 30
+    # Bucket b holds what takes b bits to write.
+    assert all(bound.bit_length() == bits for bits, bound in enumerate(STALENESS_BOUNDS))
+
+
+def test_nothing_learned_is_told_as_nothing_known():
+    task = small()
+    found = figures(task, problem_for(task), [None], [Place(0, 3)])
+    assert found.releases == 0
+    assert found.mean_staleness is None
+    assert found.parameter_error is None
+    assert math.isinf(found.estimated_error)
+    assert found.lag == 3
+    assert finite({"a": [math.inf, math.nan, 1.0], "b": (2, None)}) == {"a": [None, None, 1.0], "b": [2, None]}
+
+
+def test_a_state_of_another_task_is_refused():
+    other = Task.parse(TEXT)
+    with pytest.raises(Exception, match="does not fit a learner"):
+        figures(small(), problem_for(small()), [state(other)], [Place(0, 0)])
+
+
+def made(method: str, spread: np.ndarray) -> Estimate:
+    names = tuple(map(str, range(len(spread))))
+    return Estimate(names, np.zeros(len(spread)), method, spread, "", 1, 1)
+
+
+def test_the_estimated_error_is_the_root_of_summed_squares_of_standard_errors():
+    assert _estimated_error(made(PLUG_IN, np.array([3.0, 4.0]))) == 5.0
+
+
+@pytest.mark.parametrize(("times", "right"), [(1.0, True), (6.0**-0.5, False), (6.747 / 1.96 / 6.0**0.5, False)])
+def test_random_scaling_is_brought_to_the_scale_of_standard_errors(times, right):
+    """Of 2,000 means of 400 independent numbers the mean squared error is 1/400.
+
+    6 times the integral of a squared bridge has mean 1 and variance 0.8; the mean of 2,000 lies within 0.1 of 1
+    except with probability 6e-7. The factors 1 (as if V were a variance) and (6.747/1.96)^2 (as if the interval
+    were a normal one's) must be told apart from 6.
+    """
+    runs, n = 2000, 400
+    means = np.cumsum(np.random.default_rng(5).standard_normal((n, runs)), axis=0) / np.arange(1, n + 1)[:, None]
+    v = np.sum((np.arange(1, n + 1)[:, None] * (means - means[-1])) ** 2, axis=0) / n**2
+    told = times**2 * _estimated_error(made(RANDOM_SCALING, np.sqrt(v / n))) ** 2
+    assert (abs(told / (runs / n) - 1.0) < 0.1) == right
+
+
+def grown(history: History, counts: list[int]) -> list[int]:
+    task = small()
+    problem = problem_for(task)
+    empty = figures(task, problem, [None], [Place(0, 0)])
+    for count in counts:
+        history.add(replace(empty, releases=count), float(count), 1.0)
+    return [point.releases for point in history.points]
+
+
+def test_the_history_stays_even_over_the_logarithm():
+    kept = grown(History(3), list(range(0, 300_000, 50)))
+    assert len(kept) == MOST_POINTS
+    assert (kept[0], kept[-1]) == (0, 299_950)
+    assert kept == sorted(set(kept))
+    gaps = np.diff(np.log1p(kept))
+    # Beyond the coarse beginning (points 50 apart) no gap is more than a few times the typical one.
+    later = gaps[np.array(kept[:-1]) > 20_000]
+    assert later.max() < 4 * np.median(later)
+
+
+def test_the_history_is_bounded_in_numbers_too():
+    assert History(1).most == MOST_POINTS
+    assert History(10_000).most == FEWEST_POINTS
+    assert len(grown(History(10_000), list(range(100)))) == FEWEST_POINTS
+
+
+def test_the_history_replaces_a_point_and_begins_anew_with_another_log():
+    history = History(3)
+    assert grown(history, [1, 2, 2, 2]) == [1, 2]
+    assert grown(history, [3, 1]) == [1]

@@ -1,0 +1,128 @@
+"""Alert rules: Prometheus' own checker, its unit tests for every alert, and a link to what to do for each."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from murk.monitoring import rules
+from tests.services.services import require
+
+PROMTOOL = "/usr/bin/promtool"
+DEPLOY = Path(__file__).parents[2] / "deploy" / "prometheus"
+
+
+def promtool(*arguments):
+    require(PROMTOOL)
+    done = subprocess.run([PROMTOOL, *arguments], cwd=DEPLOY, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("check", "rules", "rules.yml"), ("check", "config", "prometheus.yml"),
+                                       ("test", "rules", "rules_test.yml")], ids=" ".join)  # fmt: skip
+def test_promtool_finds_nothing_wrong(arguments):
+    status, said = promtool(*arguments)
+    assert status == 0, said
+
+
+def cases():
+    """Unit tests by alert: those that expect it, and those that expect it not."""
+    raised, silent = set(), set()
+    document = yaml.safe_load((DEPLOY / "rules_test.yml").read_text())
+    for test in document["tests"]:
+        tasks = {task for series in test["input_series"] for task in re.findall(r'task="(\w+)"', series["series"])}
+        for case in test["alert_rule_test"]:
+            name = case["alertname"]
+            if not case["exp_alerts"]:
+                silent.add(name)
+            else:
+                raised.add(name)
+                # Of several tasks one is expected, so that the others are twins for which it must not be raised.
+                if len(tasks) > len(case["exp_alerts"]):
+                    silent.add(name)
+    return raised, silent
+
+
+def test_every_alert_has_a_case_in_which_it_is_raised_and_one_in_which_it_is_not():
+    names = {alert.name for alert in rules.ALERTS}
+    assert cases() == (names, names)
+
+
+@pytest.mark.parametrize("alert", rules.ALERTS, ids=lambda alert: alert.name)
+def test_unit_tests_notice_when_an_alert_is_never_raised(alert, tmp_path):
+    require(PROMTOOL)
+    made = rules.rules()
+    for rule in made["groups"][1]["rules"]:
+        if rule["alert"] == alert.name:
+            rule["expr"] = f"({rule['expr']}) and on () vector(1) == 2"
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(made))
+    (tmp_path / "rules_test.yml").write_text((DEPLOY / "rules_test.yml").read_text())
+    status, said = promtool("test", "rules", os.fspath(tmp_path / "rules_test.yml"))
+    assert status != 0
+    assert f"alertname: {alert.name}" in said
+
+
+@pytest.mark.parametrize("alert", rules.ALERTS, ids=lambda alert: alert.name)
+def test_every_alert_says_what_to_do(alert):
+    assert re.fullmatch(r"Murk([A-Z][a-z]+)+", alert.name)
+    assert len(alert.summary) < 120
+    assert not alert.summary.endswith(".")
+    assert alert.description.endswith(".")
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", alert.anchor)
+
+
+def test_names_and_anchors_are_unique():
+    assert (
+        len({alert.name for alert in rules.ALERTS})
+        == len({alert.anchor for alert in rules.ALERTS})
+        == len(rules.ALERTS)
+    )
+
+
+def test_a_rule_cannot_name_what_is_not_exported(monkeypatch):
+    monkeypatch.setitem(rules.RECORDED, rules.COUNT, "sum by (task) (murk_model_versions)")
+    with pytest.raises(ValueError, match="no metric is called 'murk_model_versions'"):
+        rules.rules()
+
+
+def test_the_services_of_the_deployment_are_scraped():
+    targets = {job["job_name"]: job["static_configs"] for job in rules.prometheus()["scrape_configs"]}
+    assert targets == {
+        "murk-monitor": [{"targets": ["monitor:9464"]}],
+        "murk-population": [{"targets": ["population:9465"]}],
+    }
+
+
+def watched(coefficients, runs=2_000, steps=500, seed=11):
+    """The figure that MurkIntervalNotShrinking watches, at the end of runs of random scaling's limit law.
+
+    A coefficient's average is a Brownian path over its time, ``W_s / s``, and its squared standard error is
+    ``t^-3 sum s^2 (bar_s - bar_t)^2``.
+    """
+    random, s = np.random.default_rng(seed), np.arange(1, steps + 1)
+    squared = np.zeros((runs, steps))
+    for _ in range(coefficients):
+        path = np.cumsum(random.standard_normal((runs, steps)), axis=1)
+        average = path / s
+        spread = np.cumsum(path**2, axis=1) - 2 * average * np.cumsum(path * s, axis=1)
+        squared += (spread + average**2 * np.cumsum(s**2)) / s**3
+    law = np.sqrt(squared * s)[:, steps // 50 :]
+    return law[:, -1] / np.quantile(law, rules.LOWER, axis=1)
+
+
+def test_chance_alone_seldom_looks_like_intervals_that_do_not_shrink():
+    # About 6 and 180 of 2,000 are expected; counts that are Poisson pass these limits with probability 1e-5.
+    assert np.mean(watched(3) > rules.WIDER) < 0.01
+    assert 0.06 < np.mean(watched(1) > rules.WIDER) < 0.13
+
+
+def test_an_error_that_stands_still_is_seen_once_the_count_has_grown_enough():
+    count = np.arange(100, 10_001)
+    for growth, seen in ((6.0, False), (6.5, True), (50.0, True)):
+        error = 1 / np.sqrt(np.minimum(count, count[-1] / growth))
+        law = error * np.sqrt(count)
+        assert (law[-1] > rules.WIDER * np.quantile(law, rules.LOWER)) == seen

@@ -1,0 +1,60 @@
+"""Sums over a ledger's people, and the count of those whom new sums would be about."""
+
+from pathlib import Path
+
+import pytest
+
+from murk.producers import FileSource
+from tests.producers.world import World, make_task, paid_task, run_blocks, write_people
+
+
+def test_sums_of_one_release_each(tmp_path: Path) -> None:
+    task = make_task()
+    path = write_people(tmp_path / "people.csv", 50)
+    with World(tmp_path, task) as world:
+        world.ledger.bind(world.log.identity, task.hash)
+        sums = world.ledger.group_sums(task.hash)
+        assert (sums.read().people, sums.read().changed) == (0, 0)
+        run_blocks(world, FileSource(path, task))
+        found = sums.read()
+        assert (found.people, found.changed, found.refused, found.queued) == (50, 50, 0, 0)
+        # One release at her level is all that the task has for her.
+        assert found.spent == ((pytest.approx(1.0, abs=1e-4), 50),)
+        sums.told()
+        assert sums.read().changed == 0
+
+
+def test_shares_refusals_and_what_has_changed(tmp_path: Path) -> None:
+    # Every name has two rows, and each costs 1/2.1^2 of the cap.
+    task = paid_task(2.1)
+    path = write_people(tmp_path / "people.csv", 60)
+    with World(tmp_path, task) as world:
+        source = FileSource(path, task, person_column="who")
+        run_blocks(world, source)
+        totals = world.ledger.totals()
+        sums = world.ledger.group_sums(task.hash)
+        found = sums.read()
+        # What stood there before this began is told by nobody.
+        assert (found.people, found.changed) == (30, 0)
+        assert found.refused == totals.refused == 0
+        [(share, people)] = found.spent
+        assert (share, people) == (pytest.approx(2 / 2.1**2, abs=1e-4), 30)
+
+
+def test_refusals_and_withdrawals_change_accounts(tmp_path: Path) -> None:
+    task = make_task()
+    # Every name has two rows, and room for one.
+    path = write_people(tmp_path / "people.csv", 60)
+    with World(tmp_path, task) as world:
+        world.ledger.bind(world.log.identity, task.hash)
+        sums = world.ledger.group_sums(task.hash)
+        run_blocks(world, FileSource(path, task, person_column="who"))
+        found = sums.read()
+        assert (found.people, found.changed, found.refused) == (30, 30, 30)
+        sums.told()
+        another = write_people(tmp_path / "more.csv", 6)
+        run_blocks(world, FileSource(another, task, person_column="who"))
+        # Three people ask again and are refused twice each: not enough to tell.
+        assert (sums.read().people, sums.read().changed, sums.read().refused) == (30, 3, 36)
+        other = world.ledger.group_sums(task.hash)
+        assert other.read().changed == 0

@@ -1,0 +1,1 @@
+from tests.services.fixtures import *  # noqa: F403

@@ -1,0 +1,200 @@
+"""The broker that the other tests stand on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import uuid
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+from tests.services.services import eventually, require_kafka
+
+
+def make_topic(options, partitions=1, name=None):
+    name = name or f"t-{uuid.uuid4().hex}"
+    admin = KafkaAdminClient(**options)
+    try:
+        admin.create_topics({name: {"num_partitions": partitions, "replication_factor": 1}}, wait_for_metadata=True)
+    finally:
+        admin.close()
+    return name
+
+
+def send(options, topic, values):
+    producer = KafkaProducer(**options, acks="all", enable_idempotence=False)
+    try:
+        for answer in [producer.send(topic, value, partition=0) for value in values]:
+            answer.get(timeout=30)
+    finally:
+        producer.close()
+
+
+def receive(options, topic, count):
+    consumer = KafkaConsumer(**options, auto_offset_reset="earliest", enable_auto_commit=False)
+    seen = []
+    try:
+        consumer.assign([TopicPartition(topic, 0)])
+
+        def enough():
+            for messages in consumer.poll(timeout_ms=200).values():
+                seen.extend(message.value for message in messages)
+            return len(seen) >= count
+
+        eventually(enough)
+    finally:
+        consumer.close()
+    return seen
+
+
+def plain(broker):
+    return {"bootstrap_servers": broker.bootstrap}
+
+
+def test_what_is_sent_is_read(broker):
+    topic = make_topic(plain(broker))
+    sent = [b"%d" % i for i in range(1000)]
+    send(plain(broker), topic, sent)
+    assert receive(plain(broker), topic, 1000) == sent
+
+
+def test_no_topic_is_made_by_accident(broker):
+    producer = KafkaProducer(**plain(broker), max_block_ms=1000)
+    with pytest.raises(KafkaError):
+        producer.send("never-made", b"x").get(timeout=30)
+    producer.close()
+    admin = KafkaAdminClient(**plain(broker))
+    assert "never-made" not in admin.list_topics()
+    admin.close()
+
+
+def test_stop_kill_and_freeze_keep_data_and_port(own_broker):
+    topic = make_topic(plain(own_broker))
+    send(plain(own_broker), topic, [b"before"])
+    bootstrap = own_broker.bootstrap
+    own_broker.kill()
+    assert not own_broker.running
+    own_broker.start()
+    send(plain(own_broker), topic, [b"killed"])
+    own_broker.stop()
+    own_broker.start()
+    assert own_broker.bootstrap == bootstrap
+    assert receive(plain(own_broker), topic, 2) == [b"before", b"killed"]
+
+    producer = KafkaProducer(**plain(own_broker), acks="all", enable_idempotence=False)
+    producer.partitions_for(topic)  # asks the broker, as long as it answers
+    own_broker.freeze()
+    answer = producer.send(topic, b"frozen", partition=0)
+    time.sleep(0.5)
+    assert not answer.is_done
+    assert own_broker.running
+    own_broker.thaw()
+    answer.get(timeout=30)
+    producer.close()
+    assert receive(plain(own_broker), topic, 3) == [b"before", b"killed", b"frozen"]
+
+
+def test_right_password_and_permission(secure_broker, tmp_path):
+    topic = make_topic(secure_broker.client("admin"))
+    secure_broker.allow("device", "TOPIC", topic, "WRITE", "DESCRIBE")
+    secure_broker.allow("learner", "TOPIC", topic, "READ", "DESCRIBE")
+    send(secure_broker.client("device"), topic, [b"secret"])
+    assert receive(secure_broker.client("learner"), topic, 1) == [b"secret"]
+    with pytest.raises(KafkaError, match="Authorization"):
+        send(secure_broker.client("nobody") | {"max_block_ms": 5000}, topic, [b"x"])
+
+
+def test_certificate_instead_of_a_password(secure_broker, tmp_path):
+    topic = make_topic(secure_broker.client("admin"))
+    secure_broker.allow("device", "TOPIC", topic, "WRITE", "DESCRIBE")
+    path = secure_broker.ssl_properties(tmp_path / "device.properties", "device", key_password="sesame")
+    said = dict(line.split("=", 1) for line in path.read_text().splitlines())
+    options = {
+        "bootstrap_servers": secure_broker.ssl_bootstrap,
+        "security_protocol": said["security.protocol"],
+        "ssl_cafile": said["ssl.ca.file"],
+        "ssl_certfile": said["ssl.certificate.file"],
+        "ssl_keyfile": said["ssl.key.file"],
+        "ssl_password": said["ssl.key.password"],
+    }
+    send(options, topic, [b"signed"])
+    assert receive(secure_broker.client("admin"), topic, 1) == [b"signed"]
+
+
+@pytest.mark.parametrize("mistake", ["password", "authority"])
+def test_strangers_stay_outside(secure_broker, mistake):
+    wrong = {"password": "guessed"} if mistake == "password" else {"authority": secure_broker.stranger}
+    assert not enters(secure_broker.client("admin", **wrong))
+    assert enters(secure_broker.client("admin"))
+
+
+def enters(options):
+    """Whether a client gets in; in a process of its own, since one that does not leaves sockets and a thread behind."""
+    script = (
+        "import json, sys, kafka; kafka.KafkaAdminClient(**json.load(sys.stdin), bootstrap_timeout_ms=2000).close()"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, input=json.dumps(options), capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or "kafka.errors." in done.stderr, done.stderr
+    return done.returncode == 0
+
+
+def test_command_line_and_a_broker_dies_with_its_parent(tmp_path):
+    require_kafka()
+    script = textwrap.dedent(
+        """
+        import sys, threading
+        from deploy.broker import Broker
+        broker = Broker(sys.argv[1])
+        # The thread that starts it ends; the broker must not.
+        starter = threading.Thread(target=broker.start)
+        starter.start()
+        starter.join()
+        print(broker.pid, flush=True)
+        broker.wait()
+        """
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script, tmp_path], stdout=subprocess.PIPE, text=True)
+    with parent:
+        pid = int(parent.stdout.readline())
+        os.kill(pid, 0)
+        parent.kill()
+    eventually(lambda: gone(pid))
+
+    # The same folder once more, now from the command line; the killed broker left it usable.
+    command = [sys.executable, "-m", "deploy.broker", "--port", "0", "--data", tmp_path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
+        first = child.stdout.readline()
+        assert first.startswith("Kafka listens on kafka://127.0.0.1:"), first + child.stdout.read()
+        port = first.rsplit(":", 1)[1].strip()
+        taken = subprocess.run([*command[:4], port, *command[5:]], capture_output=True, text=True, check=False)
+        assert taken.returncode == 1
+        assert taken.stderr.startswith(f"Error: port {port} cannot be had")
+        child.send_signal(signal.SIGTERM)
+        rest = child.stdout.read()
+    assert f"murk demo --log kafka://127.0.0.1:{port}" in rest
+    assert child.returncode == 0, rest
+
+
+def gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    # Without an init that collects it, a dead process stays listed as a zombie.
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+def test_missing_programs_are_named(tmp_path):
+    command = [sys.executable, "-m", "deploy.broker", "--data", tmp_path / "data", "--port", "0"]
+    environment = os.environ | {"PATH": str(tmp_path), "MURK_KAFKA_HOME": str(tmp_path / "none")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: java is not installed.")
+    assert "Traceback" not in done.stderr

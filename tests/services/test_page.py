@@ -1,0 +1,467 @@
+"""The monitor's page in a real Chromium, before a stand-in that serves made-up figures."""
+
+import contextlib
+import hashlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+
+import pytest
+
+from tests.monitoring.page_server import HOSTILE, PAGE, SCENARIOS, FakeMonitor, made_up, many
+from tests.services.services import eventually
+
+SIZES = {"phone": (360, 740), "tablet": (820, 1180), "wide": (1440, 900)}
+MOTHERS = PAGE.parents[1] / "demo" / "data" / "mothers-1980.csv.gz"
+PIXELS = "return [...document.querySelectorAll('.plot canvas')].map(canvas => canvas.toDataURL())"
+
+
+@pytest.fixture
+def monitor():
+    server = FakeMonitor(lambda: made_up(1000))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def page(chromium, monitor):
+    return Page(chromium, monitor)
+
+
+class Page:
+    """The page in the browser, with the questions that the tests ask."""
+
+    def __init__(self, driver, monitor):
+        self.driver = driver
+        self.monitor = monitor
+
+    def open(self, status=None, size="wide", scheme="light", **media):
+        self.media(scheme, **media)
+        self.resize(size)
+        if status is not None:
+            self.monitor.status = lambda: status
+        self.driver.get(self.monitor.url)
+        eventually(lambda: self.state() in ("live", "sick"))
+        return self
+
+    def media(self, scheme, **media):
+        features = {"prefers-color-scheme": scheme, **media}
+        wanted = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": wanted})
+
+    def resize(self, size):
+        width, height = SIZES[size]
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+
+    def script(self, text, *arguments):
+        return self.driver.execute_script(text, *arguments)
+
+    def text(self, selector):
+        return self.script("return document.querySelector(arguments[0]).innerText", selector)
+
+    def texts(self, selector):
+        return self.script("return [...document.querySelectorAll(arguments[0])].map(n => n.textContent)", selector)
+
+    def visible(self, selector):
+        return self.script("return document.querySelector(arguments[0]).checkVisibility()", selector)
+
+    def find(self, selector):
+        return self.driver.find_element("css selector", selector)
+
+    def state(self):
+        return self.script("return document.getElementById('status')?.dataset.state")
+
+    def pixels(self):
+        return self.script(PIXELS)
+
+    def polls(self, times=2):
+        """Wait until the page has asked so many times more."""
+        status, seen, done = self.monitor.status, [], threading.Event()
+
+        def counting():
+            seen.append(None)
+            if len(seen) > times:
+                done.set()
+            return status()
+
+        self.monitor.status = counting
+        assert done.wait(60)
+        self.monitor.status = status
+
+    def complaints(self):
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def asked_hosts(self):
+        """Hosts of everything that the browser asked for."""
+        hosts = set()
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                address = urllib.parse.urlsplit(message["params"]["request"]["url"])
+                if address.scheme in ("http", "https", "ws", "wss"):
+                    hosts.add(address.netloc)
+        return hosts
+
+
+def test_numbers_and_curves_move_while_releases_arrive(page):
+    page.open(made_up(1000))
+    eventually(lambda: page.text("#releases") == "1,000")
+    assert page.driver.title == "1,000 releases · third-child · Murk"
+    page.script("document.querySelectorAll('.plot canvas').forEach(canvas => { canvas.kept = true })")
+    before, texts = page.pixels(), page.texts("#headline dd, .value, .key b")
+    assert len(before) == 3 + 3  # a plot for each coefficient; error, speed, lag
+    top = page.script("return document.getElementById('levels-heading').getBoundingClientRect().top")
+
+    page.monitor.status = lambda: made_up(61_234)
+    eventually(lambda: page.text("#releases") == "61,234")
+    assert page.driver.title.startswith("61,234 releases")
+    page.polls(1)
+    assert all(old != new for old, new in zip(before, page.pixels(), strict=True))
+    changed = sum(old != new for old, new in zip(texts, page.texts("#headline dd, .value, .key b"), strict=True))
+    assert changed >= 10
+    assert page.script("return [...document.querySelectorAll('.plot canvas')].every(canvas => canvas.kept)")
+    # Nothing jumped: what stands below all the figures stands where it stood, but for lines of the histogram.
+    moved = page.script("return document.getElementById('levels-heading').getBoundingClientRect().top") - top
+    assert abs(moved) <= 5 * 32
+
+
+def test_plots_hold_what_the_monitor_said(page):
+    status = made_up(5000)
+    page.open(status)
+    value = status["estimate"]["values"][0]
+    half = status["estimate"]["half_widths"][0]
+    assert page.text(".parameter .value") == f"{value:.2f} ± {half:.2f}".replace("-", "−")
+    assert page.text(".parameter .beside").startswith("reference 0.1")
+    label = page.script("return document.querySelector('.parameter .plot').getAttribute('aria-label')")
+    assert label.startswith("same_sex: ")
+    assert "after 5,000 releases" in label
+    page.find("#all summary").click()
+    rows = eventually(lambda: page.texts("#coefficients th"))
+    assert rows == ["same_sex", "age", "intercept"]
+    assert page.texts("#chains tbody td")[0] == "5,000"
+
+
+def test_updates_leave_the_pointer_alone(page):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    page.open(made_up(20_000))
+    ActionChains(page.driver).move_to_element(page.find(".parameter .u-over")).perform()
+    eventually(lambda: page.text(".parameter .beside").startswith("at "))
+    # The other plots over the same axis read the same place.
+    here = page.text(".parameter .beside")
+    assert here in page.texts(".parameter:last-child .beside")[0]
+    assert page.text("#error-card .at") == f"{here} releases"
+    page.monitor.status = lambda: made_up(20_900)
+    eventually(lambda: page.text("#releases") == "20,900")
+    page.polls()
+    assert page.text(".parameter .beside").startswith("at ")
+    ActionChains(page.driver).move_to_element(page.find("h1")).perform()
+    eventually(lambda: page.text(".parameter .beside").startswith("reference"))
+
+
+def test_plots_are_read_with_the_keyboard(page):
+    from selenium.webdriver.common.keys import Keys
+
+    page.open(made_up(20_000))
+    plot = page.find(".parameter .plot")
+    assert plot.get_attribute("tabindex") == "0"
+    plot.send_keys(Keys.HOME)
+    eventually(lambda: page.text(".parameter .beside") == "at 1")
+    assert page.text("#announce").startswith("same_sex: ")
+    plot.send_keys(Keys.ARROW_RIGHT)
+    eventually(lambda: page.text(".parameter .beside") not in ("at 1", ""))
+    plot.send_keys(Keys.ESCAPE)
+    eventually(lambda: page.text(".parameter .beside").startswith("reference"))
+
+
+@pytest.mark.parametrize("scenario", ["real", "many", "late", "blind"])
+def test_nothing_is_asked_of_another_host_and_nothing_breaks_the_policy(page, scenario):
+    page.open(SCENARIOS[scenario](190_000))
+    page.polls()
+    assert page.complaints() == []
+    assert page.asked_hosts() == {urllib.parse.urlsplit(page.monitor.url).netloc}
+
+
+def test_the_policy_is_in_force_and_complaints_are_seen(page):
+    page.open()
+    page.script("const s = document.createElement('style'); s.textContent = 'p {}'; document.head.append(s)")
+    assert eventually(lambda: "Content Security Policy" in " ".join(page.complaints()))
+
+
+def test_hostile_names_are_only_text(page):
+    page.open(SCENARIOS["many"](9000))
+    page.find("#all summary").click()
+    eventually(lambda: page.texts("#coefficients th"))
+    assert page.text("h1") == HOSTILE[0]
+    assert set(HOSTILE) <= set(page.texts(".parameter h3"))
+    assert set(HOSTILE) <= set(page.texts("#coefficients th"))
+    assert HOSTILE[0] in page.texts("#dead-table tbody th")
+    assert page.script("return document.querySelectorAll('main img, h1 *, h3 *, main b > *').length") == 0
+    assert page.driver.title.endswith("· Murk")
+    assert page.complaints() == []
+
+
+def test_twelve_of_many_and_the_rest_can_be_found(page):
+    names = list(many())
+    page.open(SCENARIOS["many"](9000))
+    assert page.texts(".parameter h3") == names[:12]
+    assert page.text("#shown") == "1 to 12 of 40"
+    page.find("#next").click()
+    assert page.texts(".parameter h3") == names[12:24]
+    page.find("#next").click()
+    page.find("#next").click()
+    assert page.texts(".parameter h3") == names[36:]
+    assert page.find("#next").get_property("disabled")
+    page.find("#filter").send_keys("ORIGIN=b")
+    found = [name for name in names if name.startswith("origin=B")]
+    assert page.texts(".parameter h3") == found
+    assert page.text("#shown") == f"1 to {len(found)} of {len(found)} found among 40"
+    page.polls()
+    assert page.texts(".parameter h3") == found
+    page.find("#filter").send_keys("nothing like this")
+    assert page.texts(".parameter h3") == []
+
+
+def test_a_monitor_that_went_away_is_said_and_comes_back(page):
+    page.open(made_up(1000))
+    page.monitor.stop()
+    try:
+        eventually(lambda: page.state() == "lost")
+        assert "The monitor cannot be reached" in page.text("#status")
+        assert "What is shown is from" in page.text("#status-detail")
+        assert page.text("#releases") == "1,000"
+        # It is asked less and less often.
+        eventually(lambda: "again in 4 s" in page.text("#status-detail"))
+    finally:
+        page.monitor.start()
+    page.monitor.status = lambda: made_up(2000)
+    page.find("#status-retry").click()
+    eventually(lambda: page.state() == "live" and page.text("#releases") == "2,000")
+
+    page.monitor.stop()
+    eventually(lambda: page.state() == "lost")
+    page.monitor.start()
+    eventually(lambda: page.state() == "live")  # by itself, too
+
+
+def test_an_answer_that_makes_no_sense_is_not_shown_as_fresh(page):
+    page.open(made_up(1000))
+    page.monitor.status = lambda: "not a status"
+    eventually(lambda: page.state() == "sick")
+    page.monitor.status = lambda: made_up(1500) | {"task": None}
+    eventually(lambda: "cannot be shown" in page.text("#status"))
+    page.monitor.status = lambda: made_up(1500) | {"version": 2}
+    eventually(lambda: "does not fit" in page.text("#status"))
+    assert page.text("#releases") == "1,000"
+    page.monitor.status = lambda: made_up(1600)
+    eventually(lambda: page.state() == "live" and page.text("#releases") == "1,600")
+
+
+def test_a_log_that_cannot_be_read_is_said(page):
+    page.open(SCENARIOS["sick"](5000))
+    assert page.state() == "sick"
+    assert "The log cannot be read" in page.text("#status")
+    assert "broker-1:9092 does not answer" in page.text("#status-detail")
+    page.monitor.status = lambda: made_up(5001)
+    eventually(lambda: page.state() == "live")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_size_in_dark_and_light(page, size):
+    looks = {}
+    for scheme in ("light", "dark"):
+        page.open(SCENARIOS["many"](254_654), size=size, scheme=scheme)
+        page.find("#all summary").click()
+        page.polls(1)
+        inner, scroll = page.script("return [innerWidth, document.documentElement.scrollWidth]")
+        assert scroll <= inner == SIZES[size][0]
+        assert page.script(OUTSIDE) == []
+        assert page.script(SMALLEST_TEXT) >= 12
+        assert page.script(FAINT) == []
+        assert page.script(TOUCHING) == []
+        looks[scheme] = page.script("return getComputedStyle(document.body).backgroundColor"), page.pixels()[0]
+    assert looks["light"][0] != looks["dark"][0]
+    assert looks["light"][1] != looks["dark"][1]
+
+
+def test_plots_recolour_when_the_scheme_changes(page):
+    page.open(made_up(30_000))
+    asked, answer = threading.Event(), threading.Event()
+
+    def slow():
+        asked.set()
+        answer.wait(60)
+        return made_up(30_000)
+
+    page.monitor.status = slow
+    try:
+        assert asked.wait(60)
+        # From here on nothing is drawn for the figures' sake.
+        light = page.pixels()
+        page.media("dark")
+        eventually(lambda: all(a != b for a, b in zip(light, page.pixels(), strict=True)), limit=5)
+        page.media("light")
+        eventually(lambda: page.pixels() == light, limit=5)
+        assert page.state() == "live"
+    finally:
+        answer.set()
+
+
+def test_plots_follow_the_width(page):
+    page.open(made_up(30_000))
+    page.resize("phone")
+    wide = "return Math.max(...[...document.querySelectorAll('.plot canvas')].map(c => c.clientWidth))"
+    eventually(lambda: 200 < page.script(wide) <= 360)
+    page.resize("tablet")
+    eventually(lambda: page.script(wide) > 600)
+
+
+def test_nothing_moves_for_people_who_asked_for_that(page):
+    moving = (
+        "return [...document.querySelectorAll('*')].filter(n => getComputedStyle(n).transitionDuration !== '0s').length"
+    )
+    page.open(made_up(1000), prefers_reduced_motion="no-preference")
+    assert page.script(moving) > 0
+    page.open(made_up(1000), prefers_reduced_motion="reduce")
+    assert page.script(moving) == 0
+
+
+def test_before_the_first_release(page):
+    page.open(made_up(0))
+    assert page.text("#releases") == "0"
+    assert page.text("#estimated-error") == "–"
+    assert page.texts(".empty:not([hidden])") == ["Waiting for the first releases"] * 6
+    page.monitor.status = lambda: made_up(1)
+    eventually(lambda: page.text("#releases") == "1")
+    assert page.texts(".empty:not([hidden])") == []
+    assert page.complaints() == []
+
+
+def test_intervals_are_said_as_what_they_are(page):
+    page.open(SCENARIOS["blind"](9000))
+    assert page.text("#interval-note").startswith("No interval yet. Intervals by random scaling: valid in the limit")
+    assert page.texts(".beside") == ["no interval yet"] * 3
+    assert not page.visible("#reference-key")
+    assert not page.visible("#parameter-error-figure")
+    status = made_up(9000)
+    assert page.open(status).text("#interval-label") == "nominal 95% interval"
+    status["estimate"] |= {"method": "plug-in", "level": 0.9}
+    assert page.open(status).text("#interval-label") == "90% interval"
+
+
+def test_what_was_promised_and_what_was_refused(page):
+    status = SCENARIOS["real"](9000)
+    page.open(status)
+    levels = status["task"]["levels"]
+    assert page.texts(".level .words") == [level["words"] for level in levels]
+    assert page.texts(".level h3") == ["default", "strict", "open"]
+    assert "right at most 69.2% of the time" in page.text(".level .right")
+    assert "5,580 releases learned at this level (62.0%)" in page.text(".level .learned")
+    assert not page.visible("#simulated")
+    assert page.texts("#dead-table tbody td:last-child") == ["1,204", "17", "3", "1"]
+    assert page.text("#dead") == "1,225"
+    assert page.texts("#chains .nobody") == ["not known"]
+    page.open(made_up(9000))
+    assert page.text("#simulated").startswith("SIMULATED: protects nobody")
+    assert page.visible("#dead-none")
+    assert not page.visible("#dead-table")
+
+
+TASK = """
+name: weeks
+features:
+  - {name: same_sex, categories: ["no", "yes"]}
+  - {name: age, low: 21, high: 35}
+target: {name: weeks_worked, kind: real, low: 0, high: 52}
+privacy:
+  guarantee: {gdp: {mu: 2.0}}
+"""
+
+
+def test_the_real_monitor_on_a_real_run(chromium, tmp_path):
+    (tmp_path / "weeks.yaml").write_text(TASK)
+    log = f"sqlite:///{tmp_path / 'weeks.db'}"
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments):
+            command = [sys.executable, "-m", "murk", *map(str, arguments)]
+            process = subprocess.Popen(
+                command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        learn = start("run", "weeks.yaml", "--source", MOTHERS, "--log", log, "--ledger", "l.db", "--seed", 7, "--json")
+        serve = start("monitor", "weeks.yaml", "--log", log, "--port", 0, "--interval", 0.2, "--wait", "--json")
+        page = Page(chromium, None)
+        page.resize("wide")
+        chromium.get(json.loads(serve.stdout.readline())["url"])
+        released = lambda: int(page.text("#releases").replace(",", "") or 0)  # noqa: E731
+        eventually(lambda: released() > 0)
+        learn.send_signal(signal.SIGSTOP)  # looked at while it stands, so that it is known what moved the page
+        time.sleep(3)
+        seen, before = released(), page.pixels()
+        assert page.text("h1") == "weeks"
+        assert page.text("#simulated").startswith("SIMULATED")
+        assert page.texts(".parameter h3")[:2] == ["same_sex", "age"]
+        learn.send_signal(signal.SIGCONT)
+        eventually(lambda: released() > seen)
+        eventually(lambda: all(old != new for old, new in zip(before, page.pixels(), strict=True)))
+        assert page.state() == "live"
+        assert page.complaints() == []
+
+
+def test_shipped_files_are_the_published_ones_and_name_no_other_host():
+    listed = re.findall(r"^([0-9a-f]{64})  (\S+)$", (PAGE / "vendor" / "VERSION").read_text(), re.MULTILINE)
+    assert sorted(name for _, name in listed) == ["uPlot.iife.min.js", "uPlot.min.css"]
+    for digest, name in listed:
+        assert hashlib.sha256((PAGE / "vendor" / name).read_bytes()).hexdigest() == digest
+    for path in PAGE.iterdir():
+        if path.is_file():
+            text = path.read_text().replace('xmlns="http://www.w3.org/2000/svg"', "")
+            assert "//" not in re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE), path.name
+            assert "innerHTML" not in text
+            assert len(text.splitlines()) <= 400
+
+
+# Elements that reach beyond the window, but for those inside a box that scrolls or cuts.
+OUTSIDE = """
+  const cut = (n) => n && n !== document.body && (getComputedStyle(n).overflowX !== 'visible' || cut(n.parentElement));
+  return [...document.querySelectorAll('body *')].filter(n => n.checkVisibility() && !cut(n.parentElement) &&
+    getComputedStyle(n).clipPath === 'none' && n.getBoundingClientRect().right > innerWidth + 0.5)
+    .map(n => n.outerHTML.slice(0, 80));
+"""
+WITH_TEXT = """
+  const texts = [...document.querySelectorAll('body *')].filter(n => n.checkVisibility() &&
+    [...n.childNodes].some(c => c.nodeType === 3 && c.data.trim()));
+"""
+SMALLEST_TEXT = WITH_TEXT + "return Math.min(...texts.map(n => parseFloat(getComputedStyle(n).fontSize)));"
+# Coefficients whose value runs into what stands beside it.
+TOUCHING = """
+  const end = (n) => { const r = document.createRange(); r.selectNodeContents(n); return r.getBoundingClientRect(); };
+  return [...document.querySelectorAll('.parameter')].filter(card => card.querySelector('.beside').textContent &&
+    end(card.querySelector('.value')).right > end(card.querySelector('.beside')).left).map(card => card.innerText);
+"""
+# Texts whose contrast is below 4.5 (WCAG 2.2, level AA).
+FAINT = (
+    WITH_TEXT
+    + """
+  const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const behind = (n) => { for (; n; n = n.parentElement) {
+    const c = parts(getComputedStyle(n).backgroundColor); if (c.length < 4 || c[3] === 1) return c; }
+    return [255, 255, 255]; };
+  const light = (c) => c.slice(0, 3).map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const contrast = (n) => {
+    const [a, b] = [light(parts(getComputedStyle(n).color)), light(behind(n))].sort((x, y) => y - x);
+    return (a + 0.05) / (b + 0.05); };
+  return texts.filter(n => !n.disabled && contrast(n) < 4.5).map(n => n.outerHTML.slice(0, 80));
+"""
+)

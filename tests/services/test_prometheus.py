@@ -1,0 +1,246 @@
+"""Dashboards and alerts against a real Prometheus that scrapes a real run.
+
+People, learner and monitor are processes of their own. The configuration is the deployed one, with other targets
+and a shorter interval.
+"""
+
+import json
+import math
+import queue
+import re
+import signal
+import subprocess
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from murk.monitoring import promql, rules
+from murk.monitoring.grafana import DASHBOARDS
+from murk.stream import open_log
+from tests.cli.harness import HEADER, ROWS, start
+from tests.services.services import PROMETHEUS, Prometheus, eventually, require
+
+DEPLOY = Path(__file__).parents[2] / "deploy" / "prometheus"
+TASK = """\
+name: third-child
+features:
+  - {name: same_sex, categories: ["no", "yes"]}
+  - {name: age, low: 21, high: 35}
+target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
+privacy:
+  guarantee: {gdp: {mu: 1.0}}
+  levels:
+    strict: {approx: {epsilon: 1.0, delta: 1.0e-6}}
+    open: {zcdp: {rho: 2.0}}
+learner: {radius: 1.5}
+log: {partitions: 2}
+"""
+LOG = "sqlite:///third-child.db"
+# What a fit of all records without noise comes to, roughly: "true" is what the monitor is told.
+REFERENCE = {"same_sex": 0.14, "age": 0.47, "intercept": -0.48}
+RECORDS = 8_000
+PEOPLE = RECORDS * 3 // 4  # every fourth record is a second one of the person before, and refused
+VARIABLES = {"$task": "third-child", "$parameter": ".+", "$__rate_interval": "5s"}
+
+
+class Tool:
+    """A command of murk that runs until it is told to stop, and the lines that it has printed."""
+
+    def __init__(self, folder, *arguments):
+        self.process = start(*arguments, folder=folder)
+        self.lines = queue.Queue()
+        self.said = []
+        for stream in (self.process.stdout, self.process.stderr):
+            threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def _read(self, stream):
+        for line in stream:
+            self.said.append(line)
+            self.lines.put(line)
+
+    def line(self, words, limit=120):
+        """The first line from now on that holds the words."""
+        deadline = time.monotonic() + limit
+        while words not in (line := self.lines.get(timeout=max(deadline - time.monotonic(), 0.01))):
+            pass
+        return line
+
+    def end(self):
+        """Stop as an operator does; safe to call again."""
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        return self.process.returncode
+
+
+@contextmanager
+def tool(folder, *arguments):
+    running = Tool(folder, *arguments)
+    try:
+        yield running
+    except BaseException as error:
+        error.add_note(f"{arguments} said: {''.join(running.said)}")
+        raise
+    finally:
+        running.end()
+        running.process.stdout.close()
+        running.process.stderr.close()
+
+
+def configuration(monitor, people):
+    """The deployed configuration with other targets and shorter intervals."""
+    found = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    targets = {rules.MONITOR_JOB: monitor, rules.PEOPLE_JOB: people}
+    assert {job["job_name"] for job in found["scrape_configs"]} == set(targets)
+    for job in found["scrape_configs"]:
+        job["static_configs"] = [{"targets": [targets[job["job_name"]]]}]
+    found["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
+    return yaml.safe_dump(found)
+
+
+def address(line):
+    return re.search(r"http://([\d.]+:\d+)", line)[1]
+
+
+def world(folder):
+    (folder / "task.yaml").write_text(TASK)
+    (folder / "reference.json").write_text(json.dumps(REFERENCE))
+    rows = [f"p{row - (row % 4 == 3)},{ROWS[row + 1]}" for row in range(RECORDS)]
+    (folder / "people.csv").write_text("\n".join([",".join(["who", *HEADER]), *rows]) + "\n")
+
+
+def disturb(folder):
+    """Put what cannot be learned, and what has been learned already, on the log."""
+    with open_log(f"sqlite:///{folder / 'third-child.db'}", create=False) as log:
+        again = [(0, message.value) for message in log.read(0, max(log.end(0) - 20, 0), 5)]
+        log.append([(0, b"not a release"), (1, b"{}"), *again])
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory):
+    """A Prometheus that has seen a run from its beginning: the server, and when the run began."""
+    require(PROMETHEUS)
+    folder = tmp_path_factory.mktemp("run")
+    world(folder)
+    began = time.time()
+    # The producer waits for learners, so everything that looks is there before the first release; small blocks
+    # make it last for several scrapes.
+    produce = ["produce", "task.yaml", "--source", "people.csv", "--person", "who", "--level", "lot", "--seed", 1,
+               "--patience", 300, "--metrics-port", 0, "--block", 12]  # fmt: skip
+    watch = ["monitor", "task.yaml", "--log", LOG, "--port", 0, "--wait", "--json", "--interval", 0.5,
+             "--reference", "reference.json"]  # fmt: skip
+    with tool(folder, *produce) as people, tool(folder, *watch) as monitor:
+        targets = address(monitor.line('"url"')), address(people.line("/metrics"))
+        files = {"rules.yml": (DEPLOY / "rules.yml").read_text()}
+        with (
+            Prometheus(folder / "prometheus", configuration(*targets), files) as server,
+            tool(folder, "learn", "--log", LOG) as learner,
+        ):
+            eventually(lambda: sum(values(server.query("murk_model_version"))) > 1_000, limit=50)
+            learned = sum(values(server.query("murk_model_version")))
+            disturb(folder)
+            eventually(lambda: sum(values(server.query("murk_dead_letters_total"))) >= 2, limit=120)
+            eventually(lambda: sum(values(server.query("murk_model_version"))) > learned + 1_000, limit=50)
+            eventually(lambda: people.process.poll() is not None, limit=50)
+            assert people.process.returncode == 0, people.said
+            end = eventually(lambda: values(server.query("sum(murk_lag_releases) == 0")) and time.time())
+            time.sleep(2)  # one more scrape, and one more evaluation of the rules
+            assert learner.process.poll() is None, learner.said
+            yield server, began, max(end, time.time())
+            assert monitor.process.poll() is None, monitor.said
+
+
+def values(result):
+    found = [float(series["value"][1]) for series in result]
+    return [value for value in found if math.isfinite(value)]
+
+
+def substituted(expr):
+    for name, value in VARIABLES.items():
+        expr = expr.replace(name, value)
+    assert "$" not in expr
+    return expr
+
+
+def targets():
+    for name, make in DASHBOARDS.items():
+        for panel in make()["panels"]:
+            for target in panel.get("targets", []):
+                yield pytest.param(target, id=f"{name}: {panel['title']} {target['refId']}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", list(targets()))
+def test_every_panel_is_filled(scraped, target):
+    server, began, end = scraped
+    found = server.query_range(substituted(target["expr"]), began, end, 1)
+    finite = [float(text) for series in found for _, text in series["values"] if math.isfinite(float(text))]
+    assert finite, "no data"
+    for series in found:
+        for label in promql._LEGEND.findall(target["legendFormat"]):
+            assert label in series["metric"]
+
+
+@pytest.mark.slow
+def test_values_say_what_happened(scraped):
+    server, began, end = scraped
+    window = f"{math.ceil(end - began) + 60}s"
+
+    def last(expr):
+        return values(server.query(f"last_over_time({expr}[{window}])"))
+
+    assert sum(last("murk_model_version")) == PEOPLE
+    assert last('murk_releases_total{result="learned"}') == [PEOPLE]
+    assert last("murk_duplicates_total") == [5]
+    assert sum(last("murk_dead_letters_total")) == 2
+    # Three levels by lot: one states an epsilon, the two others a mu.
+    assert last("murk_release_epsilon_count")[0] + last("murk_release_mu_count")[0] == PEOPLE
+    # Sums over people are told now and then, and not once more when the last one has left.
+    assert 20 <= last("murk_ledger_spent_ratio_count")[0] <= PEOPLE
+    assert 0 < last("murk_ledger_refusals_total")[0] <= RECORDS - PEOPLE
+
+
+@pytest.mark.slow
+def test_task_and_parameters_can_be_chosen(scraped):
+    server, began, end = scraped
+    for name, make in DASHBOARDS.items():
+        for variable in make()["templating"]["list"]:
+            inside = variable["query"].removeprefix("label_values(").removesuffix(")")
+            selector, label = inside.rsplit(", ", 1)
+            # What Grafana asks for such a variable.
+            found = server.get(
+                f"label/{label}/values", **{"match[]": substituted(selector), "start": began, "end": end}
+            )
+            wanted = {"task": ["third-child"], "parameter": sorted(REFERENCE)}[variable["name"]]
+            assert found == wanted, name
+
+
+@pytest.mark.slow
+def test_rules_are_evaluated_on_what_is_there(scraped):
+    server, began, end = scraped
+    groups = server.get("rules")["groups"]
+    found = {rule["name"]: rule for group in groups for rule in group["rules"]}
+    assert set(found) == {alert.name for alert in rules.ALERTS} | set(rules.RECORDED)
+    for name, rule in found.items():
+        assert (rule["health"], rule.get("lastError", "")) == ("ok", ""), name
+    for name in rules.RECORDED:
+        assert server.query_range(name, began, end, 1), name
+    for alert in rules.ALERTS:
+        for name in promql.names(alert.expr):
+            assert server.query_range(name, began, end, 1), f"{alert.name} looks at {name}, which is not there"
+        assert server.query(alert.expr) is not None
+
+
+@pytest.mark.slow
+def test_a_healthy_run_does_not_even_begin_to_raise_an_alert(scraped):
+    server, _, _ = scraped
+    alerts = server.get("alerts")["alerts"]
+    # Those of severity "info" are about what is allowed to happen: a quarter of these people's records is refused.
+    assert [alert["labels"] for alert in alerts if alert["labels"]["severity"] != "info"] == []

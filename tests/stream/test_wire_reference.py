@@ -1,0 +1,345 @@
+"""The page on the wire is the one that the models give, its examples are read, and its release is learned."""
+
+import copy
+import json
+import math
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from murk.errors import MurkError, UserError
+from murk.learners.problem import GradientProblem, problem_for
+from murk.privacy import GaussianDP, ZeroConcentratedDP, calibrate
+from murk.stream.checkpoint import Counters, decode_state
+from murk.stream.codec import REASONS, Rejected, decode, decode_iterate
+from murk.stream.log import MAX_MESSAGE
+from murk.stream.sqlite_log import SqliteLog
+from murk.stream.task import Task
+from murk.stream.wire_reference import page
+from murk.stream.wire_reference_examples import TASK, examples, rules
+from murk.stream.wire_reference_schemas import schemas
+from murk.stream.wire_reference_text import CAUSES, MESSAGES
+from murk.stream.worker import DEAD_BYTES, Worker
+from tests.stream.by_hand import PAGE, code, release
+from tests.stream.harness import drain
+
+PROBLEM = problem_for(TASK)
+MAGNITUDE = PROBLEM.mechanisms["default"].magnitude
+EXAMPLES = examples(MAGNITUDE)
+# Blocks of the committed page in their order: an example, then its schema.
+BLOCKS = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)]
+SHOWN = dict(zip(MESSAGES, BLOCKS[::2], strict=True))
+SCHEMAS = dict(zip(MESSAGES, BLOCKS[1::2], strict=True))
+
+
+def valid(kind: str, content: Any) -> bool:
+    validator: bool = jsonschema.Draft202012Validator(SCHEMAS[kind]).is_valid(content)
+    return validator
+
+
+def accepted(kind: str, content: Any) -> bool:
+    """Whether the code that reads such messages takes one."""
+    data = json.dumps(content).encode()
+    try:
+        if kind == "gradient":
+            decode(data, rules(TASK, MAGNITUDE))
+        elif kind == "iterate":
+            decode_iterate(data, task_hash=TASK.hash, dimension=3, chain=0)
+        elif kind == "task":
+            Task.from_document(data)
+        else:
+            PROBLEM.engine().load_state_dict(decode_state(data, "the page").learner)
+    except (Rejected, UserError, MurkError):
+        return False
+    return True
+
+
+def changed(content: Any, path: str, value: Any) -> Any:
+    """A copy with one field set, or removed where the value is ``...``."""
+    content = copy.deepcopy(content)
+    *way, last = path.split(".")
+    place = content
+    for key in way:
+        place = place[key]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return content
+
+
+def test_the_committed_page_is_the_generated_one() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m murk.stream.wire_reference > docs/wire.md"
+
+
+def test_the_schemas_on_the_page_are_schemas_and_the_code_s_own() -> None:
+    assert schemas() == SCHEMAS
+    for schema in SCHEMAS.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    # What pydantic calls its bounds outside JSON Schema says nothing to anybody else.
+    assert not re.search(r'"(gt|ge|lt|le)":', json.dumps(SCHEMAS))
+
+
+@pytest.mark.parametrize("kind", ["gradient", "iterate", "task", "state"])
+def test_an_example_fits_its_schema_and_is_read(kind: str) -> None:
+    assert SHOWN[kind] == json.loads(EXAMPLES[kind].value)
+    assert valid(kind, SHOWN[kind])
+    assert accepted(kind, SHOWN[kind])
+
+
+def test_the_dead_letter_fits_its_schema_and_is_refused_for_its_reason() -> None:
+    example = EXAMPLES["dead letter"]
+    record = {"key": example.key, "headers": example.headers, "value": example.value.decode()}
+    assert valid("dead letter", record)
+    for path, value in (("key", "0"), ("headers.reason", "ugly"), ("headers.detail", ...), ("value", ...)):
+        assert not valid("dead letter", changed(record, path, value))
+    assert valid("gradient", SHOWN["dead letter"])  # the schema cannot know the task's bound
+    with pytest.raises(Rejected) as caught:
+        decode(example.value, rules(TASK, MAGNITUDE))
+    assert example.headers == {"reason": caught.value.reason, "detail": caught.value.detail}
+
+
+@pytest.mark.parametrize("kind", ["gradient", "iterate"])
+def test_a_message_without_a_field_or_with_one_more_is_refused_by_schema_and_code(kind: str) -> None:
+    for name in SHOWN[kind]:
+        spoiled = changed(SHOWN[kind], name, ...)
+        assert not valid(kind, spoiled)
+        assert not accepted(kind, spoiled)
+    assert not valid(kind, SHOWN[kind] | {"person": "Ada"})
+    assert not accepted(kind, SHOWN[kind] | {"person": "Ada"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value"),
+    [
+        ("gradient", "schema", 2),
+        ("gradient", "schema", "1"),
+        ("gradient", "kind", "iterate"),
+        ("gradient", "id", "F" * 32),
+        ("gradient", "id", "f" * 31),
+        ("gradient", "task", "f" * 63),
+        ("gradient", "level", "a b"),
+        ("gradient", "level", "a" * 33),
+        ("gradient", "chain", -1),
+        ("gradient", "version", 2**62),
+        ("gradient", "version", None),
+        ("gradient", "payload", [0.5, 0, 0]),
+        ("gradient", "payload", [2**62, 0, 0]),
+        ("gradient", "payload", "0,0,0"),
+        ("gradient", "time", 2**53),
+        ("gradient", "expires", "tomorrow"),
+        ("gradient", "simulated", 0),
+        ("iterate", "schema", 2),
+        ("iterate", "kind", "gradient"),
+        ("iterate", "version", -1),
+        ("iterate", "iterate", ["0.1", 0.2, 0.3]),
+        ("iterate", "iterate", None),
+        ("task", "schema", 2),
+        ("task", "schema", ...),
+        ("task", "name", ...),
+        ("task", "colour", "blue"),
+        ("task", "objective", "guess"),
+        ("task", "features", []),
+        ("task", "max_staleness.share", 0.9),
+        ("task", "learner.step", "huge"),
+        ("task", "learner.radius", -1),
+        ("task", "target.kind", "ternary"),
+        ("task", "log.partitions", 0),
+        ("state", "schema", 2),
+        ("state", "kind", "iterate"),
+        ("state", "offset", ...),
+        ("state", "offset", -1),
+        ("state", "last_id", 7),
+        ("state", "counters.learned", "2"),
+        ("state", "counters.mood", 1),
+        ("state", "learner.schema", 2),
+        ("state", "learner.rows.average", ...),
+        ("state", "learner.rows.average", "not base64!"),
+        ("state", "learner.published.versions", None),
+        ("state", "more", 1),
+    ],
+)  # fmt: skip
+def test_a_spoiled_message_is_refused_by_schema_and_code(kind: str, path: str, value: Any) -> None:
+    spoiled = changed(SHOWN[kind], path, value)
+    assert not valid(kind, spoiled)
+    assert not accepted(kind, spoiled)
+
+
+def test_every_reason_has_its_cause_on_the_page() -> None:
+    assert set(CAUSES) == set(REASONS)
+    text = PAGE.read_text(encoding="utf-8")
+    assert f"{DEAD_BYTES:,} bytes" in text
+    assert f"{MAX_MESSAGE:,} bytes" in text
+
+
+# Made by hand: the code on the page, with nothing of Murk in it
+
+
+RECORDS = [
+    {"age": 28, "same_sex": "yes", "third_child": "no"},
+    {"age": 21, "same_sex": "no", "third_child": "yes"},
+    {"age": None, "same_sex": "perhaps", "third_child": None},
+    {"age": 99.5, "same_sex": "yes", "third_child": "yes"},
+    {},
+]
+LEVELS = """
+name: by-hand
+features: [{name: age, low: 21, high: 35}, {name: origin, categories: [EWR, JFK, LGA]}]
+target: {name: late, kind: binary, positive: "yes"}
+privacy: {guarantee: {gdp: {mu: 1.0}}, levels: {strict: {zcdp: {rho: 0.07}}, open: {gdp: {mu: 2.3}}}}
+learner: {radius: 5}
+granularity: 1h
+expiry: 2d
+log: {partitions: 2}
+"""
+
+
+@pytest.mark.parametrize("text", [None, LEVELS], ids=["the smallest task", "levels and chains"])
+def test_releases_made_by_hand_are_learned(tmp_path: Path, text: str | None) -> None:
+    task = TASK if text is None else Task.parse(text)
+    rng = random.Random(5)
+    with SqliteLog(tmp_path / "log.db") as log:
+        log.announce(task.document())
+        document = log.document()
+        assert document is not None
+        for chain in range(task.log.partitions):
+            with Worker(log, task, problem_for(task).engine(), chain) as worker:
+                # The first before there is a model.
+                for count, record in enumerate(RECORDS):
+                    level = rng.choice(sorted(task.privacy.levels))
+                    message = release(document, log.model(chain), chain, record, level)
+                    log.append([(chain, message)])
+                    assert worker.step().learned == 1
+                    assert json.loads(message)["version"] == count
+                assert worker.counters.dead == {}
+                state = log.checkpoint(chain).state
+                assert state is not None
+                assert valid("state", json.loads(state))
+            assert valid("iterate", json.loads(log.model(chain) or b""))
+        assert valid("task", json.loads(document))
+
+
+def test_the_page_s_code_computes_what_a_device_computes() -> None:
+    """Hash, coding, gradient and quantisation; the rest is noise, of which the law is tested below."""
+    task = Task.parse(LEVELS)
+    problem: GradientProblem = problem_for(task)
+    names = code()
+    features = json.loads(task.document())["features"]
+    assert names["task_hash"](task.document()) == task.hash
+    steps = problem.mechanisms["default"].steps
+    rng = np.random.default_rng(6)
+    for origin in ("EWR", "JFK", "LGA", "SFO", None):
+        record = {"age": float(rng.uniform(15, 40)), "origin": origin, "late": "yes"}
+        coded = task.coding.encode_record(record)
+        x = names["coded"](features, record)
+        assert x == coded.x.tolist()
+        for y in (0.0, 1.0, None):
+            theta = rng.normal(size=4)
+            ours = problem.gradients(theta, coded.x[None, :], np.array([math.nan if y is None else y]))[0]
+            theirs = names["gradient"](theta.tolist(), x, y)
+            assert theirs == pytest.approx(ours.tolist(), abs=1e-12)
+            whole = names["quantised"](theirs, steps)
+            assert sum(value * value for value in whole) <= steps**2
+            assert whole == pytest.approx((ours * steps).tolist(), abs=1.001)
+    assert sum(value * value for value in names["quantised"]([1.0, 1e-8, -1e-8], steps)) <= steps**2
+
+
+def test_the_page_s_lattice_is_the_learner_s() -> None:
+    names, rng = code(), random.Random(7)
+    for value in (1.0, 0.5, 2.0, 1e-3, *(rng.uniform(0.01, 20) for _ in range(200))):
+        for guarantee in (GaussianDP(value), ZeroConcentratedDP(value)):
+            mechanism = calibrate("gaussian", guarantee, dimension=3, radius=1.0)
+            assert names["lattice_steps"](guarantee.to_dict()) == mechanism.steps
+    with pytest.raises(ValueError, match="pure"):
+        names["lattice_steps"]({"pure": {"epsilon": 1.0}})
+
+
+def rejects(draws: "np.ndarray[Any, Any]", width: float) -> bool:
+    """Whether draws are not of mean 0 and standard deviation ``width``, by two z-tests at |z| > 5."""
+    n = len(draws)
+    mean = draws.mean() / (width / math.sqrt(n))
+    variance = (np.mean(draws**2) / width**2 - 1) / math.sqrt(2 / n)
+    return bool(abs(mean) > 5 or abs(variance) > 5)
+
+
+def test_the_page_s_noise_has_the_lattice_s_width() -> None:
+    """False alarms: below 2e-6 (two normal tests at 5 sigma, 40,000 draws); widths 10% off are 14 sigma off."""
+    names = code()
+    names["secrets"] = _Seeded(8)
+    draws = np.array([names["noise"]() for _ in range(40_000)], dtype=np.float64)
+    assert not rejects(draws, 2**20)
+    assert rejects(draws, 1.1 * 2**20)
+    assert rejects(draws, 2**20 / 1.1)
+    # A normal law in its shape too: the fourth moment over the variance squared is 3 +- 5 sqrt(24 / n).
+    assert abs(np.mean(draws**4) / np.mean(draws**2) ** 2 - 3) < 5 * math.sqrt(24 / len(draws))
+
+
+class _Seeded:
+    """`secrets`, from a seed: a statistical test is to give the same answer every time."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def randbelow(self, bound: int) -> int:
+        return self._random.randrange(bound)
+
+
+def test_a_device_by_hand_refuses_a_hostile_model() -> None:
+    document = TASK.document()
+    for change in (
+        {"schema": 2},
+        {"task": "f" * 64},
+        {"chain": 1},
+        {"iterate": [0.0, 0.0]},
+        {"iterate": [9.0, 0.0, 0.0]},
+        {"iterate": [math.nan, 0.0, 0.0]},
+    ):
+        with pytest.raises(ValueError, match="not a model"):
+            release(document, json.dumps(SHOWN["iterate"] | change).encode(), 0, RECORDS[0])
+
+
+def test_each_way_of_spoiling_a_release_gives_the_reason_that_the_page_says(tmp_path: Path) -> None:
+    now = [1_000_000_000.0]
+    task = Task.parse(LEVELS.replace("partitions: 2", "partitions: 2, retention: 3650d"))
+    with SqliteLog(tmp_path / "log.db", clock=lambda: now[0]) as log:
+        log.announce(task.document())
+        good = release(task.document(), None, 0, RECORDS[0])
+        fields = json.loads(good)
+        spoiled = {
+            "too-large": good + b" " * (512 + 22 * 4),
+            "malformed": good[:-1],
+            "schema": json.dumps(fields | {"schema": 2}).encode(),
+            "wrong-task": json.dumps(fields | {"task": "f" * 64}).encode(),
+            "simulated": json.dumps(fields | {"simulated": True}).encode(),
+            "chain": json.dumps(fields | {"chain": 1, "id": "1" * 32}).encode(),
+            "level": json.dumps(fields | {"level": "loud"}).encode(),
+            "dimension": json.dumps(fields | {"payload": [1]}).encode(),
+            "magnitude": json.dumps(fields | {"payload": [2**61, 0, 0, 0]}).encode(),
+            "expired": json.dumps(fields | {"expires": int(now[0]) - 1, "id": "2" * 32}).encode(),
+            "future": json.dumps(fields | {"version": 1, "id": "3" * 32}).encode(),
+        }
+        log.append([(0, message) for message in spoiled.values()])
+        with Worker(log, task, problem_for(task).engine(), clock=lambda: now[0]) as worker:
+            drain(worker)
+            assert [letter.reason for letter in log.dead_letters()] == list(spoiled)
+            # A chain so long that some versions are too old, and some were never published.
+            log.append(
+                [(0, json.dumps(fields | {"id": f"{i:032x}", "version": min(i, 400)}).encode()) for i in range(450)]
+            )
+            drain(worker)
+            assert worker.counters.learned == 450
+            for version, name in ((401, "4"), (300, "5"), (400, "4"), (400, "5")):  # ids are taken by dead letters too
+                log.append([(0, json.dumps(fields | {"id": name * 32, "version": version}).encode())])
+            drain(worker)
+            assert (worker.counters.learned, worker.counters.duplicates) == (450, 2)
+            assert worker.counters.dead == dict.fromkeys([*spoiled, "version", "stale"], 1)
+            assert set(worker.counters.dead) | {"duplicate"} == set(REASONS)
+
+
+def test_the_counters_on_the_page_are_all_there_are() -> None:
+    assert set(SHOWN["state"]["counters"]) == set(Counters.model_fields)
