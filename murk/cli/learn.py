@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from contextlib import ExitStack
 
@@ -12,6 +13,10 @@ from murk.cli.output import print_json, progress
 from murk.cli.report import brief, print_result, result
 
 _SHORTEST, _LONGEST = 0.005, 0.05
+
+COLLECT = (100_000, 20, 100)
+"""Thresholds of Python's garbage collector: thousands of messages that live for one step, none of them in a cycle,
+are otherwise walked through again and again, which takes as long as learning them."""
 
 
 @click.command("learn")
@@ -38,6 +43,7 @@ def command(log_url: str, chains: tuple[int, ...], idle: float | None, wait: boo
     from murk.stream.log import AllChains
     from murk.stream.team import Team
 
+    gc.set_threshold(*COLLECT)
     with stoppable(), ExitStack() as stack:
         log, task = open_existing(log_url, wait=wait)
         stack.enter_context(log)

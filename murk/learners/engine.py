@@ -27,7 +27,7 @@ from murk.privacy.noise.streaming import fill
 from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW
 from murk.stream.codec import Rejected
 from murk.stream.releases import GradientRelease
-from murk.stream.staleness import is_published, newest_published, spacing, staleness_limit
+from murk.stream.staleness import is_published, newest_published, spacing
 
 _BLOCK = 4096
 _SUMS = ("SUM_PRECISION", "SUM_WEIGHT", "SUM_SPREAD", "SUM_SQUARES")
@@ -94,6 +94,7 @@ class SGDEngine:
             self._noise = SimulatedNoise(seed)
             self.memory.set_seed(seed)
         self._seeded = seed is not None
+        self._known_version = 0
         self._coins = np.zeros((1, 3), dtype=np.uint64)
         # Secure noise for one record: words for a little more trials than it has numbers, spare words, coins.
         self._direct = HAVE_NUMBA and type(self._noise) is SecureNoise
@@ -229,10 +230,15 @@ class SGDEngine:
         if version > count:
             raise Rejected("future", f"version {version} of a chain that stands at {count}")
         limit = self.settings.staleness
-        if count - version > staleness_limit(count, limit.releases, limit.share_ppm):
+        # Beyond `staleness_limit`, in Python's own integers; and many in a row are of one version. Calling compiled
+        # code for each would take as long as learning it.
+        age = count - version
+        if age > limit.releases and 1_000_000 * age > limit.share_ppm * count:
             raise Rejected("stale", f"version {version} of a chain that stands at {count}")
-        if not is_published(version, limit.floor):
-            raise Rejected("version", f"version {version} was never published")
+        if version != self._known_version:
+            if not is_published(version, limit.floor):
+                raise Rejected("version", f"version {version} was never published")
+            self._known_version = version
 
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
         """Learn from admitted releases in turn.
@@ -245,7 +251,7 @@ class SGDEngine:
         if not releases:
             return
         memory = self.memory
-        if any(len(release.payload) != self.dimension for release in releases):
+        if {len(release.payload) for release in releases} != {self.dimension}:
             raise MurkError(f"a release does not hold the {self.dimension} numbers of a gradient")
         payloads = np.array([release.payload for release in releases], dtype=np.int64)
         versions = np.array([release.version for release in releases], dtype=np.int64)

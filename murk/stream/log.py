@@ -132,6 +132,13 @@ class Ownership(ABC):
             When the log could not write (a full disk, a broker gone). Either all of it was written or nothing.
         """
 
+    def let_out(self, model: bytes) -> None:  # noqa: B027 - not every log has a use for it
+        """Show devices a model before it is committed, without waiting; it may get lost.
+
+        A log whose commit follows within moments need not. It is not fenced: a model is a function of the log,
+        and an older one only makes some gradients a little older.
+        """
+
     @abstractmethod
     def close(self) -> None:
         """Give up what the ownership holds; the committed state stays."""

@@ -112,9 +112,10 @@ class Worker:
     """Feed one chain of a log to a learner, exactly once.
 
     A step reads a batch, decodes and checks it, drops duplicates, lets the learner admit and learn the rest,
-    and commits state, offset, dead letters and the newest iterate in one atomic write. A batch is no larger
-    than the learner's stride, so that iterates are published as often as devices need them. Whatever
-    is on the log, the stream goes on: what cannot be learned becomes a dead letter with a reason.
+    and commits state, offset, dead letters and the newest iterate in one atomic write. Within a batch, iterates
+    are let out as often as the learner's stride asks for: they are a function of the log, whatever becomes of
+    the commit. Whatever is on the log, the stream goes on: what cannot be learned becomes a dead letter with a
+    reason.
 
     Starting a worker takes the chain over from any other: that one is refused at its next commit.
 
@@ -219,8 +220,6 @@ class Worker:
     def step(self, limit: int | None = None) -> Progress:
         """Read, learn and commit at most ``limit`` messages (at most a batch, which is the default).
 
-        At most as many as the learner's stride, too.
-
         A step that could not commit, because of a full disk for instance, raises and may be called again:
         it then commits what it has already learned, and learns nothing twice.
 
@@ -240,7 +239,7 @@ class Worker:
             raise MurkError(f"this worker on {self._where} {self._stopped}: start a new one")
         if self._pending is None:
             self._trim()
-            count = min(self.batch if limit is None else limit, self.batch, self._learner.stride)
+            count = self.batch if limit is None else min(limit, self.batch)
             messages = self._log.read(self.chain, self.offset, count)
             # An interrupt within the fold leaves the learner between two states, fit for nothing.
             self._stopped = "was interrupted while it learned"
@@ -289,7 +288,7 @@ class Worker:
         self.offset = checkpoint.offset
         self._window = rebuild_window(self._log, self._task, self.chain, self._rules, self.offset)
         self._model = self._log.model(self.chain)
-        self._model_version = -1
+        self._model_version = self._let_out_version = -1
         self._counters = Counters()
         if message is not None:
             check_last(self._log, self._task, message, self._window)
@@ -308,6 +307,7 @@ class Worker:
         admitted: list[GradientRelease] = []
         dead: list[DeadLetter] = []
         tally = Tally(self._counters)
+        chunk = min(_LEARN, learner.stride)
         for offset, appended, value in messages:
             try:
                 release = decode(value, rules)
@@ -328,9 +328,10 @@ class Worker:
                 tally.dead(rejected.reason)
                 continue
             admitted.append(release)
-            if len(admitted) == _LEARN:
+            if len(admitted) == chunk:
                 self._learn(admitted, tally)
-                admitted = []
+                self._let_out()
+                admitted, chunk = [], min(_LEARN, learner.stride)
         self._learn(admitted, tally)
         learned = learner.n_releases - before
         model = self._newest_model()
@@ -357,19 +358,27 @@ class Worker:
         self._learner.learn_releases(admitted)
         tally.learned(admitted, version)
 
+    def _let_out(self) -> None:
+        """Let the newest iterate out between commits, where devices may use it before the next one."""
+        published = self._learner.published()
+        if published is not None and published[0] - self._let_out_version >= self._learner.stride:
+            self._let_out_version = published[0]
+            self._ownership.let_out(self._encoded(*published))
+
     def _newest_model(self) -> bytes | None:
         """Give the newest published iterate where the log does not have it yet."""
         published = self._learner.published()
         if published is None or published[0] == self._model_version:
             return None
-        self._model_version, iterate = published
-        message = encode_iterate(
-            IterateMessage(task=self._task.hash, chain=self.chain, version=published[0], iterate=iterate)
-        )
+        self._model_version = self._let_out_version = published[0]
+        message = self._encoded(*published)
         if message == self._model:
             return None
         self._model = message
         return message
+
+    def _encoded(self, version: int, iterate: list[float]) -> bytes:
+        return encode_iterate(IterateMessage(task=self._task.hash, chain=self.chain, version=version, iterate=iterate))
 
     def _trim(self) -> None:
         now = self._clock()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic, time
 from typing import Any
 
@@ -220,6 +220,11 @@ class KafkaLog(Log):
             future = self._sender.send(self._names.models, message, key=str(chain).encode(), partition=chain)
             future.get(timeout=3 * PATIENCE_MS / 1000)
 
+    def _tell(self, chain: int, message: bytes) -> None:
+        # If it does not arrive, the commit that follows says why.
+        with suppress(Unreachable), self._sending():
+            self._sender.send(self._names.models, message, key=str(chain).encode(), partition=chain)
+
     def model(self, chain: int) -> bytes | None:
         """Give a chain's newest model, as it stands on the log now."""
         self._check(chain)
@@ -262,7 +267,7 @@ class KafkaLog(Log):
         """Take over a chain: the newest producer of its transactional id is its owner."""
         self._check(chain)
         self._same()
-        return KafkaOwnership(self._clients, self._names, chain, self.checkpoint, self._same)
+        return KafkaOwnership(self._clients, self._names, chain, self.checkpoint, self._same, self._tell)
 
     def join(self) -> Membership:
         """Join the consumer group of the learners."""

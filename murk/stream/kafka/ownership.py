@@ -34,6 +34,8 @@ class KafkaOwnership(Ownership):
         Reads the committed state and offset.
     check
         Raises when the topics are not those any more that the log was opened with.
+    tell
+        Sends a model without waiting.
     """
 
     def __init__(
@@ -43,12 +45,14 @@ class KafkaOwnership(Ownership):
         chain: int,
         load: Callable[[int], Checkpoint],
         check: Callable[[], None],
+        tell: Callable[[int, bytes], None],
     ) -> None:
         self.chain = chain
         self._url = clients.url
         self._names = names
         self._load = load
         self._check = check
+        self._tell = tell
         self._lost: MurkError | None = None
         self._producer = clients.owner(names.owner(chain))
         try:
@@ -84,6 +88,10 @@ class KafkaOwnership(Ownership):
             # Interrupted in the middle: nobody knows what the broker has.
             self._lost = MurkError(f"a commit to chain {self.chain} of {self._url} was interrupted: own the chain anew")
             raise
+
+    def let_out(self, model: bytes) -> None:
+        """Send a model without waiting, and outside of any transaction."""
+        self._tell(self.chain, model)
 
     def close(self) -> None:
         """Close the producer; a transaction that is open is ended by the next owner, or by its time-out."""
