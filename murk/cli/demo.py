@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from murk.cli.options import as_json
 from murk.cli.output import number, paragraph, print_json, table
+from murk.cli.page import LivePage
 from murk.cli.run import execute
 from murk.errors import UserError
+
+if TYPE_CHECKING:
+    from murk.demo.path import Path95
+    from murk.producers.local import LocalRun
+    from murk.stream import Task
 
 # Measured over repeated runs of exactly these settings (docs/coverage.md, benchmarks/coverage.py).
 COVERAGE = "over repeated runs of this demonstration they held the truth as often as they say: docs/coverage.md"
@@ -22,9 +29,15 @@ COVERAGE = "over repeated runs of this demonstration they held the truth as ofte
 @click.option("--out", type=click.Path(file_okay=False), default="murk-demo", show_default=True, metavar="DIR",
               help="Where log, accounts and picture go.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise. Protects nobody.")
+@click.option("--log", "log_url", metavar="URL", help="The log: kafka://HOST:PORT.  [default: a file in DIR]")
+@click.option("--page/--no-page", default=None, help="Serve the live page meanwhile.  [default: with --log]")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N",
+              help="Where the page is; by default the system chooses.")  # fmt: skip
 @click.option("--picture/--no-picture", default=True, help="Draw how the estimate closes in.")
 @as_json
-def command(out: str, seed: int | None, picture: bool, as_json: bool) -> None:
+def command(
+    out: str, seed: int | None, log_url: str | None, page: bool | None, port: int, picture: bool, as_json: bool
+) -> None:
     """Learn from 254,654 real people, whose records never leave their own devices in the clear.
 
     Does having two children of the same sex make a third more likely? Each woman of the 1980 US census sample
@@ -32,7 +45,6 @@ def command(out: str, seed: int | None, picture: bool, as_json: bool) -> None:
     """
     from murk.demo import DATA, TASK
     from murk.demo.path import Path95
-    from murk.demo.trusted import trusted_fit
     from murk.producers.population import Crowd
     from murk.stream import Task
 
@@ -43,9 +55,10 @@ def command(out: str, seed: int | None, picture: bool, as_json: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     task = Task.load(TASK)
     stem = "demo" if seed is None else f"demo-{seed}"
-    if not (folder / f"{stem}.db").exists():
-        # Points of a log that was deleted are not this one's.
-        (folder / f"{stem}.path.jsonl").unlink(missing_ok=True)
+    if log_url is not None:
+        # Each log has accounts of its own: people release once to each.
+        stem += "-" + re.sub(r"[^A-Za-z0-9]+", "-", log_url.partition("://")[2])
+    url = log_url or f"sqlite:///{folder / stem}.db"
     path = Path95(folder / f"{stem}.path.jsonl")
     if not as_json:
         click.echo(
@@ -54,10 +67,27 @@ def command(out: str, seed: int | None, picture: bool, as_json: bool) -> None:
             "lot since the data has none. 5,000 drawn by lot show their covariates, not the outcome, and release\n"
             "nothing. What leaves the others' devices is noise with a little truth in it."
         )
-    found = execute(
-        task, Crowd(DATA, level="lot", seed=seed), f"sqlite:///{folder / stem}.db", folder / f"{stem}.ledger.db",
-        quiet=as_json, watch=path,
-    )  # fmt: skip
+    with LivePage(port) as live:
+        show = page if page is not None else log_url is not None
+
+        def watch(run: LocalRun, last: bool) -> None:
+            path(run, last)
+            if show:
+                live.watch(run, last)
+
+        crowd = Crowd(DATA, level="lot", seed=seed)
+        found = execute(task, crowd, url, folder / f"{stem}.ledger.db", quiet=as_json, watch=watch)
+        _tell(found, task, folder, stem, url, path, picture=picture, as_json=as_json)
+        if not as_json:
+            live.stay()
+
+
+def _tell(
+    found: dict[str, Any], task: Task, folder: Path, stem: str, url: str, path: Path95, *, picture: bool, as_json: bool
+) -> None:
+    from murk.demo import DATA
+    from murk.demo.trusted import trusted_fit
+
     trusted = trusted_fit(task, DATA)
     found["trusted"] = trusted
     if picture:
@@ -71,10 +101,10 @@ def command(out: str, seed: int | None, picture: bool, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        _print(found, folder, stem)
+        _print(found, folder, stem, url)
 
 
-def _print(found: dict[str, Any], folder: Path, stem: str) -> None:
+def _print(found: dict[str, Any], folder: Path, stem: str, url: str) -> None:
     from murk.demo import DATA
 
     click.echo()
@@ -145,7 +175,7 @@ def _print(found: dict[str, Any], folder: Path, stem: str) -> None:
     click.echo("Next:")
     steps = [
         (f"murk ledger {folder / stem}.ledger.db --person 17 --source {DATA}", "one woman's own account"),
-        (f"murk status --log sqlite:///{folder / stem}.db", "what the log holds"),
+        (f"murk status --log {url}", "what the log holds"),
         ("murk run TASK --source FILE", "your own people and question: docs/task-file.md"),
     ]
     for line, what in steps:

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from murk.cli.options import existing_log, stoppable, wait_for_task
-from murk.errors import MurkError, UserError
+from murk.cli.options import existing_log, open_existing, stoppable, wait_for_task
 
 if TYPE_CHECKING:
     from murk.monitoring import Monitor
     from murk.monitoring.server import Server
     from murk.stream import Task
-    from murk.stream.log import Log
 
 
 @click.command("monitor")
@@ -59,8 +57,9 @@ def command(
     registry = new_registry()
     try:
         with stoppable(), ExitStack() as stack:
-            log, carried = _open(task, log_url, interval if wait else None)
+            log, carried = open_existing(log_url, wait=wait, name=task.name)
             stack.callback(log.close)
+            _compare(task, carried, log_url)
             monitor = Monitor(
                 log, carried, registry=registry, reference=truth,
                 reopen=lambda: open_log(log.url, create=False), patience=max(60.0, 10.0 * interval),
@@ -93,43 +92,6 @@ def _say(task: Task, server: Server, as_json: bool) -> None:
         click.echo(json.dumps(found))
     else:
         click.echo(f"{task.name}: page at {server.url}/, metrics at {server.url}/metrics")
-
-
-def _open(task: Task, url: str, every: float | None) -> tuple[Log, Task]:
-    """Open the log once it carries the task, waiting for that where ``every`` says how often to look."""
-    said = None
-    while True:
-        try:
-            log, carried = _carried(task, url)
-        except MurkError as error:
-            if every is None:
-                raise
-            if str(error) != said:
-                said = str(error)
-                click.echo(f"murk: waiting: {said}", err=True)
-            time.sleep(every)
-            continue
-        try:
-            _compare(task, carried, url)
-        except BaseException:
-            log.close()
-            raise
-        return log, carried
-
-
-def _carried(task: Task, url: str) -> tuple[Log, Task]:
-    """Open the log of the task's name, and read the task that it carries."""
-    from murk.stream import Task, open_log
-
-    log = open_log(url, create=False, name=task.name)
-    try:
-        document = log.document()
-        if document is None:
-            raise UserError(f"{url} carries no task yet: `murk run` or `murk produce` announces one")
-        return log, Task.from_document(document, f"the task on {url}")
-    except BaseException:
-        log.close()
-        raise
 
 
 def _compare(task: Task, carried: Task, url: str) -> None:

@@ -50,8 +50,10 @@ def population(function: F) -> F:
     return function
 
 
-def open_existing(url: str, *, wait: bool = False) -> tuple[Log, Task]:
+def open_existing(url: str, *, wait: bool = False, name: str | None = None) -> tuple[Log, Task]:
     """Open a log that carries a task; ``wait`` for it as long as it takes, if it is not there yet.
+
+    ``name`` says which of a cluster's logs, where the URL does not.
 
     Raises
     ------
@@ -65,7 +67,7 @@ def open_existing(url: str, *, wait: bool = False) -> tuple[Log, Task]:
     while True:
         log, why = None, f"{url} carries no task yet: `murk run` or `murk produce` announces one"
         try:
-            log = open_log(url, create=False)
+            log = open_log(url, create=False, name=name)
             document = log.document()
             if document is not None:
                 return log, Task.from_document(document, f"the task on {url}")

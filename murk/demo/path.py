@@ -27,6 +27,7 @@ class Path95:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._seen = False
         self.points: list[dict[str, Any]] = []
         if path.exists():
             for line in path.read_text().splitlines():
@@ -40,6 +41,11 @@ class Path95:
     def __call__(self, run: LocalRun, last: bool) -> None:
         """Record a point if it is time for one, or if it is the last."""
         n = run.releases
+        if self.points and n < self.points[-1]["n"] and not self._seen:
+            # Points of a log that is gone are not this one's.
+            self.points.clear()
+            self._path.unlink()
+        self._seen = True
         newest = self.points[-1]["n"] if self.points else 0
         if n <= newest or (not last and n < max(_FIRST, newest * _GROWTH)):
             return
