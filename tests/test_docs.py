@@ -4,6 +4,7 @@ import doctest
 import importlib
 import pkgutil
 import re
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ import murk
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
+BLOCK = re.compile(r"^```(\w+(?: kafka)?)\n(.*?)^```", re.M | re.S)
 
 
 def blocks(kind):
@@ -24,6 +25,27 @@ def blocks(kind):
         for number, (language, text) in enumerate(BLOCK.findall(page.read_text())):
             if language == kind:
                 yield pytest.param(text, id=f"{page.name}-{number}")
+
+
+WEEKS = """
+name: {name}
+features: [{{name: age, low: 21, high: 35}}]
+target: {{name: weeks_worked, kind: real, low: 0, high: 52}}
+privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}
+"""
+
+
+@pytest.mark.parametrize("text", list(blocks("python kafka")))
+def test_kafka_examples_run(text, tmp_path, broker):
+    from murk.stream import Task, open_log
+
+    name = f"docs-{secrets.token_hex(6)}"
+    with open_log(broker.url, name=name) as log:
+        log.announce(Task.parse(WEEKS.format(name=name)).document())
+    code = f"KAFKA = {broker.url + '/' + name!r}\n{text}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "released sent\n"
 
 
 @pytest.mark.parametrize("text", list(blocks("python")))

@@ -48,7 +48,10 @@ class History:
         return tuple(self._points)
 
     def add(self, figures: Figures, time: float, rate: float) -> None:
-        """Note how things stand; where no release was learned since, the newest point is replaced."""
+        """Note how things stand.
+
+        While no release is learned, the point at which they stopped stays, and one after it moves on in time.
+        """
         point = Point(
             figures.releases, time, figures.values, figures.half_widths, figures.estimated_error,
             figures.parameter_error, rate, sum(figures.dead.values()), figures.lag,
@@ -57,7 +60,7 @@ class History:
         if points and point.releases < points[-1].releases:
             # Another log stands where the first one was: its curve is another one.
             points.clear()
-        if points and point.releases == points[-1].releases:
+        if len(points) > 1 and point.releases == points[-1].releases == points[-2].releases:
             points[-1] = point
             return
         points.append(point)

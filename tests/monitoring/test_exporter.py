@@ -222,8 +222,8 @@ def test_time_as_the_monitor_sees_it(tmp_path):
         assert at(1016.0)["rate"] == 0
         assert last() == 1005.0
         history = monitor.status()["history"]
-        assert history["releases"] == [0, PEOPLE]
-        assert history["time"] == [1004.0, 1016.0]
+        assert history["releases"] == [0, 0, PEOPLE, PEOPLE]
+        assert history["time"] == [1001.0, 1004.0, 1005.0, 1016.0]
         # A clock that was set back says nothing.
         assert at(900.0)["rate"] == 0.0
         # A log that hangs: nobody polls, and that is said.

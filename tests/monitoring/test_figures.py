@@ -192,7 +192,7 @@ def test_the_history_is_bounded_in_numbers_too():
     assert len(grown(History(10_000), list(range(100)))) == FEWEST_POINTS
 
 
-def test_the_history_replaces_a_point_and_begins_anew_with_another_log():
+def test_the_history_keeps_where_releases_stopped_and_begins_anew_with_another_log():
     history = History(3)
-    assert grown(history, [1, 2, 2, 2]) == [1, 2]
+    assert grown(history, [1, 2, 2, 2]) == [1, 2, 2]
     assert grown(history, [3, 1]) == [1]

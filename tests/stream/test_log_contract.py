@@ -9,7 +9,6 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.stream.log import MAX_MESSAGE, DeadLetter, Fenced, Log, open_log
-from tests.services.fixtures import broker  # noqa: F401 - a fixture
 from tests.stream.harness import make_task, message, read_all
 from tests.stream.processes import finish, start
 
