@@ -1,6 +1,7 @@
 """What the work on a log was begun with, noted in a small file beside it.
 
-A log in a file only: whoever works on one of several machines says there what belongs together.
+Where the log is a cluster's, the note lies beside the ledger: it tells a ledger that was lost from one that never
+was.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ class Facts:
     ledger: str
 
 
-def note(log: Log, facts: Facts) -> None:
+def note(log: Log, facts: Facts, ledger: str | Path) -> None:
     """Note what the work on a log begins with."""
-    path = beside(log, SUFFIX)
+    path = beside(log, SUFFIX, ledger)
     if path is not None:
         write_durably(path, json.dumps(asdict(facts), indent=2) + "\n")
 
 
-def noted(log: Log) -> Facts | None:
+def noted(log: Log, ledger: str | Path) -> Facts | None:
     """What was noted when the work on a log was begun; None where that is not known.
 
     Raises
@@ -55,7 +56,7 @@ def noted(log: Log) -> Facts | None:
     MurkError
         When the file is damaged.
     """
-    path = beside(log, SUFFIX)
+    path = beside(log, SUFFIX, ledger)
     # What was noted before the log got its task came to nothing.
     if path is None or log.document() is None or not path.exists():
         return None
@@ -65,7 +66,7 @@ def noted(log: Log) -> Facts | None:
         raise MurkError(f"{path} is damaged: bring it back from a copy, or begin with a new log") from error
 
 
-def compare(log: Log, facts: Facts) -> None:
+def compare(log: Log, facts: Facts, ledger: str | Path) -> None:
     """Make sure that the work on a log is carried on with what it was begun with.
 
     Raises
@@ -73,7 +74,7 @@ def compare(log: Log, facts: Facts) -> None:
     UserError
         Naming what differs.
     """
-    known = noted(log)
+    known = noted(log, ledger)
     if known is None or known == facts:
         return
     name = next(field.name for field in fields(Facts) if getattr(known, field.name) != getattr(facts, field.name))
@@ -97,21 +98,23 @@ def differs(log: Log, found: str, options: str, *, seed: int | None) -> UserErro
     )
 
 
-def begun_with(log: Log) -> str | None:
+def begun_with(log: Log, ledger: str | Path) -> str | None:
     """Identity of the ledger that the work on a log was begun with; None where that is not known."""
-    known = noted(log)
+    known = noted(log, ledger)
     return None if known is None else known.ledger
 
 
-def hold(log: Log, owner: object) -> Callable[[], object]:
+def hold(log: Log, owner: object, ledger: str | Path) -> Callable[[], object]:
     """Keep other processes that let people release off a log, while its owner lives or until this is called.
+
+    Off a cluster's log only those with the same ledger.
 
     Raises
     ------
     UserError
         When another one is at work.
     """
-    path = beside(log, ".lock")
+    path = Path(f"{ledger}.lock") if in_file(log) is None else beside(log, ".lock", ledger)
     if path is None:
         return lambda: None
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -125,10 +128,21 @@ def hold(log: Log, owner: object) -> Callable[[], object]:
     return weakref.finalize(owner, os.close, handle)
 
 
-def beside(log: Log, suffix: str) -> Path | None:
-    """Path of a small file that belongs to a log in a file; None where the log is no file."""
+def in_file(log: Log) -> Path | None:
+    """Path of a log in a file; None where the log is no file."""
     scheme, _, path = log.url.partition(":///")
-    return Path(path + suffix) if scheme == "sqlite" else None
+    return Path(path) if scheme == "sqlite" else None
+
+
+def beside(log: Log, suffix: str, ledger: str | Path) -> Path | None:
+    """Path of a small file that belongs to a log; None where the log's streams are not made yet."""
+    path = in_file(log)
+    if path is not None:
+        return Path(f"{path}{suffix}")
+    try:
+        return Path(f"{ledger}.{log.identity[:13]}{suffix}")
+    except UserError:
+        return None
 
 
 def write_durably(path: Path, text: str) -> None:

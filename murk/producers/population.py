@@ -11,7 +11,7 @@ from murk.errors import UserError
 from murk.learners.problem import problem_for
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger import Ledger
-from murk.producers.notes import Facts, begun_with, beside, compare, differs, hold, note
+from murk.producers.notes import Facts, begun_with, compare, differs, hold, in_file, note
 from murk.producers.policy import Policy
 from murk.producers.producer import Producer
 from murk.producers.public import public_covariates
@@ -82,8 +82,9 @@ def open_accounts(log: Log, path: str | Path) -> Ledger:
     UserError
         When it is not there, or not the one that the log was begun with.
     """
-    begun = beside(log, "") is not None and log.document() is not None
-    return Ledger(path, identity=begun_with(log), create=not begun)
+    known = begun_with(log, path)
+    begun = known is not None or (in_file(log) is not None and log.document() is not None)
+    return Ledger(path, identity=known, create=not begun)
 
 
 class Population:
@@ -131,7 +132,7 @@ class Population:
     ) -> None:
         self.log, self.ledger, self.crowd = log, ledger, crowd
         self._block, self._policy = block, policy or Policy()
-        self.close = hold(log, self)
+        self.close = hold(log, self, ledger.path)
         try:
             self._open(task)
         except BaseException:
@@ -214,7 +215,7 @@ class Population:
         self.ledger.bind(self.log.identity, task.hash, name=task.name)
         self.ledger.book(task.hash, [])
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
-        note(self.log, self._facts())
+        note(self.log, self._facts(), self.ledger.path)
         self.log.announce(task.document())
 
     def _set_aside(self, name: str, count: int) -> list[int]:
@@ -246,16 +247,18 @@ class Population:
         settle(self.log.url, carried.without_public().document(), task.document())
         self.task = task if carried.covariates is None else task.with_public(*carried.covariates)
         self.problem = problem_for(self.task)
-        compare(self.log, self._facts())
+        compare(self.log, self._facts(), self.ledger.path)
         # Several machines may let their own people release to one log; a log in a file has the people of one
         # file and ledger. With anything else they would release anew, and those set aside after all.
         set_aside = self.task.public is not None and self.task.public.set_aside is not None
-        alone = set_aside or beside(self.log, "") is not None
+        alone = set_aside or in_file(self.log) is not None
         if alone and self.ledger.run(self.task.hash, self.source.digest) is None:
-            if begun_with(self.log) is not None:
+            if begun_with(self.log, self.ledger.path) is not None:
                 raise differs(self.log, "another file", "--source", seed=self.crowd.seed)
             found = f"another file than {self.source.path}, or another ledger than {self.ledger.path}"
             raise differs(self.log, found, "--source and --ledger", seed=self.crowd.seed)
+        if in_file(self.log) is None and begun_with(self.log, self.ledger.path) is None:
+            note(self.log, self._facts(), self.ledger.path)
         self.log.announce(self.task.document())
 
     def _facts(self) -> Facts:

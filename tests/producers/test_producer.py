@@ -411,7 +411,7 @@ class TestDelivery:
         def down(chain: int) -> bytes:
             raise MurkError("the log is gone")
 
-        producer = world.produce(Wrapped(world.log, model=down))  # type: ignore[arg-type]
+        producer = world.produce(Wrapped(world.log, at_hand=down))  # type: ignore[arg-type]
         with pytest.raises(MurkError, match="gone"):
             producer.release(Untouchable())
         assert world.ledger.totals().releases == 0

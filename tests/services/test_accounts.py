@@ -1,0 +1,57 @@
+"""People's accounts where the log is a cluster's: a ledger that is lost is missed, and one is used by one process."""
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import LEDGER, Done, murk, refused, start, world
+
+
+@pytest.fixture
+def url(broker) -> str:
+    return f"{broker.url}/a{secrets.token_hex(6)}"
+
+
+def run(folder: Path, url: str, *more: object) -> Done:
+    arguments = ["run", "task.yaml", "--source", "people.csv", "--log", url, "--ledger", LEDGER, "--json", *more]
+    return murk(*arguments, folder=folder)
+
+
+def test_a_lost_ledger_is_missed(tmp_path: Path, url: str) -> None:
+    world(tmp_path, rows=30)
+    assert run(tmp_path, url).json["releases"] == 30
+    assert run(tmp_path, url).json["releases"] == 30
+    for path in tmp_path.glob(f"{LEDGER}*"):
+        if not path.name.endswith(".run.json"):
+            path.unlink()
+    refused(run(tmp_path, url), "ledger")
+    assert murk("status", "--log", url, "--json", folder=tmp_path).json["releases"] == 30
+    assert not (tmp_path / LEDGER).exists()
+
+
+def test_another_ledger_in_its_place_is_refused(tmp_path: Path, url: str) -> None:
+    world(tmp_path, rows=30)
+    assert run(tmp_path, url).json["releases"] == 30
+    (tmp_path / "elsewhere").mkdir()
+    world(tmp_path / "elsewhere", rows=30)
+    assert run(tmp_path / "elsewhere", f"{url}-other").json["releases"] == 30
+    for path in tmp_path.glob(f"{LEDGER}*"):
+        if not path.name.endswith(".run.json"):
+            path.unlink()
+    (tmp_path / "elsewhere" / LEDGER).rename(tmp_path / LEDGER)
+    refused(run(tmp_path, url), "another ledger")
+    assert murk("status", "--log", url, "--json", folder=tmp_path).json["releases"] == 30
+
+
+def test_a_ledger_serves_one_process_at_a_time(tmp_path: Path, url: str) -> None:
+    world(tmp_path, rows=2000)
+    first = start("run", "task.yaml", "--source", "people.csv", "--log", url, "--ledger", LEDGER, folder=tmp_path)
+    assert first.stderr is not None
+    while not (tmp_path / f"{LEDGER}.lock").exists():
+        assert first.poll() is None, first.stderr.read()
+    done = run(tmp_path, url)
+    first.kill()
+    first.communicate()
+    refused(done, "another `murk run` or `murk produce` is working")
+    assert run(tmp_path, url).json["releases"] == 2000
