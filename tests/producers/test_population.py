@@ -76,7 +76,7 @@ def test_without_its_note_a_log_takes_no_other_ledger_or_file(
         ):
             pass
     with population(folder, *more, seed=seed) as people:
-        assert people.next_row == 40
+        assert people.next_row > max(set(range(40)) - people.excluded)
         assert [step.releases for step in people.steps()] == [40 - 24 * len(more)]
 
 
