@@ -29,6 +29,9 @@ DEAD_BYTES = 2**16
 
 _TRIMS_PER_RETENTION = 200
 
+_LOOK = 1.0
+"""Seconds between two looks, while nothing arrives, at whether the newest model is still on the log."""
+
 # Releases given to the learner at once. Thousands of them kept alive would be walked through by Python's
 # garbage collector again and again, which takes as long as learning them; these die young.
 _LEARN = 256
@@ -175,7 +178,7 @@ class Worker:
         learner: StreamLearner,
         chain: int = 0,
         *,
-        batch: int = 4096,
+        batch: int = 8192,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if batch < 1:
@@ -186,7 +189,7 @@ class Worker:
         self._task = task
         self._learner = learner
         self._clock = clock
-        self._trim_due = 0.0
+        self._trim_due = self._look_due = 0.0
         self._where = f"chain {chain} of {log.url}"
         # Before the chain is taken from whoever may own it rightly.
         check_carries(log, task)
@@ -241,6 +244,8 @@ class Worker:
             self._trim()
             count = self.batch if limit is None else min(limit, self.batch)
             messages = self._log.read(self.chain, self.offset, count)
+            if not messages:
+                self._mend()
             # An interrupt within the fold leaves the learner between two states, fit for nothing.
             self._stopped = "was interrupted while it learned"
             self._pending = self._fold(messages)
@@ -379,6 +384,19 @@ class Worker:
 
     def _encoded(self, version: int, iterate: list[float]) -> bytes:
         return encode_iterate(IterateMessage(task=self._task.hash, chain=self.chain, version=version, iterate=iterate))
+
+    def _mend(self) -> None:
+        """See whether another model stands where the newest should, and if so put it there again.
+
+        A worker that slept through losing the chain may have had an older one on its way; or somebody has
+        written there who should not have.
+        """
+        now = self._clock()
+        if now >= self._look_due:
+            self._look_due = now + _LOOK
+            found = self._log.model(self.chain)
+            if found != self._model:
+                self._model, self._model_version = found, -1
 
     def _trim(self) -> None:
         now = self._clock()

@@ -207,6 +207,14 @@ def test_state_and_offset_are_committed_together(url: str, log: Log) -> None:
     assert log.own(0).load() == (b"later", 9)
 
 
+def test_a_model_let_out_never_stands_behind_that_of_the_commit_after_it(log: Log) -> None:
+    owner = log.own(0)
+    for number in range(1, 30):
+        owner.let_out(f"{number} let out".encode())
+        owner.commit(b"state", number, (), f"{number}".encode())
+        assert log.model(0) == f"{number}".encode()
+
+
 def test_a_newer_owner_fences_the_older(url: str, log: Log) -> None:
     older = log.own(0)
     older.commit(b"old", 1)

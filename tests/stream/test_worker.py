@@ -211,3 +211,20 @@ def test_a_dead_letter_keeps_the_beginning_of_a_long_message(log: SqliteLog) -> 
     [letter] = log.dead_letters()
     assert letter == DeadLetter(0, 0, "too-large", letter.detail, b"x" * DEAD_BYTES)
     assert "900000" in letter.detail
+
+
+def test_a_model_that_was_overwritten_is_put_back_while_nothing_arrives(log: SqliteLog) -> None:
+    task, now = make_task(), [0.0]
+    put(log, [message(task, number) for number in range(20)])
+    with Worker(log, task, SumLearner(task), clock=lambda: now[0]) as worker:
+        drain(worker)
+        newest = log.model(0)
+        assert newest is not None
+        for overwritten in (b"an older one, from a worker that slept", b"a stranger's"):
+            log.publish(0, overwritten)
+            worker.step()
+            assert log.model(0) == overwritten
+            now[0] += 2.0
+            worker.step()
+            assert log.model(0) == newest
+        assert state_of(log).counters.learned == 20

@@ -1,0 +1,217 @@
+"""The services of ``compose.yaml`` as processes of this machine.
+
+Commands, environments, settings, health checks and the order of starting are the file's own. What is changed is only
+what containers have and processes have not: names of hosts become 127.0.0.1, ports become free ones, and the folders
+that are mounted are temporary.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import yaml
+
+from deploy.broker import Broker, ports
+from deploy.broker.process import end, spawn
+from murk.demo import DATA
+from tests.services.services import PROMETHEUS, Prometheus, eventually
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "compose.yaml"
+# What the image has in a place of its own (Dockerfile).
+IMAGE = {"/usr/share/murk/mothers-1980.csv.gz": str(DATA)}
+LIMIT = 300.0
+
+
+def read():
+    """The file, with what ``<<`` brings in."""
+    return yaml.safe_load(FILE.read_text())
+
+
+def properties(environment):
+    """Kafka's settings, as its image makes them of KAFKA_* variables."""
+    dots = {"___": "-", "__": "_", "_": "."}
+    return {
+        re.sub("_{1,3}", lambda found: dots[found[0]], name.removeprefix("KAFKA_").lower()): str(value)
+        for name, value in environment.items()
+        if name != "KAFKA_HEAP_OPTS"
+    }
+
+
+class Composed:
+    """The whole file, started in order; a context manager.
+
+    Attributes
+    ----------
+    broker, prometheus
+        The servers, once they run.
+    running
+        Processes of murk by the name of their service, replicas as ``learner 0``, ``learner 1``.
+    """
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.file = read()
+        self.services = self.file["services"]
+        self.broker = self.prometheus = None
+        self.running = {}
+        self._held = {}
+
+    def order(self):
+        """Services, each after those that it waits for."""
+        graph = {name: list(service.get("depends_on", {})) for name, service in self.services.items()}
+        return list(TopologicalSorter(graph).static_order())
+
+    def start(self):
+        for name in self.order():
+            for other, how in self.services[name].get("depends_on", {}).items():
+                self._wait(other, how["condition"])
+            getattr(self, f"_start_{name}", self._start_murk)(name)
+        return self
+
+    def _wait(self, name, condition):
+        if condition == "service_healthy":
+            self.healthy(name)
+        elif condition == "service_completed_successfully":
+            eventually(lambda: self.running[name].poll() is not None, limit=LIMIT)
+            assert self.running[name].returncode == 0, self.said(name)
+        else:
+            assert condition == "service_started"
+
+    def healthy(self, name):
+        """Wait until the service's own health check passes; servers of others say themselves when they are ready."""
+        if name in ("kafka", "prometheus"):
+            return
+        kind, *command = self.services[name]["healthcheck"]["test"]
+        assert (kind, command[0]) == ("CMD", "python")
+        command = [sys.executable, *map(self.here, command[1:])]
+
+        def check():
+            assert self.running[name].poll() is None, self.said(name)
+            return subprocess.run(command, capture_output=True, env=self._environment({}), check=False).returncode == 0
+
+        eventually(check, limit=LIMIT, every=0.5)
+
+    def _start_kafka(self, name):
+        self.broker = ComposedBroker(self.folder / "kafka", self.services[name]["environment"])
+        self._held |= {"9092": self.broker.port}
+        self.broker.start()
+
+    def _start_prometheus(self, name):
+        where = {Path(mount.split(":")[1]): ROOT / mount.split(":")[0] for mount in self.services[name]["volumes"]}
+        files = {place.name: self.here(file.read_text()) for place, file in where.items() if file.is_file()}
+        # What is named in its command is mounted, and its flags are there.
+        assert Path(re.search(r"--config.file=(\S+)", " ".join(self.services[name]["command"]))[1]) in where
+        offered = subprocess.run([PROMETHEUS, "--help"], capture_output=True, text=True, check=False)
+        for flag in self.services[name]["command"]:
+            assert flag.partition("=")[0] in offered.stdout + offered.stderr
+        self.prometheus = Prometheus(self.folder / "prometheus", files.pop("prometheus.yml"), files).start()
+
+    def _start_grafana(self, name):
+        """There is no Grafana here: its dashboards' queries are what is tested."""
+
+    def _start_murk(self, name):
+        service = self.services[name]
+        assert service["image"] == "murk"
+        copies = service.get("deploy", {}).get("replicas", 1)
+        for copy in range(copies):
+            one = name if copies == 1 else f"{name} {copy}"
+            self.running[one] = spawn(
+                [sys.executable, "-m", "murk", *self.command(name)],
+                self.folder / f"{one}.log",
+                self._environment(service.get("environment", {})),
+            )
+
+    def command(self, name):
+        """A service's command, as it is run here."""
+        mounted = {**IMAGE}
+        for mount in self.services[name].get("volumes", []):
+            volume, target = mount.split(":")[:2]
+            assert volume in self.file["volumes"]
+            (self.folder / "volumes" / volume).mkdir(parents=True, exist_ok=True)
+            mounted[target] = str(self.folder / "volumes" / volume)
+        for config in self.services[name].get("configs", []):
+            mounted[config["target"]] = str(ROOT / self.file["configs"][config["source"]]["file"])
+        places = re.compile("|".join(re.escape(target) for target in sorted(mounted, key=len, reverse=True)))
+        return [
+            places.sub(lambda found: mounted[found[0]], word) if word.startswith("/") else self.here(word)
+            for word in map(str, self.services[name]["command"])
+        ]
+
+    def here(self, text):
+        """Text with the addresses that its services have here."""
+        hosts = "|".join(self.services)
+        text = re.sub(rf"\b(?:{hosts}|localhost)(?=:\d)", "127.0.0.1", text)
+        return re.sub(r"\b(9092|9464|9465)\b", lambda found: str(self._port(found[1])), text)
+
+    def _port(self, number):
+        if number not in self._held:
+            self._held[number] = ports.reserve()
+        held = self._held[number]
+        return held if isinstance(held, int) else ports.number(held)
+
+    def _environment(self, own):
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("MURK_")}
+        return {**kept, "PYTHONPATH": str(ROOT), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", **own}
+
+    def said(self, name):
+        """The last that a process of murk printed."""
+        return f"{name}: {(self.folder / f'{name}.log').read_text(errors='replace')[-2000:]}"
+
+    def stop(self, name):
+        """Stop a process as `docker compose stop` does; its exit status."""
+        self.running[name].send_signal(signal.SIGTERM)
+        self.running[name].wait(60)
+        return self.running[name].returncode
+
+    def close(self):
+        for process in self.running.values():
+            end(process, 30)
+        if self.prometheus is not None:
+            self.prometheus.stop()
+        if self.broker is not None:
+            self.broker.kill()
+            self.broker.close()
+        for held in self._held.values():
+            if not isinstance(held, int):
+                held.close()
+        shutil.rmtree(self.folder / "kafka", ignore_errors=True)
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException as error:
+            for name in self.running:
+                error.add_note(self.said(name))
+            self.close()
+            raise
+
+    def __exit__(self, kind, error, trace):
+        if error is not None:
+            for name in self.running:
+                error.add_note(self.said(name))
+        self.close()
+
+
+class ComposedBroker(Broker):
+    """A broker with the settings of the file, at addresses of this machine."""
+
+    def __init__(self, folder, environment):
+        super().__init__(folder)
+        self._environment = environment
+        self._held.append(ports.reserve())
+
+    def settings(self, log):
+        numbers = {"9092": self.port, "9093": self._controller, "9094": ports.number(self._held[-1])}
+
+        def here(text):
+            text = re.sub(r"(?<=://):|\b(?:kafka|localhost):(?=\d)", "127.0.0.1:", text)
+            text = text.replace("/var/lib/kafka/data", str(log))
+            return re.sub(r"(?<=:)909[234]\b", lambda found: str(numbers[found[0]]), text)
+
+        return {key: here(value) for key, value in properties(self._environment).items()}

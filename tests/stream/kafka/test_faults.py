@@ -1,0 +1,78 @@
+"""What the client library's errors become."""
+
+import ssl
+
+import pytest
+from kafka import errors
+
+from murk.errors import MurkError, UserError
+from murk.stream.kafka.address import Address
+from murk.stream.kafka.faults import reaching, translate
+from murk.stream.kafka.network import explain
+from murk.stream.kafka.settings import Settings
+from murk.stream.log import Fenced, Unreachable
+
+URL = "kafka://host:9092/x"
+SECRET = "hunter2-S3CR3T"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (errors.KafkaTimeoutError(SECRET), Unreachable, "cannot be reached (reading)"),
+        (errors.KafkaConnectionError(SECRET), Unreachable, "is the broker running"),
+        (errors.NotLeaderForPartitionError(), Unreachable, "cannot be reached"),
+        (errors.CoordinatorNotAvailableError(), Unreachable, "cannot be reached"),
+        (errors.SaslAuthenticationFailedError(SECRET), UserError, "refuses the user name or the password"),
+        (errors.UnsupportedSaslMechanismError(SECRET), UserError, "sasl.mechanism"),
+        (errors.TopicAuthorizationFailedError({"b", "a"}), UserError, "at the topic a, b (reading): give it the rights"),
+        (errors.TopicAuthorizationFailedError("a"), UserError, "at the topic a (reading)"),
+        (errors.TopicAuthorizationFailedError(f"prose: {SECRET}"), UserError, "at the topic (reading)"),
+        (errors.GroupAuthorizationFailedError("g"), UserError, "at the consumer group g (reading)"),
+        (errors.TransactionalIdAuthorizationFailedError(), UserError, "at the transactional id (reading)"),
+        (errors.ClusterAuthorizationFailedError(), UserError, "docs/deploy.md"),
+        (errors.ProducerFencedError(), Fenced, "another worker"),
+        (errors.InvalidProducerEpochError(), Fenced, "another worker"),
+        (errors.UnknownTopicOrPartitionError(), MurkError, "it was deleted"),
+        (errors.KafkaConnectionError("Handshake failed: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
+                                     "self-signed certificate"), UserError, "(self-signed certificate): check ssl.ca"),
+        (ssl.SSLCertVerificationError("Hostname mismatch, certificate is not valid"), UserError, "(Hostname mismatch)"),
+        (ssl.SSLCertVerificationError("certificate has expired"), UserError, "(has expired)"),
+        (errors.KafkaError(SECRET), MurkError, "failed"),
+    ],
+)  # fmt: skip
+def test_errors(error, kind, words):
+    with pytest.raises(MurkError) as caught, reaching(URL, "reading"):
+        raise error
+    assert type(caught.value) is kind or kind is MurkError
+    text = str(caught.value)
+    assert words in text
+    assert URL in text
+    assert "\n" not in text
+    assert SECRET not in text
+
+
+def test_the_reason_behind_an_error_counts():
+    # A producer that was refused once says only that it is in an error state.
+    refused = errors.TransactionalIdAuthorizationFailedError()
+    outer = errors.KafkaError("in an error state")
+    outer.__cause__ = refused
+    assert "transactional id" in str(translate(outer, URL, "committing"))
+    assert "transactional id" in str(translate(errors.KafkaError(refused), URL, "committing"))
+
+
+def test_what_a_missing_topic_means_is_said_by_who_asks():
+    found = translate(errors.UnknownTopicOrPartitionError(), URL, "reading", "there is none yet")
+    assert str(found) == "there is none yet"
+
+
+def test_errors_that_are_ours_and_nobody_s_pass():
+    for error in (UserError("x"), Unreachable("x"), ValueError("x")):
+        with pytest.raises(type(error), match="x"), reaching(URL, "reading"):
+            raise error
+
+
+def test_nobody_at_the_address_is_no_matter_of_settings():
+    for protocol in ("PLAINTEXT", "SSL"):
+        settings = Settings(security_protocol=protocol)
+        assert explain(Address.parse("kafka://127.0.0.1:1"), settings, URL) is None

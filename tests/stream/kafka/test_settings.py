@@ -1,0 +1,154 @@
+"""Encryption and credentials: from a file and the environment, and shown to nobody."""
+
+import os
+import ssl
+
+import pytest
+
+from murk.errors import UserError
+from murk.stream.kafka.settings import Settings
+
+SECRET = "hunter2-S3CR3T"
+
+
+def write(tmp_path, text):
+    path = tmp_path / "kafka.properties"
+    path.write_text(text)
+    return {"MURK_KAFKA_CONFIG": str(path)}
+
+
+def refused(environment, *words):
+    with pytest.raises(UserError) as caught:
+        Settings.read(environment)
+    text = str(caught.value)
+    assert SECRET not in text
+    assert "\n" not in text
+    for word in words:
+        assert word in text, text
+
+
+def test_nothing_set_is_no_encryption():
+    assert Settings.read({}) == Settings()
+    assert Settings.read({"MURK_KAFKA_CONFIG": "", "MURK_KAFKA_HOME": "/x", "PATH": "/y"}) == Settings()
+
+
+def test_file_and_environment(tmp_path):
+    environment = write(
+        tmp_path,
+        "# comment\n\nsecurity.protocol = SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\nsasl.username=one\n"
+        f"sasl.password={SECRET}=more\nsession.timeout.ms=6000\n",
+    )
+    found = Settings.read(environment)
+    assert found.security_protocol == "SASL_SSL"
+    assert found.sasl_mechanism == "SCRAM-SHA-256"
+    assert (found.sasl_username, found.sasl_password) == ("one", f"{SECRET}=more")
+    assert found.session_timeout_ms == 6000
+    # The environment wins.
+    other = Settings.read(environment | {"MURK_KAFKA_SASL_USERNAME": "two", "MURK_KAFKA_SESSION_TIMEOUT_MS": "7000"})
+    assert (other.sasl_username, other.sasl_password) == ("two", f"{SECRET}=more")
+    assert other.session_timeout_ms == 7000
+
+
+def test_the_process_s_own_environment_is_read(monkeypatch):
+    monkeypatch.setenv("MURK_KAFKA_SASL_USERNAME", "somebody")
+    assert Settings.read().sasl_username == "somebody"
+
+
+def test_no_password_is_shown():
+    environment = {
+        "MURK_KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+        "MURK_KAFKA_SASL_USERNAME": "one",
+        "MURK_KAFKA_SASL_PASSWORD": SECRET,
+        "MURK_KAFKA_SSL_KEY_PASSWORD": SECRET,
+    }
+    found = Settings.read(environment)
+    assert found.client()["sasl_plain_password"] == SECRET
+    assert SECRET not in repr(found)
+    assert SECRET not in str(found)
+
+
+def test_unknown_keys_are_named_with_the_nearest(tmp_path):
+    refused(write(tmp_path, f"sasl.pasword={SECRET}\n"), "kafka.properties, line 1", "mean sasl.password?")
+    refused(write(tmp_path, f"\nzzz={SECRET}\n"), "line 2", "there are security.protocol, sasl.mechanism")
+    refused({"MURK_KAFKA_SASL_PASWORD": SECRET}, "MURK_KAFKA_SASL_PASWORD", "mean MURK_KAFKA_SASL_PASSWORD?")
+
+
+def test_files_that_are_none(tmp_path):
+    refused({"MURK_KAFKA_CONFIG": str(tmp_path / "none")}, "MURK_KAFKA_CONFIG names", "No such file")
+    refused({"MURK_KAFKA_CONFIG": str(tmp_path)}, "cannot be read (Is a directory)")
+    (tmp_path / "noise").write_bytes(b"\xff\xfe\x00")
+    refused({"MURK_KAFKA_CONFIG": str(tmp_path / "noise")}, "it is not text")
+    # A line without a key may be a password.
+    refused(write(tmp_path, f"sasl.username=one\n{SECRET}\n"), "kafka.properties, line 2", "key=value")
+    refused(write(tmp_path, f"{SECRET}==\n"), "line 1", "no such setting")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path):
+    environment = write(tmp_path, "")
+    (tmp_path / "kafka.properties").chmod(0)
+    refused(environment, "Permission denied")
+
+
+def test_values_that_are_none(tmp_path):
+    refused({"MURK_KAFKA_SECURITY_PROTOCOL": "TLS"}, "security.protocol is one of PLAINTEXT")
+    refused({"MURK_KAFKA_SASL_MECHANISM": "MD5"}, "sasl.mechanism is one of", "SCRAM-SHA-512")
+    for lacking in ({"MURK_KAFKA_SASL_PASSWORD": SECRET}, {"MURK_KAFKA_SASL_USERNAME": "one"}):
+        refused({"MURK_KAFKA_SECURITY_PROTOCOL": "SASL_SSL"} | lacking, "needs sasl.username and sasl.password")
+    for key in ("CA", "CERTIFICATE", "KEY"):
+        refused({f"MURK_KAFKA_SSL_{key}_FILE": "/none.pem"}, f"ssl.{key.lower()}.file: /none.pem cannot be read")
+
+
+@pytest.mark.parametrize("value", ["999", "300001", "-1", "1e4", "", "ten", "²000", SECRET])
+def test_session_time_outs_out_of_bounds(value):
+    refused({"MURK_KAFKA_SESSION_TIMEOUT_MS": value}, "session.timeout.ms is a number from 1000 to 300000")
+
+
+@pytest.mark.parametrize("value", [1000, 300000])
+def test_session_time_outs_at_the_bounds(value):
+    assert Settings.read({"MURK_KAFKA_SESSION_TIMEOUT_MS": str(value)}).session_timeout_ms == value
+
+
+class TestCertificates:
+    @pytest.fixture
+    def authority(self, tmp_path):
+        from tests.services.certificates import Authority
+
+        return Authority(tmp_path, "authority")
+
+    def settings(self, **files):
+        return Settings(
+            security_protocol="SSL", **{key: None if one is None else str(one) for key, one in files.items()}
+        )
+
+    def test_good_ones(self, authority):
+        certificate, key = authority.issue("one", SECRET)
+        found = self.settings(
+            ssl_ca_file=authority.path, ssl_certificate_file=certificate, ssl_key_file=key, ssl_key_password=SECRET
+        )
+        context = found.client()["ssl_context"]
+        assert context.verify_mode == ssl.CERT_REQUIRED
+        assert context.check_hostname
+        assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+        assert len(context.get_ca_certs()) == 1
+
+    def test_no_authority_of_one_s_own_is_the_system_s(self):
+        assert self.settings().context().verify_mode == ssl.CERT_REQUIRED
+
+    @pytest.mark.parametrize("password", [None, "wrong"])
+    def test_a_locked_key_never_asks_at_the_terminal(self, authority, password):
+        certificate, key = authority.issue("one", SECRET)
+        found = self.settings(ssl_certificate_file=certificate, ssl_key_file=key, ssl_key_password=password)
+        with pytest.raises(UserError, match=r"ssl\.key\.password") as caught:
+            found.context()
+        assert SECRET not in str(caught.value)
+
+    def test_no_key_another_key_and_no_certificate(self, authority, tmp_path):
+        certificate, _ = authority.issue("one")
+        _, key = authority.issue("two")
+        for wrong in (None, key):
+            with pytest.raises(UserError, match="do not go together"):
+                self.settings(ssl_certificate_file=certificate, ssl_key_file=wrong).context()
+        (tmp_path / "text").write_text("no certificate")
+        with pytest.raises(UserError, match=r"ssl\.ca\.file: .* holds no certificate"):
+            self.settings(ssl_ca_file=tmp_path / "text").context()

@@ -1,0 +1,270 @@
+"""compose.yaml, the image and their documents, without any server: what a file can be asked."""
+
+import importlib.resources
+import json
+import os
+import re
+import shutil
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from murk.demo import DATA, TASK
+from murk.monitoring import rules
+from murk.stream import Task
+from tests.services.composed import ROOT, Composed, properties, read
+from tests.services.secure import RIGHTS, right_names
+
+DEPLOY = ROOT / "deploy"
+COMPOSE = read()
+SERVICES = COMPOSE["services"]
+MURK = [name for name, service in SERVICES.items() if service["image"] == "murk"]
+KINDS = {"TOPIC": "topic", "GROUP": "group", "TRANSACTIONAL_ID": "transactional id"}
+
+
+def test_it_is_valid_by_the_compose_specification():
+    package = importlib.resources.files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
+    schema = json.loads(package.read_text())
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    assert [error.message for error in validator.iter_errors(COMPOSE)] == []
+    # The schema refuses what is not in it.
+    wrong = {**COMPOSE, "services": {**SERVICES, "monitor": {**SERVICES["monitor"], "helthcheck": {}}}}
+    assert not validator.is_valid(wrong)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_is_confined(name):
+    service = SERVICES[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["read_only"] is (name != "kafka")
+    assert "privileged" not in service
+    assert service.get("user") not in ("root", "0")
+    assert service["restart"] in ("unless-stopped", "on-failure")
+    for port in service.get("ports", []):
+        assert port.startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_image_has_one_version(name):
+    image, _, version = SERVICES[name]["image"].partition(":")
+    assert image == "murk" or re.fullmatch(r"v?\d+\.\d+\.\d+", version), name
+
+
+def test_what_is_mounted_is_there():
+    for name, service in SERVICES.items():
+        for mount in service.get("volumes", []):
+            source = mount.split(":")[0]
+            if source.startswith("."):
+                assert (ROOT / source).exists(), mount
+                assert mount.endswith(":ro")
+            else:
+                assert source in COMPOSE["volumes"], mount
+        for config in service.get("configs", []):
+            assert (ROOT / COMPOSE["configs"][config["source"]]["file"]).is_file(), name
+
+
+def test_nobody_waits_for_a_check_that_is_not_there():
+    for service in SERVICES.values():
+        for other, how in service.get("depends_on", {}).items():
+            assert how["condition"] != "service_healthy" or "healthcheck" in SERVICES[other]
+            assert how["condition"] != "service_completed_successfully" or SERVICES[other]["restart"] == "on-failure"
+
+
+def test_services_know_each_others_addresses():
+    jobs = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    asked = {job["job_name"]: job["static_configs"][0]["targets"][0].split(":") for job in jobs}
+    assert set(asked) == {rules.MONITOR_JOB, rules.PEOPLE_JOB}
+    for service, port in asked.values():
+        assert port in SERVICES[service]["command"]
+        assert "0.0.0.0" in SERVICES[service]["command"]
+    source = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/murk.yml").read_text())["datasources"][0]
+    assert source["url"] == "http://prometheus:9090"
+    boards = yaml.safe_load((DEPLOY / "grafana/provisioning/dashboards/murk.yml").read_text())["providers"][0]
+    mounted = {mount.split(":")[1] for mount in SERVICES["grafana"]["volumes"]}
+    assert {boards["options"]["path"], "/etc/grafana/provisioning"} <= mounted
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert (DEPLOY / "grafana/dashboards" / Path(home).name).is_file()
+
+
+def test_prometheus_remembers_as_long_as_its_rules_look_back():
+    kept = next(word for word in SERVICES["prometheus"]["command"] if "retention.time" in word)
+    windows = re.findall(r"\[(\d+)d\]", (DEPLOY / "prometheus" / "rules.yml").read_text())
+    assert int(re.search(r"=(\d+)d$", kept)[1]) >= max(map(int, windows))
+
+
+def test_the_broker_is_the_one_of_make_kafka():
+    version = re.search(
+        r"<artifactId>kafka_2.13</artifactId>\s*<version>([\d.]+)<", (DEPLOY / "broker/pom.xml").read_text()
+    )
+    assert SERVICES["kafka"]["image"] == f"apache/kafka:{version[1]}"
+    assert properties({"KAFKA_LOG_DIRS": "/x", "KAFKA_A__B___C": 1}) == {"log.dirs": "/x", "a_b-c": "1"}
+
+
+def test_every_learner_has_a_chain():
+    task = Task.load(DEPLOY / "task.yaml")
+    assert task.log.partitions == SERVICES["learner"]["deploy"]["replicas"] == 2
+
+
+def test_the_task_is_the_demonstrations_but_for_its_menu_and_its_chains():
+    ours, demo = (yaml.safe_load(Path(path).read_text()) for path in (DEPLOY / "task.yaml", TASK))
+    for task in (ours, demo):
+        task.pop("log", None)
+        del task["privacy"]
+    assert ours == demo
+
+
+def test_the_reference_is_what_a_trusted_server_would_have_found():
+    trusted = pytest.importorskip("murk.demo.trusted", reason="statsmodels")
+    fit = trusted.trusted_fit(Task.load(DEPLOY / "task.yaml"), DATA)
+    reference = yaml.safe_load((DEPLOY / "reference.yaml").read_text())
+    assert reference == {name: pytest.approx(found["value"], abs=1e-6) for name, found in fit.items()}
+
+
+def test_commands_are_understood(tmp_path):
+    """With every option as it stands; `--help` as well, so that nothing is begun."""
+    from click.testing import CliRunner
+
+    from murk.cli import cli
+
+    with closing(Composed(tmp_path)) as composed:
+        for name in MURK:
+            done = CliRunner().invoke(cli, [*composed.command(name), "--help"])
+            assert done.exit_code == 0, done.output
+            known = set(re.findall(r"--[a-z-]+", done.output))
+            assert {word for word in SERVICES[name]["command"] if word.startswith("--")} <= known
+
+
+# The image
+
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+def test_the_image_runs_as_nobody_in_particular():
+    assert re.findall(r"^USER (.+)$", DOCKERFILE, re.M) == ["10001:10001"]
+    for mount in SERVICES["population"]["volumes"]:
+        # A new volume takes its owner from the folder of the image.
+        assert f"install --directory --owner=murk --group=murk {mount.split(':')[1]}" in DOCKERFILE
+
+
+def test_what_the_image_is_made_of_is_let_through():
+    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
+    assert lines[0] == "*"
+    allowed = [line[1:] for line in lines if line.startswith("!")]
+    project = (ROOT / "pyproject.toml").read_text()
+    for needed in ("murk", "pyproject.toml", *re.findall(r'(?:readme = |license-files = \[)"([^"]+)"', project)):
+        assert needed in allowed
+    for source in re.findall(r"^COPY (?!--from)(?:--\S+ )*(\S+) ", DOCKERFILE, re.M):
+        assert source == "." or source in allowed
+    for name in allowed:
+        assert (ROOT / name).exists()
+
+
+@pytest.mark.parametrize("name", MURK)
+def test_whatever_is_named_in_the_image_is_made_there(name):
+    for word in SERVICES[name]["command"]:
+        if word.startswith("/usr/share/"):
+            assert f" {word}\n" in DOCKERFILE
+
+
+def test_a_container_starts_with_compiled_kernels_where_it_may_write(tmp_path):
+    kernels, cache, programs = tmp_path / "kernels", tmp_path / "tmp" / "cache", tmp_path / "bin"
+    (kernels / "deep").mkdir(parents=True)
+    (kernels / "deep" / "one.nbi").write_text("compiled")
+    kernels.chmod(0o555)
+    programs.mkdir()
+    (programs / "murk").write_text('#!/bin/sh\nprintf "%s|" "$@"\nexit 3\n')
+    (programs / "murk").chmod(0o755)
+    environment = {
+        "PATH": f"{programs}:{os.environ['PATH']}", "MURK_KERNELS": str(kernels), "NUMBA_CACHE_DIR": str(cache)
+    }  # fmt: skip
+    for _ in range(2):  # a container that is started again finds its cache there
+        done = subprocess.run(
+            [DEPLOY / "start.sh", "learn", "--log", "a b"], env=environment, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (3, "learn|--log|a b|", "")
+        assert (cache / "deep" / "one.nbi").read_text() == "compiled"
+        (cache / "deep" / "new.nbi").write_text("compiled here")
+
+
+def test_make_up_says_what_is_missing(tmp_path):
+    for program in ("sh", "env"):
+        (tmp_path / program).symlink_to(shutil.which(program))
+    made = subprocess.run(
+        [shutil.which("make"), "up"], cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 2
+    assert "needs Docker" in made.stderr
+    assert "make kafka" in made.stderr
+    (tmp_path / "docker").write_text('#!/bin/sh\n[ "$1" = compose ]\n')
+    (tmp_path / "docker").chmod(0o755)
+    made = subprocess.run(
+        [shutil.which("make"), "up"], cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 2
+    assert "is its engine running" in made.stderr
+
+
+# The documents
+
+
+def anchors(page):
+    """Links that its headings can be reached by."""
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def test_every_alert_has_its_part_of_the_runbook():
+    assert rules.RUNBOOK == "docs/recover.md"
+    assert {alert.anchor for alert in rules.ALERTS} <= anchors("recover.md")
+
+
+@pytest.mark.parametrize("page", ["deploy.md", "recover.md", "monitor.md"])
+def test_links_to_headings_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", (ROOT / "docs" / page).read_text()):
+        assert anchor in anchors(target or page), f"{page} links to {target}#{anchor}"
+
+
+def test_the_rights_are_those_that_are_tried():
+    """The table and the commands of docs/deploy.md give what tests/services/test_security.py does, and no more."""
+    text = (ROOT / "docs" / "deploy.md").read_text()
+    rows = set(re.findall(r"^\| (\w+) \| (topic|group|transactional id) `([^`]+)` \| ([A-Z_, ]+) \|", text, re.M))
+    assert rows == {(one.role, KINDS[one.kind], one.resource, ", ".join(one.operations)) for one in RIGHTS}
+    options = {kind: f"--{word.replace(' ', '-')}" for kind, word in KINDS.items()}
+    commands = [line.split("$acls ")[1] for line in text.splitlines() if line.startswith("    $acls ")]
+    assert commands == [
+        f"--allow-principal User:{one.role} {options[one.kind]} {name} "
+        + " ".join(f"--operation {operation.title().replace('_', '')}" for operation in one.operations)
+        for one in RIGHTS
+        for name in right_names(one, "third-child", 2)
+    ]
+
+
+def test_every_setting_is_explained():
+    from dataclasses import fields
+
+    from murk.stream.kafka.settings import Settings
+
+    text = (ROOT / "docs" / "deploy.md").read_text()
+    for field in fields(Settings):
+        assert f"`{field.name.replace('_', '.')}`" in text
+
+
+def test_the_topics_are_explained_as_they_must_be():
+    from murk.stream.kafka.topics import Names, specs
+
+    text = (ROOT / "docs" / "deploy.md").read_text()
+    for topic, spec in specs(Names("NAME"), Task.load(TASK)).items():
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{topic}`"))
+        for key, value in spec.configs.items():
+            assert f"`{key}={value}`" in row
+        for key in spec.least:
+            assert f"`{key}`" in row
+        for key, value in spec.advice.items():
+            assert f"`{key}={value}`" in row or "the same |" in row
+    assert f"{specs(Names('a'), Task.load(TASK))['murk-a-states'].least['max.message.bytes']:,}" in text
