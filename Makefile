@@ -29,8 +29,30 @@ lint: install
 kafka: install
 	$(BIN)/python -m deploy.broker
 
+# Learners and a broker killed again and again, for MURK_SOAK minutes (10 by default).
+.PHONY: soak
+soak: install
+	$(BIN)/python -m tests.services.soak
+
 bench: install
 	$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf .venv murk-demo dist
+
+# The whole deployment in containers: compose.yaml.
+.PHONY: up down
+up:
+	@command -v docker >/dev/null || { echo "make up needs Docker with its compose plugin; without it: make kafka, and docs/deploy.md" >&2; exit 1; }
+	@docker compose version >/dev/null 2>&1 || { echo "this docker has no compose plugin (docker compose): install it; without it: make kafka, and docs/deploy.md" >&2; exit 1; }
+	@docker info >/dev/null 2>&1 || { echo "docker does not answer: is its engine running, and may this user talk to it?" >&2; exit 1; }
+	docker compose up --build --detach
+	@echo "Live page   http://127.0.0.1:9464/"
+	@echo "Grafana     http://127.0.0.1:3000/"
+	@echo "Prometheus  http://127.0.0.1:9090/"
+	@echo "Kafka       kafka://127.0.0.1:9094/third-child"
+	@echo "make down stops all of it; what was learned and spent is kept."
+
+down:
+	@command -v docker >/dev/null || { echo "make down needs Docker with its compose plugin" >&2; exit 1; }
+	docker compose down

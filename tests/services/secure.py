@@ -1,15 +1,59 @@
 """A broker that lets nobody in without a password or a certificate, nor do anything without permission."""
 
+import time
+from contextlib import contextmanager
 from functools import cached_property
+from typing import NamedTuple
 
 from deploy.broker import Broker, ports
 
 PASSWORDS = {
     "admin": "admin-7Jq2",  # may do everything
+    "operator": "operator-Kd08",
     "device": "device-x9Lw",
+    "gateway": "gateway-Vb55",
     "learner": "learner-Tz41",
+    "reader": "reader-Hc17",
     "nobody": "nobody-m3Rd",  # can log in, and is allowed nothing
 }
+
+
+class Right(NamedTuple):
+    """Operations that a role needs on a resource; where that is ``NAME`` or ``CHAIN``, each log's own."""
+
+    role: str
+    kind: str
+    resource: str
+    operations: tuple[str, ...]
+    why: str
+
+
+# Names in full and no prefixes: a right to whatever begins with murk-a- is one to the log a-b as well.
+RIGHTS = (
+    Right("operator", "TOPIC", "murk-NAME-releases", ("CREATE", "DESCRIBE", "ALTER_CONFIGS"), "set it up"),
+    Right("operator", "TOPIC", "murk-NAME-models",
+          ("CREATE", "ALTER_CONFIGS", "READ", "WRITE"), "set it up, announce the task"),
+    Right("operator", "TOPIC", "murk-NAME-states", ("CREATE", "DESCRIBE", "ALTER_CONFIGS"), "set it up"),
+    Right("operator", "TOPIC", "murk-NAME-dead-letters",
+          ("CREATE", "DESCRIBE", "ALTER_CONFIGS"), "set it up"),
+    Right("operator", "TRANSACTIONAL_ID", "murk-NAME-task", ("WRITE",), "announce the task once"),
+    Right("device", "TOPIC", "murk-NAME-releases", ("WRITE",), "send releases"),
+    Right("device", "TOPIC", "murk-NAME-models", ("READ",), "read the task and the newest models"),
+    Right("gateway", "TOPIC", "murk-NAME-releases", ("WRITE",), "send releases"),
+    Right("gateway", "TOPIC", "murk-NAME-models", ("READ",), "read the task and the newest models"),
+    Right("gateway", "TOPIC", "murk-NAME-states", ("READ",), "wait until learners have caught up"),
+    Right("learner", "TOPIC", "murk-NAME-releases", ("READ",), "learn them"),
+    Right("learner", "TOPIC", "murk-NAME-models", ("READ", "WRITE"), "read the task, publish models"),
+    Right("learner", "TOPIC", "murk-NAME-states", ("READ", "WRITE"), "commit what was learned"),
+    Right("learner", "TOPIC", "murk-NAME-dead-letters", ("WRITE",), "keep what could not be learned"),
+    Right("learner", "GROUP", "murk-NAME", ("READ",), "share the chains"),
+    Right("learner", "TRANSACTIONAL_ID", "murk-NAME-CHAIN", ("WRITE",), "own a chain"),
+    Right("reader", "TOPIC", "murk-NAME-releases", ("DESCRIBE",), "see how far behind learners are"),
+    Right("reader", "TOPIC", "murk-NAME-models", ("READ",), "read the task and the newest models"),
+    Right("reader", "TOPIC", "murk-NAME-states", ("READ",), "read what was learned"),
+    Right("reader", "TOPIC", "murk-NAME-dead-letters", ("READ",), "list them"),
+)  # fmt: skip
+"""What each role needs, and no more. READ and WRITE include DESCRIBE, ALTER_CONFIGS includes DESCRIBE_CONFIGS."""
 
 
 class SecureBroker(Broker):
@@ -118,42 +162,70 @@ class SecureBroker(Broker):
         }
         return _write(path, lines | ({"ssl.key.password": key_password} if key_password else {}))
 
-    def allow(self, user, kind, name, *operations, prefix=False):
-        """Permit a user operations on a resource: ``allow("device", "TOPIC", "t", "WRITE", "DESCRIBE")``.
+    def allow(self, user, kind, name, *operations):
+        """Permit a user operations on a resource: ``allow("device", "TOPIC", "t", "WRITE", "DESCRIBE")``."""
+        with self._admin() as admin:
+            rules = _rules(user, kind, name, operations)
+            refused = admin.create_acls(rules)["failed"]
+            assert not refused, refused
+            _until(lambda: all(admin.describe_acls(one)[0] for one in map(_filter, rules)))
 
-        With ``prefix`` the permission holds for all names that start with ``name``.
-        """
-        from kafka.admin import (
-            ACL,
-            ACLOperation,
-            ACLPermissionType,
-            ACLResourcePatternType,
-            KafkaAdminClient,
-            ResourcePattern,
-            ResourceType,
-        )
+    def forbid(self, user, kind, name, *operations):
+        """Take back what was permitted."""
+        with self._admin() as admin:
+            filters = list(map(_filter, _rules(user, kind, name, operations)))
+            admin.delete_acls(filters)
+            _until(lambda: not any(admin.describe_acls(one)[0] for one in filters))
 
-        reach = ACLResourcePatternType.PREFIXED if prefix else ACLResourcePatternType.LITERAL
-        resource = ResourcePattern(ResourceType[kind], name, reach)
-        permissions = [
-            ACL(f"User:{user}", "*", ACLOperation[operation], ACLPermissionType.ALLOW, resource)
-            for operation in operations
-        ]
+    def allow_task(self, name, *roles, chains=1):
+        """Permit the roles (by default all) what `RIGHTS` says, for the log of that name."""
+        for right in RIGHTS:
+            if not roles or right.role in roles:
+                for resource in right_names(right, name, chains):
+                    self.allow(right.role, right.kind, resource, *right.operations)
+
+    @contextmanager
+    def _admin(self):
+        from kafka.admin import KafkaAdminClient
+
         admin = KafkaAdminClient(**self.client("admin"))
         try:
-            refused = admin.create_acls(permissions)["failed"]
+            yield admin
         finally:
             admin.close()
-        assert not refused, refused
 
-    def allow_task(self, name):
-        """What devices and learners of a task need, and no more."""
-        everything = f"murk-{name}-"
-        self.allow("device", "TOPIC", f"{everything}releases", "WRITE", "DESCRIBE")
-        self.allow("device", "TOPIC", f"{everything}models", "READ", "DESCRIBE")
-        self.allow("learner", "TOPIC", everything, "READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS", prefix=True)
-        self.allow("learner", "GROUP", f"murk-{name}", "READ", "DESCRIBE")
-        self.allow("learner", "TRANSACTIONAL_ID", everything, "WRITE", "DESCRIBE", prefix=True)
+
+def right_names(right, name, chains):
+    """Names of the resources of a right, for the log of that name."""
+    resource = right.resource.replace("NAME", name)
+    return [resource.replace("CHAIN", str(chain)) for chain in range(chains)] if "CHAIN" in resource else [resource]
+
+
+def _rules(user, kind, name, operations):
+    from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+    resource = ResourcePattern(ResourceType[kind], name)
+    return [
+        ACL(f"User:{user}", "*", ACLOperation[operation], ACLPermissionType.ALLOW, resource) for operation in operations
+    ]
+
+
+def _filter(rule):
+    from kafka.admin import ACLFilter, ResourcePatternFilter
+
+    pattern = rule.resource_pattern
+    return ACLFilter(
+        rule.principal, rule.host, rule.operation, rule.permission_type,
+        ResourcePatternFilter(pattern.resource_type, pattern.resource_name, pattern.pattern_type),
+    )  # fmt: skip
+
+
+def _until(look):
+    """The broker acts on a change of its lists a moment after it took it."""
+    deadline = time.monotonic() + 30
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def _write(path, lines):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-import socket
-import ssl
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
-from murk.errors import UserError
 from murk.stream.kafka.address import Address
 from murk.stream.kafka.faults import reaching
+from murk.stream.kafka.network import Network, explain
+from murk.stream.kafka.producing import Producer, TransactionalProducer
 from murk.stream.kafka.settings import Settings
 
 # Without it, whoever has not set logging up would see every hiccup of a connection on standard error. What
@@ -27,8 +28,37 @@ PATIENCE_MS = 10_000
 TRANSACTION_MS = 10_000
 """After so long the broker aborts a dead owner's open transaction, so that readers of its chain go on."""
 
+_LOOK_MS = 2_000
+"""How often a reader that is still waiting looks whether it waits for a topic that it may not see."""
+
+METADATA_MS = 3_000
+"""How old a learner's knowledge of the partitions may be by which it shares them out."""
+
 FETCH_BYTES = 4 * 2**20
 """Most bytes that one fetch brings: bounds the memory of a reader, whatever is on the log."""
+
+
+class _Reader(KafkaConsumer):  # type: ignore[misc]
+    """A consumer that says which topic it may not see, where the library's asks again until time runs out."""
+
+    def beginning_offsets(self, partitions: Sequence[TopicPartition], timeout_ms: int = PATIENCE_MS) -> Any:
+        return self._ask(super().beginning_offsets, partitions, timeout_ms)
+
+    def end_offsets(self, partitions: Sequence[TopicPartition], timeout_ms: int = PATIENCE_MS) -> Any:
+        return self._ask(super().end_offsets, partitions, timeout_ms)
+
+    def _ask(self, how: Callable[..., Any], partitions: Sequence[TopicPartition], timeout_ms: int) -> Any:
+        deadline = monotonic() + timeout_ms / 1000
+        while True:
+            left = 1000 * (deadline - monotonic())
+            try:
+                return how(partitions, timeout_ms=max(1, min(left, _LOOK_MS)))
+            except KafkaTimeoutError:
+                refused = {place.topic for place in partitions} & self._cluster.unauthorized_topics
+                if refused:
+                    raise TopicAuthorizationFailedError(refused) from None
+                if left <= _LOOK_MS:
+                    raise
 
 
 @dataclass(frozen=True)
@@ -63,7 +93,7 @@ class Clients:
             hold up the stream with a transaction of its own that it never ends.
         """
         return self._make(
-            KafkaConsumer,
+            _Reader,
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="none",
@@ -89,6 +119,8 @@ class Clients:
             partition_assignment_strategy=[CooperativeStickyAssignor],
             session_timeout_ms=self.settings.session_timeout_ms,
             heartbeat_interval_ms=self.settings.session_timeout_ms // 10,
+            # Whoever shares the chains out while a broker is starting may see none of them: it looks again soon.
+            metadata_max_age_ms=METADATA_MS,
         )
 
     def sender(self) -> Any:
@@ -98,11 +130,10 @@ class Clients:
         One request at a time keeps the order when one has to be repeated.
         """
         return self._make(
-            KafkaProducer,
+            Producer,
             acks="all",
             enable_idempotence=False,
             max_in_flight_requests_per_connection=1,
-            linger_ms=2,
             batch_size=256 * 1024,
             request_timeout_ms=PATIENCE_MS,
             delivery_timeout_ms=PATIENCE_MS + 5_000,
@@ -115,7 +146,7 @@ class Clients:
     def owner(self, transactional_id: str) -> Any:
         """Transactional producer; making it supersedes the previous one of that id."""
         return self._make(
-            KafkaProducer,
+            TransactionalProducer,
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_MS,
             acks="all",
@@ -130,6 +161,12 @@ class Clients:
         )
 
     def _make(self, kind: Any, **arguments: Any) -> Any:
+        made: list[Network] = []
+
+        def network(**settings: Any) -> Network:
+            made.append(Network(**settings))
+            return made[-1]
+
         with reaching(self.url, "connecting"):
             try:
                 return kind(
@@ -137,33 +174,14 @@ class Clients:
                     client_id="murk",
                     bootstrap_timeout_ms=PATIENCE_MS,
                     reconnect_backoff_max_ms=1_000,
+                    kafka_client=network,
                     **self.settings.client(),
                     **arguments,
                 )
-            except KafkaTimeoutError:
-                self._examine_certificate()
+            except BaseException as error:
+                # What was half made has connections and a thread, and nobody else knows of it.
+                for one in made:
+                    one.close()
+                if isinstance(error, KafkaTimeoutError) and (why := explain(self.address, self.settings, self.url)):
+                    raise why from error
                 raise
-
-    def _examine_certificate(self) -> None:
-        """Say so if it is the certificate that keeps us from the servers: the client only says that time ran out."""
-        if not self.settings.security_protocol.endswith("SSL"):
-            return
-        host, _, port = self.address.servers[0].rpartition(":")
-        host = host.strip("[]")
-        context = ssl.create_default_context(cafile=self.settings.ssl_ca_file)
-        try:
-            with (
-                socket.create_connection((host, int(port)), timeout=5) as connection,
-                context.wrap_socket(connection, server_hostname=host),
-            ):
-                return
-        except ssl.SSLCertVerificationError:
-            # Translated where the connection was asked for.
-            raise
-        except ssl.SSLError as error:
-            raise UserError(
-                f"{self.url}: no encrypted connection comes about ({error.reason}): is this the port of the listener "
-                "with TLS, and does it ask for a client's certificate (ssl.certificate.file)?"
-            ) from error
-        except OSError:
-            return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +20,12 @@ _ASLEEP = (
     errors.BrokerNotAvailableError,
 )
 _RESOURCES: dict[type[Exception], str] = {
-    errors.TopicAuthorizationFailedError: "a topic",
+    errors.TopicAuthorizationFailedError: "the topic",
     errors.GroupAuthorizationFailedError: "the consumer group",
     errors.TransactionalIdAuthorizationFailedError: "the transactional id",
     errors.ClusterAuthorizationFailedError: "the cluster",
 }
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError, errors.InvalidProducerIdMappingError)
 
 
@@ -63,11 +65,9 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
     if isinstance(error, _FENCED):
         return Fenced(f"another worker has taken over while {doing} of {url}")
     if isinstance(error, errors.AuthorizationError):
-        named = error.args[0] if error.args and isinstance(error.args[0], (str, set, frozenset)) else ""
-        which = ", ".join(sorted(map(str, named))) if isinstance(named, (set, frozenset)) else ""
         return UserError(
             f"{url}: the broker does not let this user at {_RESOURCES.get(type(error), 'what is needed')}"
-            f"{f' ({which})' if which else ''} ({doing}): give it the rights that docs/deploy.md lists"
+            f"{_named(error)} ({doing}): give it the rights that docs/deploy.md lists"
         )
     text = _chain(error)
     if isinstance(error, errors.SaslAuthenticationFailedError) or "SaslAuthenticationFailed" in text:
@@ -78,7 +78,7 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
             "host name"
         )
     if isinstance(error, errors.UnsupportedSaslMechanismError):
-        return UserError(f"{url}: the broker does not offer this sasl.mechanism: ask for the one that it has")
+        return UserError(f"{url}: the broker does not offer this sasl.mechanism: set the one that it has")
     if isinstance(error, (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError)):
         return MurkError(gone or deleted(url, doing))
     if isinstance(error, _ASLEEP):
@@ -100,6 +100,13 @@ def _root(error: Exception) -> Exception:
         if isinstance(part, errors.KafkaError):
             return _root(part)
     return error
+
+
+def _named(error: Exception) -> str:
+    """Names of what a refusal is about, where it gives names and not the broker's prose."""
+    named = error.args[0] if error.args else ""
+    names = sorted(map(str, named)) if isinstance(named, (set, frozenset)) else [str(named)]
+    return f" {', '.join(names)}" if all(map(_NAME.fullmatch, names)) else ""
 
 
 def _chain(error: BaseException) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from time import monotonic, time
 from typing import Any
 
@@ -12,8 +12,9 @@ from kafka import TopicPartition
 from murk.errors import MurkError, UserError
 from murk.stream.kafka import topics
 from murk.stream.kafka.address import Address
+from murk.stream.kafka.announcing import TASK, announced_topics, check_same, put_document
 from murk.stream.kafka.client import PATIENCE_MS, Clients
-from murk.stream.kafka.faults import deleted, reaching
+from murk.stream.kafka.faults import reaching
 from murk.stream.kafka.letters import letters
 from murk.stream.kafka.membership import KafkaMembership
 from murk.stream.kafka.ownership import OFFSET, OWNER, KafkaOwnership
@@ -36,9 +37,6 @@ from murk.stream.log import (
 )
 from murk.stream.releases import truncate_time
 from murk.stream.task import Task
-
-TASK = b"task"
-"""Key of the task's document on the topic of models."""
 
 _PAUSE = 1.0
 _ANNOUNCE_TRIES = 10
@@ -73,6 +71,7 @@ class KafkaLog(Log):
         self._name = self._address.name or name
         self._task: Task | None = None
         self._known: str | None = None
+        self._announced_on: Mapping[str, str] = {}
         self._readers: dict[tuple[str, int], Reader] = {}
         self._states: dict[int, Newest] = {}
         self._table: Table | None = None
@@ -133,10 +132,11 @@ class KafkaLog(Log):
                 return
             if standing is None:
                 self.prepare(document)
+                self._check_beginning(task)
             elif self._create:
                 topics.repair(self._admin, self.url, self._names, task)
             try:
-                self._put_document(standing, document)
+                put_document(self._clients, self._names, self._models(), standing, document, self._ids(standing))
             except Fenced:
                 # Another one announces at this moment: look at what it has put there.
                 continue
@@ -220,10 +220,9 @@ class KafkaLog(Log):
             future = self._sender.send(self._names.models, message, key=str(chain).encode(), partition=chain)
             future.get(timeout=3 * PATIENCE_MS / 1000)
 
-    def _tell(self, chain: int, message: bytes) -> None:
-        # If it does not arrive, the commit that follows says why.
-        with suppress(Unreachable), self._sending():
-            self._sender.send(self._names.models, message, key=str(chain).encode(), partition=chain)
+    def _tell(self, chain: int, message: bytes) -> Any:
+        with self._sending():
+            return self._sender.send(self._names.models, message, key=str(chain).encode(), partition=chain)
 
     def model(self, chain: int) -> bytes | None:
         """Give a chain's newest model, as it stands on the log now."""
@@ -298,7 +297,7 @@ class KafkaLog(Log):
             if one is not None:
                 one.close()
         if self._sender is not None:
-            self._sender.close(timeout=1)
+            self._sender.leave(1.0)
         if self._admin is not None:
             self._admin.close()
         self._readers, self._states = {}, {}
@@ -337,18 +336,29 @@ class KafkaLog(Log):
         return topics.identity(self._admin, self.url, self._names)
 
     def _same(self) -> None:
-        """Make sure that the topics are those that this log was opened with.
+        """Make sure that the topics are those that the task was announced on, and that this log was opened with."""
+        if not self._announced_on:
+            found = announced_topics(self._models().refresh(), self._names)
+            check_same(self.url, {self._names.releases: self.identity}, found)
+            self._announced_on = found
+        check_same(self.url, self._announced_on, topics.identities(self._admin, self.url, self._names))
 
-        Names say nothing: a topic deleted and created again has the same name and other messages.
-        """
-        known, now = self.identity, self._standing()
-        if now is None:
-            raise MurkError(deleted(self.url, "looking at it"))
-        if now != known:
-            raise MurkError(
-                f"the topics of {self.url} were deleted and created again while they were in use. Nothing of what was "
-                "learned goes with the new ones: stop, and begin anew on purpose (docs/recover.md)"
-            )
+    def _ids(self, standing: bytes | None) -> dict[str, str]:
+        """Ids to be announced: those that are, however often the task's retention changes."""
+        if standing is not None:
+            return announced_topics(self._models().refresh(), self._names)
+        return topics.identities(self._admin, self.url, self._names)
+
+    def _check_beginning(self, task: Task) -> None:
+        """Refuse to begin where others have, and what they learned is gone."""
+        for chain in range(task.log.partitions):
+            place = TopicPartition(self._names.releases, chain)
+            if self._where().end(place)[place] and self._state(chain) is None:
+                raise UserError(
+                    f"{self._names.releases} holds releases of partition {chain}, of which neither the task nor a "
+                    f"state is there any more: topics of {self.url} were deleted. Bring them back, or begin with a "
+                    "new log (docs/recover.md)"
+                )
 
     def _announced(self) -> Task:
         if self._task is None:
@@ -403,18 +413,3 @@ class KafkaLog(Log):
         except Unreachable:
             self._not_before = monotonic() + _PAUSE
             raise
-
-    def _put_document(self, standing: bytes | None, document: bytes) -> None:
-        """Write the document if the one that stands is still there; raise `Fenced` if somebody else writes, too."""
-        producer = self._clients.owner(self._names.announcer)
-        try:
-            with reaching(self.url, "announcing the task"):
-                # Whoever announces later ends our transaction here; whoever was earlier is done or ended.
-                producer.init_transactions()
-                if self._models().refresh().get(TASK) != standing:
-                    raise Fenced("another one has announced")
-                producer.begin_transaction()
-                producer.send(self._names.models, document, key=TASK, partition=0)
-                producer.commit_transaction()
-        finally:
-            producer.close(timeout=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafka.structs import MemberState
 
 from murk.stream.kafka.client import Clients
@@ -30,11 +32,16 @@ class KafkaMembership(Membership):
 
     def __init__(self, clients: Clients, names: Names) -> None:
         self._url = clients.url
-        self._consumer = clients.member(names.group)
-        self._consumer.subscribe([names.releases])
+        self._clients = clients
+        self._names = names
+        # Made when it is first asked for: a broker that is away at that moment is waited for like at any other.
+        self._consumer: Any = None
 
     def chains(self) -> frozenset[int]:
         """Chains that fall to this process; asking takes part in the group's life."""
+        if self._consumer is None:
+            self._consumer = self._clients.member(self._names.group)
+            self._consumer.subscribe([self._names.releases])
         with reaching(self._url, "sharing the chains"):
             assigned = self._consumer.assignment()
             # Others read; fetching here as well would double the traffic.
@@ -46,4 +53,5 @@ class KafkaMembership(Membership):
 
     def close(self) -> None:
         """Leave the group, so that others need not wait for the session to run out."""
-        self._consumer.close(autocommit=False, timeout_ms=2000)
+        if self._consumer is not None:
+            self._consumer.close(autocommit=False, timeout_ms=2000)

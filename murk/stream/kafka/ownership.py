@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
 
 from kafka.errors import KafkaError
 
 from murk.errors import MurkError
-from murk.stream.kafka.client import Clients
+from murk.stream.kafka.client import PATIENCE_MS, Clients
 from murk.stream.kafka.faults import reaching, translate
 from murk.stream.kafka.letters import record
 from murk.stream.kafka.topics import Names
-from murk.stream.log import Checkpoint, DeadLetter, Fenced, Ownership
+from murk.stream.log import Checkpoint, DeadLetter, Fenced, Ownership, Unreachable
 
 OFFSET = "offset"
 OWNER = "owner"
@@ -35,7 +37,7 @@ class KafkaOwnership(Ownership):
     check
         Raises when the topics are not those any more that the log was opened with.
     tell
-        Sends a model without waiting.
+        Sends a model without waiting, and gives what says when it has arrived.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class KafkaOwnership(Ownership):
         chain: int,
         load: Callable[[int], Checkpoint],
         check: Callable[[], None],
-        tell: Callable[[int, bytes], None],
+        tell: Callable[[int, bytes], Any],
     ) -> None:
         self.chain = chain
         self._url = clients.url
@@ -53,6 +55,7 @@ class KafkaOwnership(Ownership):
         self._load = load
         self._check = check
         self._tell = tell
+        self._out: Any = None
         self._lost: MurkError | None = None
         self._producer = clients.owner(names.owner(chain))
         try:
@@ -71,6 +74,7 @@ class KafkaOwnership(Ownership):
         """Write everything in one transaction."""
         self._stand()
         self._check()
+        self._settle()
         key, names = str(self.chain).encode(), self._names
         owner = f"{socket.gethostname()}:{os.getpid()}".encode()
         try:
@@ -91,12 +95,21 @@ class KafkaOwnership(Ownership):
 
     def let_out(self, model: bytes) -> None:
         """Send a model without waiting, and outside of any transaction."""
-        self._tell(self.chain, model)
+        # If it does not leave, the commit that follows says why.
+        with suppress(Unreachable):
+            self._out = self._tell(self.chain, model)
 
     def close(self) -> None:
         """Close the producer; a transaction that is open is ended by the next owner, or by its time-out."""
         self._lost = self._lost or MurkError(f"chain {self.chain} of {self._url} was given up")
-        self._producer.close(timeout=0)
+        self._producer.leave()
+
+    def _settle(self) -> None:
+        """Wait for the model that was let out: behind the commit's it would stand as the newest."""
+        out, self._out = self._out, None
+        if out is not None:
+            with suppress(KafkaError):
+                out.get(timeout=PATIENCE_MS / 1000)
 
     def _stand(self) -> None:
         if self._lost is not None:

@@ -6,7 +6,8 @@ Never from a URL or an argument, which others on the machine can read; and never
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import ssl
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -69,9 +70,9 @@ class Settings:
         found: dict[str, str] = {}
         path = environment.get(VARIABLE)
         if path:
-            for key, value in _properties(Path(path)).items():
+            for number, key, value in _properties(Path(path)):
                 if key not in keys:
-                    raise _unknown(f"{path}: there is no setting {key!r}", key, keys)
+                    raise _unknown(f"{path}, line {number}: there is no such setting", key, keys)
                 found[keys[key]] = value
         variables = {PREFIX + name.upper(): name for name in keys.values()}
         for variable, value in environment.items():
@@ -81,7 +82,7 @@ class Settings:
                     raise _unknown(f"there is no setting {variable}", variable, variables)
                 found[variables[variable]] = value
         session = found.pop("session_timeout_ms", "10000")
-        if not session.isdigit() or not 1_000 <= int(session) <= 300_000:
+        if not session.isdecimal() or not 1_000 <= int(session) <= 300_000:
             raise UserError("session.timeout.ms is a number from 1000 to 300000, in milliseconds")
         settings = cls(**found, session_timeout_ms=int(session))
         settings._check()
@@ -93,7 +94,7 @@ class Settings:
             ("sasl.mechanism", self.sasl_mechanism, MECHANISMS),
         ):
             if value not in known:
-                raise UserError(f"{key} is one of {', '.join(known)}, not {value!r}")
+                raise UserError(f"{key} is one of {', '.join(known)}, and what is set is none of them")
         if self.security_protocol.startswith("SASL") and not (self.sasl_username and self.sasl_password):
             raise UserError(
                 f"security.protocol is {self.security_protocol}, which needs sasl.username and sasl.password in the "
@@ -104,16 +105,46 @@ class Settings:
             if path and not os.access(path, os.R_OK):
                 raise UserError(f"{key.replace('_', '.')}: {path} cannot be read: check the path and its permissions")
 
+    @property
+    def encrypted(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.security_protocol.endswith("SSL")
+
+    def context(self) -> ssl.SSLContext:
+        """Give what encrypts connections, and says whom to trust and who we are.
+
+        Raises
+        ------
+        UserError
+            Naming the file that is not what it should be.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            if self.ssl_ca_file:
+                context.load_verify_locations(self.ssl_ca_file)
+            else:
+                context.load_default_certs()
+        except (OSError, ValueError) as error:
+            raise UserError(f"ssl.ca.file: {self.ssl_ca_file} holds no certificate (PEM)") from error
+        if self.ssl_certificate_file:
+            try:
+                # Without a password the library would ask for one at the terminal.
+                context.load_cert_chain(
+                    self.ssl_certificate_file, self.ssl_key_file, password=self.ssl_key_password or ""
+                )
+            except (OSError, ValueError) as error:
+                raise UserError(
+                    f"ssl.certificate.file: {self.ssl_certificate_file}, ssl.key.file and ssl.key.password do not go "
+                    "together: give a certificate and its key (PEM), and the key's password if it has one"
+                ) from error
+        return context
+
     def client(self) -> dict[str, Any]:
         """Give the client library's arguments."""
         arguments: dict[str, Any] = {"security_protocol": self.security_protocol}
-        if self.security_protocol.endswith("SSL"):
-            arguments |= {
-                "ssl_cafile": self.ssl_ca_file,
-                "ssl_certfile": self.ssl_certificate_file,
-                "ssl_keyfile": self.ssl_key_file,
-                "ssl_password": self.ssl_key_password,
-            }
+        if self.encrypted:
+            arguments["ssl_context"] = self.context()
         if self.security_protocol.startswith("SASL"):
             arguments |= {
                 "sasl_mechanism": self.sasl_mechanism,
@@ -123,13 +154,12 @@ class Settings:
         return arguments
 
 
-def _properties(path: Path) -> dict[str, str]:
+def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UserError(f"{VARIABLE} names {path}, which cannot be read ({reason})") from error
-    found = {}
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
         if not line or line.startswith("#"):
@@ -138,10 +168,10 @@ def _properties(path: Path) -> dict[str, str]:
         if not equals:
             # The line is not repeated: it may be a password that lost its key.
             raise UserError(f"{path}, line {number}: a setting is written key=value")
-        found[key.strip()] = value.strip()
-    return found
+        yield number, key.strip(), value.strip()
 
 
 def _unknown(what: str, key: str, known: Mapping[str, str]) -> UserError:
+    # What is no setting's name nearly right is not repeated: a password may end with =, too.
     near = get_close_matches(key, known, 1)
     return UserError(what + (f": did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"))

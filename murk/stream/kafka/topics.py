@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from kafka.errors import InvalidReplicationFactorError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
 from murk.errors import UserError
 from murk.stream.kafka.client import PATIENCE_MS
@@ -129,25 +129,31 @@ def find(admin: Any, url: str) -> list[str]:
     return sorted(found[1] for topic in topics if (found := _RELEASES.fullmatch(topic)))
 
 
-def describe(admin: Any, url: str, names: Names) -> dict[str, dict[str, Any]]:
-    """Describe those of a log's topics that are there."""
+def describe(admin: Any, url: str, names: Names, needed: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
+    """Describe those of a log's topics that are there and that this user may see.
+
+    Parameters
+    ----------
+    admin, url, names
+        Whose topics.
+    needed
+        Topics that this user must be allowed to see; by default those two without which nobody has any use
+        for a log. Devices see no states, and need not.
+    """
     with reaching(url, "looking at topics"):
         described = admin.describe_topics(list(names.all))
     found = {}
     for topic in described:
         if topic["error_code"] == 0:
             found[topic["name"]] = topic
-        elif topic["error_code"] == 29:  # TOPIC_AUTHORIZATION_FAILED
-            raise UserError(
-                f"{url}: the broker does not let this user at the topic {topic['name']}: give it the rights that "
-                "docs/deploy.md lists"
-            )
+        elif topic["name"] in (needed or (names.releases, names.models)):
+            _refuse(topic, url)
     return found
 
 
 def create(admin: Any, url: str, names: Names, task: Task, replication: int = -1) -> list[str]:
     """Create those topics that are missing, and give their names."""
-    missing = set(names.all) - describe(admin, url, names).keys()
+    missing = set(names.all) - describe(admin, url, names, names.all).keys()
     wanted = {
         topic: {"num_partitions": spec.partitions, "replication_factor": replication, "configs": spec.creation}
         for topic, spec in specs(names, task).items()
@@ -158,6 +164,13 @@ def create(admin: Any, url: str, names: Names, task: Task, replication: int = -1
     with reaching(url, "creating topics"):
         try:
             admin.create_topics(wanted, timeout_ms=PATIENCE_MS, wait_for_metadata=True)
+        except InvalidReplicationFactorError as error:
+            asked = (
+                f"{replication} copies of each partition" if replication > 0 else "the brokers' own number of copies"
+            )
+            raise UserError(
+                f"{url}: {asked}, and there are fewer brokers than that: give a smaller --replication, or start more"
+            ) from error
         except TopicAlreadyExistsError:
             # Somebody else creates the same ones at this moment.
             admin.wait_for_topics(list(wanted), timeout_ms=PATIENCE_MS)
@@ -166,13 +179,9 @@ def create(admin: Any, url: str, names: Names, task: Task, replication: int = -1
 
 def problems(admin: Any, url: str, names: Names, task: Task) -> list[str]:
     """Say what is wrong with a log's topics; nothing when all is well."""
-    described = describe(admin, url, names)
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in described]
+    described = describe(admin, url, names, names.all)
     found: list[str] = []
-    configs: Mapping[str, Any] = {}
-    if resources:
-        with reaching(url, "reading the topics' settings"):
-            configs = _by_topic(admin.describe_configs(resources, config_filter="all"))
+    configs = _configs(admin, url, described)
     for topic, spec in specs(names, task).items():
         if topic not in described:
             found.append(f"{topic} is missing: create it with `murk topics`")
@@ -183,14 +192,9 @@ def problems(admin: Any, url: str, names: Names, task: Task) -> list[str]:
                 f"{topic} has {have} partitions and the task asks for {spec.partitions}: each is a chain, so set "
                 f"log.partitions to {have}, or use another log"
             )
-        for key, value in spec.configs.items():
-            now = configs[topic].get(key)
-            if now != value:
-                found.append(f"{topic} has {key}={now} and needs {value}: `murk topics` sets it")
-        for key, least in spec.least.items():
-            now = configs[topic].get(key)
-            if now is None or -1 != int(now) < least:
-                found.append(f"{topic} has {key}={now} and needs at least {least}: `murk topics` sets it")
+        for key, (now, needed) in _misfits(spec, configs[topic]).items():
+            least = "at least " if key in spec.least else ""
+            found.append(f"{topic} has {key}={now} and needs {least}{needed}: `murk topics` sets it")
         offline = [part["partition_index"] for part in described[topic]["partitions"] if part["leader_id"] < 0]
         if offline:
             found.append(f"{topic} has no leader for its partitions {offline}: are all brokers up?")
@@ -198,13 +202,16 @@ def problems(admin: Any, url: str, names: Names, task: Task) -> list[str]:
 
 
 def repair(admin: Any, url: str, names: Names, task: Task) -> None:
-    """Set what settings can mend (all but the number of partitions)."""
+    """Set what settings can mend (all but the number of partitions), and nothing that fits: it is the operator's."""
+    configs = _configs(admin, url, names.all)
     changes = [
-        ConfigResource(ConfigResourceType.TOPIC, topic, configs=spec.required)
+        ConfigResource(ConfigResourceType.TOPIC, topic, configs={key: needed for key, (_, needed) in wrong.items()})
         for topic, spec in specs(names, task).items()
+        if (wrong := _misfits(spec, configs[topic]))
     ]
-    with reaching(url, "changing the topics' settings"):
-        admin.alter_configs(changes)
+    if changes:
+        with reaching(url, "changing the topics' settings"):
+            admin.alter_configs(changes)
 
 
 def identity(admin: Any, url: str, names: Names) -> str | None:
@@ -214,20 +221,52 @@ def identity(admin: Any, url: str, names: Names) -> str | None:
     ------
     Unreachable
         When the broker does not answer.
+    UserError
+        When it does not let this user see the topic.
     """
     try:
         with reaching(url, "looking at topics", gone=""):
             topic = admin.describe_topics([names.releases])[0]
     except UnknownTopicOrPartitionError:
         return None
-    return None if topic["error_code"] else str(topic["topic_id"])
+    if topic["error_code"]:
+        _refuse(topic, url)
+        return None
+    return str(topic["topic_id"])
 
 
-def _by_topic(answers: Any) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for kind in answers.values():
-        for topic, settings in kind.items():
-            found[topic] = {
-                key: entry["value"] if isinstance(entry, dict) else entry for key, entry in settings.items()
-            }
+def identities(admin: Any, url: str, names: Names) -> dict[str, str]:
+    """Give the ids that the broker drew when it created the topics, of those that are there."""
+    return {topic: str(found["topic_id"]) for topic, found in describe(admin, url, names, names.all).items()}
+
+
+def _refuse(topic: Mapping[str, Any], url: str) -> None:
+    """Raise for a topic that could not be looked at, for another reason than that it is not there."""
+    error = for_code(topic["error_code"])
+    if error is not UnknownTopicOrPartitionError:
+        with reaching(url, "looking at topics"):
+            raise error({topic["name"]})
+
+
+def _misfits(spec: Spec, configs: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    """What a setting is and must be, for those that do not fit."""
+    found = {key: (configs.get(key), value) for key, value in spec.configs.items() if configs.get(key) != value}
+    for key, least in spec.least.items():
+        now = configs.get(key)
+        if now is None or -1 != int(now) < least:
+            found[key] = now, str(least)
     return found
+
+
+def _configs(admin: Any, url: str, topics: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Settings of topics that are there."""
+    if not topics:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
+    with reaching(url, "reading the topics' settings"):
+        answers = admin.describe_configs(resources, config_filter="all")
+    return {
+        topic: {key: entry["value"] if isinstance(entry, dict) else entry for key, entry in settings.items()}
+        for kind in answers.values()
+        for topic, settings in kind.items()
+    }

@@ -1,0 +1,1 @@
+"""What the tests of faults share: processes to be killed, messages to be learned, and what must come out."""

@@ -1,0 +1,149 @@
+"""Learners that are killed at random moments while messages keep arriving."""
+
+import random
+import threading
+import time
+from contextlib import suppress
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from tests.services.faults.world import names, plain_producer
+from tests.services.services import eventually
+
+PAUSE = 0.02
+"""Seconds between the messages that arrive together."""
+
+
+class Arrivals:
+    """Sends messages to all partitions, a few at a time, and never more than the given share of them."""
+
+    def __init__(self, broker, url, partitions):
+        self._producer = plain_producer(broker, delivery_timeout_ms=120_000, request_timeout_ms=10_000)
+        self._topic = names(url).releases
+        self._partitions = partitions
+        self._sent = [0] * len(partitions)
+        self._share = 0.0
+        self._error = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def allow(self, share):
+        """Let this share of all messages arrive."""
+        assert self._error is None, repr(self._error)
+        self._share = max(self._share, share)
+
+    def finish(self):
+        """Let all arrive, and wait for it."""
+        self._share = 1.0
+        eventually(self.is_done, 120)
+        self.close()
+
+    def is_done(self):
+        """Whether all that may arrive has arrived."""
+        assert self._error is None, repr(self._error)
+        return all(
+            sent == int(self._share * len(values)) for sent, values in zip(self._sent, self._partitions, strict=True)
+        )
+
+    def close(self):
+        self._closing.set()
+        self._thread.join()
+        self._producer.close()
+
+    def _run(self):
+        while not self._closing.wait(PAUSE):
+            try:
+                self._send()
+            except Exception as error:  # noqa: BLE001 - told where it is waited for
+                self._error = error
+                return
+
+    def _send(self):
+        answers, sent = [], list(self._sent)
+        try:
+            for number, values in enumerate(self._partitions):
+                first, most = sent[number], int(self._share * len(values))
+                # Few at a time: what is sent again stays within the window for duplicates.
+                some = values[first : min(most, first + (50 if self._share == 1.0 else 3))]
+                answers += [self._producer.send(self._topic, value, partition=number) for value in some]
+                sent[number] += len(some)
+            for answer in answers:
+                answer.get(timeout=150)
+        except KafkaError:
+            # The broker is away: the same ones again, once all of these are decided.
+            for answer in answers:
+                with suppress(KafkaError):
+                    answer.get(timeout=150)
+            return
+        self._sent = sent
+
+
+class Campaign:
+    """Two or three learners of one log, killed, stopped and replaced again and again.
+
+    ``stopped`` counts those that left in peace.
+    """
+
+    def __init__(self, broker, url, nursery, arrivals, partitions, seed):
+        self._url = url
+        self._nursery = nursery
+        self._arrivals = arrivals
+        self._rng = random.Random(seed)
+        self._states = [TopicPartition(names(url).states, number) for number in range(partitions)]
+        self._consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, metrics_enabled=False)
+        self.learners = []
+        self.stopped = 0
+        self._seen = 0
+
+    def fight(self, kills, tell=lambda kill, written: None):
+        """Kill so often, each time while learners write states."""
+        for kill in range(kills):
+            while len(self.learners) < 2:
+                self._join()
+            if self._rng.random() < 0.3:
+                self._join()
+            self._arrivals.allow((kill + 1) / (kills + 1))
+            before = self._written()
+            eventually(lambda before=before: self._written() > before or self._healthy(), 120, every=0.005)
+            time.sleep(self._rng.uniform(0.0, 0.5))
+            self._victim().kill()
+            if len(self.learners) > 2 or self._rng.random() < 0.15:
+                # One leaves as an operator lets it, while the dead one's chains are shared out.
+                leaver = self._victim()
+                assert leaver.stop() == 0, leaver.err
+                self.stopped += 1
+            tell(kill + 1, self._written())
+        while len(self.learners) < 2:
+            self._join()
+
+    def end(self):
+        """Stop all; none has complained."""
+        for learner in self.learners:
+            assert learner.stop() == 0, learner.err
+        for child in self._nursery.children:
+            assert child.status in (0, -9), child.err
+            assert "murk:" not in child.err.replace("murk: waiting:", ""), child.err
+
+    def close(self):
+        self._consumer.close()
+
+    def _join(self):
+        self.learners.append(self._nursery.learner(self._url, "--wait"))
+
+    def _victim(self):
+        return self.learners.pop(self._rng.randrange(len(self.learners)))
+
+    def _written(self):
+        try:
+            self._seen = sum(self._consumer.end_offsets(self._states).values())
+        except KafkaError:
+            # The broker is away, or was a moment ago.
+            time.sleep(0.1)
+        return self._seen
+
+    def _healthy(self):
+        for learner in self.learners:
+            assert learner.status is None, f"{learner.status}: {learner.err}"
+        return False

@@ -1,0 +1,98 @@
+"""What devices do in processes of their own; run by a nursery."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from murk.producers import Ledger, Producer
+from murk.stream import Task, open_log
+from murk.stream.kafka.log import KafkaLog
+from murk.stream.log import Unreachable
+from tests.cli.harness import HEADER, ROWS
+
+POINTS = ("before", "after")
+"""Where a process is killed: debited and not sent; sent and not confirmed."""
+
+
+def die_at(point, number):
+    """End this process, as SIGKILL does, around the number-th send."""
+    send, left = KafkaLog.append, [int(number)]
+
+    def append(self, batch):
+        left[0] -= bool(batch)
+        if left[0] == 0 and point == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        send(self, batch)
+        if left[0] == 0 and point == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    KafkaLog.append = append
+
+
+def say(*words):
+    print(*words, flush=True)  # noqa: T201 - the parent reads it
+
+
+def record(number):
+    return dict(zip(HEADER, ROWS[number + 1].split(","), strict=True))
+
+
+def memory():
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def release():
+    """URL LEDGER COUNT [POINT NUMBER]: release so many records, each known by its number."""
+    url, path, count, *point = sys.argv[1:]
+    if point:
+        die_at(*point)
+    with open_log(url, create=False) as log, Ledger(path) as ledger:
+        producer = Producer(Task.from_document(log.document()), log, ledger)
+        for number in range(int(count)):
+            producer.release(record(number), key=str(number))
+        producer.flush()
+        say("sent", ledger.pending())
+
+
+def produce():
+    """POINT NUMBER ARGUMENTS: `murk produce`, killed around a send."""
+    from murk.cli import main
+
+    point, number, *arguments = sys.argv[1:]
+    die_at(point, number)
+    sys.argv = ["murk", "produce", *arguments]
+    main()
+
+
+def outlast():
+    """URL LEDGER SOME COUNT: release with the broker there, then gone, then back; say what memory it takes."""
+    url, path, some, count = sys.argv[1:]
+    with open_log(url, create=False) as log, Ledger(path) as ledger:
+        task = Task.from_document(log.document())
+        producer = Producer(task, log, ledger)
+        columns = [feature.name for feature in task.features]
+        one = {**dict.fromkeys(columns, 30), "third_child": "yes"}
+
+        def releases(first, last):
+            for number in range(first, last):
+                yield producer.release(one, key=str(number)).delivery
+
+        some, count = int(some), int(count)
+        assert set(releases(0, some)) == {"sent"}
+        say("there")
+        while "queued" not in set(releases(some, some + 1)):
+            some += 1
+        # Now that it knows, as it will all the time.
+        assert set(releases(some + 1, some + 100)) == {"queued"}
+        before, size = memory(), Path(path).stat().st_size
+        assert set(releases(some + 100, some + count)) == {"queued"}
+        say("gone", memory() - before, ledger.pending(), Path(path).stat().st_size - size)
+        while ledger.pending():
+            try:
+                producer.flush()
+            except Unreachable:
+                time.sleep(0.2)
+        say("back", some + count)

@@ -1,0 +1,210 @@
+"""Processes to be killed, that start at once: forked from one that has everything imported and compiled.
+
+``python -m tests.services.faults.nursery`` does what it is told by lines of JSON on its standard input, and ends
+with it; its children end with it.
+"""
+
+import ctypes
+import faulthandler
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+from tests.services.services import eventually
+
+ROOT = Path(__file__).parents[3]
+UNFORESEEN = 70
+KINDS = (".out", ".err")
+# How long a process may take to end or to say something: far more than any needs.
+LIMIT = 120.0
+
+
+class Nursery:
+    """Starts processes; a context manager that leaves none behind.
+
+    ``folder`` is where they work and what they print is kept; ``environment`` is what theirs has besides.
+    """
+
+    def __init__(self, folder, **environment):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.environment = environment
+        self.children = []
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.services.faults.nursery"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def murk(self, *arguments, **environment):
+        """Run a command of murk."""
+        return self.call("murk.cli:main", *arguments, **environment)
+
+    def learner(self, url, *arguments):
+        """Run `murk learn` on a log."""
+        return self.murk("learn", "--log", url, "--json", *arguments)
+
+    def call(self, function, *arguments, **environment):
+        """Run a function, given as ``module:name``, with the arguments in ``sys.argv``."""
+        place = self.folder / f"child-{len(self.children)}"
+        for kind in KINDS:
+            place.with_suffix(kind).touch()
+        pid = self._ask(
+            "start",
+            {
+                "function": function,
+                "arguments": [str(one) for one in arguments],
+                "folder": str(self.folder),
+                "environment": {**self.environment, **environment},
+                "place": str(place),
+            },
+        )
+        child = Child(self, pid, place)
+        self.children.append(child)
+        return child
+
+    def status(self, pid):
+        return self._ask("status", pid)
+
+    def _ask(self, what, argument):
+        print(json.dumps([what, argument]), file=self._server.stdin, flush=True)
+        return json.loads(self._server.stdout.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        for child in self.children:
+            child.kill()
+        self._server.communicate()
+
+
+class Child:
+    """A process of a nursery."""
+
+    def __init__(self, nursery, pid, place):
+        self.pid = pid
+        self._nursery = nursery
+        self._place = place
+        self._status = None
+
+    @property
+    def status(self):
+        """Its exit status, negative where a signal ended it; None while it runs."""
+        if self._status is None:
+            self._status = self._nursery.status(self.pid)
+        return self._status
+
+    @property
+    def out(self):
+        return self._place.with_suffix(".out").read_text(errors="replace")
+
+    @property
+    def err(self):
+        return self._place.with_suffix(".err").read_text(errors="replace")
+
+    def send(self, number):
+        # Not to a process that is gone: its number may be another's.
+        if self.status is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        """End it at once, as a power cut would."""
+        self.send(signal.SIGKILL)
+        return self.wait()
+
+    def freeze(self):
+        self.send(signal.SIGSTOP)
+
+    def thaw(self):
+        self.send(signal.SIGCONT)
+
+    def stop(self):
+        """Ask it to end; its exit status."""
+        self.send(signal.SIGTERM)
+        self.send(signal.SIGCONT)
+        return self.wait()
+
+    def wait(self, limit=LIMIT):
+        eventually(lambda: self.status is not None, limit, every=0.01)
+        return self._status
+
+    def said(self, words, limit=LIMIT):
+        """Wait until it has printed some words."""
+        eventually(lambda: words in self.out + self.err or self._ended(words), limit, every=0.02)
+
+    def _ended(self, words):
+        assert self.status is None, f"ended with {self._status} without {words!r}: {self.out}{self.err}"
+        return words in self.out + self.err
+
+    def refused(self, *words, status=1, limit=LIMIT):
+        """It has ended by itself with a status and one line on standard error that holds some words."""
+        assert self.wait(limit) == status, f"{self._status}: {self.out}{self.err}"
+        assert self.out == ""
+        line, end, rest = self.err.partition("\n")
+        assert (end, rest) == ("\n", ""), self.err
+        assert line.startswith("murk: "), line
+        assert "unexpected" not in line, line
+        for word in words:
+            assert word in line, line
+
+
+def _child(order):
+    status = UNFORESEEN
+    try:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        place = Path(order["place"])
+        descriptors = [os.open(os.devnull, os.O_RDONLY)]
+        descriptors += [os.open(place.with_suffix(kind), os.O_WRONLY) for kind in KINDS]
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+        os.chdir(order["folder"])
+        os.environ.update(order["environment"])
+        # What hangs says where: kill -USR1.
+        faulthandler.register(signal.SIGUSR1)
+        module, _, name = order["function"].partition(":")
+        sys.argv = [module, *order["arguments"]]
+        getattr(importlib.import_module(module), name)()
+        status = 0
+    except SystemExit as end:
+        status = int(end.code or 0)
+    except Exception:  # noqa: BLE001 - the end of the process, which its parent looks at
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _serve():
+    from tests.cli.forks import warm
+
+    importlib.import_module("murk.stream.kafka.log")
+    importlib.import_module("murk.cli.learn")
+    importlib.import_module("murk.stream.team")
+    warm()
+    ended = {}
+    for line in sys.stdin:
+        what, argument = json.loads(line)
+        if what == "start":
+            answer = os.fork()
+            if answer == 0:
+                _child(argument)
+        else:
+            pid, status = (0, 0) if argument in ended else os.waitpid(argument, os.WNOHANG)
+            if pid:
+                ended[argument] = os.waitstatus_to_exitcode(status)
+            answer = ended.get(argument)
+        print(json.dumps(answer), flush=True)  # noqa: T201 - the answer
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,147 @@
+"""Messages for a log on Kafka, and what one process that is never disturbed learns from the same messages."""
+
+import json
+import random
+import tempfile
+import uuid
+from functools import cache
+from pathlib import Path
+
+from kafka import KafkaProducer
+
+from murk.learners.problem import problem_for
+from murk.stream import Task, open_log
+from murk.stream.checkpoint import decode_state
+from murk.stream.kafka.topics import Names
+from murk.stream.log import Unreachable
+from murk.stream.worker import Worker
+from tests.cli import harness
+from tests.services.services import eventually
+from tests.stream.harness import hostile, read_all
+
+LIMITS = "duplicates: 300\nexpiry: 365d\nlog: {{partitions: {}, retention: 400d}}\n"
+
+
+def task_text(partitions):
+    """A task whose releases last longer than any test."""
+    return harness.TASK + LIMITS.format(partitions)
+
+
+@cache
+def stock(partitions=2, rows=3000):
+    """A task, and what its people have released, by partition: from a simulated run on a log in a file."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = harness.world(Path(place), rows=rows, task=task_text(partitions))
+        assert harness.run(folder, prepare=lambda: None).json["releases"] == rows
+        with open_log(f"sqlite:///{folder}/third-child.db") as log:
+            task = Task.from_document(log.document())
+            return task, [read_all(log, number) for number in range(partitions)]
+
+
+def disturbed(task, messages, seed):
+    """The same with duplicates and with what no honest device sends, all of it in its place by lot."""
+    rng, found = random.Random(seed), []
+    # Those reasons that do not hang on the task or on the partition.
+    why = {"malformed", "schema", "wrong-task", "level", "dimension", "expired", "future"}
+    junk = [value for value, reason in hostile(task) if reason in why]
+    for value in messages:
+        found.append(value)
+        while rng.random() < 0.15:
+            # Well within the window for duplicates, also where a client sends a batch twice.
+            found.append(found[-rng.randint(1, min(len(found), task.duplicates // 2))])
+        while rng.random() < 0.1:
+            found.append(rng.choice(junk))
+    return found
+
+
+def new_log(broker, task):
+    """The URL of a new log that carries the task."""
+    url = f"{broker.url}/f{uuid.uuid4().hex[:12]}"
+    with open_log(url) as log:
+        log.announce(task.document())
+    return url
+
+
+def names(url):
+    return Names(url.rpartition("/")[2])
+
+
+def plain_producer(broker, **settings):
+    """A client that knows nothing of Murk; one request at a time keeps the order."""
+    return KafkaProducer(
+        bootstrap_servers=broker.bootstrap, acks="all", enable_idempotence=False,
+        max_in_flight_requests_per_connection=1, allow_auto_create_topics=False, **settings,
+    )  # fmt: skip
+
+
+def put(broker, url, messages, partition=0):
+    """Send messages as anybody could."""
+    producer = plain_producer(broker)
+    try:
+        for answer in [producer.send(names(url).releases, one, partition=partition) for one in messages]:
+            answer.get(timeout=60)
+    finally:
+        producer.close()
+
+
+def messages_of(url):
+    """All that is on a log, by partition."""
+    with open_log(url, create=False) as log:
+        return [read_all(log, number) for number in range(log.partitions)]
+
+
+def alone(task, partitions):
+    """What one process learns from the same messages in the same order: (learner's state, counters) by chain."""
+    with tempfile.TemporaryDirectory() as place, open_log(f"sqlite:///{place}/log.db") as log:
+        log.announce(task.document())
+        for number, values in enumerate(partitions):
+            log.append([(number, value) for value in values])
+        for number in range(len(partitions)):
+            with Worker(log, task, problem_for(task).engine(), number) as worker:
+                while worker.step().read:
+                    pass
+        return states(log)
+
+
+def states(log):
+    """(learner's state, counters) by chain, as plain data that is equal only where it is the same bit for bit."""
+    found = []
+    for number in range(log.partitions):
+        state = decode_state(log.checkpoint(number).state, log.url)
+        found.append((json.dumps(state.learner, sort_keys=True), state.counters.model_dump()))
+    return found
+
+
+def offsets(log):
+    return [log.checkpoint(number).offset for number in range(log.partitions)]
+
+
+def caught_up(url, *children, limit=180.0):
+    """Wait until learners have read all that is on a log; the children that are given must be alive meanwhile."""
+
+    def look():
+        for child in children:
+            assert child.status is None, child.err
+        try:
+            with open_log(url, create=False) as log:
+                ends = [log.end(number) for number in range(log.partitions)]
+                return offsets(log) == ends
+        except Unreachable:
+            return False
+
+    eventually(look, limit, every=0.2)
+
+
+def as_if_undisturbed(url, task):
+    """The log's states are those of one process, and every message was counted once."""
+    there = messages_of(url)
+    with open_log(url, create=False) as log:
+        found = states(log)
+        dead = [list(log.dead_letters(number)) for number in range(log.partitions)]
+    assert found == alone(task, there)
+    for (_, counters), values, letters in zip(found, there, dead, strict=True):
+        assert counters["learned"] + counters["duplicates"] + sum(counters["dead"].values()) == len(values)
+        assert len(letters) == sum(counters["dead"].values())
+        reasons = {reason: sum(one.reason == reason for one in letters) for reason in counters["dead"]}
+        assert reasons == counters["dead"]
+    return found

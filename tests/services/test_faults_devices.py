@@ -1,0 +1,137 @@
+"""Devices and populations killed around a send, and the broker gone: each release is counted once."""
+
+import random
+
+import pytest
+
+from murk.producers import Ledger
+from murk.stream import Task
+from tests.cli import harness
+from tests.services.faults.devices import POINTS
+from tests.services.faults.nursery import Nursery
+from tests.services.faults.world import as_if_undisturbed, caught_up, new_log, task_text
+
+DEVICES = "tests.services.faults.devices"
+# A release of many figures, so that it would show in memory if it were kept there.
+WIDE = (
+    "name: wide\nfeatures:\n"
+    + "".join(f"  - {{name: f{number}, low: 21, high: 35}}\n" for number in range(400))
+    + """\
+target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
+privacy: {guarantee: {gdp: {mu: 1.0}}, per_person: {gdp: {mu: 1000.0}}}
+max_staleness: {releases: 100000}
+"""
+)
+
+
+def learn_all(nursery, url):
+    learner = nursery.learner(url)
+    caught_up(url, learner)
+    assert learner.stop() == 0, learner.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS)
+def test_a_device_killed_around_a_send(broker, tmp_path, point):
+    count = 30
+    people = "privacy: {guarantee: {gdp: {mu: 1.0}}, per_person: {gdp: {mu: 100.0}}}"
+    task = Task.parse(task_text(2).replace("privacy: {guarantee: {gdp: {mu: 1.0}}}", people))
+    url, ledger = new_log(broker, task), tmp_path / "ledger.db"
+    with Nursery(tmp_path / "children") as nursery:
+        for number in (3, 1, 5, 2, 1):
+            child = nursery.call(f"{DEVICES}:release", url, ledger, count, point, number)
+            assert child.wait() == -9, child.err
+        child = nursery.call(f"{DEVICES}:release", url, ledger, count)
+        assert child.wait() == 0, child.err
+        assert child.out == "sent 0\n"
+        learn_all(nursery, url)
+    found = as_if_undisturbed(url, task)
+    assert sum(counters["learned"] for _, counters in found) == count
+    # What had arrived unheard was sent again; what had not was not lost.
+    assert (sum(counters["duplicates"] for _, counters in found) > 0) == (point == "after")
+    assert all(counters["dead"] == {} for _, counters in found)
+    with Ledger(ledger) as accounts:
+        assert (accounts.totals().releases, accounts.pending()) == (count, 0)
+
+
+@pytest.mark.slow
+def test_a_population_killed_around_its_sends(broker, tmp_path):
+    rows = 400
+    task = Task.parse(task_text(2)).with_simulated(True)
+    folder = harness.world(tmp_path / "people", rows=rows, task=task_text(2))
+    url = new_log(broker, task)
+    rng = random.Random(5)
+    command = ["task.yaml", "--source", "people.csv", "--log", url, "--seed", 1, "--json"]
+    with Nursery(folder, MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
+        learner = nursery.learner(url)
+        for kill in range(8):
+            child = nursery.call(f"{DEVICES}:produce", POINTS[kill % 2], rng.randint(1, 30), *command)
+            assert child.wait() == -9, child.err
+        child = nursery.murk("produce", *command)
+        assert child.wait() == 0, child.err
+        caught_up(url, learner)
+        assert learner.stop() == 0, learner.err
+    found = as_if_undisturbed(url, task)
+    assert sum(counters["learned"] for _, counters in found) == rows
+    assert all(counters["dead"] == {} for _, counters in found)
+    with Ledger(folder / "third-child.ledger.db") as accounts:
+        assert (accounts.totals().releases, accounts.pending()) == (rows, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gone", ["killed", "frozen"])
+def test_a_device_outlasts_its_broker(own_broker, tmp_path, gone):
+    """The outbox grows on disk and the memory does not; all is delivered once the broker is back."""
+    task = Task.parse(WIDE)
+    url, ledger = new_log(own_broker, task), tmp_path / "ledger.db"
+    some, count = 100, 2000 if gone == "killed" else 1000
+    with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="2000") as nursery:
+        device = nursery.call(f"{DEVICES}:outlast", url, ledger, some, count)
+        device.said("there")
+        own_broker.kill() if gone == "killed" else own_broker.freeze()
+        device.said("gone", limit=400)
+        grown, waiting, on_disk = map(int, device.out.splitlines()[1].split()[1:])
+        # Nearly three thousand bytes each, which the outbox has and the memory has not.
+        assert waiting >= count - 100
+        assert on_disk > 2_000 * (count - 200)
+        assert grown < 500 * count
+        assert device.status is None
+        own_broker.start() if gone == "killed" else own_broker.thaw()
+        assert device.wait() == 0, device.err
+        sent = int(device.out.splitlines()[2].split()[1])
+        learn_all(nursery, url)
+    [(_, counters)] = as_if_undisturbed(url, task)
+    assert (counters["learned"], counters["dead"]) == (sent, {})
+    with Ledger(ledger) as accounts:
+        assert (accounts.totals().releases, accounts.pending()) == (sent, 0)
+
+
+@pytest.mark.slow
+def test_a_full_disk_for_the_ledger(broker, tmp_path):
+    """It says so and stops; with room again, the same command carries on and everybody is counted once."""
+    rows = 1000
+    task = Task.parse(task_text(2)).with_simulated(True)
+    folder = harness.world(tmp_path / "people", rows=rows, task=task_text(2))
+    url = new_log(broker, task)
+    command = ["produce", "task.yaml", "--source", "people.csv", "--log", url, "--seed", 1, "--json"]
+    with Nursery(folder, MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
+        learner = nursery.learner(url)
+        for size in (60_000, 123_457):
+            harness.refused(
+                harness.murk(*command, folder=folder, prepare=harness.largest_file(size)), "ledger", "disk", status=1
+            )
+        done = nursery.murk(*command)
+        assert done.wait() == 0, done.err
+        caught_up(url, learner)
+        assert learner.stop() == 0, learner.err
+    found = as_if_undisturbed(url, task)
+    assert sum(counters["learned"] for _, counters in found) == rows
+    assert all(counters["dead"] == {} for _, counters in found)
+
+
+def test_a_learner_needs_no_disk(broker, tmp_path):
+    """Where no file may grow at all, learning goes on: all that a learner writes stands on the log."""
+    task = Task.parse(task_text(2)).with_simulated(True)
+    url = new_log(broker, task)
+    done = harness.murk("learn", "--log", url, "--idle", 1, "--json", folder=tmp_path, prepare=harness.largest_file(0))
+    assert done.json["releases"] == 0

@@ -1,0 +1,101 @@
+"""A learner that sleeps beyond its session, and wakes when its chains are another's."""
+
+import pytest
+
+from murk.errors import MurkError
+from murk.learners.problem import problem_for
+from murk.stream import open_log
+from murk.stream.log import Fenced
+from murk.stream.worker import Worker
+from tests.services.faults.nursery import Nursery
+from tests.services.faults.world import as_if_undisturbed, caught_up, disturbed, new_log, put, stock
+from tests.services.services import eventually
+
+
+def owners(url):
+    with open_log(url, create=False) as log:
+        return {chain: int(owner.rpartition(":")[2]) for chain, owner in log.owners().items()}
+
+
+@pytest.mark.slow
+def test_a_learner_that_wakes_writes_nothing_and_takes_its_place_again(broker, tmp_path):
+    task, released = stock(4)
+    messages = [disturbed(task, values, seed) for seed, values in enumerate(released)]
+    cuts = [[len(values) * place // 3 for place in range(4)] for values in messages]
+    thirds = [
+        [values[cut[place] : cut[place + 1]] for values, cut in zip(messages, cuts, strict=True)] for place in range(3)
+    ]
+    url = new_log(broker, task)
+
+    def arrive(third):
+        for chain, values in enumerate(third):
+            put(broker, url, values, chain)
+
+    with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
+        sleeper = nursery.learner(url)
+        arrive(thirds[0])
+        caught_up(url, sleeper)
+        assert set(owners(url).values()) == {sleeper.pid}
+        # In the middle of work, so that it wakes with a step half done.
+        for chain, values in enumerate(thirds[1]):
+            put(broker, url, values[:50], chain)
+        sleeper.freeze()
+        other = nursery.learner(url)
+        for chain, values in enumerate(thirds[1]):
+            put(broker, url, values[50:], chain)
+        caught_up(url, other)
+        assert set(owners(url).values()) == {other.pid}
+        with open_log(url, create=False) as log:
+            before = [log.checkpoint(chain) for chain in range(4)]
+        sleeper.thaw()
+        # It has noticed when it is in the group again, which gives it chains of its own.
+        arrive([values[:20] for values in thirds[2]])
+        rest = [values[20:] for values in thirds[2]]
+
+        def shared():
+            if rest[0]:
+                arrive([values[:5] for values in rest])
+                rest[:] = [values[5:] for values in rest]
+            return set(owners(url).values()) == {sleeper.pid, other.pid}
+
+        eventually(shared, 120, every=0.2)
+        arrive(rest)
+        caught_up(url, sleeper, other)
+        with open_log(url, create=False) as log:
+            assert all(log.checkpoint(chain).offset > before[chain].offset for chain in range(4))
+        for learner in (sleeper, other):
+            assert learner.stop() == 0, learner.err
+            assert "murk:" not in learner.err, learner.err
+    found = as_if_undisturbed(url, task)
+    assert [counters["learned"] for _, counters in found] == [len(values) for values in released]
+
+
+@pytest.mark.slow
+def test_a_learner_that_wakes_in_a_commit_is_refused(broker, tmp_path):
+    """The same at one's own pace: a state written by hand of the old owner comes to nothing."""
+    task, released = stock(2)
+    url = new_log(broker, task)
+    put(broker, url, released[0][:200])
+    with open_log(url, create=False) as log, open_log(url, create=False) as again:
+        old = Worker(log, task, problem_for(task).engine())
+        with old:
+            old.step(50)
+            # What it would commit next, folded before the chain was taken.
+            old._pending = old._fold(log.read(0, old.offset, 50))
+            with Worker(again, task, problem_for(task).engine()) as new:
+                assert new.offset == 50
+                new.step(100)
+                standing = again.checkpoint(0)
+                with pytest.raises(Fenced):
+                    old.step()
+                assert again.checkpoint(0) == log.checkpoint(0) == standing
+                with pytest.raises(MurkError, match="fenced"):
+                    old.step()
+                while new.step().read:
+                    pass
+    with open_log(url, create=False) as log, Worker(log, task, problem_for(task).engine(), 1) as other:
+        other.step()
+        put(broker, url, released[1][:10], 1)
+        while other.step().read:
+            pass
+    as_if_undisturbed(url, task)

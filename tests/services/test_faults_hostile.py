@@ -1,0 +1,155 @@
+"""What strangers with a plain Kafka client put on the topics: counted by reason, and nothing stops."""
+
+import json
+import random
+from collections import Counter
+
+import pytest
+
+from murk.learners.problem import problem_for
+from murk.stream import Task, open_log
+from murk.stream.log import MAX_MESSAGE
+from tests.cli import harness
+from tests.services.faults.nursery import Nursery
+from tests.services.faults.world import caught_up, names, new_log, plain_producer, put, stock, task_text
+from tests.stream import by_hand
+from tests.stream.harness import altered, hostile, message
+
+PEOPLE = {"same_sex": "yes", "age": 28, "third_child": "no"}
+
+
+def strange(task):
+    """(message, key, headers, reason) of what no honest device sends."""
+    good = message(task, 10**7)
+    mechanism = problem_for(task).mechanisms["default"]
+    others = [(value, reason) for value, reason in hostile(task) if reason not in ("simulated", "magnitude", "chain")]
+    others += [
+        (message(task, 10**7, simulated=not task.simulated), "simulated"),
+        (message(task, 10**7, payload=[0, 0, mechanism.magnitude + 1]), "magnitude"),
+        (message(task, 10**7, chain=2), "chain"),
+        (message(task, 10**7, chain=1), "chain"),
+        (random.Random(2).randbytes(MAX_MESSAGE - 100), "too-large"),
+        (b" " * (MAX_MESSAGE - len(good) - 100) + good, "too-large"),
+        (b'{"a":"' + b"\\u0000" * 150_000 + b'"}', "too-large"),
+        (b"[" * 900_000, "too-large"),
+        (b"1" * 500, "malformed"),
+        (b'{"x":' + b"9" * 400 + b"}", "schema"),
+        (b"-" * 300, "malformed"),
+        (altered(good, payload=[1, 2, 3.0]), "schema"),
+        (altered(good, payload=None), "schema"),
+        (altered(good, payload=[True, 1, 1]), "schema"),
+        (altered(good, schema="1"), "schema"),
+        (altered(good, kind="state"), "schema"),
+        (good.decode().encode("utf-16"), "malformed"),
+        (b"\xef\xbb\xbf" + good, "malformed"),
+    ]
+    found = [(value, None, [], reason) for value, reason in others]
+    # A tombstone is an empty message; whatever keys and headers say is nobody's business.
+    found.append((None, b"0", [], "malformed"))
+    found.append((b"{}", b"\xff" * 1000, [("offset", b"999999"), ("owner", b"me")], "schema"))
+    return found
+
+
+@pytest.mark.slow
+def test_all_kinds_of_junk_are_counted_and_nothing_stops(broker, tmp_path):
+    task, released = stock(2)
+    url, released = new_log(broker, task), released[0][:300]
+    junk = strange(task)
+    producer = plain_producer(broker, max_request_size=2 * MAX_MESSAGE)
+    sent = 0
+    try:
+        for number, value in enumerate(released):
+            # An honest release may carry a key and headers, too.
+            answers = [producer.send(names(url).releases, value, key=b"k", headers=[("h", b"")], partition=0)]
+            for value, key, headers, _ in junk[number::300]:
+                answers.append(producer.send(names(url).releases, value, key=key, headers=headers, partition=0))
+            if number % 10 == 0:
+                answers.append(producer.send(names(url).releases, released[number // 2], partition=0))
+            for answer in answers:
+                answer.get(timeout=60)
+            sent += len(answers)
+    finally:
+        producer.close()
+    with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
+        learner = nursery.learner(url)
+        caught_up(url, learner)
+        assert learner.stop() == 0, learner.err
+        assert "murk:" not in learner.err
+        shown = nursery.murk("dead-letters", "--log", url, "--json")
+        assert shown.wait() == 0, shown.err
+        status = nursery.murk("status", "--log", url, "--json")
+        assert status.wait() == 0, status.err
+    found = json.loads(status.out)
+    expected = Counter(reason for *_, reason in junk)
+    assert found["dead_letters"] == expected
+    assert (found["releases"], found["duplicates"]) == (300, 30)
+    assert sent == found["releases"] + found["duplicates"] + sum(found["dead_letters"].values())
+
+
+@pytest.mark.slow
+def test_a_release_written_by_hand_is_learned(broker, tmp_path):
+    task = Task.parse(task_text(2))
+    url = new_log(broker, task)
+    with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
+        learner = nursery.learner(url)
+        with open_log(url, create=False) as log:
+            for number in range(20):
+                chain = number % 2
+                put(broker, url, [by_hand.release(log.document(), log.model(chain), chain, PEOPLE)], chain)
+        caught_up(url, learner)
+        assert learner.stop() == 0, learner.err
+        status = nursery.murk("status", "--log", url, "--json")
+        assert status.wait() == 0, status.err
+    found = json.loads(status.out)
+    assert (found["releases"], found["dead_letters"]) == (20, {})
+
+
+def write(broker, topic, value, key, headers=(), partition=0):
+    producer = plain_producer(broker)
+    try:
+        producer.send(topic, value, key=key, headers=list(headers), partition=partition).get(timeout=60)
+    finally:
+        producer.close()
+
+
+GARBAGE = {
+    "bytes": b"\xff\xfe garbage",
+    "json": b"{}",
+    "bomb": b"[" * 10_000,
+    "tombstone": None,
+    "huge": b"x" * 900_000,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(GARBAGE))
+def test_garbage_among_models_and_states_is_refused_clearly(broker, tmp_path, kind):
+    task = Task.parse(task_text(2))
+    url = new_log(broker, task)
+    folder = harness.world(tmp_path / "people", rows=20, task=task_text(2))
+    topics = names(url)
+    with Nursery(folder, MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
+        learner = nursery.learner(url)
+        with open_log(url, create=False) as log:
+            document = log.document()
+        for chain in range(2):
+            put(broker, url, [by_hand.release(document, None, chain, PEOPLE)], chain)
+        caught_up(url, learner)
+
+        # A model that no learner has made: devices say so and release nothing. A removed one is as none.
+        write(broker, topics.models, GARBAGE[kind], b"0")
+        write(broker, topics.models, b"whatever", b"another key \xff")
+        people = nursery.murk("produce", "task.yaml", "--source", "people.csv", "--log", url, "--patience", 5)
+        if kind != "tombstone":
+            people.refused("model of chain 0", "nothing was released", status=2)
+        people.kill()
+
+        # The learner does not read what it has written itself; one that comes later is told by the state.
+        assert learner.status is None, learner.err
+        assert learner.stop() == 0, learner.err
+        write(broker, topics.states, GARBAGE[kind], b"0", [("offset", b"1")])
+        again = nursery.learner(url)
+        again.refused("chain 0")
+        write(broker, topics.states, GARBAGE[kind], b"0")
+        again = nursery.learner(url)
+        again.refused("state")

@@ -1,0 +1,147 @@
+"""Topics deleted, recreated and refilled underneath learners: they stop and say so, and nothing is begun anew."""
+
+import pytest
+from kafka import KafkaAdminClient
+
+from murk.errors import MurkError
+from murk.stream import open_log
+from murk.stream.kafka import topics
+from tests.cli import harness
+from tests.services.faults.campaign import Arrivals
+from tests.services.faults.nursery import Nursery
+from tests.services.faults.world import caught_up, names, new_log, put, stock, task_text
+from tests.services.services import eventually
+
+KINDS = ("releases", "models", "states", "dead")
+
+
+def without(broker, *wanted):
+    """Delete topics, and wait until they are gone."""
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        admin.delete_topics(list(wanted), timeout_ms=30_000)
+        eventually(lambda: not set(wanted) & set(admin.list_topics()))
+    finally:
+        admin.close()
+
+
+def anew(broker, url, task):
+    """Make those topics that are missing, as `murk topics` does."""
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        topics.create(admin, url, names(url), task)
+    finally:
+        admin.close()
+
+
+@pytest.fixture
+def world(broker, tmp_path):
+    task, released = stock(2)
+    with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
+        yield task, released, new_log(broker, task), nursery
+
+
+def states_as(url):
+    with open_log(url, create=False) as log:
+        return [log.checkpoint(chain) for chain in range(2)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+def test_a_topic_is_deleted_while_learners_are_at_work(broker, world, kind, busy):
+    task, released, url, nursery = world
+    arrivals = Arrivals(broker, url, released)
+    try:
+        learner = nursery.learner(url)
+        arrivals.allow(0.03)
+        eventually(lambda: any(point.offset for point in states_as(url)), 120)
+        if busy:
+            arrivals.allow(0.9)
+        else:
+            eventually(arrivals.is_done, 120)
+            caught_up(url, learner)
+        without(broker, getattr(names(url), kind))
+        if kind != "releases" and not busy:
+            # A learner that has nothing to write need not look.
+            arrivals.allow(0.9)
+        learner.refused("deleted", limit=120)
+        if kind == "states":
+            # Not by hand either: where the states are gone, a new topic for them has none.
+            anew(broker, url, task)
+            nursery.learner(url).refused(names(url).states, "deleted", limit=120)
+            assert all(point.state is None for point in states_as(url))
+    finally:
+        arrivals.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+def test_a_topic_is_recreated_while_learners_are_at_work(broker, world, kind, busy):
+    task, released, url, nursery = world
+    half = [values[: len(values) // 2] for values in released]
+    rest = [values[len(values) // 2 :] for values in released]
+    learner = nursery.learner(url)
+    for chain, values in enumerate(half):
+        put(broker, url, values, chain)
+    if not busy:
+        caught_up(url, learner)
+    else:
+        eventually(lambda: any(point.offset for point in states_as(url)), 120)
+    # So quickly that a learner may not have noticed that it was gone.
+    without(broker, getattr(names(url), kind))
+    anew(broker, url, task)
+    for again in [half, rest] if kind == "releases" else [rest]:
+        # Refilled, and beyond where it was.
+        for chain, values in enumerate(again):
+            put(broker, url, values, chain)
+    learner.refused("deleted", limit=120)
+    if kind != "models":
+        nursery.learner(url).refused("deleted", limit=120)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_topic_is_recreated_while_nobody_looks(broker, world, kind):
+    """The next learner refuses; `murk topics` makes what is missing and neither hides nor mends it."""
+    _, released, url, nursery = world
+    harness.world(nursery.folder, rows=1, task=task_text(2))
+    for chain, values in enumerate(released):
+        put(broker, url, values[:300], chain)
+    learner = nursery.learner(url)
+    caught_up(url, learner)
+    assert learner.stop() == 0, learner.err
+    without(broker, getattr(names(url), kind))
+    created = nursery.murk("topics", "task.yaml", "--log", url, "--simulated")
+    if kind == "models":
+        # The task, and what topics it is about, stand there; all that matters is still there, and said anew.
+        assert created.wait() == 0, created.err
+        learner = nursery.learner(url)
+        for chain, values in enumerate(released):
+            put(broker, url, values[300:600], chain)
+        caught_up(url, learner)
+        assert learner.stop() == 0, learner.err
+        with open_log(url, create=False) as log:
+            assert all(log.model(chain) is not None for chain in range(2))
+        return
+    created.wait()
+    before = states_as(url)
+    assert all((point.state is None) == (kind == "states") for point in before)
+    nursery.learner(url).refused(getattr(names(url), kind), "deleted", limit=120)
+    if kind == "releases":
+        for chain, values in enumerate(released):
+            put(broker, url, values[:600], chain)
+        nursery.learner(url).refused(names(url).releases, "deleted", limit=120)
+    assert states_as(url) == before
+
+
+@pytest.mark.slow
+def test_a_log_that_lost_its_task_and_its_states_is_not_begun_anew(broker, world):
+    task, released, url, nursery = world
+    put(broker, url, released[0][:50])
+    without(broker, names(url).models, names(url).states)
+    anew(broker, url, task)
+    with open_log(url) as log, pytest.raises(MurkError, match="releases"):
+        log.announce(task.document())
+    nursery.learner(url).refused("task", status=2)
