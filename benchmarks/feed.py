@@ -26,7 +26,7 @@ class Feed:
         self.noise = SimulatedNoise(1)
         self.made = 0
 
-    def block(self, version, count):
+    def block(self, version, count, chain=0):
         """``count`` encoded releases at ``version``, with their chain."""
         rows = np.arange(self.made, self.made + count)
         self.made += count
@@ -34,8 +34,8 @@ class Feed:
         payloads = mechanism.randomize(np.zeros((count, mechanism.dimension)), self.noise, rows).tolist()
         now = int(time.time())
         return [
-            (0, encode(GradientRelease(
-                id=name, task=self.task.hash, level="default", chain=0, version=version, payload=payload,
+            (chain, encode(GradientRelease(
+                id=name, task=self.task.hash, level="default", chain=chain, version=version, payload=payload,
                 time=0, expires=now + 86_400, simulated=True,
             )))
             for name, payload in zip(identifiers(self.noise, rows), payloads, strict=True)

@@ -40,7 +40,7 @@ def command(log_url: str, chains: tuple[int, ...], idle: float | None, wait: boo
     from murk.errors import UserError
     from murk.learners.inference import estimate
     from murk.learners.problem import problem_for
-    from murk.stream.log import AllChains
+    from murk.stream.membership import AllChains
     from murk.stream.team import Team
 
     gc.set_threshold(*COLLECT)

@@ -25,6 +25,7 @@ def command(task_path: str, log_url: str, simulated: bool, replication: int | No
     lets them produce announces it.
     """
     from murk.errors import UserError
+    from murk.learners.problem import problem_for
     from murk.producers.public import public_covariates
     from murk.stream import Task
 
@@ -35,6 +36,7 @@ def command(task_path: str, log_url: str, simulated: bool, replication: int | No
     task = Task.load(task_path).with_simulated(simulated)
     if task.public_path is not None:
         task = task.with_public(*public_covariates(task.public_path, task))
+    problem_for(task).check_state()
     waiting = task.public is not None and task.public.set_aside is not None
     with TopicSetup(log_url, task, replication=replication) as setup:
         created = [] if check else setup.create()

@@ -18,6 +18,7 @@ from murk.learners.memory import Memory
 from murk.learners.objectives import Huber, Logistic, Softmax
 from murk.learners.settings import InverseScalingStep, Settings
 from murk.privacy.mechanisms import Mechanism, calibrate
+from murk.stream.log import MAX_STATE
 from murk.stream.task import Task
 from murk.stream.task_features import ClassTarget
 
@@ -66,6 +67,24 @@ class GradientProblem:
     def initial(self) -> NDArray[np.float64]:
         """The iterate of version 0, in working coordinates."""
         return np.array(self._memory.ring[0])
+
+    def check_state(self) -> None:
+        """Refuse a task whose learner's state no log would take, before anything is set up.
+
+        Raises
+        ------
+        UserError
+            Saying how large it would be.
+        """
+        rows = self._memory.ring.shape[0] + self._memory.rows.shape[0]
+        # Base64 of float64, and the versions of the remembered iterates as numbers.
+        size = rows * (11 * self.dimension + 24) + 4096
+        if size > MAX_STATE:
+            raise UserError(
+                f"a chain's state would take up to {size / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}: it "
+                f"remembers {self._memory.ring.shape[0]:,} iterates of {self.dimension:,} numbers. Give the task fewer "
+                "features, or a smaller max_staleness"
+            )
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
         """Refuse an iterate that no honest learner publishes, before any record is read.

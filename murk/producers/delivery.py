@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from murk.stream.log import Log
 
 BATCH = 10_000
+SENT = 100
+"""Releases read from the outbox at once for a broker, which may be away: what waits is to fill the disk, not the
+memory."""
+
 READ = 4096
 
 
@@ -81,7 +85,8 @@ class Delivery:
         expired = self._ledger.expire(self._task, now)
         self._backlog = True
         sent = already = after = 0
-        while waiting := self._ledger.queued(self._task, after, BATCH):
+        size = BATCH if self._log.readable_by_senders else SENT
+        while waiting := self._ledger.queued(self._task, after, size):
             standing = self._standing(waiting)
             fresh = [queued for queued in waiting if queued.message not in standing]
             self._log.append([(queued.chain, queued.message) for queued in fresh])

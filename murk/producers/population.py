@@ -210,6 +210,7 @@ class Population:
         self.task, self.problem = task, problem_for(task)
         # What devices would refuse is not announced: a log carries its task for life.
         self._policy.admit(task, self.problem.mechanisms)
+        self.problem.check_state()
         self.log.prepare(task.document())
         # Who releases nothing is noted before the log knows the task: they never will.
         self.ledger.bind(self.log.identity, task.hash, name=task.name)

@@ -15,16 +15,20 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from murk.errors import MurkError, UserError
+from murk.stream.membership import AllChains, Membership
 from murk.stream.task import Task
 from murk.stream.task_document import differences
 
 MAX_MESSAGE = 1_000_000
 """Longest message in bytes that a log takes: what a Kafka broker accepts by default, less its envelope."""
+
+MAX_STATE = 8 * 2**20
+"""Longest state of a chain in bytes that every log takes."""
 
 
 class Message(NamedTuple):
@@ -58,43 +62,6 @@ class Fenced(MurkError):
 
 class Unreachable(MurkError):
     """The log cannot be reached at the moment; what was asked of it may be asked again."""
-
-
-class Membership(ABC):
-    """Which chains this process is to learn, of all that the processes learning a log share among them."""
-
-    shared: bool = False
-    """Whether others may come and chains move; else losing one is an error."""
-
-    @abstractmethod
-    def chains(self) -> frozenset[int]:
-        """Give the chains that fall to this process now; to be asked often, since asking says it is alive.
-
-        Two processes may for a moment both be told the same chain: `Log.own` decides between them.
-
-        Raises
-        ------
-        Unreachable
-            When the others cannot be heard of at the moment.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Leave, so that others take over at once."""
-
-
-class AllChains(Membership):
-    """Everything falls to this process; on a log that nobody shares."""
-
-    def __init__(self, chains: Iterable[int]) -> None:
-        self._chains = frozenset(chains)
-
-    def chains(self) -> frozenset[int]:
-        """All of them."""
-        return self._chains
-
-    def close(self) -> None:
-        """Nobody is waiting."""
 
 
 class Ownership(ABC):

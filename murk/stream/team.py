@@ -7,7 +7,8 @@ from time import monotonic
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from murk.stream.log import Fenced, Log, Membership, Unreachable
+from murk.stream.log import Fenced, Log, Unreachable
+from murk.stream.membership import Membership
 from murk.stream.task import Task
 from murk.stream.worker import StreamLearner, Worker
 

@@ -18,9 +18,9 @@ def test_killed_learners_learn_every_release_once(broker, tmp_path, partitions, 
     task, released = stock(partitions)
     messages = [disturbed(task, values, seed) for seed, values in enumerate(released)]
     url = new_log(broker, task)
-    arrivals = Arrivals(broker, url, messages)
+    arrivals = Arrivals(url, messages)
     with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
-        campaign = Campaign(broker, url, nursery, arrivals, partitions, seed=partitions)
+        campaign = Campaign(url, nursery, arrivals, partitions, seed=partitions)
         try:
             campaign.fight(kills)
             arrivals.finish()

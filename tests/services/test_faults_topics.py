@@ -7,7 +7,6 @@ from murk.errors import MurkError
 from murk.stream import open_log
 from murk.stream.kafka import topics
 from tests.cli import harness
-from tests.services.faults.campaign import Arrivals
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import caught_up, names, new_log, put, stock, task_text
 from tests.services.services import eventually
@@ -34,11 +33,18 @@ def anew(broker, url, task):
         admin.close()
 
 
+@pytest.fixture(scope="module")
+def children(tmp_path_factory):
+    with Nursery(tmp_path_factory.mktemp("topics") / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
+        yield nursery
+
+
 @pytest.fixture
-def world(broker, tmp_path):
+def world(broker, children):
     task, released = stock(2)
-    with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
-        yield task, released, new_log(broker, task), nursery
+    yield task, released, new_log(broker, task), children
+    for child in children.children:
+        child.kill()
 
 
 def states_as(url):
@@ -46,56 +52,62 @@ def states_as(url):
         return [log.checkpoint(chain) for chain in range(2)]
 
 
+def arrive(broker, url, partitions):
+    for chain, values in enumerate(partitions):
+        put(broker, url, values, chain)
+
+
+def part(partitions, first, last):
+    return [values[first:last] for values in partitions]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+@pytest.mark.parametrize(
+    ("kind", "busy"),
+    [("releases", True), ("releases", False), ("models", False), ("states", True), ("dead", False)],
+    ids=["releases-busy", "releases-idle", "models-idle", "states-busy", "dead-idle"],
+)
 def test_a_topic_is_deleted_while_learners_are_at_work(broker, world, kind, busy):
     task, released, url, nursery = world
-    arrivals = Arrivals(broker, url, released)
-    try:
-        learner = nursery.learner(url)
-        arrivals.allow(0.03)
+    learner = nursery.learner(url)
+    arrive(broker, url, released if busy else part(released, 0, 100))
+    if busy:
         eventually(lambda: any(point.offset for point in states_as(url)), 120)
-        if busy:
-            arrivals.allow(0.9)
-        else:
-            eventually(arrivals.is_done, 120)
-            caught_up(url, learner)
-        without(broker, getattr(names(url), kind))
-        if kind != "releases" and not busy:
-            # A learner that has nothing to write need not look.
-            arrivals.allow(0.9)
-        learner.refused("deleted", limit=120)
-        if kind == "states":
-            # Not by hand either: where the states are gone, a new topic for them has none.
-            anew(broker, url, task)
-            nursery.learner(url).refused(names(url).states, "deleted", limit=120)
-            assert all(point.state is None for point in states_as(url))
-    finally:
-        arrivals.close()
+    else:
+        caught_up(url, learner)
+    without(broker, getattr(names(url), kind))
+    if kind != "releases" and not busy:
+        # A learner that has nothing to write need not look.
+        arrive(broker, url, part(released, 100, 200))
+    learner.refused("deleted", limit=120)
+    if kind == "states":
+        # Not by hand either: where the states are gone, a new topic for them has none.
+        anew(broker, url, task)
+        nursery.learner(url).refused(names(url).states, "deleted", limit=120)
+        assert all(point.state is None for point in states_as(url))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+@pytest.mark.parametrize(
+    ("kind", "busy"), [("releases", True), ("models", False), ("states", False), ("dead", True)],
+    ids=["releases-busy", "models-idle", "states-idle", "dead-busy"],
+)  # fmt: skip
 def test_a_topic_is_recreated_while_learners_are_at_work(broker, world, kind, busy):
     task, released, url, nursery = world
-    half = [values[: len(values) // 2] for values in released]
-    rest = [values[len(values) // 2 :] for values in released]
     learner = nursery.learner(url)
-    for chain, values in enumerate(half):
-        put(broker, url, values, chain)
-    if not busy:
-        caught_up(url, learner)
-    else:
+    first = part(released, 0, 700)
+    arrive(broker, url, first)
+    if busy:
         eventually(lambda: any(point.offset for point in states_as(url)), 120)
+    else:
+        caught_up(url, learner)
     # So quickly that a learner may not have noticed that it was gone.
     without(broker, getattr(names(url), kind))
     anew(broker, url, task)
-    for again in [half, rest] if kind == "releases" else [rest]:
+    if kind == "releases":
         # Refilled, and beyond where it was.
-        for chain, values in enumerate(again):
-            put(broker, url, values, chain)
+        arrive(broker, url, first)
+    arrive(broker, url, part(released, 700, 1000))
     learner.refused("deleted", limit=120)
     if kind != "models":
         nursery.learner(url).refused("deleted", limit=120)
@@ -107,8 +119,7 @@ def test_a_topic_is_recreated_while_nobody_looks(broker, world, kind):
     """The next learner refuses; `murk topics` makes what is missing and neither hides nor mends it."""
     _, released, url, nursery = world
     harness.world(nursery.folder, rows=1, task=task_text(2))
-    for chain, values in enumerate(released):
-        put(broker, url, values[:300], chain)
+    arrive(broker, url, part(released, 0, 300))
     learner = nursery.learner(url)
     caught_up(url, learner)
     assert learner.stop() == 0, learner.err
@@ -118,8 +129,7 @@ def test_a_topic_is_recreated_while_nobody_looks(broker, world, kind):
         # The task, and what topics it is about, stand there; all that matters is still there, and said anew.
         assert created.wait() == 0, created.err
         learner = nursery.learner(url)
-        for chain, values in enumerate(released):
-            put(broker, url, values[300:600], chain)
+        arrive(broker, url, part(released, 300, 600))
         caught_up(url, learner)
         assert learner.stop() == 0, learner.err
         with open_log(url, create=False) as log:
@@ -130,8 +140,7 @@ def test_a_topic_is_recreated_while_nobody_looks(broker, world, kind):
     assert all((point.state is None) == (kind == "states") for point in before)
     nursery.learner(url).refused(getattr(names(url), kind), "deleted", limit=120)
     if kind == "releases":
-        for chain, values in enumerate(released):
-            put(broker, url, values[:600], chain)
+        arrive(broker, url, part(released, 0, 600))
         nursery.learner(url).refused(names(url).releases, "deleted", limit=120)
     assert states_as(url) == before
 

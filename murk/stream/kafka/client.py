@@ -17,6 +17,7 @@ from murk.stream.kafka.faults import reaching
 from murk.stream.kafka.network import Network, explain
 from murk.stream.kafka.producing import Producer, TransactionalProducer
 from murk.stream.kafka.settings import Settings
+from murk.stream.log import MAX_MESSAGE, MAX_STATE
 
 # Without it, whoever has not set logging up would see every hiccup of a connection on standard error. What
 # matters reaches the caller as an error.
@@ -24,6 +25,9 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())
 
 PATIENCE_MS = 10_000
 """How long one request may take, in milliseconds, before the log counts as unreachable."""
+
+SENDING_MS = 6_000
+"""How long a device waits for a broker to confirm a release before the release waits in the outbox instead."""
 
 TRANSACTION_MS = 10_000
 """After so long the broker aborts a dead owner's open transaction, so that readers of its chain go on."""
@@ -118,7 +122,8 @@ class Clients:
             metrics_enabled=False,
             partition_assignment_strategy=[CooperativeStickyAssignor],
             session_timeout_ms=self.settings.session_timeout_ms,
-            heartbeat_interval_ms=self.settings.session_timeout_ms // 10,
+            # Also how late others hear of a newcomer.
+            heartbeat_interval_ms=min(3_000, self.settings.session_timeout_ms // 10),
             # Whoever shares the chains out while a broker is starting may see none of them: it looks again soon.
             metadata_max_age_ms=METADATA_MS,
         )
@@ -135,9 +140,9 @@ class Clients:
             enable_idempotence=False,
             max_in_flight_requests_per_connection=1,
             batch_size=256 * 1024,
-            request_timeout_ms=PATIENCE_MS,
-            delivery_timeout_ms=PATIENCE_MS + 5_000,
-            max_block_ms=PATIENCE_MS,
+            request_timeout_ms=SENDING_MS,
+            delivery_timeout_ms=SENDING_MS,
+            max_block_ms=SENDING_MS,
             retry_backoff_ms=50,
             allow_auto_create_topics=False,
             metrics_enabled=False,
@@ -153,6 +158,7 @@ class Clients:
             request_timeout_ms=PATIENCE_MS,
             delivery_timeout_ms=PATIENCE_MS + 5_000,
             max_block_ms=PATIENCE_MS + TRANSACTION_MS,
+            max_request_size=MAX_STATE + 2 * MAX_MESSAGE,
             # The marker of one transaction is still being written when the next one begins: ask again soon.
             retry_backoff_ms=5,
             batch_size=256 * 1024,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from time import monotonic, time
+from time import sleep, time
 from typing import Any
 
 from kafka import TopicPartition
@@ -13,12 +13,12 @@ from murk.errors import MurkError, UserError
 from murk.stream.kafka import topics
 from murk.stream.kafka.address import Address
 from murk.stream.kafka.announcing import TASK, announced_topics, check_same, put_document
-from murk.stream.kafka.client import PATIENCE_MS, Clients
-from murk.stream.kafka.faults import reaching
+from murk.stream.kafka.client import Clients
 from murk.stream.kafka.letters import letters
 from murk.stream.kafka.membership import KafkaMembership
 from murk.stream.kafka.ownership import OFFSET, OWNER, KafkaOwnership
 from murk.stream.kafka.reading import Ends, Newest, Reader, Table
+from murk.stream.kafka.sending import Sending
 from murk.stream.kafka.settings import Settings
 from murk.stream.kafka.topics import Names
 from murk.stream.kafka.watch import Watch
@@ -28,18 +28,17 @@ from murk.stream.log import (
     DeadLetter,
     Fenced,
     Log,
-    Membership,
     Message,
     Ownership,
-    Unreachable,
     check_range,
     settle,
 )
+from murk.stream.membership import Membership
 from murk.stream.releases import truncate_time
 from murk.stream.task import Task
 
-_PAUSE = 1.0
 _ANNOUNCE_TRIES = 10
+_ASIDE = 0.5
 
 
 class KafkaLog(Log):
@@ -76,10 +75,9 @@ class KafkaLog(Log):
         self._states: dict[int, Newest] = {}
         self._table: Table | None = None
         self._ends: Ends | None = None
-        self._sender: Any = None
         self._watch: Watch | None = None
-        self._not_before = 0.0
         self.url = self._address.url(self._name)
+        self._sending = Sending(self._clients)
         self._admin = self._clients.admin()
         try:
             if self._name is None:
@@ -138,7 +136,9 @@ class KafkaLog(Log):
             try:
                 put_document(self._clients, self._names, self._models(), standing, document, self._ids(standing))
             except Fenced:
-                # Another one announces at this moment: look at what it has put there.
+                # Another one announces at this moment: look at what it has put there. In step, several would go on
+                # ending each other's transactions.
+                sleep(random.uniform(0.0, _ASIDE))
                 continue
             self._task = task
             return
@@ -175,18 +175,9 @@ class KafkaLog(Log):
                 )
         if not batch:
             return
-        if monotonic() < self._not_before:
-            # So that a device does not wait for a dead broker with every single release.
-            raise Unreachable(f"{self.url} could not be reached a moment ago")
         # A record's own time tells no more than its payload does; the topic keeps the broker's in its place.
         moment = 1000 * truncate_time(time(), self._announced().granularity)
-        with self._sending():
-            futures = [
-                self._sender.send(self._names.releases, value, partition=partition, timestamp_ms=moment)
-                for partition, value in batch
-            ]
-            for future in futures:
-                future.get(timeout=3 * PATIENCE_MS / 1000)
+        self._sending.deliver(self._names.releases, batch, ms=moment)
 
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
         """Read messages, as many as one fetch brings at the most; see `Log.read`."""
@@ -216,13 +207,10 @@ class KafkaLog(Log):
     def publish(self, chain: int, message: bytes) -> None:
         """Put a chain's newest model on its topic."""
         self._check(chain)
-        with self._sending():
-            future = self._sender.send(self._names.models, message, key=str(chain).encode(), partition=chain)
-            future.get(timeout=3 * PATIENCE_MS / 1000)
+        self._sending.deliver(self._names.models, [(chain, message)], key=str(chain).encode(), ms=int(1000 * time()))
 
     def _tell(self, chain: int, message: bytes) -> Any:
-        with self._sending():
-            return self._sender.send(self._names.models, message, key=str(chain).encode(), partition=chain)
+        return self._sending.start(self._names.models, chain, message, str(chain).encode())
 
     def model(self, chain: int) -> bytes | None:
         """Give a chain's newest model, as it stands on the log now."""
@@ -296,12 +284,11 @@ class KafkaLog(Log):
         for one in (self._table, self._ends):
             if one is not None:
                 one.close()
-        if self._sender is not None:
-            self._sender.leave(1.0)
+        self._sending.close()
         if self._admin is not None:
             self._admin.close()
         self._readers, self._states = {}, {}
-        self._table = self._ends = self._sender = self._watch = self._admin = None
+        self._table = self._ends = self._watch = self._admin = None
 
     # What it is made of
 
@@ -402,14 +389,3 @@ class KafkaLog(Log):
             reader = Reader(self._clients, self._where(), self._names.states, chain, committed=True)
             self._states[chain] = Newest(reader)
         return self._states[chain].record()
-
-    @contextmanager
-    def _sending(self) -> Iterator[None]:
-        try:
-            if self._sender is None:
-                self._sender = self._clients.sender()
-            with reaching(self.url, "sending"):
-                yield
-        except Unreachable:
-            self._not_before = monotonic() + _PAUSE
-            raise

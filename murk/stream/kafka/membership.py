@@ -9,7 +9,7 @@ from kafka.structs import MemberState
 from murk.stream.kafka.client import Clients
 from murk.stream.kafka.faults import reaching
 from murk.stream.kafka.topics import Names
-from murk.stream.log import Membership
+from murk.stream.membership import Membership
 
 JOIN_MS = 500
 """Longest wait for the others while chains are shared out anew; what is learned here waits, too."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from kafka.errors import SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 from kafka.net.compat import KafkaNetClient
+from kafka.net.inet import KafkaNetSocket
 
 from murk.errors import UserError
 from murk.stream.kafka.address import Address
@@ -19,6 +20,19 @@ _WAIT = 3.0
 _OUR_CERTIFICATE = ("CERTIFICATE_REQUIRED", "UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "HANDSHAKE_FAILURE")
 
 
+class _Direct(KafkaNetSocket):  # type: ignore[misc]
+    """Connections without a proxy, whose attempts leave no open socket behind when they fail, as the library's do."""
+
+    SCHEMES = ("murk-direct",)
+
+    async def sock_connect(self, net: Any, sock: socket.socket, sockaddr: Any, timeout_at: float | None = None) -> Any:
+        try:
+            return await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
+        except BaseException:
+            sock.close()
+            raise
+
+
 class Network(KafkaNetClient):  # type: ignore[misc]
     """The library's network client, which makes no second attempt after a refusal that will not change.
 
@@ -27,7 +41,8 @@ class Network(KafkaNetClient):  # type: ignore[misc]
     """
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+        # The library picks the kind of socket by a proxy's scheme.
+        super().__init__(**{**settings, "proxy_url": f"{_Direct.SCHEMES[0]}://"})
         # The library does not hand the clients' setting on to where it is used, and a broker may be one that
         # makes a topic of every name it is asked about.
         self._manager.cluster.config["allow_auto_create_topics"] = False

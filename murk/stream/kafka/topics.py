@@ -8,12 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import InvalidReplicationFactorError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import (
+    InvalidReplicationFactorError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 from murk.stream.kafka.client import PATIENCE_MS
 from murk.stream.kafka.faults import reaching
-from murk.stream.log import MAX_MESSAGE
+from murk.stream.log import MAX_MESSAGE, MAX_STATE
 from murk.stream.task import Task
 
 _RELEASES = re.compile(r"murk-(.+)-releases")
@@ -112,12 +118,12 @@ def specs(names: Names, task: Task) -> dict[str, Spec]:
     kept = {**size, "retention.ms": 1000 * task.log.retention}
     # The segment that is written to is never compacted: small ones keep what a newcomer reads through small.
     advice = {"segment.bytes": str(16 * 2**20), "min.cleanable.dirty.ratio": "0.1"}
-    compacted = Spec(partitions, {"cleanup.policy": "compact"}, size, advice)
+    compacted = {"cleanup.policy": "compact"}
     return {
         # Expiry is judged by the broker's clock, which a sender cannot set back.
         names.releases: Spec(partitions, {"cleanup.policy": "delete", "message.timestamp.type": "LogAppendTime"}, kept),
-        names.models: compacted,
-        names.states: compacted,
+        names.models: Spec(partitions, compacted, size, advice),
+        names.states: Spec(partitions, compacted, {"max.message.bytes": MAX_STATE + _ENVELOPE}, advice),
         names.dead: Spec(partitions, {"cleanup.policy": "delete"}, kept),
     }
 
@@ -211,7 +217,13 @@ def repair(admin: Any, url: str, names: Names, task: Task) -> None:
     ]
     if changes:
         with reaching(url, "changing the topics' settings"):
-            admin.alter_configs(changes)
+            answers = admin.alter_configs(changes, raise_on_unknown=False)
+            # The library gives back what was refused as text, and raises nothing.
+            refused = {topic: str(text) for kind in answers.values() for topic, text in kind.items() if text != "OK"}
+            if any("AuthorizationFailed" in text for text in refused.values()):
+                raise TopicAuthorizationFailedError(set(refused))
+        if refused:
+            raise MurkError(f"{url}: the broker refuses settings: {'; '.join(refused.values())}")
 
 
 def identity(admin: Any, url: str, names: Names) -> str | None:
@@ -265,8 +277,11 @@ def _configs(admin: Any, url: str, topics: Collection[str]) -> dict[str, dict[st
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
     with reaching(url, "reading the topics' settings"):
         answers = admin.describe_configs(resources, config_filter="all")
+        found = {topic: settings for kind in answers.values() for topic, settings in kind.items()}
+        if refused := {topic for topic in topics if not found.get(topic)}:
+            # Every topic has settings; the library keeps to itself that they may not be seen.
+            raise TopicAuthorizationFailedError(refused)
     return {
         topic: {key: entry["value"] if isinstance(entry, dict) else entry for key, entry in settings.items()}
-        for kind in answers.values()
-        for topic, settings in kind.items()
+        for topic, settings in found.items()
     }

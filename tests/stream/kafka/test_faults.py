@@ -25,7 +25,7 @@ SECRET = "hunter2-S3CR3T"
         (errors.CoordinatorNotAvailableError(), Unreachable, "cannot be reached"),
         (errors.SaslAuthenticationFailedError(SECRET), UserError, "refuses the user name or the password"),
         (errors.UnsupportedSaslMechanismError(SECRET), UserError, "sasl.mechanism"),
-        (errors.TopicAuthorizationFailedError({"b", "a"}), UserError, "at the topic a, b (reading): give it the rights"),
+        (errors.TopicAuthorizationFailedError({"b", "a"}), UserError, "at the topic a, b (reading): give"),
         (errors.TopicAuthorizationFailedError("a"), UserError, "at the topic a (reading)"),
         (errors.TopicAuthorizationFailedError(f"prose: {SECRET}"), UserError, "at the topic (reading)"),
         (errors.GroupAuthorizationFailedError("g"), UserError, "at the consumer group g (reading)"),
@@ -38,6 +38,8 @@ SECRET = "hunter2-S3CR3T"
                                      "self-signed certificate"), UserError, "(self-signed certificate): check ssl.ca"),
         (ssl.SSLCertVerificationError("Hostname mismatch, certificate is not valid"), UserError, "(Hostname mismatch)"),
         (ssl.SSLCertVerificationError("certificate has expired"), UserError, "(has expired)"),
+        (errors.KafkaError(f"Unhandled error in EndTxnResponse: {errors.UnknownError()}"), Unreachable, "by itself"),
+        (errors.KafkaError(errors.InvalidTxnStateError()), Unreachable, "by itself (reading)"),
         (errors.KafkaError(SECRET), MurkError, "failed"),
     ],
 )  # fmt: skip

@@ -1,0 +1,194 @@
+"""The log on Kafka against bare kafka-python, on a broker of its own: ``python -m benchmarks.kafka``."""
+
+import argparse
+import gc
+import os
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from kafka import KafkaConsumer, TopicPartition
+
+from benchmarks.kafka_sending import commit, cycle, sending
+from benchmarks.on_kafka import Clock, Learner, busy, cpu, feed_for, filled, releases
+from deploy.broker import Broker
+from murk.cli.learn import COLLECT
+from murk.stream import Worker
+from murk.stream.codec import WireRules, decode
+from murk.stream.kafka.topics import Names
+
+WARM = 20_000
+JOIN_LIMIT = 60
+median = statistics.median
+
+
+def main(argv):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--releases", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=list(PARTS), choices=list(PARTS))
+    chosen = parser.parse_args(argv)
+    gc.set_threshold(*COLLECT)
+    # With a shorter one, a learner that is held while its log is filled would leave the group; with a longer one,
+    # it would hear late that another has joined: it asks ten times in this time.
+    os.environ["MURK_KAFKA_SESSION_TIMEOUT_MS"] = "60000"
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        for name in chosen.only:
+            before, start = busy(), time.perf_counter()
+            PARTS[name](broker, chosen.releases, chosen.rounds, Path(folder))
+            used = (busy() - before) / (time.perf_counter() - start)
+            print(f"  (all processes of this machine: {used:.1f} of {os.cpu_count()} cores in use)\n", flush=True)
+
+
+def worker(broker, count, rounds, folder):
+    """The worker against a loop that iterates kafka-python over the same messages."""
+    feed = feed_for()
+    messages = releases(feed, count)
+    warm = min(WARM, count // 5)
+    pairs, parts = [], []
+    for turn in range(rounds + 1):
+        with filled(f"{broker.url}/worker{turn}", feed.task, messages) as log:
+            pair = (_iterate(broker, Names(f"worker{turn}").releases, count), *_work(log, feed, warm))
+            if turn == 0:
+                continue  # compiles, and warms the broker up
+            pairs.append(pair)
+            rules = WireRules(
+                feed.task.hash,
+                True,
+                feed.problem.dimension,
+                {level: m.magnitude for level, m in feed.problem.mechanisms.items()},
+            )
+            clock = Clock()
+            for _, message in messages[warm:]:
+                decode(message, rules)
+            parts.append({**pair[2], "decode and check": clock.stop()})
+    size = len(messages[0][1])
+    print(f"the worker, {count:,} releases of {size} bytes, median of {rounds} pairs, us a release:")
+    rest = count - warm
+    for kind in ("wall", "cpu"):
+        loop = median(getattr(a, kind) / count for a, _, _ in pairs)
+        ours = median(getattr(b, kind) / rest for _, b, _ in pairs)
+        ratio = median((getattr(a, kind) / count) / (getattr(b, kind) / rest) for a, b, _ in pairs)
+        print(f"  {kind:4s}  iterating {1e6 * loop:6.2f}   worker {1e6 * ours:6.2f}   ratio {ratio:5.2f}")
+    print("  of the worker's time (wall, cpu):")
+    for name in parts[0]:
+        wall, spent = (1e6 * median(getattr(p[name], kind) / rest for p in parts) for kind in ("wall", "cpu"))
+        print(f"    {name:18s} {wall:6.2f} {spent:6.2f}")
+    print("    the rest: duplicates, admission, counting, the state as JSON")
+
+
+def _iterate(broker, topic, count):
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, enable_auto_commit=False, auto_offset_reset="earliest")
+    consumer.assign([TopicPartition(topic, 0)])
+    # The first message stands for connecting.
+    next(consumer)
+    clock = Clock()
+    for seen, _ in enumerate(consumer, 2):
+        if seen == count:
+            break
+    clock.stop()
+    consumer.close()
+    return clock
+
+
+def _work(log, feed, warm):
+    engine = feed.problem.engine()
+    with Worker(log, feed.task, engine) as worker:
+        while engine.n_releases < warm:
+            worker.step(warm - engine.n_releases)
+        parts = {
+            "read from Kafka": _watched(log, "read"),
+            "learn": _watched(engine, "learn_releases"),
+            "commit": _watched(worker._ownership, "commit"),
+            "let models out": _watched(worker._ownership, "let_out"),
+        }
+        clock = Clock()
+        while worker.step().read:
+            pass
+        clock.stop()
+        assert not worker.counters.dead, worker.counters
+    for part in parts.values():
+        part.wall, part.cpu = part.spent
+    return clock, parts
+
+
+def _watched(owner, name):
+    """Measure a method of an object from now on."""
+    method, sum_ = getattr(owner, name), Clock()
+    sum_.spent = [0.0, 0.0]
+
+    def measured(*arguments):
+        clock = Clock()
+        try:
+            return method(*arguments)
+        finally:
+            clock.stop()
+            sum_.spent[0] += clock.wall
+            sum_.spent[1] += clock.cpu
+
+    setattr(owner, name, measured)
+    return sum_
+
+
+def learners(broker, count, rounds, folder):
+    """Two processes of ``murk learn`` on two partitions against one on both."""
+    feed = feed_for(2, "learners")
+    messages = [
+        one for pair in zip(*(releases(feed, count // 2, chain) for chain in (0, 1)), strict=True) for one in pair
+    ]
+    found = {1: [], 2: []}
+    for turn in range(rounds):
+        for many in (1, 2):
+            found[many].append(_share(broker, feed.task, messages, many, f"learners{turn}-{many}", folder))
+    print(f"learners, {len(messages):,} releases on two partitions, median of {rounds} turns:")
+    for many, runs in found.items():
+        rate, ours, theirs = (median(run[i] for run in runs) for i in range(3))
+        print(
+            f"  {many} of them: {rate:8,.0f} releases a second; cores in use: learners {ours:.2f}, broker {theirs:.2f}"
+        )
+        print(f"     CPU a release: learners {1e6 * ours / rate:.1f} us, broker {1e6 * theirs / rate:.1f} us")
+    print(f"  two against one: {median(b[0] / a[0] for a, b in zip(*found.values(), strict=True)):.2f} times as fast")
+
+
+def _share(broker, task, messages, many, name, folder):
+    """Releases a second, and cores used by the learners and by the broker, while they work a filled log off."""
+    with ExitStack() as stack:
+        log = stack.enter_context(filled(f"{broker.url}/{name}", task, []))
+        crew = [stack.enter_context(Learner(f"{broker.url}/{name}", folder / f"{name}-{i}.log")) for i in range(many)]
+        # A chain's owner is known from its first commit on: they get a little to learn until all have joined.
+        sent, deadline = 0, time.monotonic() + JOIN_LIMIT
+        while len(set(log.owners().values())) < many or len(log.owners()) < 2:
+            log.append(messages[sent : sent + 20])
+            sent += 20
+            time.sleep(0.2)
+            if time.monotonic() > deadline:
+                sys.exit(f"{name}: the chains are still not shared after {JOIN_LIMIT} s: {dict(log.owners())}")
+        _settle(log)
+        for learner in crew:
+            learner.hold()
+        for start in range(sent, len(messages), 5000):
+            log.append(messages[start : start + 5000])
+        wall = -time.perf_counter()
+        ours, theirs = -sum(cpu(learner.pid) for learner in crew), -cpu(broker.pid)
+        for learner in crew:
+            learner.go_on()
+        _settle(log)
+        wall += time.perf_counter()
+        ours, theirs = ours + sum(cpu(learner.pid) for learner in crew), theirs + cpu(broker.pid)
+        return (len(messages) - sent) / wall, ours / wall, theirs / wall
+
+
+def _settle(log):
+    """Wait until all is learned that is on the log."""
+    ends = [log.end(chain) for chain in (0, 1)]
+    while any(log.checkpoint(chain).offset < end for chain, end in enumerate(ends)):
+        time.sleep(0.02)
+
+
+PARTS = {"worker": worker, "learners": learners, "sending": sending, "cycle": cycle, "commit": commit}
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,43 @@
+"""Which chains fall to which of the processes that learn a log."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+
+class Membership(ABC):
+    """Which chains this process is to learn, of all that the processes learning a log share among them."""
+
+    shared: bool = False
+    """Whether others may come and chains move; else losing one is an error."""
+
+    @abstractmethod
+    def chains(self) -> frozenset[int]:
+        """Give the chains that fall to this process now; to be asked often, since asking says it is alive.
+
+        Two processes may for a moment both be told the same chain: `Log.own` decides between them.
+
+        Raises
+        ------
+        Unreachable
+            When the others cannot be heard of at the moment.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave, so that others take over at once."""
+
+
+class AllChains(Membership):
+    """Everything falls to this process; on a log that nobody shares."""
+
+    def __init__(self, chains: Iterable[int]) -> None:
+        self._chains = frozenset(chains)
+
+    def chains(self) -> frozenset[int]:
+        """All of them."""
+        return self._chains
+
+    def close(self) -> None:
+        """Nobody is waiting."""
