@@ -23,6 +23,7 @@ A task of P partitions has four topics. `NAME` is the task's name, or the one th
 | `murk-NAME-releases` | the release's chain | none | a release | none | the broker's append time |
 | `murk-NAME-models` | the chain | the chain, as decimal text | the chain's newest model | none | any |
 | `murk-NAME-models` | 0 | `task` | the task's document | none | any |
+| `murk-NAME-models` | 0 | `topics` | the ids of the four topics that the task was announced on, by name (JSON) | none | any |
 | `murk-NAME-states` | the chain | the chain, as decimal text | the chain's newest state | `offset`, `owner` | any |
 | `murk-NAME-dead-letters` | the message's own | `PARTITION:OFFSET` of it | the message | `reason`, `detail` | any |
 
@@ -36,7 +37,7 @@ A task of P partitions has four topics. `NAME` is the task's name, or the one th
   is the message as it stood, or its first 65,536 bytes. Headers are UTF-8.
 - Learners alone write models, states and dead letters, and whoever sets a task up writes its document: give
   devices the right to write releases and to read models, and no other.
-- A message is at most 1,000,000 bytes.
+- A message is at most 1,000,000 bytes, a state at most 8 MiB.
 - The embedded log (`sqlite:///PATH`) holds the same messages, in tables instead of topics.
 
 ## Messages

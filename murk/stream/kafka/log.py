@@ -110,7 +110,7 @@ class KafkaLog(Log):
             topics.create(self._admin, self.url, self._names, task)
             wrong = topics.problems(self._admin, self.url, self._names, task)
         else:
-            described = topics.describe(self._admin, self.url, self._names)
+            described = topics.describe(self._admin, self.url, self._names, self._names.all)
             wrong = [
                 f"{topic} has {len(described[topic]['partitions']) if topic in described else 'no'} partitions and the "
                 f"task asks for {task.log.partitions}"
@@ -317,7 +317,9 @@ class KafkaLog(Log):
         if found:
             self._take_name(found[0])
         elif not self._create:
-            raise UserError(f"there is no log at {self.url}: `murk topics TASK --log {self.url}` creates its topics")
+            raise UserError(
+                f"there is no log at {self.url} that this user may see: `murk topics TASK --log {self.url}` creates one"
+            )
 
     def _standing(self) -> str | None:
         return topics.identity(self._admin, self.url, self._names)
