@@ -23,7 +23,7 @@ A task of P partitions has four topics. `NAME` is the task's name, or the one th
 | `murk-NAME-releases` | the release's chain | none | a release | none | the broker's append time |
 | `murk-NAME-models` | the chain | the chain, as decimal text | the chain's newest model | none | any |
 | `murk-NAME-models` | 0 | `task` | the task's document | none | any |
-| `murk-NAME-models` | 0 | `topics` | the ids of the four topics that the task was announced on, by name (JSON) | none | any |
+| `murk-NAME-models` | 0 | `topics` | JSON: by name the ids of the topics it was announced on | none | any |
 | `murk-NAME-states` | the chain | the chain, as decimal text | the chain's newest state | `offset`, `owner` | any |
 | `murk-NAME-dead-letters` | the message's own | `PARTITION:OFFSET` of it | the message | `reason`, `detail` | any |
 
