@@ -178,7 +178,7 @@ class Worker:
         learner: StreamLearner,
         chain: int = 0,
         *,
-        batch: int = 8192,
+        batch: int = 16_384,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if batch < 1:
