@@ -12,6 +12,7 @@ from murk.stream.log import MAX_MESSAGE
 from tests.cli import harness
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import caught_up, names, new_log, plain_producer, put, stock, task_text
+from tests.services.services import eventually
 from tests.stream import by_hand
 from tests.stream.harness import altered, hostile, message
 
@@ -137,6 +138,9 @@ def test_garbage_among_models_and_states_is_refused_clearly(broker, tmp_path, ki
         caught_up(url, learner)
 
         # A model that no learner has made: devices say so and release nothing. A removed one is as none.
+        assert learner.stop() == 0, learner.err
+        with open_log(url, create=False) as log:
+            honest = log.model(0)
         write(broker, topics.models, GARBAGE[kind], b"0")
         write(broker, topics.models, b"whatever", b"another key \xff")
         people = nursery.murk("produce", "task.yaml", "--source", "people.csv", "--log", url, "--patience", 5)
@@ -144,7 +148,10 @@ def test_garbage_among_models_and_states_is_refused_clearly(broker, tmp_path, ki
             people.refused("model of chain 0", "nothing was released", status=2)
         people.kill()
 
-        # The learner does not read what it has written itself; one that comes later is told by the state.
+        # A learner puts its own in its place.
+        learner = nursery.learner(url)
+        with open_log(url, create=False) as log:
+            eventually(lambda: log.model(0) == honest)
         assert learner.status is None, learner.err
         assert learner.stop() == 0, learner.err
         write(broker, topics.states, GARBAGE[kind], b"0", [("offset", b"1")])

@@ -21,8 +21,6 @@ _ASLEEP = (
 )
 # A broker that wakes from a pause may end a transaction for its time-out while its owner commits it.
 _STUMBLED = (errors.UnknownError, errors.InvalidTxnStateError)
-# The library hands what a coordinator answers on as text.
-_UNNAMED = "[Error -1] UnknownError"
 _RESOURCES: dict[type[Exception], str] = {
     errors.TopicAuthorizationFailedError: "the topic",
     errors.GroupAuthorizationFailedError: "the consumer group",
@@ -87,7 +85,8 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
         return MurkError(gone or deleted(url, doing))
     if isinstance(error, _ASLEEP):
         return Unreachable(f"{url} cannot be reached ({doing}): is the broker running, and is this its address?")
-    if isinstance(error, _STUMBLED) or (type(error) is errors.KafkaError and _UNNAMED in str(error)):
+    # An error without a name is one that the library met where it expected none: asking anew tells what stands.
+    if isinstance(error, _STUMBLED) or type(error) is errors.KafkaError:
         return Unreachable(f"{url}: the broker failed by itself ({doing}): its own log says why")
     return MurkError(f"{url}: {doing} failed: {type(error).__name__}")
 
