@@ -251,7 +251,9 @@ class Table:
             for found in self._consumer.poll(timeout_ms=wait, max_records=5000).values():
                 for record in found:
                     count += 1
-                    if record.key is not None and record.value is not None:
+                    if record.value is None:
+                        self.values.pop(record.key, None)
+                    elif record.key is not None:
                         self.values[record.key] = record.value
         return count
 
