@@ -366,6 +366,22 @@ def settle(url: str, standing: bytes | None, offered: bytes) -> Task | None:
     return task
 
 
+def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:
+    """Refuse a batch with a message that is longer than a log takes.
+
+    Raises
+    ------
+    UserError
+        Before anything of the batch is appended.
+    """
+    longest = max((len(value) for _, value in batch), default=0)
+    if longest > MAX_MESSAGE:
+        raise UserError(
+            f"a message of {longest} bytes is longer than a log takes ({MAX_MESSAGE}): nothing of the batch was "
+            "appended"
+        )
+
+
 def check_range(log: Log, partition: int, offset: int) -> None:
     """Refuse to read where the log has nothing any more, or never had.
 

@@ -17,7 +17,6 @@ from typing import Any
 from murk.errors import UserError
 from murk.stream.database import Database, FileKind
 from murk.stream.log import (
-    MAX_MESSAGE,
     Checkpoint,
     DeadLetter,
     Fenced,
@@ -25,6 +24,7 @@ from murk.stream.log import (
     Message,
     Ownership,
     check_range,
+    check_sizes,
     settle,
 )
 from murk.stream.task import Task
@@ -140,13 +140,9 @@ class SqliteLog(Log):
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
         """Append a batch in one transaction; see `Log.append`."""
         counts: dict[int, int] = {}
-        for partition, value in batch:
+        check_sizes(batch)
+        for partition, _ in batch:
             counts[partition] = counts.get(partition, 0) + 1
-            if len(value) > MAX_MESSAGE:
-                raise UserError(
-                    f"a message of {len(value)} bytes is longer than a log takes ({MAX_MESSAGE}): "
-                    "nothing of the batch was appended"
-                )
         for partition in counts:
             self._check(partition)
         if not counts:

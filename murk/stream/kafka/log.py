@@ -23,7 +23,6 @@ from murk.stream.kafka.settings import Settings
 from murk.stream.kafka.topics import Names
 from murk.stream.kafka.watch import Watch
 from murk.stream.log import (
-    MAX_MESSAGE,
     Checkpoint,
     DeadLetter,
     Fenced,
@@ -31,6 +30,7 @@ from murk.stream.log import (
     Message,
     Ownership,
     check_range,
+    check_sizes,
     settle,
 )
 from murk.stream.membership import Membership
@@ -166,13 +166,9 @@ class KafkaLog(Log):
 
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
         """Send a batch and wait until all replicas have it; see `Log.append`."""
-        for partition, value in batch:
+        check_sizes(batch)
+        for partition in {partition for partition, _ in batch}:
             self._check(partition)
-            if len(value) > MAX_MESSAGE:
-                raise UserError(
-                    f"a message of {len(value)} bytes is longer than a log takes ({MAX_MESSAGE}): "
-                    "nothing of the batch was appended"
-                )
         if not batch:
             return
         # A record's own time tells no more than its payload does; the topic keeps the broker's in its place.
