@@ -95,6 +95,8 @@ class SGDEngine:
             self.memory.set_seed(seed)
         self._seeded = seed is not None
         self._known_version = 0
+        # Computed once: they are asked for with every release.
+        self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
         self._coins = np.zeros((1, 3), dtype=np.uint64)
         # Secure noise for one record: words for a little more trials than it has numbers, spare words, coins.
         self._direct = HAVE_NUMBA and type(self._noise) is SecureNoise
@@ -229,14 +231,13 @@ class SGDEngine:
         version = release.version
         if version > count:
             raise Rejected("future", f"version {version} of a chain that stands at {count}")
-        limit = self.settings.staleness
         # Beyond `staleness_limit`, in Python's own integers; and many in a row are of one version. Calling compiled
         # code for each would take as long as learning it.
         age = count - version
-        if age > limit.releases and 1_000_000 * age > limit.share_ppm * count:
+        if age > self._never_too_old and 1_000_000 * age > self._share_ppm * count:
             raise Rejected("stale", f"version {version} of a chain that stands at {count}")
         if version != self._known_version:
-            if not is_published(version, limit.floor):
+            if not is_published(version, self.settings.staleness.floor):
                 raise Rejected("version", f"version {version} was never published")
             self._known_version = version
 
