@@ -21,7 +21,7 @@ def learn(problem, x, y, levels, seed, share=100):
     while start < len(x):
         stop = min(start + max(1, start // share), len(x))
         version, iterate = engine.published()
-        gradients = problem.gradients(np.array(iterate), x[start:stop], y[start:stop])
+        gradients = problem.vectors(x[start:stop], y[start:stop], np.array(iterate))
         payloads = np.empty(gradients.shape, dtype=np.int64)
         for number, mechanism in enumerate(menu):
             own = levels[start:stop] == number

@@ -6,6 +6,7 @@ River-free. The River estimators and the worker both drive this class.
 from __future__ import annotations
 
 import base64
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from murk.errors import MurkError, UserError
 from murk.learners import inference
 from murk.learners import kernels as k
 from murk.learners.memory import Memory, level_rows
-from murk.learners.settings import Settings
+from murk.learners.settings import InverseScalingStep, Settings
 from murk.privacy import lattice
 from murk.privacy.mechanisms import Mechanism
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
@@ -66,6 +67,8 @@ class SGDEngine:
     noise
         A source of noise other than the default secure one.
     """
+
+    kind = "gradient"
 
     def __init__(
         self,
@@ -262,6 +265,26 @@ class SGDEngine:
         )
         if learned < len(releases):
             raise MurkError(f"the iterate of version {releases[learned].version} is not remembered")
+
+    def figures(self) -> dict[str, float]:
+        """How far the iterate is from its average, and what the next release's gradient is multiplied by."""
+        apart = inference.report_matrix(self.settings) @ (self.iterate - self.average)
+        return {"iterate_gap": float(np.linalg.norm(apart)), "step_size": self.step_size()}
+
+    def step_size(self) -> float:
+        """Factor by which the gradient of the next release at the default level is multiplied.
+
+        Noise-aware ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, else ``eta t^-alpha w t / sum w_i``, as the fold has it.
+        """
+        settings, real = self.settings, self.memory.real
+        spread = settings.bound**2 / 4.0 + self.dimension * self.mechanisms["default"].variance
+        weight = 1.0 / spread if settings.weighting == "inverse-variance" else 1.0
+        step = settings.step
+        if isinstance(step, InverseScalingStep):
+            count = self.n_releases + 1.0
+            return float(step.eta * count ** (1.0 - step.alpha) * weight / (real[k.SUM_WEIGHT] + weight))
+        total = float(real[k.SUM_SPREAD]) + weight**2 * spread
+        return k.STEP_SHARE * settings.radius * weight / math.sqrt(2.0 * total)
 
     @property
     def stride(self) -> int:

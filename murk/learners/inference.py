@@ -110,7 +110,7 @@ class Estimate:
     method, note
         See :class:`Intervals`.
     spread
-        For plug-in the standard errors; for random scaling ``sqrt(V_jj / n)``.
+        For random scaling ``sqrt(V_jj / n)``, for every other method standard errors; infinite where none is known.
     chains
         Number of chains merged.
     """
@@ -127,9 +127,18 @@ class Estimate:
         """Half widths of the intervals at ``level``."""
         if not 0 < level < 1:
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
-        if self.method == PLUG_IN:
-            return np.asarray(NormalDist().inv_cdf(0.5 + level / 2.0) * self.spread)
-        return np.asarray(scaling_quantile(level, self.chains) * self.spread)
+        if self.method == RANDOM_SCALING:
+            return np.asarray(scaling_quantile(level, self.chains) * self.spread)
+        return np.asarray(NormalDist().inv_cdf(0.5 + level / 2.0) * self.spread)
+
+    @property
+    def standard_error(self) -> float:
+        """Root of the summed squared standard errors of the coefficients; infinite where one is not known.
+
+        Random scaling's V has a mean of a sixth of the variance (the integral of a squared Brownian bridge).
+        """
+        scale = 6.0 if self.method == RANDOM_SCALING else 1.0
+        return math.sqrt(scale * float(np.sum(np.square(self.spread))))
 
     def intervals(self, level: float = 0.95) -> Intervals:
         """Intervals by name."""

@@ -1,90 +1,101 @@
-"""What devices and learners must agree on to speak of the same gradient, derived from a task.
+"""What devices and learners must agree on to speak of the same release, derived from a task.
 
 River-free: a device imports this and nothing heavier.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners import kernels as k
-from murk.learners.engine import SGDEngine
-from murk.learners.inference import PublicCovariates
-from murk.learners.memory import Memory
-from murk.learners.objectives import Huber, Logistic, Softmax
-from murk.learners.settings import InverseScalingStep, Settings
-from murk.privacy.mechanisms import Mechanism, calibrate
-from murk.stream.log import MAX_STATE
+from murk.learners.inference import Estimate
+from murk.privacy.mechanisms import Costed, Randomizer
+from murk.stream.learner import StreamLearner
 from murk.stream.task import Task
-from murk.stream.task_features import ClassTarget
 
-# In coded units: features and a real target lie in [-1, 1], so a regression's fit has a norm near 1; a logit of 3
-# is odds of 20. A radius much beyond the truth makes steps too large (docs/coverage.md).
-LOGIT_RADIUS, FIT_RADIUS = 3.0, 1.5
-# The scale's coordinate, multiplied by 4, is heard above the noise (MATHS 2: with 1 it is lost at c = 0.5).
-SCALE_MULTIPLIER = 4.0
+_MODULES = {"gradients": "ldp_sgd", "examples": "iwp_sgd", "moments": "public_glm", "sketch": "gaussmix"}
 
 
 class HostileModel(UserError):
     """A model from the log that no honest learner publishes; nothing was computed from any record."""
 
 
-@dataclass(frozen=True)
-class GradientProblem:
-    """The gradients of a task: where they are taken, how they are bounded, how they are randomized.
+class Engine(StreamLearner, Protocol):
+    """A learner of one chain's releases, and what there is to see of it."""
 
-    Attributes
-    ----------
-    settings
-        Public settings of the fold.
-    mechanisms
-        Level name to mechanism.
-    covariates
-        Public covariates of the task, if it has any.
-    classes
-        The target's classes, for names.
-    """
+    def figures(self) -> Mapping[str, float]:
+        """What is known of its progress, under names of `murk.monitoring.figures.ChainFigures`."""
 
-    settings: Settings
-    mechanisms: dict[str, Mechanism]
-    covariates: PublicCovariates | None = None
-    classes: tuple[str, ...] = ()
-    _memory: Memory = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_memory", Memory(self.settings))
+class Problem(Protocol):
+    """A task's releases: of which vector of a record they are, how it is randomized, what is learned from them."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of its releases, as `murk.stream.releases.KINDS` has it."""
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a release is of the newest iterate, which devices then need."""
+
+    @property
+    def mechanisms(self) -> Mapping[str, Costed]:
+        """Level name to mechanism."""
 
     @property
     def dimension(self) -> int:
-        """Numbers in an iterate and in a release."""
-        return self.settings.dimension
-
-    @property
-    def initial(self) -> NDArray[np.float64]:
-        """The iterate of version 0, in working coordinates."""
-        return np.array(self._memory.ring[0])
+        """Integers in a release."""
 
     def check_state(self) -> None:
-        """Refuse a task whose learner's state no log would take, before anything is set up.
+        """Refuse a task whose releases or states no log would take, before anything is set up.
 
         Raises
         ------
         UserError
-            Saying how large it would be.
+            Saying how large they would be.
         """
-        rows = self._memory.ring.shape[0] + self._memory.rows.shape[0]
-        # Base64 of float64, and the versions of the remembered iterates as numbers.
-        size = rows * (11 * self.dimension + 24) + 4096
-        if size > MAX_STATE:
-            raise UserError(
-                f"a chain's state would take up to {size / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}: it "
-                f"remembers {self._memory.ring.shape[0]:,} iterates of {self.dimension:,} numbers. Give the task fewer "
-                "features, or a smaller max_staleness"
-            )
+
+    def engine(self) -> Engine:
+        """A learner for this task's releases, standing at version 0."""
+
+    def estimate(self, engines: Sequence[Any]) -> Estimate:
+        """What the learners of all chains have learned together."""
+
+
+class PersonProblem(Problem, Protocol):
+    """A problem to which each person releases a vector of her own record, randomized on her device."""
+
+    @property
+    def mechanisms(self) -> Mapping[str, Randomizer]:
+        """Level name to mechanism."""
+
+    def vectors(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """The vectors of coded records that a mechanism randomizes, ``(m, dimension)``.
+
+        Parameters
+        ----------
+        X
+            Coded features with the constant last, ``(m, p)``.
+        y
+            Coded targets, ``(m,)``; a NaN (missing) one gives a vector, too: nobody is left out.
+        theta
+            The iterate, where the protocol is interactive.
+        """
+
+
+class InteractiveProblem(PersonProblem, Protocol):
+    """A problem whose releases are of the newest iterate."""
+
+    @property
+    def initial(self) -> NDArray[np.float64]:
+        """The iterate of version 0."""
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
         """Refuse an iterate that no honest learner publishes, before any record is read.
@@ -92,89 +103,34 @@ class GradientProblem:
         Raises
         ------
         HostileModel
-            If ``theta`` has another size, is not finite, lies outside the radius, or its scale outside its bounds.
+            If it is one.
         """
-        d, settings = self.dimension, self.settings
-        theta = np.asarray(theta, dtype=np.float64)
-        if theta.shape != (d,):
-            raise HostileModel(f"the model has shape {theta.shape}, the task's has ({d},): refused")
-        if not np.all(np.isfinite(theta)):
-            raise HostileModel("the model holds numbers that are not finite: refused")
-        slopes = theta[: d - settings.scaled]
-        # Brought to size before it is squared: a huge model must not overflow its own check.
-        largest = max(float(np.max(np.abs(slopes))), 1e-300)
-        norm = largest * float(np.linalg.norm(slopes / largest))
-        # Rounding of the projection is all that an honest iterate may exceed the radius by.
-        if norm > settings.radius * (1.0 + 1e-9):
-            raise HostileModel(f"the model's norm {norm:.6g} exceeds the task's radius {settings.radius:g}")
-        if settings.scaled:
-            scale = float(theta[-1]) * settings.multiplier
-            if not settings.scale_floor * (1 - 1e-9) <= scale <= settings.scale_ceiling * (1 + 1e-9):
-                raise HostileModel(f"the model's scale {scale:.6g} lies outside its bounds: refused")
-
-    def gradients(
-        self, theta: NDArray[np.float64], X: NDArray[np.float64], y: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Bounded gradients at ``theta`` of coded records, ``(m, d)``; a NaN target gives the zero gradient."""
-        out = np.zeros((X.shape[0], self.dimension))
-        memory = self._memory
-        k.gradients(
-            memory.real, memory.whole, np.ascontiguousarray(theta, dtype=np.float64),
-            np.ascontiguousarray(X, dtype=np.float64), np.ascontiguousarray(y, dtype=np.float64), out,
-        )  # fmt: skip
-        return out
-
-    def engine(self) -> SGDEngine:
-        """A fold for this task's releases, standing at version 0."""
-        return SGDEngine(self.settings, self.mechanisms, covariates=self.covariates, classes=self.classes)
 
 
-def problem_for(task: Task) -> GradientProblem:
-    """The gradient problem of a resolved task.
+def problem_for(task: Task) -> Problem:
+    """The problem of a resolved task.
 
     Raises
     ------
     UserError
-        If a level's guarantee and the task's mechanism do not fit.
+        If a level's guarantee and the task's protocol or mechanism do not fit.
     """
-    learner, coding = task.learner, task.coding
-    objective: Logistic | Softmax | Huber
-    classes: tuple[str, ...] = ()
-    if task.objective == "logistic":
-        objective = Logistic()
-    elif task.objective == "softmax":
-        assert isinstance(task.target, ClassTarget)
-        classes = tuple(task.target.classes)
-        objective = Softmax(len(classes))
-    else:
-        known = None if learner.scale == "estimate" else float(learner.scale)
-        objective = Huber(learner.huber_c, known, SCALE_MULTIPLIER if known is None else 1.0)
-    covariates = None
-    if task.covariates is not None:
-        covariates = PublicCovariates(*task.covariates)
-    step = learner.step
-    radius = FIT_RADIUS if isinstance(objective, Huber) else LOGIT_RADIUS
-    settings = Settings(
-        objective=objective,
-        names=coding.names,
-        weights=learner.weights,
-        clip=learner.clip,
-        step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
-        averaging=learner.averaging,
-        weighting=learner.weighting,
-        radius=radius if learner.radius is None else learner.radius,
-        scale_start=learner.scale_start,
-        scale_floor=learner.scale_floor,
-        # A scale beyond the coded target's whole range says nothing.
-        scale_ceiling=max(4.0, learner.scale_start),
-        second_moment=None if covariates is None else covariates.second_moment,
-        smallest_square=coding.smallest_square,
-        largest_square=coding.largest_square,
-        random_scaling=True,
-        staleness=task.max_staleness,
-    )
-    mechanisms = {
-        level: calibrate(task.privacy.mechanism, guarantee, dimension=settings.dimension, radius=settings.bound)
-        for level, guarantee in task.privacy.levels.items()
-    }
-    return GradientProblem(settings, mechanisms, covariates, classes)
+    problem: Problem = import_module(f"murk.learners.{_MODULES[task.protocol]}.problem").problem_for(task)
+    return problem
+
+
+def person_problem_for(task: Task) -> PersonProblem:
+    """The problem of a resolved task to which people release by themselves.
+
+    Raises
+    ------
+    UserError
+        As `problem_for`; and where organisations release, not people.
+    """
+    if task.protocol == "sketch":
+        raise UserError(
+            f"to the task {task.name!r} organisations release sketches (protocol: sketch), not people their records: "
+            "use SketchProducer"
+        )
+    problem: PersonProblem = problem_for(task)  # type: ignore[assignment]
+    return problem

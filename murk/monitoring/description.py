@@ -67,25 +67,40 @@ METRICS = (
     Metric(
         "murk_staleness_releases", "histogram",
         "How many releases the chain had learned since the model that a gradient was taken at.",
-        buckets=tuple(float(bound) for bound in STALENESS_BOUNDS),
+        buckets=tuple(float(bound) for bound in STALENESS_BOUNDS), optional="where people release gradients",
     ),
     Metric("murk_parameter", "gauge", "Estimated coefficient, all chains merged, in coded units.", ("task", "name")),
     Metric(
         "murk_parameter_half_width", "gauge", "Half width of the coefficient's confidence interval, in coded units.",
-        ("task", "name", "level"),
+        ("task", "name", "level"), optional="where there is an interval",
     ),
     Metric(
         "murk_parameter_error", "gauge", "Euclidean distance of the estimate from the reference parameters.",
         optional="where a reference is given, as in simulation",
     ),
-    Metric("murk_estimated_error", "gauge", "Root of the summed squared standard errors of the coefficients."),
+    Metric(
+        "murk_estimated_error", "gauge", "Root of the summed squared standard errors of the coefficients.",
+        optional="where there are intervals",
+    ),
     Metric(
         "murk_iterate_gap", "gauge", "Euclidean distance between the chain's newest iterate and its average.",
-        ("task", "partition"),
+        ("task", "partition"), optional="where the learner takes steps",
     ),
-    Metric("murk_step_size", "gauge", "Factor that the chain's next gradient gets.", ("task", "partition")),
+    Metric(
+        "murk_step_size", "gauge", "Factor that the chain's next gradient gets.", ("task", "partition"),
+        optional="where the learner takes steps",
+    ),
     Metric(
         "murk_unbiased_loss", "gauge", "Unbiased estimate of the mean loss, from released examples.",
+        optional="where the protocol releases examples",
+    ),
+    Metric(
+        "murk_unbiased_loss_error", "gauge", "Standard error of the unbiased estimate of the mean loss.",
+        optional="where the protocol releases examples",
+    ),
+    Metric(
+        "murk_refused_updates_total", "counter",
+        "Learned releases whose update was not finite or not plausible, and was left out.", ("task", "partition"),
         optional="where the protocol releases examples",
     ),
     Metric(

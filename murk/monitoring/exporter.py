@@ -109,7 +109,11 @@ def _alone(value: float | None) -> tuple[Sample, ...]:
 
 
 def _chains(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
-    return lambda s: [Sample((str(chain.chain),), getattr(chain, name)) for chain in s.figures.chains]
+    def samples(snapshot: Snapshot) -> Iterable[Sample]:
+        found = [(chain.chain, getattr(chain, name)) for chain in snapshot.figures.chains]
+        return [Sample((str(chain),), value) for chain, value in found if value is not None]
+
+    return samples
 
 
 def _promises(name: str) -> Callable[[Snapshot], Iterable[Histogram]]:
@@ -129,6 +133,11 @@ def _by_result(s: Snapshot) -> Iterable[Sample]:
     return [Sample((result,), count) for result, count in zip(RESULTS, counts, strict=True)]
 
 
+def _ages(s: Snapshot) -> Iterable[Histogram]:
+    ages = s.figures.staleness
+    return () if ages is None else (Histogram(ages, s.figures.staleness_sum),)
+
+
 def _half_widths(s: Snapshot) -> Iterable[Sample]:
     found = s.figures
     return [Sample((name, f"{LEVEL:g}"), half) for name, half in zip(found.names, found.half_widths, strict=True)]
@@ -143,7 +152,7 @@ VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_duplicates_total": lambda s: _alone(s.figures.duplicates),
     "murk_lag_releases": _chains("lag"),
     "murk_model_version": _chains("version"),
-    "murk_staleness_releases": lambda s: (Histogram(s.figures.staleness, s.figures.staleness_sum),),
+    "murk_staleness_releases": _ages,
     "murk_parameter": lambda s: [
         Sample((name,), value) for name, value in zip(s.figures.names, s.figures.values, strict=True)
     ],
@@ -152,8 +161,9 @@ VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_estimated_error": lambda s: _alone(s.figures.estimated_error),
     "murk_iterate_gap": _chains("iterate_gap"),
     "murk_step_size": _chains("step_size"),
-    # Of the protocols only gradients are learned so far, and they release no examples.
-    "murk_unbiased_loss": lambda s: (),
+    "murk_unbiased_loss": lambda s: _alone(s.figures.unbiased_loss),
+    "murk_unbiased_loss_error": lambda s: _alone(s.figures.unbiased_loss_error),
+    "murk_refused_updates_total": _chains("refused_updates"),
     "murk_release_epsilon": _promises("epsilon"),
     "murk_release_mu": _promises("mu"),
     "murk_last_release_timestamp_seconds": lambda s: _alone(s.grown),

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from murk.learners import layout as at
-from murk.learners.inference import PLUG_IN, Estimate, estimate, report_matrix
-from murk.learners.memory import Memory
-from murk.learners.problem import GradientProblem
-from murk.learners.settings import InverseScalingStep
+from murk.learners.inference import Estimate
+from murk.learners.problem import Problem
 from murk.monitoring.description import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.stream.checkpoint import Counters, StateMessage
@@ -64,6 +60,14 @@ class ChainFigures:
         Euclidean distance between its newest iterate and its average, in coded units.
     step_size
         Factor by which the gradient of its next release at the default level is multiplied.
+    unbiased_loss, unbiased_loss_error
+        Mean loss of its releases, estimated without bias, and its standard error.
+    refused_updates
+        Releases whose update was not finite or not plausible, and was left out.
+    records
+        Records in its releases, where a release is of many.
+
+    What a protocol's learner does not know is None.
     """
 
     chain: int
@@ -71,8 +75,12 @@ class ChainFigures:
     offset: int
     lag: int
     owner: str | None
-    iterate_gap: float
-    step_size: float
+    iterate_gap: float | None = None
+    step_size: float | None = None
+    unbiased_loss: float | None = None
+    unbiased_loss_error: float | None = None
+    refused_updates: float | None = None
+    records: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +93,7 @@ class Figures:
         What became of the messages read: learned, read before, dead letters by reason.
     staleness, staleness_sum
         Learned releases by age, one bucket for each of `STALENESS_BOUNDS` and one for what is beyond; and the
-        sum of ages.
+        sum of ages. None where releases are of no model, and so have no age.
     levels, chains
         The menu; the chains.
     names, values, half_widths
@@ -96,12 +104,15 @@ class Figures:
         Root of the summed squared standard errors of the coefficients; infinite where nothing is known yet.
     parameter_error
         Euclidean distance from the reference; None without one.
+    unbiased_loss, unbiased_loss_error
+        Mean loss over all chains' releases, estimated from the releases without bias, and its standard error; None
+        where the protocol has none, or nothing is known yet.
     """
 
     releases: int
     duplicates: int
     dead: Mapping[str, int]
-    staleness: tuple[int, ...]
+    staleness: tuple[int, ...] | None
     staleness_sum: int
     levels: tuple[LevelFigures, ...]
     chains: tuple[ChainFigures, ...]
@@ -112,6 +123,8 @@ class Figures:
     note: str
     estimated_error: float
     parameter_error: float | None
+    unbiased_loss: float | None = None
+    unbiased_loss_error: float | None = None
 
     @property
     def lag(self) -> int:
@@ -121,8 +134,18 @@ class Figures:
     @property
     def mean_staleness(self) -> float | None:
         """Mean age of the learned gradients; None where none has been counted."""
-        counted = sum(self.staleness)
+        counted = sum(self.staleness or ())
         return self.staleness_sum / counted if counted else None
+
+    @property
+    def refused_updates(self) -> float | None:
+        """Updates that were left out, over all chains; None where the learner refuses none."""
+        return _sum(chain.refused_updates for chain in self.chains)
+
+    @property
+    def records(self) -> float | None:
+        """Records in the learned releases, over all chains; None where each release is of one."""
+        return _sum(chain.records for chain in self.chains)
 
     def placed(self, places: Sequence[Place]) -> Figures:
         """The same states on a log that has gone on since."""
@@ -135,7 +158,7 @@ class Figures:
 
 def figures(
     task: Task,
-    problem: GradientProblem,
+    problem: Problem,
     messages: Sequence[StateMessage | None],
     places: Sequence[Place],
     reference: Mapping[str, float] | None = None,
@@ -160,15 +183,18 @@ def figures(
     >>> nothing.releases, nothing.names, nothing.levels[0].mu
     (0, ('age', 'intercept'), 1.0)
     """
-    memories = []
+    engines = []
     for message in messages:
         engine = problem.engine()
         if message is not None:
             engine.load_state_dict(message.learner)
-        memories.append(engine.memory)
-    matrix = report_matrix(problem.settings)
+        engines.append(engine)
     counters = [Counters() if message is None else message.counters for message in messages]
-    found = estimate(problem.settings, memories, problem.covariates, problem.classes)
+    found = problem.estimate(engines)
+    chains = tuple(
+        ChainFigures(chain, engine.n_releases, 0, 0, None, **engine.figures()) for chain, engine in enumerate(engines)
+    )
+    loss, loss_error = _unbiased_loss(chains)
     dead: Counter[str] = Counter()
     learned: Counter[str] = Counter()
     for one in counters:
@@ -178,34 +204,20 @@ def figures(
         releases=sum(one.learned for one in counters),
         duplicates=sum(one.duplicates for one in counters),
         dead=dict(sorted(dead.items())),
-        staleness=_ages(counters),
+        staleness=_ages(counters) if problem.interactive else None,
         staleness_sum=sum(one.staleness_sum for one in counters),
         levels=tuple(_level(name, promise, learned[name]) for name, promise in task.privacy.levels.items()),
-        chains=tuple(_chain(problem, matrix, chain, memory) for chain, memory in enumerate(memories)),
+        chains=chains,
         names=found.names,
         values=tuple(map(float, found.values)),
         half_widths=tuple(map(float, found.half_widths(LEVEL))),
         method=found.method,
         note=found.note,
-        estimated_error=_estimated_error(found),
+        estimated_error=found.standard_error,
         parameter_error=None if reference is None else _distance(found, reference),
+        unbiased_loss=loss,
+        unbiased_loss_error=loss_error,
     ).placed(places)
-
-
-def step_size(problem: GradientProblem, memory: Memory) -> float:
-    """Factor by which the gradient of the next release at the default level is multiplied.
-
-    Noise-aware ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, else ``eta t^-alpha w t / sum w_i``, as the fold has it.
-    """
-    settings, real = problem.settings, memory.real
-    spread = settings.bound**2 / 4.0 + problem.dimension * problem.mechanisms["default"].variance
-    weight = 1.0 / spread if settings.weighting == "inverse-variance" else 1.0
-    step = settings.step
-    if isinstance(step, InverseScalingStep):
-        count = float(memory.whole[at.COUNT]) + 1.0
-        return float(step.eta * count ** (1.0 - step.alpha) * weight / (real[at.SUM_WEIGHT] + weight))
-    total = float(real[at.SUM_SPREAD]) + weight**2 * spread
-    return at.STEP_SHARE * settings.radius * weight / math.sqrt(2.0 * total)
 
 
 def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:
@@ -228,19 +240,22 @@ def _level(name: str, guarantee: Guarantee, learned: int) -> LevelFigures:
     return LevelFigures(name, guarantee.describe(), promise, epsilon, mu, guarantee.right_at_most, learned)
 
 
-def _chain(problem: GradientProblem, matrix: NDArray[np.float64], chain: int, memory: Memory) -> ChainFigures:
-    apart = matrix @ (memory.rows[at.ITERATE] - memory.rows[at.AVERAGE])
-    gap = float(np.linalg.norm(apart))
-    return ChainFigures(chain, int(memory.whole[at.COUNT]), 0, 0, None, gap, step_size(problem, memory))
+def _unbiased_loss(chains: Sequence[ChainFigures]) -> tuple[float | None, float | None]:
+    """Mean over all chains' releases, and its standard error: of chains that know theirs, and by their releases."""
+    parts = [(chain, chain.unbiased_loss) for chain in chains if chain.version and chain.unbiased_loss is not None]
+    total = sum(chain.version for chain, _ in parts)
+    if not total:
+        return None, None
+    loss = sum(chain.version * loss for chain, loss in parts) / total
+    # Of a single release the spread is unknown, not zero.
+    errors = [chain.unbiased_loss_error or math.inf for chain, _ in parts]
+    error = math.hypot(*(chain.version * one for (chain, _), one in zip(parts, errors, strict=True))) / total
+    return loss, error if math.isfinite(error) else None
 
 
-def _estimated_error(found: Estimate) -> float:
-    """Root of the summed squared standard errors.
-
-    Random scaling's V has a mean of a sixth of the variance (the integral of a squared Brownian bridge).
-    """
-    scale = 1.0 if found.method == PLUG_IN else 6.0
-    return math.sqrt(scale * float(np.sum(np.square(found.spread))))
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _distance(found: Estimate, reference: Mapping[str, float]) -> float:

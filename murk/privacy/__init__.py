@@ -1,12 +1,13 @@
 """Guarantees, mechanisms, exact noise and accounting: pure functions of public parameters and data, no I/O.
 
-The noise sources are loaded when they are first asked for, so that describing and checking guarantees is
-quick.
+The noise sources and the accumulator of sketches are loaded when they are first asked for, so that describing
+and checking guarantees is quick.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from murk.privacy.accounting import Accountant, in_parallel
+from murk.privacy.gaussmix import GaussMixMechanism
 from murk.privacy.guarantees import (
     ApproxDP,
     GaussianDP,
@@ -17,6 +18,7 @@ from murk.privacy.guarantees import (
 )
 from murk.privacy.mechanisms import (
     Amount,
+    CompositeMechanism,
     Currency,
     GaussianMechanism,
     L2BallMechanism,
@@ -28,13 +30,16 @@ from murk.privacy.mechanisms import (
 )
 
 if TYPE_CHECKING:
+    from murk.privacy.gaussmix import Sketch, SketchAccumulator
     from murk.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise, SimulatedNoise
 
 __all__ = [
     "Accountant",
     "Amount",
     "ApproxDP",
+    "CompositeMechanism",
     "Currency",
+    "GaussMixMechanism",
     "GaussianDP",
     "GaussianMechanism",
     "Guarantee",
@@ -47,6 +52,8 @@ __all__ = [
     "RandomizedResponse",
     "SecureNoise",
     "SimulatedNoise",
+    "Sketch",
+    "SketchAccumulator",
     "ZeroConcentratedDP",
     "calibrate",
     "cap_of",
@@ -55,6 +62,7 @@ __all__ = [
 ]
 
 _NOISE = {"NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"}
+_SKETCHES = {"Sketch", "SketchAccumulator"}
 
 
 def __getattr__(name: str) -> Any:
@@ -62,6 +70,10 @@ def __getattr__(name: str) -> Any:
         from murk.privacy import noise
 
         return getattr(noise, name)
+    if name in _SKETCHES:
+        from murk.privacy import gaussmix
+
+        return getattr(gaussmix, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

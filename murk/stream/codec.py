@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from murk.errors import MurkError
-from murk.stream.releases import GradientRelease, IterateMessage
+from murk.stream.releases import KINDS, GradientRelease, IterateMessage, Release, SketchRelease
 
 Reason = Literal[
     "too-large",
@@ -77,6 +77,13 @@ class WireRules:
         The number of chains.
     max_bytes
         The longest message that is parsed at all. By default what the longest valid release takes.
+    kind
+        The kind of release that the task's protocol has.
+
+    Examples
+    --------
+    >>> WireRules("f" * 64, simulated=False, dimension=3, magnitudes={"default": 2**40}).max_bytes
+    578
     """
 
     task_hash: str
@@ -85,16 +92,31 @@ class WireRules:
     magnitudes: Mapping[str, int]
     partitions: int = 1
     max_bytes: int = 0
+    kind: str = GradientRelease.model_fields["kind"].default
 
     def __post_init__(self) -> None:
         if self.dimension < 1:
             raise ValueError(f"dimension {self.dimension}; a payload has at least one coordinate")
         if self.max_bytes <= 0:
-            # 19 digits and a sign at most, comma and a space; the other fields take less than 512.
-            object.__setattr__(self, "max_bytes", 512 + 22 * self.dimension)
+            object.__setattr__(self, "max_bytes", longest_release(self.kind, self.dimension))
 
 
-def encode(release: GradientRelease) -> bytes:
+def longest_release(kind: str, dimension: int) -> int:
+    """Give how many bytes a release of a kind with so many integers takes at the most.
+
+    Examples
+    --------
+    >>> longest_release("gradient", 2), longest_release("sketch", 3)
+    (556, 544)
+    """
+    # Base64 has four characters for three bytes; as text, an integer has 19 digits and a sign at most, a comma and
+    # a space. The other fields take less than 512.
+    if kind == SketchRelease.model_fields["kind"].default:
+        return 512 + 4 * -(-8 * dimension // 3)
+    return 512 + 22 * dimension
+
+
+def encode(release: Release) -> bytes:
     """Give the bytes of a release: compact JSON with its fields in their declared order.
 
     Examples
@@ -115,7 +137,7 @@ def encode(release: GradientRelease) -> bytes:
     return _bytes(release)
 
 
-def decode(data: bytes, rules: WireRules) -> GradientRelease:
+def decode(data: bytes, rules: WireRules) -> Release:
     """Give the release that some bytes hold, if they hold one that fits the rules.
 
     Raises
@@ -125,7 +147,7 @@ def decode(data: bytes, rules: WireRules) -> GradientRelease:
         or a key given twice), ``schema`` (fields, types and ranges), ``wrong-task``, ``simulated``,
         ``chain``, ``level``, ``dimension``, ``magnitude``. No other exception, whatever the bytes.
     """
-    release = _parse_gradient(data, rules.max_bytes)
+    release = _PARSERS[rules.kind](data, rules.max_bytes)
     if release.task != rules.task_hash:
         raise Rejected("wrong-task", f"made for task {release.task[:12]}, this one is {rules.task_hash[:12]}")
     if release.simulated is not rules.simulated:
@@ -136,7 +158,7 @@ def decode(data: bytes, rules: WireRules) -> GradientRelease:
     magnitude = rules.magnitudes.get(release.level)
     if magnitude is None:
         raise Rejected("level", f"level {release.level!r} is not on the task's menu")
-    payload = release.payload
+    payload = release.integers if isinstance(release, SketchRelease) else release.payload
     if len(payload) != rules.dimension:
         raise Rejected("dimension", f"{len(payload)} coordinates, the task has {rules.dimension}")
     if max(payload) > magnitude or min(payload) < -magnitude:
@@ -177,9 +199,9 @@ def json_schema() -> dict[str, Any]:
     Examples
     --------
     >>> sorted(json_schema())
-    ['gradient', 'iterate']
+    ['example', 'gradient', 'iterate', 'moment', 'sketch']
     """
-    kinds: dict[str, type[BaseModel]] = {"gradient": GradientRelease, "iterate": IterateMessage}
+    kinds: dict[str, type[BaseModel]] = {**KINDS, "iterate": IterateMessage}
     # As serialized, since the wire has no defaults: every field is always written.
     return {kind: model.model_json_schema(by_alias=True, mode="serialization") for kind, model in kinds.items()}
 
@@ -237,5 +259,5 @@ def _rejected(error: ValidationError) -> Rejected:
     return Rejected("schema", f"{place}: {excerpt(repr(first['input']))}: {first['type']}")
 
 
-_parse_gradient = _parser(GradientRelease)
+_PARSERS: Final = {kind: _parser(model) for kind, model in KINDS.items()}
 _parse_iterate = _parser(IterateMessage)

@@ -20,6 +20,7 @@ from murk.stream.task_covariates import Covariates
 from murk.stream.task_features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
 from murk.stream.task_learner import LARGEST, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
 from murk.stream.task_privacy import PARAMETERS, PrivacyBlock
+from murk.stream.task_protocols import ExamplesBlock, MomentsBlock, SketchBlock
 
 SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("features: a number", "", NumberFeature),
@@ -32,6 +33,9 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("learner.step", "", StepSchedule),
     ("max_staleness", "max_staleness", MaxStaleness),
     ("public", "", PublicBlock),
+    ("examples", "", ExamplesBlock),
+    ("moments", "", MomentsBlock),
+    ("sketch", "", SketchBlock),
     ("log", "log", LogBlock),
 )
 _BOUNDS: Final = (

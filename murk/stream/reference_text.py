@@ -71,6 +71,19 @@ A release never carries more loss than its guarantee: calibration rounds against
 - A duration is a whole number and one of `d`, `h`, `m`, `s`: `7d`, `12h`, `30m`, `45s`.
 - Aliases (`*name`) and tags (`!name`) are refused.
 
+## Protocols
+
+| protocol | released | guarantees | page |
+| --- | --- | --- | --- |
+| `gradients` | by each person, at the newest model | pure, approx, gdp, zcdp | [LDP-SGD](ldp-sgd.md) |
+| `examples` | by each person, once | approx, gdp, zcdp | [IWP-SGD](iwp-sgd.md) |
+| `moments` | by each person, once | pure, approx, gdp, zcdp | [public-data GLM](public-glm.md) |
+| `sketch` | by each organisation, once a window | approx | [GaussMix](gaussmix.md) |
+
+Only the block of the task's own protocol may be given; of `learner`, examples read `step`, `averaging`, `weighting`
+and `radius`, moments and sketches none of it (`radius` may stand there). Examples, moments and sketches
+learn a binary or a real target.
+
 ## Coding
 
 - A number maps [`low`, `high`] to [-1, 1]; values outside are clamped, and counted on the device only.
@@ -78,10 +91,10 @@ A release never carries more loss than its guarantee: calibration rounds against
   that is +1 for it and -1 otherwise, named `origin=JFK`.
 - The constant 1 comes last, named `intercept`.
 - Missing values, undeclared categories and what is not a finite number are 0. A missing or undeclared target
-  gives a gradient of zero, which is randomized and released like any other: nobody is left out because of
-  what her record says.
-- A binary target is 1 or 0, classes are numbered in their order, a real target maps [`low`, `high`] to
-  [-1, 1].
+  gives a gradient of zero (an example or moments without a target, a row of zeros in a sketch), which is randomized
+  and released like any other: nobody is left out because of what her record says.
+- A binary target is 1 or 0 (in examples and sketches +1 or -1), classes are numbered in their order, a real target
+  maps [`low`, `high`] to [-1, 1].
 - Coefficients are in coded units. Per unit of a number they are 2 / (`high` - `low`) times as much; for a
   category against the first, twice as much.
 

@@ -1,8 +1,15 @@
 """What leaves a person's device: release records, with every field checked."""
 
-from typing import Annotated, Literal
+import base64
+import binascii
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 SCHEMA_VERSION = 1
 LEVEL_PATTERN = r"^[A-Za-z0-9_-]{1,32}$"
@@ -14,6 +21,19 @@ LevelName = Annotated[str, Field(pattern=LEVEL_PATTERN)]
 Count = Annotated[int, Field(ge=0, lt=2**62)]
 Coordinate = Annotated[int, Field(gt=-(2**62), lt=2**62)]
 Seconds = Annotated[int, Field(ge=0, lt=2**53)]
+
+
+def _whole_integers(text: str) -> str:
+    try:
+        length = len(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError):
+        raise ValueError("not base64") from None
+    if length % 8:
+        raise ValueError("not whole 64-bit integers")
+    return text
+
+
+Base64 = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]*={0,2}$"), AfterValidator(_whole_integers)]
 Schema = Annotated[int, Field(alias="schema", ge=SCHEMA_VERSION, le=SCHEMA_VERSION)]
 
 
@@ -27,8 +47,8 @@ _WIRE = ConfigDict(
 )
 
 
-class GradientRelease(BaseModel):
-    """One privatized gradient: all that a person's device sends in the interactive protocol.
+class Release(BaseModel):
+    """What every release carries; each protocol has a kind of its own.
 
     Parameters
     ----------
@@ -38,15 +58,42 @@ class GradientRelease(BaseModel):
         The task's hash, 64 hex digits.
     level
         The name of the level of the task's public menu: which mechanism was used.
+    chain
+        The chain (partition) that learns from it, drawn independently of person and record.
+    payload
+        The integers that the mechanism released.
+    time, expires
+        Seconds since 1970, truncated to the task's granularity.
+    simulated
+        Whether the noise was simulated (seeded) rather than secure.
+    """
+
+    model_config = _WIRE
+
+    schema_: Schema = SCHEMA_VERSION
+    kind: str
+    id: Identifier
+    task: TaskHash
+    level: LevelName
+    chain: Count
+    payload: list[Coordinate]
+    time: Seconds
+    expires: Seconds
+    simulated: bool = False
+
+
+class GradientRelease(Release):
+    """One privatized gradient: all that a person's device sends in the interactive protocol.
+
+    What every release has is described by `Release`.
+
+    Parameters
+    ----------
     chain, version
         The chain (partition) whose iterate the gradient was taken at, and that iterate's version: how
         many releases the chain had learned.
     payload
         The integers that the mechanism released, one for each dimension.
-    time, expires
-        Seconds since 1970, truncated to the task's granularity.
-    simulated
-        Whether the noise was simulated (seeded) rather than secure.
 
     Raises
     ------
@@ -69,19 +116,115 @@ class GradientRelease(BaseModel):
     (7, [12, -7])
     """
 
-    model_config = _WIRE
-
-    schema_: Schema = SCHEMA_VERSION
     kind: Literal["gradient"] = "gradient"
-    id: Identifier
-    task: TaskHash
-    level: LevelName
-    chain: Count
     version: Count
-    payload: list[Coordinate]
-    time: Seconds
-    expires: Seconds
-    simulated: bool = False
+
+
+class ExampleRelease(Release):
+    """One privatized example: features and target, or their product, randomized once (IWP-SGD).
+
+    What every release has is described by `Release`.
+
+    Parameters
+    ----------
+    payload
+        The integers that the task's mechanism released: the features times the label with the constant last
+        (a joint release of a binary target), the features and the scaled target (a real one), or the features
+        and then the target, each randomized by itself (``release: separate``).
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If a field is missing, unknown, of another type or out of range.
+    """
+
+    kind: Literal["example"] = "example"
+
+
+class MomentRelease(Release):
+    """One person's privatized moments x x' and x y, randomized once (public-data GLM).
+
+    What every release has is described by `Release`.
+
+    Parameters
+    ----------
+    payload
+        The integers that the mechanism released: the upper triangle of x x' and then x y.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If a field is missing, unknown, of another type or out of range.
+    """
+
+    kind: Literal["moment"] = "moment"
+
+
+class SketchRelease(Release):
+    """One window of an organisation's records, mixed and randomized (GaussMix).
+
+    What every release has is described by `Release`.
+
+    Parameters
+    ----------
+    rows
+        Number k of rows of the sketch.
+    records
+        Number n of records in the window. It is public: neighbours differ in what a record says.
+    spread
+        Standard deviation of the added noise over the records' bound C: a function of public settings and,
+        where the task's method releases it, of the noisy least eigenvalue.
+    payload
+        The k rows' integers, one row after another, in base64 of little-endian 64-bit integers.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If a field is missing, unknown, of another type or out of range.
+
+    Examples
+    --------
+    >>> release = SketchRelease(
+    ...     id="0" * 32,
+    ...     task="f" * 64,
+    ...     level="default",
+    ...     chain=0,
+    ...     rows=1,
+    ...     records=1000,
+    ...     spread=9.2,
+    ...     payload=SketchRelease.packed([12, -7]),
+    ...     time=1_700_006_400,
+    ...     expires=1_700_611_200,
+    ... )
+    >>> release.integers.tolist()
+    [12, -7]
+    """
+
+    kind: Literal["sketch"] = "sketch"
+    payload: Base64  # type: ignore[assignment]
+    rows: Annotated[int, Field(ge=1, lt=2**31)]
+    records: Count
+    spread: Annotated[float, Field(ge=0)]
+
+    @staticmethod
+    def packed(integers: "npt.ArrayLike") -> str:
+        """Write integers as a payload."""
+        import numpy as np
+
+        return base64.b64encode(np.asarray(integers, dtype="<i8").tobytes()).decode("ascii")
+
+    @cached_property
+    def integers(self) -> "npt.NDArray[np.int64]":
+        """The payload's integers, one row after another."""
+        import numpy as np
+
+        return np.frombuffer(base64.b64decode(self.payload), dtype="<i8").astype(np.int64)
+
+
+KINDS: Final[dict[str, type[Release]]] = {
+    kind.model_fields["kind"].default: kind for kind in (GradientRelease, ExampleRelease, MomentRelease, SketchRelease)
+}
+"""What the releases of each protocol are."""
 
 
 class IterateMessage(BaseModel):

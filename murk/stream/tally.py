@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from murk.stream.checkpoint import Counters
-from murk.stream.releases import GradientRelease
+from murk.stream.releases import GradientRelease, Release
 
 
 class Tally:
@@ -33,12 +33,17 @@ class Tally:
         self._ages = list(start.staleness)
         self._age_sum = start.staleness_sum
 
-    def learned(self, releases: Sequence[GradientRelease], version: int) -> None:
+    def learned(self, releases: Sequence[Release], version: int) -> None:
         """Count releases that were learned in this order by a chain that had learned ``version`` before them."""
-        ages = [now - release.version for now, release in enumerate(releases, version)]
-        self._learned += len(ages)
-        self._age_sum += sum(ages)
+        self._learned += len(releases)
         self._levels.update([release.level for release in releases])
+        # Only gradients are of a model, and so have an age.
+        ages = [
+            now - release.version
+            for now, release in enumerate(releases, version)
+            if isinstance(release, GradientRelease)
+        ]
+        self._age_sum += sum(ages)
         for bits, count in Counter(map(int.bit_length, ages)).items():
             self._ages += [0] * (bits + 1 - len(self._ages))
             self._ages[bits] += count

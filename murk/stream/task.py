@@ -15,14 +15,23 @@ from murk.errors import UserError
 from murk.stream.coding import INTERCEPT, Coding
 from murk.stream.durations import Duration
 from murk.stream.task_block import Block, Integer, Text
-from murk.stream.task_checks import OBJECTIVES, check_names, check_objective, check_times
+from murk.stream.task_checks import check_names, check_objective, check_times
 from murk.stream.task_covariates import PublicCovariates, covariates
 from murk.stream.task_document import canonical_json
 from murk.stream.task_errors import Path as KeyPath
 from murk.stream.task_errors import problem, shown, user_error
 from murk.stream.task_features import ClassTarget, Feature, Target
-from murk.stream.task_learner import LearnerBlock, LogBlock, MaxStaleness, Protocol, PublicBlock
+from murk.stream.task_learner import LearnerBlock, LogBlock, MaxStaleness, PublicBlock
 from murk.stream.task_privacy import PrivacyBlock
+from murk.stream.task_protocols import (
+    BLOCKS,
+    ExamplesBlock,
+    MomentsBlock,
+    ProtocolName,
+    SketchBlock,
+    check_protocol,
+    resolved,
+)
 from murk.stream.task_yaml import read_yaml
 
 SCHEMA_VERSION: Final = 1
@@ -72,14 +81,23 @@ class Task(Block):
         description="`midpoint` codes missing and undeclared values as 0; `error` makes a file population "
         "stop on them (a device codes them as 0 under both)",
     )
-    protocol: Protocol = Field(default="gradients", description="what people release; `gradients`")
-    objective: Literal["logistic", "softmax", "huber"] = Field(
-        description="`logistic` for a binary target, `softmax` for classes, `huber` for a real one; may be left out"
+    protocol: ProtocolName = Field(
+        default="gradients",
+        description="what is released: `gradients` at the newest model, `examples` or `moments` once, or an "
+        "organisation's `sketch`",
     )
+    objective: Literal["logistic", "softmax", "huber"] | None = Field(
+        default=None,
+        description="of `gradients`: `logistic` for a binary target, `softmax` for classes, `huber` for a real one; "
+        "may be left out",
+    )
+    examples: ExamplesBlock | None = Field(default=None, description="settings of `protocol: examples`")
+    moments: MomentsBlock | None = Field(default=None, description="settings of `protocol: moments`")
+    sketch: SketchBlock | None = Field(default=None, description="settings of `protocol: sketch`")
     privacy: PrivacyBlock = Field(description="what is promised")
     learner: LearnerBlock = Field(default=LearnerBlock(), description="how it is learned")
     max_staleness: MaxStaleness = Field(
-        default=MaxStaleness(), description="how old a gradient may be, in releases of its chain"
+        default=MaxStaleness(), description="how old a gradient may be, in releases of its chain (`gradients` only)"
     )
     granularity: Duration = Field(default=86_400, description="timestamps are truncated to multiples of it")
     expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
@@ -87,7 +105,11 @@ class Task(Block):
         default=65_536,
         description="within how many previous releases of a partition a repeated id is noticed",
     )
-    public: PublicBlock | None = Field(default=None, description="public covariates, for whitening and intervals")
+    public: PublicBlock | None = Field(
+        default=None,
+        description="public covariates, for whitening and intervals; `moments` need some, and set 1000 records aside "
+        "where none are named",
+    )
     log: LogBlock = Field(default=LogBlock(), description="the log's settings; not part of the task's hash")
     simulated: Annotated[bool, Field(strict=True)] = Field(default=False, description="whether noise is simulated")
     covariates: PublicCovariates | None = Field(default=None, description="the resolved public covariates")
@@ -157,20 +179,14 @@ class Task(Block):
 
     @model_validator(mode="before")
     @classmethod
-    def _default_objective(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("objective") is None:
-            target = data.get("target")
-            kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
-            # With a target that is wrong the objective has no say; the target's own mistake is reported.
-            return {
-                **data,
-                "objective": OBJECTIVES.get(kind, "logistic") if isinstance(kind, str) else "logistic",
-            }
-        return data
+    def _fill_in(cls, data: Any) -> Any:
+        return resolved(data) if isinstance(data, dict) else data
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_names(self.features, self.target, self.coding.names_of, INTERCEPT)
+        blocks = {name: getattr(self, name) for name in BLOCKS}
+        check_protocol(self.protocol, self.objective, self.target, blocks, self.learner)
         check_objective(self.objective, self.target, self.learner)
         check_times(self.expiry, self.granularity, self.log.retention)
         self._check_covariates()
@@ -188,9 +204,9 @@ class Task(Block):
 
     def _check_privacy(self) -> None:
         classes = len(self.target.classes) if isinstance(self.target, ClassTarget) else 1
-        # Close to the learner's dimension; which guarantees are possible hardly depends on it.
+        # Close to a release's dimension; which guarantees are possible hardly depends on it.
         try:
-            self.privacy.check_feasible(self.coding.size * classes)
+            self.privacy.check_feasible(self.protocol, self.coding.size * classes)
         except PydanticCustomError as error:
             context = error.context or {}
             raise problem(str(context["message"]), "privacy", *context["at"]) from None
@@ -227,7 +243,11 @@ class Task(Block):
 
     @cached_property
     def _content(self) -> dict[str, Any]:
-        return {"schema": SCHEMA_VERSION, **self.model_dump(mode="json", by_alias=True)}
+        content = self.model_dump(mode="json", by_alias=True)
+        # Other protocols' blocks say nothing, and a protocol that is added leaves every task's hash as it was.
+        return {"schema": SCHEMA_VERSION} | {
+            key: value for key, value in content.items() if key not in BLOCKS or value is not None
+        }
 
     def with_public(self, points: NDArray[np.float64], counts: NDArray[np.int64]) -> Self:
         """Give the task with its public covariates resolved.

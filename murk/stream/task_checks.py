@@ -41,7 +41,7 @@ def check_names(
         )
 
 
-def check_objective(objective: str, target: Target, learner: LearnerBlock) -> None:
+def check_objective(objective: str | None, target: Target, learner: LearnerBlock) -> None:
     """Check that the objective fits the target, and the learner's settings the objective.
 
     Raises
@@ -50,7 +50,7 @@ def check_objective(objective: str, target: Target, learner: LearnerBlock) -> No
         Naming the key.
     """
     wanted = OBJECTIVES[target.kind]
-    if objective != wanted:
+    if objective is not None and objective != wanted:
         raise problem(
             f"{objective!r} does not fit a target of kind {target.kind!r}; use {wanted!r} or leave it out",
             "objective",

@@ -1,13 +1,13 @@
 """How a task is learned: the learner, its staleness limit, the log and the public covariates."""
 
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from murk.stream.durations import Duration
 from murk.stream.task_block import Block, Integer, Number, Text
-from murk.stream.task_errors import problem, shown
+from murk.stream.task_errors import problem
 
 LARGEST: Final = 1e12  # keeps sums and squares of settings far from overflow
 Positive = Annotated[Number, Field(gt=0, le=LARGEST)]
@@ -142,15 +142,3 @@ class PublicBlock(Block):
             found = "neither file nor set_aside" if self.file is None else "both file and set_aside"
             raise problem(f"{found}; give exactly one of them")
         return self
-
-
-PROTOCOLS = ("gradients", "examples", "moments", "sketch")
-
-
-def _available(value: Any) -> Any:
-    if value in PROTOCOLS[1:]:
-        raise problem(f"{shown(value)} is not available in this version; the one that is: gradients")
-    return value
-
-
-Protocol = Annotated[Literal["gradients"], BeforeValidator(_available)]

@@ -1,16 +1,20 @@
 """What a task promises: the default guarantee, the menu of levels and a person's cap."""
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
-from murk.privacy.mechanisms import Mechanism, calibrate, cap_of
+from murk.privacy.mechanisms import Amount, Currency, Mechanism, calibrate, cap_of
 from murk.stream.releases import LEVEL_PATTERN
 from murk.stream.task_block import Block
 from murk.stream.task_errors import nearest, problem, shown
+from murk.stream.task_protocols import MECHANISMS as KINDS
+from murk.stream.task_protocols import check_guarantee
 
 DEFAULT_LEVEL: Final = "default"
 MOST_LEVELS: Final = 16
@@ -63,6 +67,13 @@ def _mechanism(value: Any) -> Any:
     return value
 
 
+def _own_cost(guarantee: Guarantee, currency: Currency) -> Amount:
+    cost = cap_of(guarantee)
+    if cost.currency != currency:
+        raise UserError(f"it costs {cost}, which says nothing in {currency}; write the cap as the guarantee is")
+    return cost
+
+
 class PrivacyBlock(Block):
     """What each release promises, and what a person may spend on this task in all."""
 
@@ -104,7 +115,7 @@ class PrivacyBlock(Block):
         """The whole menu: the default level, under the name ``default``, and the others."""
         return {DEFAULT_LEVEL: self.guarantee, **self.menu}
 
-    def check_feasible(self, dimension: int) -> None:
+    def check_feasible(self, protocol: str, dimension: int) -> None:
         """Check that every level has a mechanism that gives it, and that a person's cap allows it.
 
         Raises
@@ -114,9 +125,24 @@ class PrivacyBlock(Block):
         """
         for level, guarantee in self.levels.items():
             at = ("guarantee",) if level == DEFAULT_LEVEL else ("levels", level)
-            self._check_cap(level, self._calibrate(guarantee, dimension, at))
+            try:
+                check_guarantee(protocol, guarantee)
+            except UserError as error:
+                raise problem(str(error), *at) from None
+            kinds = KINDS[protocol]
+            if not kinds:
+                if self.mechanism is not None:
+                    raise problem(f"has no effect with protocol: {protocol}, which has its own; remove it", "mechanism")
+                # A sketch costs what its guarantee says, in the guarantee's own currency alone.
+                self._check_cap(level, partial(_own_cost, guarantee))
+                continue
+            self._check_cap(level, self._calibrate(kinds, guarantee, dimension, at).cost)
 
-    def _calibrate(self, guarantee: Guarantee, dimension: int, at: tuple[str, ...]) -> Mechanism:
+    def _calibrate(
+        self, kinds: tuple[str, ...], guarantee: Guarantee, dimension: int, at: tuple[str, ...]
+    ) -> Mechanism:
+        if self.mechanism is not None and self.mechanism not in kinds:
+            raise problem(f"{self.mechanism!r} is not of this protocol; use {', '.join(kinds)}", "mechanism")
         try:
             return calibrate(self.mechanism, guarantee, dimension=dimension, radius=1.0)
         except UserError as error:
@@ -124,7 +150,7 @@ class PrivacyBlock(Block):
                 raise problem(str(error), *at) from None
             reason = str(error)
         able = []
-        for kind in MECHANISMS:
+        for kind in kinds:
             try:
                 calibrate(kind, guarantee, dimension=dimension, radius=1.0)
             except UserError:
@@ -137,12 +163,12 @@ class PrivacyBlock(Block):
             "mechanism",
         )
 
-    def _check_cap(self, level: str, mechanism: Mechanism) -> None:
+    def _check_cap(self, level: str, cost_in: Callable[[Currency], Amount]) -> None:
         if self.per_person is None:
             return
         try:
             cap = cap_of(self.per_person)
-            cost = mechanism.cost(cap.currency)
+            cost = cost_in(cap.currency)
         except UserError as error:
             raise problem(f"cannot cap level {level!r}: {error}", "per_person") from None
         if not cost <= cap:

@@ -7,10 +7,11 @@ from time import monotonic
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from murk.stream.learner import StreamLearner
 from murk.stream.log import Fenced, Log, Unreachable
 from murk.stream.membership import Membership
 from murk.stream.task import Task
-from murk.stream.worker import StreamLearner, Worker
+from murk.stream.worker import Worker
 
 PAUSE = 0.5
 """Seconds between two attempts to reach a log, or to take over a chain that somebody else still holds."""

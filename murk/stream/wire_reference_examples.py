@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from murk.stream.checkpoint import Counters, StateMessage
 from murk.stream.codec import Rejected, WireRules, decode, encode, encode_iterate
 from murk.stream.reference_text import MINIMAL
-from murk.stream.releases import GradientRelease, IterateMessage
+from murk.stream.releases import ExampleRelease, GradientRelease, IterateMessage, MomentRelease, SketchRelease
 from murk.stream.task import Task
 
 TASK: Final = Task.parse(MINIMAL)
+EXAMPLES: Final = Task.parse(f"{MINIMAL}protocol: examples\n")
+MOMENTS: Final = Task.parse(f"{MINIMAL}protocol: moments\n")
+SKETCH: Final = Task.parse(
+    MINIMAL.replace("gdp: {mu: 1.0}", "approx: {epsilon: 1.0, delta: 1e-6}") + "protocol: sketch\n"
+)
 _DAY: Final = 86_400
 # What two releases made by the code of the page came to: a test has a real learner take it over.
 _LEARNER: Final = {
@@ -69,6 +74,23 @@ def examples(magnitude: int) -> dict[str, Example]:
             expires=20_785 * _DAY,
         )
     )
+    when: Any = {"time": 20_778 * _DAY, "expires": 20_785 * _DAY}
+    example = ExampleRelease(
+        id=_LAST, task=EXAMPLES.hash, level="default", chain=0, payload=[-1_406_925, 640_110, 902_511], **when
+    )
+    moments = [518_003, -1_904_381, 76_044, 2_250_107, -419_876, 312_268, -98_710, 1_188_254]
+    moment = MomentRelease(id=_LAST, task=MOMENTS.hash, level="default", chain=0, payload=moments, **when)
+    sketch = SketchRelease(
+        id=_LAST,
+        task=SKETCH.hash,
+        level="default",
+        chain=0,
+        rows=2,
+        records=250_000,
+        spread=9.25,
+        payload=SketchRelease.packed([81_204_417, -30_229_116, 4_410_927, -9_117_302, 66_051_238, -20_008_731]),
+        **when,
+    )
     iterate = IterateMessage(
         task=TASK.hash,
         chain=0,
@@ -87,6 +109,9 @@ def examples(magnitude: int) -> dict[str, Example]:
     loud = json.dumps({**json.loads(release), "id": _OTHER, "payload": [10**9, 0, 0]}, separators=(",", ":")).encode()
     return {
         "gradient": Example(f"murk-{name}-releases", 0, None, release),
+        "example": Example(f"murk-{name}-releases", 0, None, encode(example)),
+        "moment": Example(f"murk-{name}-releases", 0, None, encode(moment)),
+        "sketch": Example(f"murk-{name}-releases", 0, None, encode(sketch)),
         "iterate": Example(f"murk-{name}-models", 0, "0", encode_iterate(iterate)),
         "task": Example(f"murk-{name}-models", 0, "task", TASK.document()),
         "state": Example(f"murk-{name}-states", 0, "0", state.encode(), {"offset": "3", "owner": "learner-1"}),

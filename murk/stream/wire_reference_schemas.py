@@ -10,8 +10,9 @@ from pydantic import BaseModel
 
 from murk.stream.checkpoint import StateMessage
 from murk.stream.codec import REASONS, json_schema
-from murk.stream.releases import GradientRelease, IterateMessage
+from murk.stream.releases import KINDS, IterateMessage, Release
 from murk.stream.task import SCHEMA_VERSION, Task
+from murk.stream.task_protocols import BLOCKS
 from murk.stream.worker import DEAD_BYTES
 
 Schema = dict[str, Any]
@@ -67,12 +68,12 @@ DEAD_LETTER: Final = _object(
 
 
 def schemas() -> dict[str, Schema]:
-    """Give the schemas by kind: ``gradient``, ``iterate``, ``state``, ``task`` and ``dead letter``.
+    """Give the schemas by kind: of each protocol's release, and of everything else on a log's topics.
 
     Examples
     --------
     >>> list(schemas())
-    ['gradient', 'iterate', 'state', 'task', 'dead letter']
+    ['gradient', 'example', 'moment', 'sketch', 'iterate', 'state', 'task', 'dead letter']
     """
     codec = json_schema()
     state = _written(StateMessage.model_json_schema(by_alias=True, mode="serialization"))
@@ -80,9 +81,10 @@ def schemas() -> dict[str, Schema]:
     state["properties"]["learner"] = LEARNER
     task = _written(Task.model_json_schema(by_alias=True, mode="serialization"), descriptions=False)
     task["properties"]["schema"] = {"const": SCHEMA_VERSION}
-    task["required"].append("schema")
+    # The block of its protocol is there, and no other.
+    task["required"] = [key for key in task["required"] if key not in BLOCKS] + ["schema"]
     found = {
-        "gradient": _described(_written(codec["gradient"]), GradientRelease),
+        **{kind: _described(_written(codec[kind]), model) for kind, model in KINDS.items()},
         "iterate": _described(_written(codec["iterate"]), IterateMessage),
         "state": _described(state, StateMessage),
         "task": {**task, "description": "A task's resolved document; what its keys mean: task-file.md."},
@@ -117,6 +119,8 @@ def _described(schema: Schema, source: Any) -> Schema:
     """The schema with the words of its model's docstring: what it is, and what each field means."""
     model: type[BaseModel] = source if isinstance(source, type) else source.annotation
     summary, words = _words(model.__doc__ or "")
+    if issubclass(model, Release):
+        words = {**_words(Release.__doc__ or "")[1], **words}
     properties = {
         name: {"description": words[name], **field} if name in words else field
         for name, field in schema["properties"].items()

@@ -49,10 +49,25 @@ The examples are of the smallest task of [task files](task-file.md), whose coeff
 # By kind: a title, and what stands between it and the example.
 MESSAGES: Final[dict[str, tuple[str, str]]] = {
     "gradient": (
-        "A release",
+        "A release of a gradient",
         "What leaves a person's device: her gradient, privatized. Integers are written without point and exponent "
         "(`1.0` is refused, which JSON Schema cannot say), every key is there once, and unknown keys are refused. "
-        "The order of keys and white space do not matter.",
+        "The order of keys and white space do not matter. The task's `protocol` says which kind of release its "
+        "log takes; this is that of `gradients`.",
+    ),
+    "example": (
+        "A release of an example",
+        "`protocol: examples`, with `release: joint` (the default): the features and the constant, times the label "
+        "-1 or +1; nothing says which label it was. See [IWP-SGD](iwp-sgd.md).",
+    ),
+    "moment": (
+        "A release of moments",
+        "`protocol: moments`: the upper triangle of x x' and then x y. See [public-data GLM](public-glm.md).",
+    ),
+    "sketch": (
+        "A release of a sketch",
+        "`protocol: sketch`: one window of an organisation's records, mixed. See [GaussMix](gaussmix.md). The payload "
+        "is base64, since decimal text would take twice the room; the example is shortened.",
     ),
     "iterate": (
         "A model",
@@ -80,14 +95,15 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
 
 # In the order in which they are looked for; the first that applies is the one.
 CAUSES: Final[dict[Reason, str]] = {
-    "too-large": "longer than 512 + 22 d bytes, where d is the task's dimension",
+    "too-large": "longer than 512 + 22 d bytes, where d is the number of integers in a release (a sketch: "
+    "512 + 4 bytes for every 3 of 8 d)",
     "malformed": "not one JSON object in UTF-8, or a key given twice",
     "schema": "a field missing, unknown, of another type or out of its range; another `schema` or `kind`",
     "wrong-task": "`task` is not the hash of the log's task",
     "simulated": "`simulated` is not what the task's document says: a log carries simulated releases, or real ones",
     "chain": "`chain` is not below the number of partitions, or not the partition that the release stands on",
     "level": "`level` is not on the task's menu (`default`, and the keys of `privacy.levels`)",
-    "dimension": "`payload` has not d numbers",
+    "dimension": "`payload` has not d numbers; a sketch's `rows` are not the task's",
     "magnitude": "a number of the payload lies beyond what honest noise reaches (see the mechanisms below)",
     "expired": "the log appended it later than `expires`, in whole seconds",
     "duplicate": "never a dead letter: an id that stands among the previous `duplicates` offsets of the partition, "

@@ -7,25 +7,27 @@ worker was killed and started again, nor the time of day plays any part.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Self
 
 from murk.errors import MurkError, UserError
 from murk.stream.checkpoint import Counters, StateMessage
 from murk.stream.codec import Rejected, WireRules, decode, encode_iterate
+from murk.stream.learner import StreamLearner
 from murk.stream.log import DeadLetter, Fenced, Log, Message
-from murk.stream.releases import GradientRelease, IterateMessage
+from murk.stream.releases import IterateMessage, Release
 from murk.stream.resume import check_carries, check_last, open_state, rebuild_window
 from murk.stream.tally import Tally
 from murk.stream.task import Task
-
-if TYPE_CHECKING:
-    from murk.privacy.mechanisms import Mechanism
+from murk.stream.task_protocols import RELEASED
 
 DEAD_BYTES = 2**16
-"""A dead letter keeps this much of a message's beginning: more than any honest release has."""
+"""A dead letter keeps this much of a message's beginning: more than what a person sends has."""
+
+_STEP_BYTES = 2**26
+"""No step reads more than so many bytes, whatever the batch."""
 
 _TRIMS_PER_RETENTION = 200
 
@@ -35,48 +37,6 @@ _LOOK = 1.0
 # Releases given to the learner at once. Thousands of them kept alive would be walked through by Python's
 # garbage collector again and again, which takes as long as learning them; these die young.
 _LEARN = 256
-
-
-class StreamLearner(Protocol):
-    """What a worker asks of a learner.
-
-    A learner is deterministic: its state is a function of the releases it has learned, in their order, and
-    not of how they were split into calls.
-    """
-
-    @property
-    def n_releases(self) -> int:
-        """Number of releases learned, which is the chain's version."""
-
-    @property
-    def mechanisms(self) -> Mapping[str, Mechanism]:
-        """Mechanism of each level of the task's menu."""
-
-    @property
-    def dimension(self) -> int:
-        """Length of a release's payload."""
-
-    def admit(self, release: GradientRelease, ahead: int) -> None:
-        """Raise `Rejected` when a release cannot be learned as number ``n_releases + ahead``.
-
-        ``ahead`` counts the releases that were admitted since `learn_releases` was last called.
-        """
-
-    def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
-        """Learn admitted releases in order."""
-
-    def published(self) -> tuple[int, list[float]] | None:
-        """Give the newest published version and its iterate."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Give the whole state as plain JSON data, from which it can be restored exactly."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state."""
-
-    @property
-    def stride(self) -> int:
-        """Most releases to learn before the newest iterate is to be published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +93,7 @@ class Worker:
     chain
         The chain, which is also the partition read.
     batch
-        Most messages of one step.
+        Most messages of one step; fewer where releases are so long that they would fill the memory.
     clock
         Time in seconds since 1970. It decides when old messages are let go of, and nothing else.
 
@@ -184,7 +144,6 @@ class Worker:
         if batch < 1:
             raise UserError(f"a step must read at least 1 message, not {batch}")
         self.chain = chain
-        self.batch = batch
         self._log = log
         self._task = task
         self._learner = learner
@@ -200,7 +159,9 @@ class Worker:
             dimension=learner.dimension,
             magnitudes={level: mechanism.magnitude for level, mechanism in learner.mechanisms.items()},
             partitions=task.log.partitions,
+            kind=learner.kind,
         )
+        self.batch = max(1, min(batch, _STEP_BYTES // self._rules.max_bytes))
         self._pending: _Pending | None = None
         self._stopped: str | None = None
         self._ownership = log.own(chain)
@@ -275,6 +236,12 @@ class Worker:
         self.close()
 
     def _check_learner(self) -> None:
+        wanted = RELEASED[self._task.protocol]
+        if self._learner.kind != wanted:
+            raise UserError(
+                f"the learner learns from releases of the kind {self._learner.kind!r}, and those of the task "
+                f"{self._task.name!r} are of the kind {wanted!r}: make the learner from the task"
+            )
         if self._learner.mechanisms.keys() != self._task.privacy.levels.keys():
             raise UserError(
                 f"the learner knows the levels {sorted(self._learner.mechanisms)} and the task "
@@ -309,7 +276,7 @@ class Worker:
     def _fold(self, messages: Sequence[Message]) -> _Pending | None:
         learner, chain, seen, rules = self._learner, self.chain, self._window.seen, self._rules
         admit, before = learner.admit, learner.n_releases
-        admitted: list[GradientRelease] = []
+        admitted: list[Release] = []
         dead: list[DeadLetter] = []
         tally = Tally(self._counters)
         chunk = min(_LEARN, learner.stride)
@@ -358,7 +325,7 @@ class Worker:
         progress = Progress(len(messages), learned, duplicates, len(dead), self.offset, learner.n_releases)
         return _Pending(state.encode(), dead, model, progress)
 
-    def _learn(self, admitted: Sequence[GradientRelease], tally: Tally) -> None:
+    def _learn(self, admitted: Sequence[Release], tally: Tally) -> None:
         version = self._learner.n_releases
         self._learner.learn_releases(admitted)
         tally.learned(admitted, version)

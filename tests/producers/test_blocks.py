@@ -10,7 +10,7 @@ from murk.errors import MurkError, UserError
 from murk.learners.problem import problem_for
 from murk.privacy.noise import Purpose, SimulatedNoise, below
 from murk.producers import FileSource, Policy
-from murk.producers.producer import CANDIDATES
+from murk.producers.releaser import CANDIDATES
 from tests.producers.world import TEXT, World, Wrapped, make_task, paid_task, run_blocks, write_people
 
 
@@ -60,8 +60,8 @@ def test_is_the_mechanism_of_each_rows_gradient(tmp_path: Path, people: Path) ->
             high, low = noise.words([row], 2, Purpose.IDENTIFIER)[0].tolist()
             release = found[f"{high:016x}{low:016x}"]
             assert (release["level"], release["chain"]) == (menu[levels[row]], chains[row])
-            gradient = problem.gradients(
-                np.full(problem.dimension, chains[row] / 10), block.x[row : row + 1], block.y[row : row + 1]
+            gradient = problem.vectors(
+                block.x[row : row + 1], block.y[row : row + 1], np.full(problem.dimension, chains[row] / 10)
             )
             mechanism = problem.mechanisms[menu[levels[row]]]
             expected = mechanism.randomize(gradient, noise, np.array([row]))

@@ -62,7 +62,7 @@ class TestRelease:
         world.producer.release(RECORD)
         release = decode(world.messages()[0].value, rules(world))
         coded = world.task.coding.encode_record(RECORD)
-        gradient = problem.gradients(problem.initial, coded.x[None, :], np.array([coded.y]))
+        gradient = problem.vectors(coded.x[None, :], np.array([coded.y]), problem.initial)
         index = np.array([(1 << 40) + 1])
         expected = problem.mechanisms["default"].randomize(gradient, SimulatedNoise(7), index)
         assert release.payload == expected[0].tolist()
@@ -77,7 +77,7 @@ class TestRelease:
         assert receipt.version == 2
         release = decode(world.messages()[-1].value, rules(world))
         coded = world.task.coding.encode_record(RECORD)
-        gradient = problem.gradients(iterate, coded.x[None, :], np.array([coded.y]))
+        gradient = problem.vectors(coded.x[None, :], np.array([coded.y]), iterate)
         index = np.array([(1 << 40) + 4])
         expected = problem.mechanisms["default"].randomize(gradient, SimulatedNoise(7), index)
         assert release.payload == expected[0].tolist()

@@ -78,6 +78,7 @@ class SumLearner:
     A release older than ``patience`` versions is stale; the iterate is published at multiples of 8.
     """
 
+    kind = "gradient"
     dimension = DIMENSION
     stride = 10**9
 

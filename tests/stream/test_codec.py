@@ -116,8 +116,8 @@ def test_an_iterate_comes_back_bit_for_bit(iterate: list[float], version: int) -
 def test_the_bytes_are_pinned() -> None:
     assert (
         b'{"schema":1,"kind":"gradient","id":"' + b"f" * 32 + b'","task":"' + TASK.encode() + b'",'
-        b'"level":"default","chain":1,"version":7,"payload":[1,-2,3],"time":86400,"expires":172800,'
-        b'"simulated":false}'
+        b'"level":"default","chain":1,"payload":[1,-2,3],"time":86400,"expires":172800,'
+        b'"simulated":false,"version":7}'
     ) == DATA
     assert encode_iterate(ITERATE) == (
         b'{"schema":1,"kind":"iterate","task":"' + TASK.encode() + b'","chain":0,"version":7,'
@@ -367,7 +367,7 @@ def test_times_are_truncated_to_the_granularity() -> None:
 
 def test_json_schema_describes_every_message() -> None:
     schemas = json_schema()
-    assert set(schemas) == {"gradient", "iterate"}
+    assert set(schemas) == {"gradient", "example", "moment", "sketch", "iterate"}
     gradient = schemas["gradient"]
     assert set(gradient["required"]) == set(gradient["properties"]) == set(FIELDS)
     assert gradient["additionalProperties"] is False

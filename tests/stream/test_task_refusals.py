@@ -111,10 +111,10 @@ REFUSED = [
     # settings
     (
         "privacy:",
-        "protocol: examples\nprivacy:",
-        "'examples' is not available in this version; the one that is: gradients",
+        "protocol: mixtures\nprivacy:",
+        "protocol: 'mixtures' is not a protocol; known here: gradients, examples, moments, sketch",
     ),
-    ("privacy:", "protocol: gradient\nprivacy:", "protocol: 'gradient' is not one of 'gradients'"),
+    ("privacy:", "protocol: gradient\nprivacy:", "protocol: 'gradient' is not a protocol; did you mean 'gradients'?"),
     ("privacy:", "missing: drop\nprivacy:", "missing: 'drop' is not one of 'midpoint' or 'error'"),
     (
         "privacy:",

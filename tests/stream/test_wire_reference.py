@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.learners.problem import GradientProblem, problem_for
+from murk.learners.ldp_sgd.problem import GradientProblem
+from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP, ZeroConcentratedDP, calibrate
+from murk.stream import wire_reference_examples
 from murk.stream.checkpoint import Counters, decode_state
-from murk.stream.codec import REASONS, Rejected, decode, decode_iterate
+from murk.stream.codec import REASONS, Rejected, WireRules, decode, decode_iterate
 from murk.stream.log import MAX_MESSAGE
 from murk.stream.sqlite_log import SqliteLog
 from murk.stream.task import Task
@@ -31,6 +33,14 @@ from tests.stream.harness import drain
 PROBLEM = problem_for(TASK)
 MAGNITUDE = PROBLEM.mechanisms["default"].magnitude
 EXAMPLES = examples(MAGNITUDE)
+OTHERS = {
+    kind: WireRules(task.hash, False, size, {"default": 2**40}, kind=kind)
+    for kind, task, size in (
+        ("example", wire_reference_examples.EXAMPLES, 3),
+        ("moment", wire_reference_examples.MOMENTS, 8),
+        ("sketch", wire_reference_examples.SKETCH, 6),
+    )
+}
 # Blocks of the committed page in their order: an example, then its schema.
 BLOCKS = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)]
 SHOWN = dict(zip(MESSAGES, BLOCKS[::2], strict=True))
@@ -46,7 +56,9 @@ def accepted(kind: str, content: Any) -> bool:
     """Whether the code that reads such messages takes one."""
     data = json.dumps(content).encode()
     try:
-        if kind == "gradient":
+        if kind in OTHERS:
+            decode(data, OTHERS[kind])
+        elif kind == "gradient":
             decode(data, rules(TASK, MAGNITUDE))
         elif kind == "iterate":
             decode_iterate(data, task_hash=TASK.hash, dimension=3, chain=0)
@@ -85,7 +97,7 @@ def test_the_schemas_on_the_page_are_schemas_and_the_code_s_own() -> None:
     assert not re.search(r'"(gt|ge|lt|le)":', json.dumps(SCHEMAS))
 
 
-@pytest.mark.parametrize("kind", ["gradient", "iterate", "task", "state"])
+@pytest.mark.parametrize("kind", ["gradient", *OTHERS, "iterate", "task", "state"])
 def test_an_example_fits_its_schema_and_is_read(kind: str) -> None:
     assert SHOWN[kind] == json.loads(EXAMPLES[kind].value)
     assert valid(kind, SHOWN[kind])
@@ -104,7 +116,7 @@ def test_the_dead_letter_fits_its_schema_and_is_refused_for_its_reason() -> None
     assert example.headers == {"reason": caught.value.reason, "detail": caught.value.detail}
 
 
-@pytest.mark.parametrize("kind", ["gradient", "iterate"])
+@pytest.mark.parametrize("kind", ["gradient", *OTHERS, "iterate"])
 def test_a_message_without_a_field_or_with_one_more_is_refused_by_schema_and_code(kind: str) -> None:
     for name in SHOWN[kind]:
         spoiled = changed(SHOWN[kind], name, ...)
@@ -134,6 +146,17 @@ def test_a_message_without_a_field_or_with_one_more_is_refused_by_schema_and_cod
         ("gradient", "time", 2**53),
         ("gradient", "expires", "tomorrow"),
         ("gradient", "simulated", 0),
+        ("example", "kind", "gradient"),
+        ("example", "version", 3),
+        ("example", "payload", [0.5, 0, 0]),
+        ("moment", "kind", "example"),
+        ("moment", "payload", None),
+        ("sketch", "payload", [1, 2, 3, 4, 5, 6]),
+        ("sketch", "payload", "not base64!"),
+        ("sketch", "rows", 0),
+        ("sketch", "records", -1),
+        ("sketch", "spread", -1.0),
+        ("sketch", "spread", "much"),
         ("iterate", "schema", 2),
         ("iterate", "kind", "gradient"),
         ("iterate", "version", -1),
@@ -240,7 +263,7 @@ def test_the_page_s_code_computes_what_a_device_computes() -> None:
         assert x == coded.x.tolist()
         for y in (0.0, 1.0, None):
             theta = rng.normal(size=4)
-            ours = problem.gradients(theta, coded.x[None, :], np.array([math.nan if y is None else y]))[0]
+            ours = problem.vectors(coded.x[None, :], np.array([math.nan if y is None else y]), theta)[0]
             theirs = names["gradient"](theta.tolist(), x, y)
             assert theirs == pytest.approx(ours.tolist(), abs=1e-12)
             whole = names["quantised"](theirs, steps)

@@ -1,6 +1,4 @@
-"""River estimators that learn by locally private stochastic gradient descent."""
+"""Locally private stochastic gradient descent: the problem that devices and learners share, and the estimators.
 
-from murk.learners.ldp_sgd.classifier import LDPSGDClassifier
-from murk.learners.ldp_sgd.regressor import LDPSGDRegressor
-
-__all__ = ["LDPSGDClassifier", "LDPSGDRegressor"]
+Only the estimators need River: they are not imported here, so that a device starts fast.
+"""

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from river import base
 
 from murk.learners.ldp_sgd.base import LDPSGD, Record, numbers, series, target
+from murk.learners.ldp_sgd.problem import SCALE_MULTIPLIER
 from murk.learners.objectives import Huber
-from murk.learners.problem import SCALE_MULTIPLIER
 from murk.learners.settings import Averaging, InverseScalingStep, Weighting
 from murk.learners.weights import Weights
 from murk.privacy import GaussianDP, Guarantee, PureDP

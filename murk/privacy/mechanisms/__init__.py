@@ -1,8 +1,9 @@
 """Mechanisms: frozen public descriptions of how a release is randomized."""
 
 from murk.privacy.mechanisms.amounts import Amount, Currency, cap_of
-from murk.privacy.mechanisms.base import WIDTH, Mechanism
+from murk.privacy.mechanisms.base import WIDTH, Costed, Mechanism, Randomizer
 from murk.privacy.mechanisms.calibration import calibrate
+from murk.privacy.mechanisms.composite import CompositeMechanism, divided
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.l2ball import L2BallMechanism
 from murk.privacy.mechanisms.laplace import LaplaceMechanism
@@ -11,12 +12,16 @@ from murk.privacy.mechanisms.randomized_response import RandomizedResponse
 __all__ = [
     "WIDTH",
     "Amount",
+    "CompositeMechanism",
+    "Costed",
     "Currency",
     "GaussianMechanism",
     "L2BallMechanism",
     "LaplaceMechanism",
     "Mechanism",
     "RandomizedResponse",
+    "Randomizer",
     "calibrate",
     "cap_of",
+    "divided",
 ]

@@ -14,7 +14,7 @@ from murk.privacy.mechanisms.amounts import Amount, Currency
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
-__all__ = ["WIDTH", "Mechanism"]
+__all__ = ["WIDTH", "Costed", "Mechanism", "Randomizer"]
 
 Vectors = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -27,7 +27,44 @@ _STEPS_BELOW = 2**31
 _RADII = (1e-100, 1e100)
 
 
-class Mechanism(Protocol):
+class Costed(Protocol):
+    """What a ledger and a worker know of a mechanism: what it promises, what it costs, how large payloads are."""
+
+    @property
+    def kind(self) -> str:
+        """Its name, such as ``"gaussian"``."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What one release promises, rounded up."""
+
+    @property
+    def claims(self) -> tuple[Guarantee, ...]:
+        """Everything that is known of one release, `guarantee` first; an accountant takes its pick."""
+
+    @property
+    def magnitude(self) -> int:
+        """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
+
+    def cost(self, currency: Currency) -> Amount:
+        """What one release costs an account in ``currency``, rounded up."""
+
+
+class Randomizer(Costed, Protocol):
+    """Randomizes a vector of each person into the integers of her release."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors."""
+
+    def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
+        """Randomize m vectors (m, d) into payloads (m, d)."""
+
+    def decode(self, payload: npt.ArrayLike) -> Vectors:
+        """Turn payloads (m, d) into unbiased estimates (m, d) of the vectors."""
+
+
+class Mechanism(Randomizer, Protocol):
     """A frozen public description of how a vector of bounded l2 norm is randomized.
 
     Whoever holds it can compute the noise and the guarantee; nothing in it depends on data. It is defined by
@@ -38,10 +75,6 @@ class Mechanism(Protocol):
     """``"gaussian"``, ``"laplace"`` or ``"l2-ball"``."""
     code: ClassVar[int]
     """The kind as `murk.privacy.lattice` numbers it."""
-
-    @property
-    def dimension(self) -> int:
-        """Length of the vectors."""
 
     @property
     def radius(self) -> float:
@@ -70,27 +103,6 @@ class Mechanism(Protocol):
     @property
     def variance(self) -> float:
         """Variance of one coordinate of the decoded release."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What one release promises, from the integers, rounded up."""
-
-    @property
-    def claims(self) -> tuple[Guarantee, ...]:
-        """Everything that is known of one release, `guarantee` first; an accountant takes its pick."""
-
-    @property
-    def magnitude(self) -> int:
-        """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
-
-    def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
-        """Randomize m vectors (m, d) into payloads (m, d)."""
-
-    def decode(self, payload: npt.ArrayLike) -> Vectors:
-        """Turn payloads (m, d) into unbiased estimates (m, d) of the vectors."""
-
-    def cost(self, currency: Currency) -> Amount:
-        """What one release costs an account in ``currency``, rounded up."""
 
     def to_dict(self) -> dict[str, Any]:
         """The public parameters as plain data."""

@@ -1,0 +1,315 @@
+"""Several independent mechanisms side by side in one release."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from murk.errors import UserError
+from murk.privacy.accounting import Accountant
+from murk.privacy.conversions import gdp_delta
+from murk.privacy.exact import float_down, rational
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from murk.privacy.mechanisms.amounts import DELTA_UNITS, UNITS, Amount, Currency, cap_of
+from murk.privacy.mechanisms.base import Integers, Vectors
+from murk.privacy.mechanisms.gaussian import GaussianMechanism
+from murk.privacy.mechanisms.randomized_response import RandomizedResponse
+
+if TYPE_CHECKING:
+    from murk.privacy.noise import NoiseSource
+
+__all__ = ["CompositeMechanism", "divided"]
+
+_FAIR = np.uint64(2**63)
+
+Part = GaussianMechanism | RandomizedResponse
+
+
+@dataclass(frozen=True, slots=True)
+class CompositeMechanism:
+    r"""Parts of one vector, each randomized by a mechanism of its own, independently of the others.
+
+    A `GaussianMechanism` takes as many coordinates as its dimension; a `RandomizedResponse` of two categories takes
+    one, a label -1 or +1, which it keeps or turns round. A label that is 0 or NaN is missing: a fair coin is
+    released in its place (its odds lie between those of the two labels, so the guarantee holds and nobody is left
+    out).
+
+    The parts' guarantees add up: (epsilon, delta) by :math:`(\sum \epsilon_i, \sum \delta_i)`, mu by
+    :math:`\sqrt{\sum \mu_i^2}`, rho by :math:`\sum \rho_i`.
+
+    Parameters
+    ----------
+    parts
+        The mechanisms, in the order of their coordinates.
+    stated
+        An (epsilon, delta) guarantee of the whole, if one tighter than the sum is to be claimed; checked.
+
+    Raises
+    ------
+    UserError
+        If a part is of another kind, or the stated guarantee does not follow from the parts.
+
+    References
+    ----------
+    Dufraiche, Mangold, Perrot, Tommasi, "Learning with Locally Private Examples by Inverse Weierstrass Private SGD",
+    equation 1 (Gaussian features beside a label in randomized response).
+
+    Examples
+    --------
+    >>> from murk.privacy import ApproxDP, CompositeMechanism, GaussianMechanism, PureDP, RandomizedResponse
+    >>> features = GaussianMechanism.calibrate(ApproxDP(1.0, 1e-6), dimension=3, radius=1.0)
+    >>> both = CompositeMechanism((features, RandomizedResponse.calibrate(PureDP(0.5), classes=2)))
+    >>> both.dimension, both.guarantee
+    (4, ApproxDP(epsilon=1.5, delta=1e-06))
+    """
+
+    parts: tuple[Part, ...]
+    stated: ApproxDP | None = None
+    kind: ClassVar[str] = "composite"
+
+    def __post_init__(self) -> None:
+        parts = tuple(self.parts)
+        object.__setattr__(self, "parts", parts)
+        for part in parts:
+            if not isinstance(part, GaussianMechanism | RandomizedResponse):
+                raise UserError(
+                    f"a part is a GaussianMechanism or a RandomizedResponse of 2 categories, got {type(part).__name__}"
+                )
+            if isinstance(part, RandomizedResponse) and part.classes != 2:
+                raise UserError(f"a label beside others has 2 categories, got a RandomizedResponse of {part.classes}")
+        if not parts:
+            raise UserError("CompositeMechanism needs at least one part")
+        if self.stated is not None and not self._holds(self.stated):
+            raise UserError(f"{self.stated!r} does not follow from the parts of this mechanism; give them less each")
+
+    def _holds(self, stated: ApproxDP) -> bool:
+        if not isinstance(stated, ApproxDP):
+            raise UserError(f"stated={stated!r}: only an ApproxDP guarantee is stated beside the parts")
+        added = self._added()
+        if added is not None and added <= cap_of(stated):
+            return True
+        together = self._account().spent("gdp")
+        return isinstance(together, GaussianDP) and gdp_delta(together.mu, stated.epsilon) <= stated.delta
+
+    def _account(self) -> Accountant:
+        return reduce(Accountant.compose, self.parts, Accountant())
+
+    def _added(self) -> Amount | None:
+        """The sum of what was stated for the parts, if something was for each Gaussian one."""
+        if any(isinstance(part, GaussianMechanism) and part.stated is None for part in self.parts):
+            return None
+        return reduce(add, (part.cost("approx") for part in self.parts))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Number of coordinates of each part."""
+        return tuple(part.dimension if isinstance(part, GaussianMechanism) else 1 for part in self.parts)
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors: the sum of the parts'."""
+        return sum(self.widths)
+
+    @property
+    def variances(self) -> Vectors:
+        """Variance of the noise on each decoded coordinate (D,); 0 for a label, whose noise is no addition."""
+        return self._each(lambda part: part.variance, 0.0)
+
+    @property
+    def units(self) -> Vectors:
+        """What decoding multiplies each coordinate by (D,); 1 for a label."""
+        return self._each(lambda part: part.unit, 1.0)
+
+    @property
+    def magnitudes(self) -> Integers:
+        """Bound of each coordinate of an honest payload (D,), up to a probability below 1e-30; 1 for a label."""
+        return self._each(lambda part: part.magnitude, 1).astype(np.int64)
+
+    def _each(self, gaussian: Any, label: float) -> Vectors:
+        values = [gaussian(part) if isinstance(part, GaussianMechanism) else label for part in self.parts]
+        return np.repeat(np.array(values, dtype=np.float64), self.widths)
+
+    @property
+    def magnitude(self) -> int:
+        """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
+        return max(part.magnitude if isinstance(part, GaussianMechanism) else 1 for part in self.parts)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """mu-GDP if all parts are Gaussian; else (epsilon, delta) by addition of what was stated, else mu-GDP."""
+        return self.claims[0]
+
+    @property
+    def claims(self) -> tuple[Guarantee, ...]:
+        """GDP, zCDP and (epsilon, delta), as far as they are known."""
+        account = self._account()
+        curves = (account.spent("gdp"), account.spent("zcdp"))
+        added = self._added()
+        point = self.stated
+        if point is None and added is not None and added.delta_units < DELTA_UNITS:
+            point = ApproxDP(added.units / UNITS, added.delta_units / DELTA_UNITS)
+        if point is None:
+            return curves
+        if all(isinstance(part, GaussianMechanism) for part in self.parts):
+            return (*curves, point)
+        return (point, *curves)
+
+    def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
+        """Randomize m vectors.
+
+        Parameters
+        ----------
+        vectors
+            Shape (m, D). Each Gaussian part is brought back to its radius; a label is taken by its sign.
+        noise
+            Where the noise and the coins come from. All Gaussian parts share one draw, so that simulated parts
+            never hold the same noise.
+        records
+            Shape (m,): the records' indices, for simulated noise.
+
+        Returns
+        -------
+        Payloads, int64 of shape (m, D); labels are -1 or +1.
+
+        Raises
+        ------
+        UserError
+            If the shapes do not fit.
+        """
+        from murk.privacy.mechanisms import kernels
+        from murk.privacy.noise import Purpose
+
+        rows = np.asarray(vectors, dtype=np.float64)
+        indices = np.asarray(records, dtype=np.int64)
+        if rows.ndim != 2 or rows.shape[1] != self.dimension:
+            raise UserError(f"this mechanism takes an array of shape (m, {self.dimension}), got {rows.shape}")
+        if indices.shape != (len(rows),):
+            raise UserError(f"{len(rows)} vectors need {len(rows)} record indices, got shape {indices.shape}")
+        labels = sum(isinstance(part, RandomizedResponse) for part in self.parts)
+        integers = noise.gaussian(indices, self.dimension - labels)
+        words = noise.words(indices, labels, Purpose.COIN) if labels else np.zeros((len(rows), 0), dtype=np.uint64)
+        out = np.empty(rows.shape, dtype=np.int64)
+        at = drawn = tossed = 0
+        for part, width in zip(self.parts, self.widths, strict=True):
+            if isinstance(part, RandomizedResponse):
+                out[:, at] = _labels(part, rows[:, at], words[:, tossed])
+                tossed += 1
+            else:
+                released = np.empty((len(rows), width), dtype=np.int64)
+                kernels.randomize_block(
+                    part.code, np.ascontiguousarray(rows[:, at : at + width]), part.radius, part.spacing, part.steps,
+                    np.uint64(0), np.ascontiguousarray(integers[:, drawn : drawn + width]),
+                    np.zeros((len(rows), 0), dtype=np.uint64), released,
+                )  # fmt: skip
+                out[:, at : at + width] = released
+                drawn += width
+            at += width
+        return out
+
+    def decode(self, payload: npt.ArrayLike) -> Vectors:
+        """Turn payloads (m, D) into (m, D): unbiased estimates of the Gaussian parts, labels as released."""
+        rows = np.asarray(payload)
+        if rows.ndim != 2 or rows.shape[1] != self.dimension:
+            raise UserError(f"this mechanism takes an array of shape (m, {self.dimension}), got {rows.shape}")
+        if rows.dtype.kind not in "iu":
+            raise UserError(f"a payload is made of integers, got {rows.dtype}")
+        decoded: Vectors = rows.astype(np.int64) * self.units
+        return decoded
+
+    def cost(self, currency: Currency) -> Amount:
+        """What one release costs an account, rounded up: the sum of the parts' costs.
+
+        Raises
+        ------
+        UserError
+            In a currency that a part has no cost in.
+        """
+        if currency == "approx" and self.stated is not None:
+            return cap_of(self.stated)
+        return reduce(add, (part.cost(currency) for part in self.parts))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public parameters and what follows from them, as plain data."""
+        return {
+            "kind": self.kind,
+            "parts": [part.to_dict() for part in self.parts],
+            "stated": None if self.stated is None else self.stated.to_dict(),
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+
+def _labels(part: RandomizedResponse, values: Vectors, words: npt.NDArray[np.uint64]) -> Integers:
+    """Each label kept or turned round by one word; a fair coin where there is none."""
+    truth = np.where(values > 0, 1, -1)
+    kept = words < np.uint64(part.threshold)
+    answers = np.where(kept, truth, -truth)
+    missing = ~((values > 0) | (values < 0))
+    return np.where(missing, np.where(words < _FAIR, 1, -1), answers).astype(np.int64)
+
+
+def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarantee, Guarantee]:
+    r"""Divide a guarantee between two parts of one release.
+
+    (epsilon, delta): the parts get ``share`` of epsilon and the rest, and delta wholly goes to the first if the second
+    is a label (randomized response, pure), else half to each. zCDP: rho is divided so; GDP: mu^2.
+
+    Parameters
+    ----------
+    guarantee
+        What the whole release promises.
+    share
+        The first part's share, between 0 and 1 (both excluded).
+    label
+        Whether the second part is a label in randomized response.
+
+    Returns
+    -------
+    The two parts' guarantees; they never add up to more than the whole.
+
+    Raises
+    ------
+    UserError
+        For `PureDP` (the first part has Gaussian noise), and for a share outside (0, 1).
+
+    Examples
+    --------
+    >>> from murk.privacy import ApproxDP
+    >>> from murk.privacy.mechanisms import divided
+    >>> divided(ApproxDP(2.0, 1e-6), 0.5, label=True)
+    (ApproxDP(epsilon=1.0, delta=1e-06), PureDP(epsilon=1.0))
+    """
+    if not 0.0 < share < 1.0:
+        raise UserError(f"split={share!r} is not between 0 and 1; 0.5 gives features and target equal shares")
+    part = rational(share)
+    cap = cap_of(guarantee)
+    if isinstance(guarantee, PureDP) or (cap.currency == "approx" and cap.delta_units == 0):
+        raise UserError(
+            f"{guarantee!r} cannot be given by a release with Gaussian noise; ask for approx (delta > 0), gdp or zcdp"
+        )
+    if isinstance(guarantee, ApproxDP):
+        first = int(cap.units * part)
+        second = cap.units - first
+        if label:
+            return ApproxDP(first / UNITS, cap.delta_units / DELTA_UNITS), PureDP(second / UNITS)
+        half = cap.delta_units // 2
+        return ApproxDP(first / UNITS, half / DELTA_UNITS), ApproxDP(second / UNITS, half / DELTA_UNITS)
+    if isinstance(guarantee, ZeroConcentratedDP):
+        rho = rational(guarantee.rho)
+        return ZeroConcentratedDP(float_down(rho * part)), ZeroConcentratedDP(float_down(rho * (1 - part)))
+    if isinstance(guarantee, GaussianDP):
+        square = rational(guarantee.mu) ** 2
+        return GaussianDP(_root_down(square * part)), GaussianDP(_root_down(square * (1 - part)))
+    raise UserError(f"not a guarantee: {guarantee!r}; use ApproxDP, GaussianDP or ZeroConcentratedDP")
+
+
+def _root_down(square: Fraction) -> float:
+    """The largest float whose meaning has at most this square, or the one below it."""
+    root = math.sqrt(square)
+    while rational(root) ** 2 > square:
+        root = math.nextafter(root, 0.0)
+    return root

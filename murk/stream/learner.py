@@ -1,0 +1,55 @@
+"""What a worker asks of a learner, whatever the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from murk.privacy.mechanisms import Costed
+
+
+class StreamLearner(Protocol):
+    """What a worker asks of a learner.
+
+    A learner is deterministic: its state is a function of the releases it has learned, in their order, and
+    not of how they were split into calls.
+    """
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned, which is the chain's version."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the releases that it learns from."""
+
+    @property
+    def mechanisms(self) -> Mapping[str, Costed]:
+        """Mechanism of each level of the task's menu."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of a release's payload."""
+
+    def admit(self, release: Any, ahead: int) -> None:
+        """Raise `Rejected` when a release cannot be learned as number ``n_releases + ahead``.
+
+        ``ahead`` counts the releases that were admitted since `learn_releases` was last called.
+        """
+
+    def learn_releases(self, releases: Sequence[Any]) -> None:
+        """Learn admitted releases in order."""
+
+    def published(self) -> tuple[int, list[float]] | None:
+        """Give the newest published version and its iterate; None where devices need none."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the whole state as plain JSON data, from which it can be restored exactly."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state."""
+
+    @property
+    def stride(self) -> int:
+        """Most releases to learn before the newest iterate is to be published; any number where devices need none."""

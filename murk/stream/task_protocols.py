@@ -1,0 +1,226 @@
+"""The protocols, and the block that each has in a task: what people release, and what is made of it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field
+
+from murk.errors import UserError
+from murk.privacy.guarantees import Guarantee
+from murk.stream.task_block import Block, Integer, Number, Text
+from murk.stream.task_checks import OBJECTIVES
+from murk.stream.task_errors import nearest, problem, shown
+from murk.stream.task_features import Target
+from murk.stream.task_learner import LearnerBlock, Positive
+
+PROTOCOLS: Final = ("gradients", "examples", "moments", "sketch")
+RELEASED: Final = {"gradients": "gradient", "examples": "example", "moments": "moment", "sketch": "sketch"}
+"""Kind of the releases of each protocol."""
+MECHANISMS: Final = {
+    "gradients": ("gaussian", "laplace", "l2-ball"),
+    # The inverse of Gaussian smoothing is what makes these learners unbiased.
+    "examples": ("gaussian",),
+    "moments": ("gaussian", "laplace", "l2-ball"),
+    "sketch": (),
+}
+"""Kinds of mechanism that `privacy.mechanism` may ask for, by protocol."""
+
+GUARANTEES: Final = {
+    "gradients": ("pure", "approx", "gdp", "zcdp"),
+    "examples": ("approx", "gdp", "zcdp"),
+    "moments": ("pure", "approx", "gdp", "zcdp"),
+    "sketch": ("approx",),
+}
+"""Guarantees that a protocol can give."""
+
+_WHY: Final = {
+    "examples": "its learner takes back Gaussian smoothing, and Gaussian noise gives no pure guarantee",
+    "sketch": "what is known of a random mixture of records is a bound on (epsilon, delta)",
+}
+
+SET_ASIDE: Final = 1000
+"""Records that give public features where moments need some and the task names none."""
+
+
+def _known(value: object) -> object:
+    if isinstance(value, str) and value not in PROTOCOLS:
+        raise problem(f"{shown(value)} is not a protocol; {nearest(value, PROTOCOLS)}")
+    return value
+
+
+ProtocolName = Annotated[Literal["gradients", "examples", "moments", "sketch"], BeforeValidator(_known)]
+
+
+class ExamplesBlock(Block):
+    """Released examples, for IWP-SGD (`protocol: examples`)."""
+
+    release: Literal["joint", "separate"] = Field(
+        default="joint",
+        description="`joint` randomizes features and target as one vector (for a binary target their product); "
+        "`separate` randomizes each with its share of the budget, as published",
+    )
+    split: Annotated[Number, Field(ge=0.05, le=0.95)] = Field(
+        default=0.5, description="the features' share of epsilon (`separate` only)"
+    )
+    loss: Literal["probit", "quadratic", "exponential", "log", "squared"] | None = Field(
+        default=None,
+        description="`probit`, `quadratic`, `exponential` or `log` (truncated) for a binary target, `squared` for a "
+        "real one; `null`: probit or squared",
+    )
+    truncation: Annotated[Integer, Field(ge=1, le=3)] | None = Field(
+        default=None, description="terms of the truncated log loss (`log` only); `null`: the best by its error"
+    )
+    regularization: Annotated[Number, Field(ge=0, le=1e6)] = Field(
+        default=0.0, description="lambda of the ridge penalty lambda/2 |theta|^2"
+    )
+    batch: Annotated[Integer, Field(ge=1, le=65_536)] = Field(default=1, description="releases averaged for each step")
+
+
+class MomentsBlock(Block):
+    """Released moments, for public-data GLM (`protocol: moments`)."""
+
+    release: Literal["joint", "separate"] = Field(
+        default="joint",
+        description="`joint` randomizes x x' and x y as one vector; `separate` as two, as published",
+    )
+    loss: Literal["logistic", "poisson", "boosting"] | None = Field(
+        default=None, description="of a binary target's model; `null`: logistic"
+    )
+    link: Literal["identity", "sigmoid", "cubic", "softplus"] | None = Field(
+        default=None, description="of a real target's model; `null`: identity"
+    )
+    design: Literal["bounded", "gaussian"] = Field(
+        default="bounded",
+        description="what bounds a person's features: `bounded` their box, `gaussian` the public ones' covariance",
+    )
+    covariance: Literal["both", "private"] = Field(
+        default="both", description="whether the second moment of the features uses the public ones as well"
+    )
+
+
+class SketchBlock(Block):
+    """An organisation's sketches, for GaussMix (`protocol: sketch`)."""
+
+    rows: Annotated[Integer, Field(ge=2, le=100_000)] | None = Field(
+        default=None, description="rows of a sketch (k); `null`: chosen from the number of features"
+    )
+    window: Annotated[Integer, Field(ge=1, le=2**40)] | None = Field(
+        default=None, description="records of one sketch; `null`: all that a source has"
+    )
+    organisation: Text | None = Field(
+        default=None, description="the column that names a record's organisation; `null`: the source is one"
+    )
+    method: Literal["linear-mixing", "mixing"] = Field(
+        default="linear-mixing",
+        description="`linear-mixing` also releases the least eigenvalue, to add less noise; `mixing` does not",
+    )
+    range: Positive = Field(default=3.0, description="where the surrogate of the logistic loss is fitted, [-Q, Q]")
+    feature_bound: Positive | None = Field(
+        default=None, description="public bound of the features' length; `null`: that of their box"
+    )
+    target_bound: Positive | None = Field(default=None, description="public bound of the target's size; `null`: 1")
+
+
+_LOSSES: Final = {"binary": ("probit", "quadratic", "exponential", "log"), "real": ("squared",)}
+_BY_TARGET: Final[dict[str, dict[str, dict[str, str]]]] = {
+    "examples": {"loss": {"binary": "probit", "real": "squared"}},
+    "moments": {"loss": {"binary": "logistic"}, "link": {"real": "identity"}},
+}
+_LEARNER_KEYS: Final = {
+    "examples": ("step", "averaging", "weighting", "radius"),
+    "moments": ("radius",),
+    "sketch": ("radius",),
+}
+BLOCKS: Final = {"examples": ExamplesBlock, "moments": MomentsBlock, "sketch": SketchBlock}
+
+
+def resolved(data: dict[str, Any]) -> dict[str, Any]:
+    """Fill in what follows from a task's protocol and target, before the task is checked.
+
+    What cannot be made out (a target that is no mapping) is left as it is: its own mistake is reported.
+    """
+    target = data.get("target")
+    kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
+    if not isinstance(kind, str):
+        kind = "binary"
+    protocol = data.get("protocol", PROTOCOLS[0])
+    if protocol == "gradients":
+        return data if data.get("objective") is not None else {**data, "objective": OBJECTIVES.get(kind, "logistic")}
+    if protocol not in BLOCKS:
+        return data
+    block = data.get(protocol)
+    if block is None:
+        block = {}
+    if isinstance(block, dict):
+        for key, by_kind in _BY_TARGET.get(protocol, {}).items():
+            if kind in by_kind and block.get(key) is None:
+                block = {**block, key: by_kind[kind]}
+    data = {**data, protocol: block}
+    if protocol == "moments" and data.get("public") is None:
+        data["public"] = {"set_aside": SET_ASIDE}
+    return data
+
+
+def check_protocol(
+    protocol: str, objective: str | None, target: Target, blocks: Mapping[str, Block | None], learner: LearnerBlock
+) -> None:
+    """Check that a task's protocol, its block, its objective and its target fit each other.
+
+    Raises
+    ------
+    PydanticCustomError
+        Naming the key.
+    """
+    for name, block in blocks.items():
+        if block is not None and name != protocol:
+            raise problem(f"has no effect with protocol: {protocol}; remove it, or say protocol: {name}", name)
+    if protocol == "gradients":
+        return
+    if objective is not None:
+        raise problem(
+            f"{objective!r} has no effect with protocol: {protocol}, whose own block says what is learned; remove it",
+            "objective",
+        )
+    if target.kind not in ("binary", "real"):
+        raise problem(
+            f"protocol: {protocol} learns a binary or a real target, not {target.kind!r}; use protocol: gradients",
+            "protocol",
+        )
+    _check_losses(blocks[protocol], protocol, target.kind)
+    # A bound of the coefficients may stand in any task; the other keys say how gradients or steps are made.
+    unread = [key for key in LearnerBlock.model_fields if key not in _LEARNER_KEYS[protocol]]
+    key = learner.beyond_defaults(tuple(unread))
+    if key:
+        raise problem(f"has no effect with protocol: {protocol}; remove it", "learner", key)
+
+
+def _check_losses(block: Block | None, protocol: str, kind: str) -> None:
+    if isinstance(block, ExamplesBlock):
+        losses = _LOSSES[kind]
+        if block.loss not in losses:
+            raise problem(
+                f"{block.loss!r} is not a loss of a {kind} target; {nearest(str(block.loss), losses)}", protocol, "loss"
+            )
+        if block.truncation is not None and block.loss != "log":
+            raise problem(f"has no effect with loss: {block.loss}; remove it", protocol, "truncation")
+        if block.split != ExamplesBlock.model_fields["split"].default and block.release == "joint":
+            raise problem("has no effect with release: joint; remove it, or say release: separate", protocol, "split")
+    elif isinstance(block, MomentsBlock):
+        wrong, right = ("link", "loss") if kind == "binary" else ("loss", "link")
+        if getattr(block, wrong) is not None:
+            raise problem(f"has no effect on a {kind} target; remove it, or give {right}", protocol, wrong)
+
+
+def check_guarantee(protocol: str, guarantee: Guarantee) -> None:
+    """Refuse a guarantee that no mechanism of a protocol can give, with those that it can.
+
+    Raises
+    ------
+    UserError
+        Naming the guarantee and what can be given.
+    """
+    able = GUARANTEES[protocol]
+    if guarantee.kind not in able:
+        raise UserError(
+            f"protocol: {protocol} cannot give {guarantee.kind}: {_WHY[protocol]}; it can give {', '.join(able)}"
+        )

@@ -1,0 +1,136 @@
+"""A task's protocol: what follows from it, and what does not go with it."""
+
+import re
+from typing import Any
+
+import pytest
+
+from murk.errors import UserError
+from murk.stream.codec import longest_release
+from murk.stream.releases import KINDS
+from murk.stream.task import Task
+from murk.stream.task_protocols import GUARANTEES, MECHANISMS, PROTOCOLS, RELEASED, SET_ASIDE
+from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX
+
+APPROX = "{approx: {epsilon: 1.0, delta: 1e-6}}"
+WRITTEN = {
+    "pure": "{pure: {epsilon: 1.0}}",
+    "approx": APPROX,
+    "gdp": "{gdp: {mu: 1.0}}",
+    "zcdp": "{zcdp: {rho: 0.5}}",
+}
+
+
+def task(protocol: str, text: str = LOGISTIC, *lines: str, guarantee: str = APPROX) -> Task:
+    return Task.parse("\n".join([text.replace("{gdp: {mu: 1.0}}", guarantee), f"protocol: {protocol}", *lines]))
+
+
+def test_every_protocol_is_in_every_table() -> None:
+    assert set(PROTOCOLS) == set(RELEASED) == set(MECHANISMS) == set(GUARANTEES)
+    assert set(RELEASED.values()) == set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "text", "found"),
+    [
+        ("examples", LOGISTIC, {"loss": "probit", "release": "joint"}),
+        ("examples", HUBER, {"loss": "squared"}),
+        ("moments", LOGISTIC, {"loss": "logistic", "link": None}),
+        ("moments", HUBER, {"loss": None, "link": "identity"}),
+        ("sketch", LOGISTIC, {"method": "linear-mixing", "window": None}),
+    ],
+)
+def test_a_protocol_has_good_defaults(protocol: str, text: str, found: dict[str, Any]) -> None:
+    resolved = task(protocol, text)
+    assert resolved.objective is None
+    block = getattr(resolved, protocol)
+    assert {name: getattr(block, name) for name in found} == found
+    for other in PROTOCOLS[1:]:
+        assert (getattr(resolved, other) is not None) is (other == protocol)
+    assert Task.from_document(resolved.document()) == resolved
+    assert resolved.hash != Task.parse(text).hash
+
+
+def test_moments_set_people_aside_where_no_public_features_are_named() -> None:
+    found = task("moments").public
+    assert found is not None
+    assert found.set_aside == SET_ASIDE
+    assert task("examples").public is None
+    named = task("moments", LOGISTIC, "public: {set_aside: 7}").public
+    assert named is not None
+    assert named.set_aside == 7
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("guarantee", WRITTEN)
+def test_a_guarantee_that_a_protocol_cannot_give_is_refused_with_those_it_can(protocol: str, guarantee: str) -> None:
+    if guarantee in GUARANTEES[protocol]:
+        assert task(protocol, guarantee=WRITTEN[guarantee]).privacy.guarantee.kind == guarantee
+        return
+    wanted = f"cannot give {guarantee}: .*it can give {', '.join(GUARANTEES[protocol])}$"
+    with pytest.raises(UserError, match=wanted):
+        task(protocol, guarantee=WRITTEN[guarantee])
+
+
+@pytest.mark.parametrize(
+    ("protocol", "text", "lines", "message"),
+    [
+        ("sketches", LOGISTIC, [], "'sketches' is not a protocol; did you mean 'sketch'?"),
+        ("examples", LOGISTIC, ["objective: logistic"], "objective: 'logistic' has no effect with protocol: examples"),
+        ("gradients", LOGISTIC, ["examples: {batch: 2}"], "examples: has no effect with protocol: gradients"),
+        ("moments", LOGISTIC, ["sketch: {rows: 9}"], "sketch: has no effect with protocol: moments"),
+        ("examples", SOFTMAX, [], "learns a binary or a real target, not 'classes'"),
+        ("examples", LOGISTIC, ["examples: {loss: squared}"], "examples.loss: 'squared' is not a loss of a binary"),
+        ("examples", HUBER, ["examples: {loss: probit}"], "examples.loss: 'probit' is not a loss of a real target"),
+        ("examples", LOGISTIC, ["examples: {truncation: 2}"], "examples.truncation: has no effect with loss: probit"),
+        ("examples", LOGISTIC, ["examples: {split: 0.3}"], "examples.split: has no effect with release: joint"),
+        ("examples", LOGISTIC, ["learner: {weights: mallows}"], "learner.weights: has no effect with protocol"),
+        ("examples", LOGISTIC, ["examples: {K: 2}"], "examples.K: unknown key"),
+        ("moments", LOGISTIC, ["moments: {link: cubic}"], "moments.link: has no effect on a binary target"),
+        ("moments", HUBER, ["moments: {loss: poisson}"], "moments.loss: has no effect on a real target"),
+        ("moments", LOGISTIC, ["learner: {step: {eta: 1}}"], "learner.step: has no effect with protocol: moments"),
+        ("sketch", LOGISTIC, ["sketch: {rows: 1}"], "sketch.rows: 1 is too small"),
+        ("sketch", LOGISTIC, ["sketch: {range: 0}"], "sketch.range: 0 is too small"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(protocol: str, text: str, lines: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        task(protocol, text, *lines)
+
+
+def test_a_radius_may_stand_in_every_task() -> None:
+    """A task is to run with another protocol when nothing but its protocol is changed."""
+    for protocol in PROTOCOLS:
+        assert task(protocol, LOGISTIC, "learner: {radius: 1.5}").learner.radius == 1.5
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism", "message"),
+    [
+        ("examples", "l2-ball", "'l2-ball' is not of this protocol; use gaussian"),
+        ("sketch", "gaussian", "has no effect with protocol: sketch"),
+    ],
+)
+def test_a_mechanism_of_another_protocol_is_refused(protocol: str, mechanism: str, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        task(protocol, guarantee=f"{APPROX}, mechanism: {mechanism}")
+
+
+def test_a_sketch_is_capped_in_its_own_currency() -> None:
+    twice = task("sketch", guarantee=f"{APPROX}, per_person: {{approx: {{epsilon: 2.0, delta: 2e-6}}}}")
+    assert twice.privacy.per_person is not None
+    for cap, message in (
+        ("{gdp: {mu: 3.0}}", "write the cap as the guarantee is"),
+        ("{approx: {epsilon: 0.5, delta: 2e-6}}", "allows no release"),
+    ):
+        with pytest.raises(UserError, match=message):
+            task("sketch", guarantee=f"{APPROX}, per_person: {cap}")
+
+
+def test_how_long_a_release_can_be() -> None:
+    sketch = KINDS["sketch"](
+        id="f" * 32, task="f" * 64, level="a" * 32, chain=2**62 - 1, rows=2**31 - 1, records=2**62 - 1,
+        spread=1.2345678901234567e-300, time=2**53 - 1, expires=2**53 - 1, simulated=False,
+        payload=KINDS["sketch"].packed([2**62 - 1] * 50),
+    )  # fmt: skip
+    assert len(sketch.model_dump_json(by_alias=True)) <= longest_release("sketch", 50)
