@@ -8,18 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from murk.stream.log import open_log
-    from murk.stream.releases import GradientRelease
+    from murk.stream.releases import ExampleRelease, GradientRelease, MomentRelease, SketchRelease
     from murk.stream.task import Task
     from murk.stream.worker import Worker
 
 _HOMES = {
+    "ExampleRelease": "murk.stream.releases",
     "GradientRelease": "murk.stream.releases",
+    "MomentRelease": "murk.stream.releases",
+    "SketchRelease": "murk.stream.releases",
     "Task": "murk.stream.task",
     "Worker": "murk.stream.worker",
     "open_log": "murk.stream.log",
 }
 
-__all__ = ["GradientRelease", "Task", "Worker", "open_log"]
+__all__ = [
+    "ExampleRelease",
+    "GradientRelease",
+    "MomentRelease",
+    "SketchRelease",
+    "Task",
+    "Worker",
+    "open_log",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -186,7 +186,7 @@ class SecureBroker(Broker):
 
     @contextmanager
     def _admin(self):
-        from kafka.admin import KafkaAdminClient
+        from tests.services.clients import KafkaAdminClient
 
         admin = KafkaAdminClient(**self.client("admin"))
         try:

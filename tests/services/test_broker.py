@@ -10,9 +10,10 @@ import time
 import uuid
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import TopicPartition
 from kafka.errors import KafkaError
 
+from tests.services.clients import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.services.services import eventually, require_kafka
 
 

@@ -4,12 +4,12 @@ import threading
 import time
 
 import pytest
-from kafka import KafkaProducer
 
 from murk.learners.problem import problem_for
 from murk.stream import open_log
 from murk.stream.kafka.client import TRANSACTION_MS
 from murk.stream.worker import Worker
+from tests.services.clients import KafkaProducer
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, names, new_log, put, stock
 

@@ -10,12 +10,13 @@ import uuid
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import TopicAuthorizationFailedError
 
 from murk.stream.kafka.topics import Names
 from tests.cli import harness
+from tests.services.clients import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.services.secure import PASSWORDS, RIGHTS, right_names
 from tests.services.services import eventually
 

@@ -5,7 +5,7 @@ import uuid
 from contextlib import contextmanager
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.broker import Broker
@@ -14,6 +14,7 @@ from murk.stream.kafka.topics import Names
 from murk.stream.log import MAX_MESSAGE
 from murk.stream.releases import truncate_time
 from tests.cli import harness
+from tests.services.clients import KafkaAdminClient, KafkaConsumer
 from tests.services.services import eventually, require_kafka
 
 TASK = harness.TASK + "log: {partitions: 2, retention: 10d}\nexpiry: 5d\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from time import sleep, time
 from typing import Any
 
@@ -29,6 +30,7 @@ from murk.stream.log import (
     Log,
     Message,
     Ownership,
+    Unreachable,
     check_range,
     check_sizes,
     settle,
@@ -150,7 +152,7 @@ class KafkaLog(Log):
             self._choose()
         if self._name is None or (self._known is None and self._standing() is None):
             return None
-        return self._models().refresh().get(TASK)
+        return self._newest_models().get(TASK)
 
     @property
     def partitions(self) -> int:
@@ -211,7 +213,7 @@ class KafkaLog(Log):
     def model(self, chain: int) -> bytes | None:
         """Give a chain's newest model, as it stands on the log now."""
         self._check(chain)
-        return self._models().refresh().get(str(chain).encode())
+        return self._newest_models().get(str(chain).encode())
 
     def at_hand(self, chain: int) -> tuple[bytes | None, int]:
         """Give what a thread in the background has heard last; see `Log.at_hand`."""
@@ -270,19 +272,13 @@ class KafkaLog(Log):
         return 0
 
     def close(self) -> None:
-        """Close all clients."""
-        if self._watch is not None:
-            self._watch.close()
-        for reader in self._readers.values():
-            reader.close()
-        for state in self._states.values():
-            state.close()
-        for one in (self._table, self._ends):
-            if one is not None:
-                one.close()
-        self._sending.close()
-        if self._admin is not None:
-            self._admin.close()
+        """Close all clients, also where one of them makes difficulties."""
+        made = [self._admin, self._sending, self._ends, self._table, *self._states.values(), *self._readers.values()]
+        with ExitStack() as clients:
+            # The last one that is put here is the first to be closed.
+            for one in (*made, self._watch):
+                if one is not None:
+                    clients.callback(one.close)
         self._readers, self._states = {}, {}
         self._table = self._ends = self._watch = self._admin = None
 
@@ -369,6 +365,19 @@ class KafkaLog(Log):
             partitions = len(described[self._names.models]["partitions"])
             self._table = Table(self._clients, self._names.models, partitions, self._where())
         return self._table
+
+    def _newest_models(self) -> Mapping[bytes, bytes]:
+        """Read the models, or say that their topic is gone.
+
+        Asked for the end of a topic that is not there the library asks again until time runs out: whoever then
+        waited for a broker that answers would wait for ever.
+        """
+        try:
+            return self._models().refresh()
+        except Unreachable:
+            if self._announced_on:
+                self._same()
+            raise
 
     def _reader(self, topic: str, partition: int, *, committed: bool) -> Reader:
         reader = self._readers.get((topic, partition))

@@ -8,32 +8,18 @@ from collections.abc import Callable
 from typing import Any
 
 from kafka.errors import SaslAuthenticationFailedError, UnsupportedSaslMechanismError
-from kafka.net.compat import KafkaNetClient
-from kafka.net.inet import KafkaNetSocket
 
 from murk.errors import UserError
 from murk.stream.kafka.address import Address
 from murk.stream.kafka.settings import Settings
+from murk.stream.kafka.sockets import Tidy
 
 _WAIT = 3.0
 # What a server says after its part of the handshake, when it does not like our certificate or the lack of one.
 _OUR_CERTIFICATE = ("CERTIFICATE_REQUIRED", "UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "HANDSHAKE_FAILURE")
 
 
-class _Direct(KafkaNetSocket):  # type: ignore[misc]
-    """Connections without a proxy, whose attempts leave no open socket behind when they fail, as the library's do."""
-
-    SCHEMES = ("murk-direct",)
-
-    async def sock_connect(self, net: Any, sock: socket.socket, sockaddr: Any, timeout_at: float | None = None) -> Any:
-        try:
-            return await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
-        except BaseException:
-            sock.close()
-            raise
-
-
-class Network(KafkaNetClient):  # type: ignore[misc]
+class Network(Tidy):
     """The library's network client, which makes no second attempt after a refusal that will not change.
 
     By itself it tries a wrong password, or a certificate that is not to be trusted, again until time runs out,
@@ -41,19 +27,16 @@ class Network(KafkaNetClient):  # type: ignore[misc]
     """
 
     def __init__(self, **settings: Any) -> None:
-        # The library picks the kind of socket by a proxy's scheme.
-        super().__init__(**{**settings, "proxy_url": f"{_Direct.SCHEMES[0]}://"})
+        super().__init__(**settings)
         # The library does not hand the clients' setting on to where it is used, and a broker may be one that
         # makes a topic of every name it is asked about.
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._refusal: Exception | None = None
         self._connect = self._manager.get_connection
         self._manager.get_connection = self._get_connection
-        self._transport = self._manager._build_transport
-        self._manager._build_transport = self._build_transport
 
-    async def _build_transport(self, *arguments: Any, **options: Any) -> Any:
-        transport = await self._transport(*arguments, **options)
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        transport = await super()._build_transport(node, timeout_at)
         transport._sock_recv = _last_words(transport._sock_recv)
         return transport
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from time import monotonic, sleep
 from typing import Any
 
@@ -26,7 +27,12 @@ class Ends:
     def __init__(self, clients: Clients) -> None:
         self._url = clients.url
         self._all = clients.reader(committed=False)
-        self._committed = clients.reader(committed=True)
+        try:
+            self._committed = clients.reader(committed=True)
+        except BaseException:
+            # Nobody else knows of it, and its thread would go on for ever.
+            self._all.close(timeout_ms=1000)
+            raise
 
     def begin(self, *places: TopicPartition) -> dict[TopicPartition, int]:
         """Offsets of the oldest records."""
@@ -53,8 +59,9 @@ class Ends:
 
     def close(self) -> None:
         """Close the consumers."""
-        for consumer in (self._all, self._committed):
-            consumer.close(timeout_ms=1000)
+        with ExitStack() as both:
+            for consumer in (self._all, self._committed):
+                both.callback(consumer.close, timeout_ms=1000)
 
     def _ask(self, how: Any, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         with reaching(self._url, "looking where topics end"):
@@ -220,9 +227,11 @@ class Table:
         self._url = clients.url
         self._doing = f"reading {topic}"
         self._places = [TopicPartition(topic, number) for number in range(partitions)]
+        # Before there is a consumer that would have to be closed: the topic may have been deleted.
+        begin = ends.begin(*self._places)
         self._consumer = clients.reader(committed=True)
         self._consumer.assign(self._places)
-        for place, offset in ends.begin(*self._places).items():
+        for place, offset in begin.items():
             self._consumer.seek(place, offset)
         self.values: dict[bytes, bytes] = {}
 

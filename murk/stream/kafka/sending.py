@@ -37,8 +37,6 @@ class Sending:
         Unreachable
             When that was not confirmed in time, or the last failure was a moment ago.
         """
-        if monotonic() < self._not_before:
-            raise Unreachable(f"{self._clients.url} could not be reached a moment ago")
         with self._trying():
             futures = [
                 self._producer.send(topic, value, key=key, partition=partition, timestamp_ms=ms)
@@ -48,7 +46,13 @@ class Sending:
                 future.get(timeout=3 * PATIENCE_MS / 1000)
 
     def start(self, topic: str, partition: int, value: bytes, key: bytes) -> Any:
-        """Send a record without waiting; give what says when it has arrived."""
+        """Send a record without waiting; give what says when it has arrived.
+
+        Raises
+        ------
+        Unreachable
+            When the topic could not be found in time, or the last failure was a moment ago.
+        """
         with self._trying():
             return self._producer.send(topic, value, key=key, partition=partition)
 
@@ -60,6 +64,9 @@ class Sending:
 
     @contextmanager
     def _trying(self) -> Iterator[None]:
+        # Whoever lets many models out in one go would otherwise wait with each for a topic that is gone.
+        if monotonic() < self._not_before:
+            raise Unreachable(f"{self._clients.url} could not be reached a moment ago")
         try:
             if self._producer is None:
                 self._producer = self._clients.sender()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from kafka import TopicPartition
@@ -77,9 +78,11 @@ class Watch:
 
     def _follow(self) -> None:
         releases = [TopicPartition(self._names.releases, number) for number in range(self._partitions)]
-        ends = Ends(self._clients)
-        table = Table(self._clients, self._names.models, self._partitions, ends)
-        try:
+        with ExitStack() as made:
+            ends = Ends(self._clients)
+            made.callback(ends.close)
+            table = Table(self._clients, self._names.models, self._partitions, ends)
+            made.callback(table.close)
             models = table.refresh()
             while not self._stop.is_set():
                 # After the models: no model is of more releases than were on the log when it was published.
@@ -87,6 +90,3 @@ class Watch:
                 self._heard = Heard(dict(models), now)
                 self._first.set()
                 table.poll(_WAIT_MS)
-        finally:
-            table.close()
-            ends.close()

@@ -7,8 +7,6 @@ import uuid
 from functools import cache
 from pathlib import Path
 
-from kafka import KafkaProducer
-
 from murk.learners.problem import problem_for
 from murk.stream import Task, open_log
 from murk.stream.checkpoint import decode_state
@@ -16,6 +14,7 @@ from murk.stream.kafka.topics import Names
 from murk.stream.log import Unreachable
 from murk.stream.worker import Worker
 from tests.cli import harness
+from tests.services.clients import KafkaProducer
 from tests.services.services import eventually
 from tests.stream.harness import hostile, read_all
 

@@ -1,0 +1,14 @@
+"""The library's own clients, with sockets that are closed with them.
+
+Such as are not are found in a later test, whichever the garbage collector happens to run in.
+"""
+
+from functools import partial
+
+import kafka
+
+from murk.stream.kafka.sockets import Tidy
+
+KafkaAdminClient = partial(kafka.KafkaAdminClient, kafka_client=Tidy)
+KafkaConsumer = partial(kafka.KafkaConsumer, kafka_client=Tidy)
+KafkaProducer = partial(kafka.KafkaProducer, kafka_client=Tidy)
