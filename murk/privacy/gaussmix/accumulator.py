@@ -1,0 +1,279 @@
+"""A window's sketch in the making: one pass over an organisation's rows, and a single release.
+
+What is kept is k (p + 1) mixtures and (p + 1)^2 moments, whatever the number of rows; no row, and no k x n matrix,
+is ever stored. All of it lives in memory only, and is wiped once the sketch has been released.
+"""
+
+import os
+import threading
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from murk.errors import MurkError, UserError
+from murk.privacy.gaussmix import kernels
+from murk.privacy.gaussmix.mechanism import GaussMixMechanism
+from murk.privacy.gaussmix.normals import ROWS, Room
+from murk.privacy.gaussmix.rounding import randomly_rounded
+from murk.privacy.mechanisms.base import WIDTH
+from murk.privacy.noise import NoiseSource, Purpose, SecureNoise
+
+__all__ = ["Sketch", "SketchAccumulator"]
+
+# The key of a window: 256 bits. In a simulation they begin the stream whose rest rounds.
+_KEY_WORDS = 4
+# Of the computed smallest eigenvalue, in units of C^2; half of `bounds.EIGENVALUE_SLACK`. Compensated sums of n
+# terms err by 2^-52 n C^2, eigenvalues by a modest multiple of (p + 1) 2^-53 n C^2: n (p + 1) is at most 2^38.
+_EIGENVALUE_ERROR = 2.0**-11
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """A released sketch: public, all of it.
+
+    Parameters
+    ----------
+    integers
+        Shape (k, p + 1), int64; `GaussMixMechanism.decode` gives them their units.
+    spread
+        Standard deviation of the noise in units of C: a function of public settings and the noisy eigenvalue.
+    records
+        n, the rows of the window (public: neighbours have the same number).
+    simulated
+        Whether the randomness was simulated, so that the sketch protects nobody.
+    """
+
+    integers: npt.NDArray[np.int64] = field(repr=False)
+    spread: float
+    records: int
+    simulated: bool
+
+    @property
+    def rows(self) -> int:
+        """k, the number of sketch rows."""
+        return int(self.integers.shape[0])
+
+
+class SketchAccumulator:
+    """Mixes the rows of one window into a sketch, in one pass and O(k p + p^2) memory.
+
+    Row i of the window is multiplied by k normals that only the window's key and i determine, so the sums do not
+    depend, to the last bit, on how rows came in blocks. With `SecureNoise` the key is fresh from the operating system
+    and known to nobody; with `SimulatedNoise` it is a function of the seed and the window, and a run repeats.
+
+    An accumulator holds what nobody outside may see: it cannot be copied, pickled or used in a forked process, and it
+    is wiped by `release` and by `wipe`, and when adding rows is interrupted. Threads take turns.
+
+    Parameters
+    ----------
+    mechanism
+        What is released.
+    noise
+        Where all randomness comes from; None: `SecureNoise`.
+    window
+        Number of the window, from 0; it matters to simulated noise only, which it tells apart.
+
+    Raises
+    ------
+    UserError
+        If the window is not a number that fits.
+
+    Examples
+    --------
+    >>> from murk.privacy import ApproxDP
+    >>> from murk.privacy.noise import SimulatedNoise
+    >>> from murk.privacy.gaussmix import GaussMixMechanism
+    >>> mechanism = GaussMixMechanism.calibrate(
+    ...     ApproxDP(1.0, 1e-5), rows=50, columns=3, feature_bound=1.5, target_bound=1.0
+    ... )
+    >>> window = SketchAccumulator(mechanism, SimulatedNoise(seed=1))
+    >>> window.add_block([[0.5, 1.0, -0.2], [-0.5, 1.0, 0.3]])
+    >>> sketch = window.release()
+    >>> sketch.records, sketch.integers.shape
+    (2, (50, 3))
+    """
+
+    __slots__ = (
+        "_carry", "_counts", "_drawn", "_inside", "_key", "_lock", "_mixtures", "_moments", "_noise", "_pid",
+        "_records", "_released", "_room", "mechanism", "window",
+    )  # fmt: skip
+
+    def __init__(self, mechanism: GaussMixMechanism, noise: NoiseSource | None = None, window: int = 0) -> None:
+        if isinstance(window, bool) or not isinstance(window, int) or not 0 <= window < 2**62:
+            raise UserError(f"window={window!r} is not the number of a window; count from 0")
+        self.mechanism = mechanism
+        self.window = window
+        self._noise: NoiseSource = SecureNoise() if noise is None else noise
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        k, d = mechanism.rows, mechanism.columns
+        words = self._noise.words([window], _KEY_WORDS, Purpose.COIN)[0]
+        self._key = words.astype("<u8").view("<u4").astype(np.uint32)
+        self._mixtures = np.zeros((d, k))
+        self._moments, self._carry = np.zeros((d, d)), np.zeros((d, d))
+        self._counts = np.zeros(2, dtype=np.int64)
+        self._room = Room.for_entries(k)
+        self._drawn, self._inside = np.zeros((ROWS, k)), np.zeros((ROWS, d))
+        self._records = 0
+        self._released = False
+
+    @property
+    def records(self) -> int:
+        """Rows so far (public)."""
+        return self._records
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the randomness can be repeated by whoever knows the seed."""
+        return self._noise.simulated
+
+    @property
+    def released(self) -> bool:
+        """Whether it has been released or wiped, and so is of no more use."""
+        return self._released
+
+    @property
+    def clipped(self) -> int:
+        """Rows so far that were scaled down to a bound. **Private**: as sensitive as the rows; never log or send it."""
+        self._check()
+        return int(self._counts[kernels.CLIPPED])
+
+    @property
+    def unusable(self) -> int:
+        """Rows so far that were not finite and count as zeros. **Private**: never log or send it."""
+        self._check()
+        return int(self._counts[kernels.UNUSABLE])
+
+    def add_block(self, rows: npt.ArrayLike) -> None:
+        """Add rows (m, p + 1): features, then the target.
+
+        Whatever the values, the row counts: one beyond a bound is scaled down to it, one with a NaN or an infinite
+        value becomes a row of zeros, and both are counted inside.
+
+        Raises
+        ------
+        UserError
+            If the shape does not fit, a value is not a number, the window is full, or the sketch was released.
+        """
+        block = self._block(rows)
+        with self._lock:
+            self._check()
+            largest = self.mechanism.largest_window
+            if self._records + len(block) > largest:
+                raise UserError(f"a window of this mechanism holds at most {largest} rows; release it, begin another")
+            try:
+                self._accumulate(block)
+            except BaseException:
+                # Rows added but not counted would share their normals with those that come next.
+                self.wipe()
+                raise
+
+    def _accumulate(self, block: npt.NDArray[np.float64]) -> None:
+        room, mechanism = self._room, self.mechanism
+        for start in range(0, len(block), room.rows):
+            rows = block[start : start + room.rows]
+            room.fill(self._key, self._records, len(rows))
+            kernels.accumulate(
+                rows,
+                mechanism.feature_bound,
+                mechanism.target_bound,
+                self._key,
+                self._records,
+                self._mixtures,
+                self._moments,
+                self._carry,
+                self._counts,
+                room.words,
+                room.counter,
+                room.spare,
+                self._drawn,
+                self._inside,
+            )
+            self._records += len(rows)
+
+    def _block(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        try:
+            block = np.ascontiguousarray(rows, dtype=np.float64)
+        except (TypeError, ValueError):
+            # Numpy's own message quotes the value.
+            raise UserError("a block of rows must be numbers only, in rows of one length") from None
+        if block.ndim != 2 or block.shape[1] != self.mechanism.columns:
+            raise UserError(
+                f"a block has shape (m, {self.mechanism.columns}), features and then the target; got {block.shape}"
+            )
+        return block
+
+    def release(self) -> Sketch:
+        """The sketch of all rows so far, once: whatever happens, the accumulator is wiped.
+
+        The smallest eigenvalue, in steps of eta / 2^20, and the mixtures, in steps of std C / 2^20, are made integers
+        and get discrete Gaussian noise of width 2^20 (no eigenvalue with ``"mixing"``).
+
+        Raises
+        ------
+        UserError
+            If it was released before.
+        MurkError
+            If the eigenvalue cannot be computed; the window is lost.
+        """
+        with self._lock:
+            self._check()
+            try:
+                return self._release()
+            finally:
+                self.wipe()
+
+    def _release(self) -> Sketch:
+        mechanism, size = self.mechanism, self.mechanism.dimension
+        noise = self._noise.gaussian([self.window], 1 + size)[0]
+        words = self._noise.words([self.window], _KEY_WORDS + size, Purpose.COIN)[0, _KEY_WORDS:]
+        spread = mechanism.spread(self._noisy_eigenvalue(int(noise[0])))
+        mixtures = np.ascontiguousarray(self._mixtures.T).ravel() / mechanism.spacing(spread)
+        integers = (randomly_rounded(mixtures, words) + noise[1:]).reshape(mechanism.rows, mechanism.columns)
+        integers.setflags(write=False)
+        return Sketch(integers, spread, self._records, self.simulated)
+
+    def _noisy_eigenvalue(self, noise: int) -> float:
+        """lambda of the mechanism before it is cut at 0, in units of C^2."""
+        mechanism = self.mechanism
+        if not mechanism.releases_eigenvalue:
+            return 0.0
+        half = (self._moments - self._carry) / mechanism.bound**2
+        try:
+            smallest = float(np.linalg.eigvalsh(half, UPLO="U")[0])
+        except np.linalg.LinAlgError:
+            raise MurkError("the smallest eigenvalue of the window could not be computed; the window is lost") from None
+        step = mechanism.eta / WIDTH
+        lattice = int(np.floor((smallest - _EIGENVALUE_ERROR) / step))
+        return (lattice + noise) * step - mechanism.eta * mechanism.tau
+
+    def wipe(self) -> None:
+        """Overwrite everything that was accumulated, and the key; the window is lost."""
+        self._room.wipe()
+        for array in (self._key, self._mixtures, self._moments, self._carry, self._counts, self._drawn, self._inside):
+            array.fill(0)
+        self._released = True
+
+    def _check(self) -> None:
+        if self._pid != os.getpid():
+            raise UserError("a window belongs to the process that began it: a fork would release one key twice")
+        if self._released:
+            raise UserError("this window was released or wiped; a sketch is released once, so begin another window")
+
+    def __repr__(self) -> str:
+        state = "wiped" if self.released else f"{self._records} rows"
+        return f"<SketchAccumulator of window {self.window}: {state}>"
+
+    def __copy__(self) -> NoReturn:
+        self._refuse()
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        self._refuse()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UserError("an accumulator is neither copied nor stored: two sketches of one key would reveal rows")

@@ -1,0 +1,145 @@
+"""The exact figures behind `analysis`: 60-digit decimals that are upper bounds, tight to 30 digits.
+
+All but `best_order` and `least` are to be called within `murk.privacy.exact.precise`.
+"""
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Literal
+
+from murk.errors import UserError
+from murk.privacy.exact import decimal, gdp_delta_bound
+
+Neighbours = Literal["zero-out", "replace-one"]
+Method = Literal["linear-mixing", "mixing"]
+Analysis = Literal["published", "joint"]
+
+EIGENVALUE_SLACK = Fraction(1, 1024)
+"""How far two neighbours' eigenvalues, as floats compute them, may be apart beyond the exact sensitivity, in C^2."""
+# 60-digit operations on numbers below 1e12, some of which cancel to a difference 1e-18 of their size.
+MARGIN = Decimal("1e-30")
+_WIDTH = 2**20
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def total(
+    g: Fraction,
+    eta: Fraction,
+    tau: Fraction,
+    rows: int,
+    delta: Fraction,
+    method: Method,
+    neighbours: Neighbours,
+    analysis: Analysis,
+) -> Decimal:
+    """The epsilon of a mechanism with these settings; infinite if its tau is too small for its delta."""
+    if method == "mixing":
+        return sketch(g, rows, delta, neighbours)
+    if analysis == "joint":
+        return joint(eta, tau, g, rows, delta, neighbours)
+    if (-(decimal(tau) ** 2) / 2).exp() * (1 + MARGIN) > decimal(delta / 3):
+        return Decimal("Infinity")
+    return modified(eta, g, rows, delta, neighbours)
+
+
+def noise_on_eigenvalue(g: float, rows: int) -> float:
+    """The published eta = g / sqrt(k)."""
+    return g / math.sqrt(rows)
+
+
+def modified(eta: Fraction, g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours) -> Decimal:
+    """The epsilon of ModifiedGaussMix by the paper's theorem 1."""
+    return eigenvalue(eta, delta) + sketch(g, rows, delta / 3, neighbours)
+
+
+def eigenvalue(eta: Fraction, delta: Fraction) -> Decimal:
+    """The epsilon of the released eigenvalue at a third of delta: the published figure where it holds."""
+    mu = steps(eta) / Decimal(_WIDTH**2 - 9).sqrt() * (1 + MARGIN)
+    published = (2 * (Decimal("3.75") / decimal(delta)).ln()).sqrt() / decimal(eta) * (1 + MARGIN)
+    if gdp_delta_bound(mu, Fraction(published)) <= decimal(delta / 3):
+        return published
+    return (mu * mu / 2 + mu * (2 * (Decimal("1.5") / decimal(delta)).ln()).sqrt()) * (1 + MARGIN)
+
+
+def steps(eta: Fraction) -> int:
+    """The eigenvalue's sensitivity in steps of eta / 2^20: slack for floats, and a step for rounding to the lattice."""
+    return math.ceil((1 + EIGENVALUE_SLACK) * _WIDTH / eta) + 1
+
+
+def joint(eta: Fraction, tau: Fraction, g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours) -> Decimal:
+    """The epsilon of ModifiedGaussMix as one release; infinite if tau leaves nothing of delta."""
+    left = decimal(delta) - tail(decimal(tau))
+    if left <= 0:
+        return Decimal("Infinity")
+    # Discrete Gaussian noise of width S: exactly a steps^2 / 2 S^2 at every order a.
+    return sketch(g, rows, Fraction(left), neighbours, Fraction(steps(eta) ** 2, 2 * _WIDTH**2))
+
+
+def tail(tau: Decimal) -> Decimal:
+    """A bound of P(z > tau) for z discrete Gaussian of width S in steps of 1/S: the normal tail and one more step.
+
+    The sum over steps exceeds the integral by one term at most, and the law's normaliser is not below S sqrt(2 pi).
+    """
+    density = (-tau * tau / 2).exp() / (2 * _PI).sqrt()
+    return density * (1 / tau + Decimal(1) / _WIDTH) * (1 + MARGIN)
+
+
+def sketch(g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours, rho: Fraction = Fraction(0)) -> Decimal:
+    """The epsilon of the sketch, and of a rho-zCDP release beside it."""
+    order = Decimal(best_order(float(g), rows, float(delta), neighbours, float(rho)))
+    value = curve(order, rows, decimal(g), neighbours) + order * decimal(rho)
+    value += (1 - 1 / order).ln() - (order * decimal(delta)).ln() / (order - 1)
+    # A negative figure would promise more than nothing disclosed.
+    return max(value + MARGIN, Decimal(0))
+
+
+def curve(order: Decimal, rows: int, g: Decimal, neighbours: Neighbours) -> Decimal:
+    """The Renyi divergence of an order inside (1, g)."""
+    value = order * (1 - 1 / g).ln() - (1 - order / g).ln()
+    if neighbours == "replace-one":
+        value += order * (1 + 1 / g).ln() - (1 + order / g).ln()
+    elif neighbours != "zero-out":
+        raise UserError(f"unknown neighbours {neighbours!r}; one of zero-out, replace-one")
+    return value * rows / (2 * (order - 1))
+
+
+def best_order(g: float, rows: int, delta: float, neighbours: Neighbours, rho: float) -> float:
+    """The order in (1, g) with the least epsilon, by floats.
+
+    Searched as a = 1 + (g - 1) / (1 + e^-u) on a bounded interval of u: every point of it is inside (1, g), so
+    the search cannot end on the infinite values beyond.
+    """
+
+    def order(u: float) -> float:
+        return 1 + (g - 1) / (1 + math.exp(-u))
+
+    def cost(u: float) -> float:
+        a = order(u)
+        value = a * math.log1p(-1 / g) - math.log1p(-a / g)
+        if neighbours == "replace-one":
+            value += a * math.log1p(1 / g) - math.log1p(a / g)
+        return a * rho + rows * value / (2 * (a - 1)) + math.log1p(-1 / a) - math.log(a * delta) / (a - 1)
+
+    return order(least(cost, -20.0, 12.0))
+
+
+def least(cost: Callable[[float], float], low: float, high: float) -> float:
+    """Where ``cost`` is least on [low, high]: a grid, then golden section about its best point."""
+    grid = [low + (high - low) * i / 64 for i in range(65)]
+    best = min(range(65), key=lambda i: cost(grid[i]))
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, 64)]
+    inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_inner, at_outer = cost(inner), cost(outer)
+    for _ in range(40):
+        if at_inner < at_outer:
+            high, outer, at_outer = outer, inner, at_inner
+            inner = high - _GOLDEN * (high - low)
+            at_inner = cost(inner)
+        else:
+            low, inner, at_inner = inner, outer, at_outer
+            outer = low + _GOLDEN * (high - low)
+            at_outer = cost(outer)
+    return (low + high) / 2

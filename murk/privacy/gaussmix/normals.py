@@ -1,0 +1,159 @@
+"""Standard normals by counter: entry (j, row) of the sketching matrix from the row's own words.
+
+The ziggurat of 256 layers (Marsaglia, Tsang 2000) in the form with 52-bit abscissae (Doornik 2005): 98.8% of
+the draws take one word of the row's own blocks; the others go on with blocks that belong to that entry alone. So an
+entry is a function of the key, the row's index, j and k, whatever else is drawn. The law is that of real-valued
+normals to within the 53 bits of a float.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from murk._jit import HAVE_NUMBA, jit
+from murk.privacy.gaussmix.chacha import WORDS, array_blocks, array_single, blocks, single_block
+
+__all__ = ["ROWS", "Room", "normals"]
+
+Words = npt.NDArray[np.uint64]
+Halves = npt.NDArray[np.uint32]
+Reals = npt.NDArray[np.float64]
+
+ROWS = 16
+"""Rows whose normals are kept at a time."""
+# Blocks computed in one call: 256 KiB of words.
+_BLOCKS = 4096
+
+_R = 3.6541528853610088
+_LAYERS = 256
+_BITS = 52
+
+
+def _tables() -> tuple[Words, Reals, Reals]:
+    """Where a layer is surely inside, its width in 2^-52, and the density at its edge."""
+    area = _R * math.exp(-_R * _R / 2) + math.sqrt(math.pi / 2) * math.erfc(_R / math.sqrt(2))
+    edge = [0.0] * _LAYERS
+    edge[-1] = _R
+    for i in range(_LAYERS - 2, 0, -1):
+        edge[i] = math.sqrt(-2 * math.log(area / edge[i + 1] + math.exp(-(edge[i + 1] ** 2) / 2)))
+    density = [math.exp(-x * x / 2) for x in edge]
+    # The lowest layer is as wide as a box of the same area: its tail beyond R is drawn separately.
+    edge[0] = area / density[-1]
+    inner = [_R, 0.0, *edge[1:-1]]
+    inside = [int(x / y * 2**_BITS) for x, y in zip(inner, edge, strict=True)]
+    return np.array(inside, dtype=np.uint64), np.array(edge) / 2.0**_BITS, np.array(density)
+
+
+_INSIDE, _WIDTH, _DENSITY = _tables()
+_LAYER, _MAGNITUDE = np.uint64(_LAYERS - 1), np.uint64(2**_BITS - 1)
+_SIGN_AT, _MAGNITUDE_AT = np.uint64(8), np.uint64(9)
+_ONE, _ELEVEN = np.uint64(1), np.uint64(11)
+_UNIT = 2.0**-53
+_u32 = np.uint32
+
+_blocks = blocks if HAVE_NUMBA else array_blocks
+_single = single_block if HAVE_NUMBA else array_single
+
+
+class Room(NamedTuple):
+    """Where words are put while rows are mixed; what is left in it tells the normals.
+
+    ``counters`` (3, m) and ``words`` (8, m) for `rows` rows together, ``offsets`` (m,) the row of each block;
+    ``counter`` (3, 1) and ``spare`` (8, 1) for one more block.
+    """
+
+    counters: Halves
+    offsets: Halves
+    words: Words
+    counter: Halves
+    spare: Words
+
+    @classmethod
+    def for_entries(cls, k: int) -> "Room":
+        """Room for rows of k normals each."""
+        own = -(-k // WORDS)
+        rows = max(4, _BLOCKS // own)
+        counters = np.zeros((3, rows * own), dtype=np.uint32)
+        counters[0] = np.tile(np.arange(own, dtype=np.uint32), rows)
+        return cls(
+            counters,
+            np.repeat(np.arange(rows, dtype=np.uint32), own),
+            np.zeros((WORDS, rows * own), dtype=np.uint64),
+            np.zeros((3, 1), dtype=np.uint32),
+            np.zeros((WORDS, 1), dtype=np.uint64),
+        )
+
+    @property
+    def rows(self) -> int:
+        """Rows whose words fit."""
+        return int(self.offsets[-1]) + 1
+
+    def fill(self, key: Halves, first: int, count: int) -> None:
+        """Put in the words of rows ``first`` .. ``first + count - 1``."""
+        used = count * (self.offsets.shape[0] // self.rows)
+        np.add(self.offsets[:used], _u32(first), out=self.counters[1, :used])
+        _blocks(key, self.counters, used, self.words)
+
+    def wipe(self) -> None:
+        """Overwrite whatever tells normals."""
+        for array in (self.words, self.counter, self.spare):
+            array.fill(0)
+
+
+@jit
+def normals(key: Halves, first: int, at: int, words: Words, counter: Halves, spare: Words, out: Reals) -> None:
+    """Fill ``out`` (m, k) with the normals of rows ``first``, ``first + 1``, ...
+
+    Their words are in ``words``, which was filled with rows from ``first - at`` on; ``counter`` and ``spare`` are for
+    further ones (`Room`).
+    """
+    m, k = out.shape
+    per_row = -(-k // WORDS)
+    for r in range(m):
+        for w in range(WORDS):
+            start = w * per_row
+            for j in range(start, min(start + per_row, k)):
+                word = words[w, (at + r) * per_row + j - start]
+                layer = np.int64(word & _LAYER)
+                magnitude = (word >> _MAGNITUDE_AT) & _MAGNITUDE
+                if magnitude < _INSIDE[layer]:
+                    x = np.float64(np.int64(magnitude)) * _WIDTH[layer]
+                    out[r, j] = -x if (word >> _SIGN_AT) & _ONE else x
+                else:
+                    out[r, j] = _settle(key, first + r, j, word, counter, spare)
+
+
+@jit
+def _settle(key: Halves, row: int, j: int, word: np.uint64, counter: Halves, spare: Words) -> float:
+    """The normal that an undecided word begins, with further words of this entry."""
+    counter[0, 0], counter[1, 0], counter[2, 0] = _u32(j), _u32(row), _u32(0)
+    used = WORDS
+    while True:
+        layer = np.int64(word & _LAYER)
+        magnitude = (word >> _MAGNITUDE_AT) & _MAGNITUDE
+        x = np.float64(np.int64(magnitude)) * _WIDTH[layer]
+        sign = -1.0 if (word >> _SIGN_AT) & _ONE else 1.0
+        if magnitude < _INSIDE[layer]:
+            return float(sign * x)
+        if used > WORDS - 3:
+            # A third of the state counts these blocks; 0 is the row's own words.
+            counter[2, 0] = _u32(counter[2, 0] + _u32(1))
+            _single(key, counter, spare)
+            used = 0
+        u = np.float64(np.int64(spare[used, 0] >> _ELEVEN)) * _UNIT
+        if layer > 0:
+            used += 1
+            if _DENSITY[layer] + u * (_DENSITY[layer - 1] - _DENSITY[layer]) < math.exp(-0.5 * x * x):
+                return float(sign * x)
+        else:
+            v = np.float64(np.int64(spare[used + 1, 0] >> _ELEVEN)) * _UNIT
+            used += 2
+            beyond = -math.log1p(-u) / _R
+            if -2.0 * math.log1p(-v) > beyond * beyond:
+                return sign * (_R + beyond)
+            # The tail is entered once and for all: the same word again, with new uniforms.
+            continue
+        word = spare[used, 0]
+        used += 1

@@ -1,0 +1,161 @@
+"""The stream and the normals: test vectors, the law, and one answer with and without the compiler."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.stats import chisquare, kstest, norm
+
+from murk.privacy.gaussmix import normals as module
+from murk.privacy.gaussmix.chacha import array_blocks, array_single, blocks, single_block
+from murk.privacy.gaussmix.normals import Room, normals
+
+KEY = np.arange(100, 108, dtype=np.uint32)
+# Each p-value below this counts as a rejection, each score beyond 5.5 (two-sided 4e-8) as well.
+FALSE_ALARM = 1e-6
+
+
+@pytest.mark.parametrize("implementation", [blocks, array_blocks])
+def test_rfc_8439_block(implementation):
+    """Section 2.3.2: key 00 01 .. 1f, counter 1, nonce 00000009 0000004a 00000000."""
+    key = np.frombuffer(bytes(range(32)), dtype="<u4").astype(np.uint32)
+    counters = np.array([[1], [0x09000000], [0x4A000000]], dtype=np.uint32)
+    out = np.zeros((8, 1), dtype=np.uint64)
+    implementation(key, counters, 1, out)
+    expected = (
+        "10f1e7e4 d13b5915 500fdd1f a32071c4 c7d1f4c7 33c06803 0422aa9a c3d46c4e"
+        "d2826446 079faa09 14c2d705 d98b02a2 b5129cd1 de164eb9 cbd083e8 a2503c4e"
+    )
+    assert out.astype("<u8").tobytes() == bytes.fromhex(expected)
+
+
+def test_the_two_streams_agree_and_keep_to_their_columns():
+    rng = np.random.default_rng(1)
+    counters = rng.integers(0, 2**32, size=(3, 70), dtype=np.uint32)
+    one, other = np.zeros((2, 8, 70), dtype=np.uint64)
+    blocks(KEY, counters, 65, one)
+    array_blocks(KEY, counters, 65, other)
+    assert (one == other).all()
+    assert not one[:, 65:].any()
+    assert len(np.unique(one[:, :65])) == 8 * 65
+    for single in (single_block, array_single):
+        out = np.zeros((8, 1), dtype=np.uint64)
+        single(KEY, counters[:, 7:8].copy(), out)
+        assert (out[:, 0] == one[:, 7]).all()
+
+
+def drawn(rows, k, key=KEY, first=0):
+    """Normals of rows ``first`` .. ``first + rows - 1``."""
+    room, out = Room.for_entries(k), np.empty((rows, k))
+    for start in range(0, rows, room.rows):
+        part = out[start : start + room.rows]
+        room.fill(key, first + start, len(part))
+        normals(key, first + start, 0, room.words, room.counter, room.spare, part)
+    return out
+
+
+def scores(values, scale=1.0):
+    """Standard scores of moments and tails against N(0, scale^2)."""
+    u, n = values / scale, values.size
+    result = {
+        p: (np.mean(u**p) - mean) / math.sqrt(variance / n)
+        for p, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96))
+    }
+    for bound in (1, 2, 3, 3.6541528853610088, 4.5):
+        beyond = 2 * norm.sf(bound)
+        result[f"> {bound}"] = (np.mean(np.abs(u) > bound) - beyond) / math.sqrt(beyond * (1 - beyond) / n)
+    return result
+
+
+@pytest.fixture(scope="module")
+def sample():
+    return drawn(50_000, 100)
+
+
+def test_moments_and_tails(sample):
+    """5 x 10^6 draws; a scale that is 0.4% wrong either way moves the second moment by 12 scores."""
+    found = scores(sample.ravel())
+    assert max(map(abs, found.values())) < 5.5, found
+    for wrong in (1.004, 1 / 1.004):
+        assert max(map(abs, scores(sample.ravel(), wrong).values())) > 5.5
+
+
+def test_distribution(sample):
+    """Kolmogorov-Smirnov, and a chi-square on 1,000 equally likely bins; the twins are a shift and a dent."""
+    values = sample.ravel()
+    assert kstest(values[:1_000_000], "norm").pvalue > FALSE_ALARM
+
+    def p_value(values):
+        return chisquare(np.bincount((norm.cdf(values) * 1000).astype(int), minlength=1000)).pvalue
+
+    assert p_value(values) > FALSE_ALARM
+    assert p_value(values + 0.01) < FALSE_ALARM
+    assert p_value(np.where(np.abs(values) < 0.01, 0.9 * values, values)) < FALSE_ALARM
+
+
+def test_undecided_words_follow_their_law(sample):
+    """The 1.2% of the draws that take further words: their law is the normal one less that of the decided draws.
+
+    Decided draws are uniform on the inner part of their layer. The twin takes every undecided word as it is, as if
+    wedges were never rejected.
+    """
+    k = sample.shape[1]
+    index = np.arange(13 * 20_000, dtype=np.uint32)
+    words = np.zeros((8, len(index)), dtype=np.uint64)
+    blocks(KEY, np.array([index % 13, index // 13, 0 * index]), len(index), words)
+    # Entry j of a row is word j // 13 of its block j % 13.
+    words = words.reshape(8, 20_000, 13).transpose(1, 0, 2).reshape(20_000, 104)[:, :k]
+    layer, magnitude = (words & np.uint64(255)).astype(int), (words >> np.uint64(9)) & np.uint64(2**52 - 1)
+    inside, width, _ = module._tables()
+    undecided = magnitude >= inside[layer]
+    straight = magnitude.astype(float) * width[layer]
+    assert (np.abs(sample[:20_000])[~undecided] == straight[~undecided]).all()
+
+    share, edge = inside / 2.0**52, width * 2.0**52
+    mass = 1 - share.mean()
+    # Standard deviation of the share of undecided words: sqrt(mass / n).
+    assert abs(undecided.mean() - mass) < 5.5 * math.sqrt(mass / undecided.size)
+
+    def law(x):
+        decided = np.minimum(np.asarray(x)[:, None] / edge, share).mean(axis=1)
+        return (2 * norm.cdf(x) - 1 - decided) / mass
+
+    assert kstest(np.abs(sample[:20_000])[undecided], law).pvalue > FALSE_ALARM
+    assert kstest(straight[undecided & (layer > 0)], law).pvalue < FALSE_ALARM
+
+
+def test_the_layers_have_one_area():
+    """Each of the 256 boxes, and the lowest with its tail, to the last digits of a float."""
+    mpmath.mp.dps = 30
+    inside, width, density = module._tables()
+    edge = width * 2.0**52
+    tail = mpmath.sqrt(mpmath.pi / 2) * mpmath.erfc(module._R / mpmath.sqrt(2))
+    area = module._R * mpmath.exp(-(mpmath.mpf(module._R) ** 2) / 2) + tail
+    assert abs(edge[0] * density[255] / area - 1) < 1e-13
+    for i in range(1, 256):
+        assert abs(edge[i] * (density[i - 1] - density[i]) / area - 1) < 1e-12
+        assert inside[i] <= edge[i - 1] / edge[i] * 2**52 if i > 1 else inside[i] == 0
+    assert density[0] == 1.0
+
+
+def test_entries_are_independent(sample):
+    """Correlations between neighbouring entries and rows, of values and of squares: standard deviation n^-1/2."""
+    centred = sample**2 - 1
+    for one, other in ((sample[:, :-1], sample[:, 1:]), (sample[:-1], sample[1:])):
+        assert abs(np.mean(one * other)) * math.sqrt(one.size) < 5.5
+    for one, other in ((centred[:, :-1], centred[:, 1:]), (centred[:-1], centred[1:])):
+        assert abs(np.mean(one * other)) / 2 * math.sqrt(one.size) < 5.5
+    # The twin: rows that are used twice.
+    assert abs(np.mean(sample[:-1] * sample[:-1])) * math.sqrt(sample.size) > 5.5
+
+
+@pytest.mark.parametrize("k", [1, 7, 8, 9, 100, 129])
+def test_an_entry_is_a_function_of_its_row(k):
+    whole = drawn(50, k)
+    assert (drawn(20, k, first=17) == whole[17:37]).all()
+    assert (drawn(1, k, first=49) == whole[49:]).all()
+    assert len(np.unique(whole)) == whole.size
+    other = KEY.copy()
+    other[7] ^= 1
+    assert not (drawn(50, k, key=other) == whole).any()
