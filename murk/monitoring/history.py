@@ -24,6 +24,8 @@ class Point(NamedTuple):
     rate: float
     dead: int
     lag: int
+    unbiased_loss: float | None
+    unbiased_loss_error: float | None
 
 
 class History:
@@ -54,7 +56,8 @@ class History:
         """
         point = Point(
             figures.releases, time, figures.values, figures.half_widths, figures.estimated_error,
-            figures.parameter_error, rate, sum(figures.dead.values()), figures.lag,
+            figures.parameter_error, rate, sum(figures.dead.values()), figures.lag, figures.unbiased_loss,
+            figures.unbiased_loss_error,
         )  # fmt: skip
         points = self._points
         if points and point.releases < points[-1].releases:

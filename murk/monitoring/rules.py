@@ -21,6 +21,7 @@ RUNBOOK: Final = "docs/recover.md"
 SHARE_DEAD: Final = 0.05
 SHARE_REFUSED: Final = 0.25
 SHARE_STALE: Final = 0.02
+SHARE_LEFT_OUT: Final = 0.01
 SECONDS_BEHIND: Final = 60
 WIDER: Final = 2.5
 LOWER: Final = 0.1
@@ -77,6 +78,8 @@ _STALENESS: Final = (
     "(max by (task) (increase(murk_staleness_releases_sum[15m]))"
     " / max by (task) (increase(murk_staleness_releases_count[15m])))"
 )
+_LEFT_OUT: Final = "sum by (task) (max by (task, partition) (increase(murk_refused_updates_total[15m])))"
+_LEARNED_LONG: Final = _LEARNED.replace("[5m]", "[15m]")
 _VERSION: Final = "avg by (task) (max by (task, partition) (murk_model_version))"
 
 ALERTS: Final = (
@@ -133,7 +136,7 @@ ALERTS: Final = (
         "warning",
         "Learners of {{ $labels.task }} are more than a minute behind, and not catching up",
         "{{ $value }} messages wait. Start more learners, one for each chain at the most, or look for a slow one. "
-        "Gradients grow stale meanwhile, and the stalest become dead letters.",
+        "Where people release gradients, these grow stale meanwhile, and the stalest become dead letters.",
         "learners-lag-behind",
     ),
     Alert(
@@ -184,6 +187,17 @@ ALERTS: Final = (
         "learners publish models (lag, a learner that hangs), that devices fetch them, and that they do not hold "
         "releases back; a smaller `max_staleness` in the task refuses the oldest.",
         "gradients-are-stale",
+    ),
+    Alert(
+        "MurkUpdatesRefused",
+        f"{_LEFT_OUT} / on (task) {_LEARNED_LONG} > {SHARE_LEFT_OUT} and on (task) {_LEFT_OUT} > 10",
+        "5m",
+        "warning",
+        "{{ $value | humanizePercentage }} of what was learned for {{ $labels.task }} was left out of the estimate",
+        "Their updates were not finite, or no honest release looks like that: honest ones are refused about never. "
+        "Somebody sends made-up releases that pass the checks of the wire; find out whose connection it is and take "
+        "its right to write. What was left out has not moved the estimate.",
+        "updates-are-refused",
     ),
     Alert(
         "MurkOutboxGrowing",

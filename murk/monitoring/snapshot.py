@@ -15,6 +15,10 @@ from murk.monitoring.history import Point
 from murk.stream.task import Task
 
 VERSION = 1
+_COLUMNS = (
+    "releases", "time", "estimated_error", "parameter_error", "rate", "dead", "lag", "unbiased_loss",
+    "unbiased_loss_error",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,9 @@ class Snapshot:
         return {
             "task": {
                 "name": task.name,
+                "protocol": task.protocol,
                 "objective": task.objective,
+                "model": model(task),
                 "hash": task.hash,
                 "simulated": task.simulated,
                 "log": self.url,
@@ -97,11 +103,10 @@ class Snapshot:
             "dead_letters": dict(found.dead),
             "rate": self.rate,
             "lag": found.lag,
-            "staleness": {
-                "bounds": list(STALENESS_BOUNDS),
-                "counts": list(found.staleness),
-                "mean": found.mean_staleness,
-            },
+            "records": found.records,
+            "staleness": self._staleness(),
+            "refused_updates": found.refused_updates,
+            "unbiased_loss": self._unbiased_loss(),
             "chains": [asdict(chain) for chain in found.chains],
             "estimate": {
                 "names": list(found.names),
@@ -115,16 +120,49 @@ class Snapshot:
             },
         }
 
+    def _staleness(self) -> dict[str, Any] | None:
+        found = self.figures
+        if found.staleness is None:
+            return None
+        return {"bounds": list(STALENESS_BOUNDS), "counts": list(found.staleness), "mean": found.mean_staleness}
+
+    def _unbiased_loss(self) -> dict[str, Any] | None:
+        # What is not known yet is null; what the protocol never knows is not there.
+        if self.task.protocol != "examples":
+            return None
+        return {"value": self.figures.unbiased_loss, "error": self.figures.unbiased_loss_error}
+
     def _history(self) -> dict[str, Any]:
         points, names = self.history, self.figures.names
-        columns: dict[str, Any] = {
-            name: [getattr(point, name) for point in points]
-            for name in ("releases", "time", "estimated_error", "parameter_error", "rate", "dead", "lag")
-        }
+        columns: dict[str, Any] = {name: [getattr(point, name) for point in points] for name in _COLUMNS}
         for key in ("values", "half_widths"):
             rows = [getattr(point, key) for point in points]
             columns[key] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
         return columns
+
+
+def model(task: Task) -> str:
+    """What is fitted to a task's releases, in a word or two.
+
+    Examples
+    --------
+    >>> task = Task.parse('''
+    ... name: weeks
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: weeks_worked, kind: real, low: 0, high: 52}
+    ... protocol: moments
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> model(task)
+    'identity link'
+    """
+    if task.objective is not None:
+        return task.objective
+    if task.examples is not None:
+        return f"{task.examples.loss} loss"
+    if task.moments is not None:
+        return f"{task.moments.link} link" if task.moments.loss is None else f"{task.moments.loss} loss"
+    return "least squares" if task.target.kind == "real" else "quadratic surrogate of the logistic loss"
 
 
 def finite(value: Any) -> Any:

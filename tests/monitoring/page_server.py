@@ -25,6 +25,10 @@ RANDOM_SCALING = (
     "valid in the limit only; on the demonstration's data nominal 95% intervals of this kind held the truth in "
     "79% to 96% of runs (docs/coverage.md)"
 )
+MODELS = {
+    "gradients": "logistic", "examples": "probit loss", "moments": "logistic loss",
+    "sketch": "quadratic surrogate of the logistic loss",
+}  # fmt: skip
 THIRD_CHILD = {"same_sex": 0.1093, "age": 0.2387, "intercept": -0.8291}
 HOSTILE = ["<img src=x onerror=\"document.title='stolen'\">", "<b>bold</b>&amp;", "origin=JFK", "x" * 120, "__proto__"]
 
@@ -51,6 +55,14 @@ def half_at(n: int) -> float | None:
     return 1.96 * 6.0 / math.sqrt(n) if n >= 60 else None
 
 
+def loss_at(n: int) -> float:
+    return 0.61 + 0.6 / math.sqrt(n) + loss_error_at(n) * wander("loss", n)
+
+
+def loss_error_at(n: int) -> float:
+    return 2.4 / math.sqrt(n)
+
+
 def waiting(n: int) -> int:
     return max(0, round(40 + 30 * wander("lag", n)))
 
@@ -58,10 +70,12 @@ def waiting(n: int) -> int:
 def made_up(
     releases: int, *, truth: dict[str, float] = THIRD_CHILD, reference: bool = True, simulated: bool = True,
     name: str = "third-child", chains: int = 1, dead: dict[str, int] | None = None, first: int = 1,
-    healthy: bool = True, intervals: bool = True, now: float | None = None,
+    healthy: bool = True, intervals: bool = True, now: float | None = None, protocol: str = "gradients",
+    refused: int = 0,
 ) -> dict:  # fmt: skip
     """The status after so many releases; the same arguments give the same curves."""
     now = time.time() if now is None else now
+    steps, examples = protocol in ("gradients", "examples"), protocol == "examples"
     counts = counts_until(releases, first)
     start = now - (releases - first) / 700.0 - 3.0
     rates = [700.0 + 90.0 * math.sin(n / 9000.0) + 30.0 * wander("rate", n) for n in counts]
@@ -76,7 +90,8 @@ def made_up(
         "version": 1, "now": now, "started": start, "healthy": healthy,
         "problem": None if healthy else "broker-1:9092 does not answer",
         "task": {
-            "name": name, "objective": "logistic", "hash": "3f9a0c" + "5e" * 29, "simulated": simulated,
+            "name": name, "protocol": protocol, "objective": "logistic" if protocol == "gradients" else None,
+            "model": MODELS[protocol], "hash": "3f9a0c" + "5e" * 29, "simulated": simulated,
             "log": "kafka://broker-1:9092,broker-2:9092/third-child",
             "levels": [
                 {
@@ -88,7 +103,13 @@ def made_up(
         },
         "releases": releases, "duplicates": releases // 1800, "dead_letters": dead or {},
         "rate": rates[-1] if rates else 0.0, "lag": waiting(releases),
-        "staleness": {
+        "records": 250_000 * releases if protocol == "sketch" else None,
+        "refused_updates": refused if examples else None,
+        "unbiased_loss": {
+            "value": loss_at(releases) if releases else None,
+            "error": loss_error_at(releases) if releases > 1 else None,
+        } if examples else None,
+        "staleness": None if protocol != "gradients" else {
             "bounds": BOUNDS,
             "counts": [round(releases * 0.6 * 0.55**i / (1.2 + i)) for i in range(len(BOUNDS) + 1)],
             "mean": 3.71 if releases else None,
@@ -97,7 +118,12 @@ def made_up(
             {
                 "chain": chain, "version": releases // chains, "offset": releases // chains + 4,
                 "lag": (releases + 31 * chain) % 57, "owner": None if chain == 5 else f"learner-{chain % 2}-7c9e1f",
-                "iterate_gap": 3.1 / math.sqrt(releases + 1.0), "step_size": 0.8 / math.sqrt(releases + 1.0),
+                "iterate_gap": 3.1 / math.sqrt(releases + 1.0) if steps else None,
+                "step_size": 0.8 / math.sqrt(releases + 1.0) if steps else None,
+                "refused_updates": (refused if chain == 0 else 0) if examples else None,
+                "unbiased_loss": loss_at(releases) if examples and releases else None,
+                "unbiased_loss_error": loss_error_at(releases) if examples and releases else None,
+                "records": 250_000 * releases // chains if protocol == "sketch" else None,
             }
             for chain in range(chains)
         ],
@@ -115,6 +141,8 @@ def made_up(
             "half_widths": dict.fromkeys(truth, halves),
             "estimated_error": estimated,
             "parameter_error": [distance(n) if reference else None for n in counts],
+            "unbiased_loss": [loss_at(n) if examples else None for n in counts],
+            "unbiased_loss_error": [loss_error_at(n) if examples and n > 1 else None for n in counts],
             "rate": rates, "dead": [0 for _ in counts], "lag": [waiting(n) for n in counts],
         },
     }  # fmt: skip
@@ -134,6 +162,9 @@ SCENARIOS: dict[str, Callable[[int], dict]] = {
     "many": partial(made_up, truth=many(), name=HOSTILE[0], chains=4, dead=DEAD | {HOSTILE[0]: 5}),
     "late": partial(made_up, first=180_000),
     "sick": partial(made_up, healthy=False),
+    "examples": partial(made_up, protocol="examples", chains=2, refused=7),
+    "moments": partial(made_up, protocol="moments", chains=2, dead=DEAD),
+    "sketch": partial(made_up, protocol="sketch", chains=2),
     "blind": partial(made_up, intervals=False, reference=False),
 }
 

@@ -10,7 +10,7 @@ from murk.learners import layout as at
 from murk.learners.inference import PLUG_IN, RANDOM_SCALING, Estimate
 from murk.learners.problem import problem_for
 from murk.monitoring.description import STALENESS_BOUNDS
-from murk.monitoring.figures import Place, _estimated_error, figures, step_size
+from murk.monitoring.figures import Place, figures
 from murk.monitoring.history import FEWEST_POINTS, MOST_POINTS, History
 from murk.monitoring.snapshot import finite
 from murk.stream import GradientRelease, Task
@@ -87,7 +87,7 @@ def test_the_step_is_the_one_that_the_fold_takes_next(weighting, step):
     problem = problem_for(task)
     engine, unit = problem.engine(), problem.mechanisms["default"].unit
     for version in range(40):
-        expected = step_size(problem, engine.memory)
+        expected = engine.step_size()
         before = engine.iterate
         # Small enough that nothing is projected back.
         payload = [1 + version % 3, -1]
@@ -148,7 +148,8 @@ def made(method: str, spread: np.ndarray) -> Estimate:
 
 
 def test_the_estimated_error_is_the_root_of_summed_squares_of_standard_errors():
-    assert _estimated_error(made(PLUG_IN, np.array([3.0, 4.0]))) == 5.0
+    assert made(PLUG_IN, np.array([3.0, 4.0])).standard_error == 5.0
+    assert made("delta method", np.array([3.0, 4.0])).standard_error == 5.0
 
 
 @pytest.mark.parametrize(("times", "right"), [(1.0, True), (6.0**-0.5, False), (6.747 / 1.96 / 6.0**0.5, False)])
@@ -162,7 +163,7 @@ def test_random_scaling_is_brought_to_the_scale_of_standard_errors(times, right)
     runs, n = 2000, 400
     means = np.cumsum(np.random.default_rng(5).standard_normal((n, runs)), axis=0) / np.arange(1, n + 1)[:, None]
     v = np.sum((np.arange(1, n + 1)[:, None] * (means - means[-1])) ** 2, axis=0) / n**2
-    told = times**2 * _estimated_error(made(RANDOM_SCALING, np.sqrt(v / n))) ** 2
+    told = times**2 * made(RANDOM_SCALING, np.sqrt(v / n)).standard_error ** 2
     assert (abs(told / (runs / n) - 1.0) < 0.1) == right
 
 

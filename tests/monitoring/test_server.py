@@ -146,15 +146,21 @@ def test_the_status_has_the_shape_that_the_page_is_built_against(client):
     found = json.loads(body, parse_constant=lambda word: pytest.fail(word))
     assert found.keys() == {
         "version", "now", "started", "healthy", "problem", "task", "releases", "duplicates", "dead_letters", "rate",
-        "lag", "staleness", "chains", "estimate", "reference", "history",
+        "lag", "staleness", "chains", "estimate", "reference", "history", "records", "refused_updates",
+        "unbiased_loss",
     }  # fmt: skip
     assert found["version"] == 1
-    assert found["task"].keys() == {"name", "objective", "hash", "simulated", "log", "levels"}
+    assert found["task"].keys() == {
+        "name", "protocol", "objective", "model", "hash", "simulated", "log", "levels",
+    }  # fmt: skip
     names = ["same_sex", "age", "intercept"]
     for level in found["task"]["levels"]:
         assert level.keys() == {"name", "words", "guarantee", "epsilon", "mu", "right_at_most", "learned"}
     for chain in found["chains"]:
-        assert chain.keys() == {"chain", "version", "offset", "lag", "owner", "iterate_gap", "step_size"}
+        assert chain.keys() == {
+            "chain", "version", "offset", "lag", "owner", "iterate_gap", "step_size", "unbiased_loss",
+            "unbiased_loss_error", "refused_updates", "records",
+        }  # fmt: skip
     assert found["staleness"].keys() == {"bounds", "counts", "mean"}
     assert len(found["staleness"]["counts"]) == len(found["staleness"]["bounds"]) + 1
     assert found["estimate"].keys() == {
@@ -163,7 +169,10 @@ def test_the_status_has_the_shape_that_the_page_is_built_against(client):
     assert found["estimate"]["names"] == names
     assert found["reference"] == TRUTH
     history = found["history"]
-    columns = {"releases", "time", "estimated_error", "parameter_error", "rate", "dead", "lag"}
+    columns = {
+        "releases", "time", "estimated_error", "parameter_error", "rate", "dead", "lag", "unbiased_loss",
+        "unbiased_loss_error",
+    }  # fmt: skip
     assert history.keys() == columns | {"values", "half_widths"}
     assert list(history["values"]) == list(history["half_widths"]) == names
     lengths = {len(history[name]) for name in columns} | {len(column) for column in history["values"].values()}

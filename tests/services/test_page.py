@@ -180,7 +180,7 @@ def test_plots_are_read_with_the_keyboard(page):
     eventually(lambda: page.text(".parameter .beside").startswith("reference"))
 
 
-@pytest.mark.parametrize("scenario", ["real", "many", "late", "blind"])
+@pytest.mark.parametrize("scenario", ["real", "many", "late", "blind", "examples", "sketch"])
 def test_nothing_is_asked_of_another_host_and_nothing_breaks_the_policy(page, scenario):
     page.open(SCENARIOS[scenario](190_000))
     page.polls()
@@ -273,10 +273,11 @@ def test_a_log_that_cannot_be_read_is_said(page):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_every_size_in_dark_and_light(page, size):
+@pytest.mark.parametrize("scenario", ["many", "examples", "sketch"])
+def test_every_size_in_dark_and_light(page, size, scenario):
     looks = {}
     for scheme in ("light", "dark"):
-        page.open(SCENARIOS["many"](254_654), size=size, scheme=scheme)
+        page.open(SCENARIOS[scenario](254_654), size=size, scheme=scheme)
         page.find("#all summary").click()
         page.polls(1)
         inner, scroll = page.script("return [innerWidth, document.documentElement.scrollWidth]")
@@ -340,6 +341,75 @@ def test_before_the_first_release(page):
     page.monitor.status = lambda: made_up(1)
     eventually(lambda: page.text("#releases") == "1")
     assert page.texts(".empty:not([hidden])") == []
+    assert page.complaints() == []
+
+
+def test_every_protocol_shows_what_its_learner_knows(page):
+    def shown(*selectors):
+        return [page.visible(selector) for selector in selectors]
+
+    parts = ("#staleness-section", "#loss-section", "#loss-figure", "#gap-column", "#step-column", "#refused-column")
+    page.open(made_up(9000))
+    assert shown(*parts) == [True, False, False, True, True, False]
+    assert (
+        page.text("#protocol")
+        == "protocol: gradients (each release is one person's noisy gradient at the newest model)"
+    )
+    assert (page.text("#model"), page.text("#unit")) == ("logistic", "Releases")
+    assert len(page.texts("#chains tbody td")) == 5
+    assert "Refused" not in page.text("#chains-foot")
+
+    page.open(SCENARIOS["examples"](9000))
+    assert shown(*parts) == [False, True, True, True, True, True]
+    assert page.text("#model") == "probit loss"
+    assert page.texts("#chains tbody td:last-child") == ["7", "0"]
+    assert page.text("#refused").startswith("Refused updates: 7 of 9,000 releases moved nothing")
+
+    page.open(SCENARIOS["moments"](9000))
+    assert shown(*parts) == [False] * 6
+    assert len(page.texts("#chains tbody td")) == 2 * 3
+    assert page.text("#chains-foot") == "Version: releases learned."
+    # What stood below the staleness does not leave half of the page empty.
+    left = page.script("return ['dead', 'lag'].map(n => document.getElementById(`${n}-heading`).offsetLeft)")
+    top = page.script("return ['dead', 'lag'].map(n => document.getElementById(`${n}-heading`).offsetTop)")
+    assert top[0] == top[1]
+    assert left[0] < left[1]
+
+    page.open(SCENARIOS["sketch"](14))
+    assert shown(*parts) == [False] * 6
+    assert page.driver.title == "14 sketches · third-child · Murk"
+    assert page.text("#unit") == "Sketches"
+    assert page.text("#duplicates").startswith("learned, of 3,500,000 records;")
+    assert "an organisation's noisy mixture of many records" in page.text("#protocol")
+    assert "everybody but the organisation" in page.text("#promise")
+    assert page.complaints() == []
+
+
+def test_the_loss_comes_with_its_error(page):
+    page.open(SCENARIOS["examples"](0))
+    assert page.text("#loss") == "–"
+    assert page.texts("#loss-card .empty:not([hidden])") == ["Waiting for the first releases"]
+    page.monitor.status = lambda: SCENARIOS["examples"](1)
+    eventually(lambda: page.text("#releases") == "1")
+    assert page.text("#loss-aside") == "mean, judged from releases alone"
+    before = page.script("return document.querySelector('#loss-card canvas').toDataURL()")
+
+    status = SCENARIOS["examples"](9000) | {"refused_updates": 0}
+    page.monitor.status = lambda: status
+    eventually(lambda: page.text("#releases") == "9,000")
+    value, half = status["unbiased_loss"]["value"], 1.96 * status["unbiased_loss"]["error"]
+    assert page.text("#loss") == f"{value:.3f}"
+    assert page.text("#loss-aside") == f"± {half:.3f}, judged from releases alone"
+    assert page.text("#loss-card .key b") == f"{value:.3f} ± {half:.3f}"
+    assert page.text("#refused").startswith("Refused updates: none.")
+    assert page.script("return document.querySelector('#loss-card canvas').toDataURL()") != before
+    label = page.script("return document.querySelector('#loss-card .plot').getAttribute('aria-label')")
+    assert label.startswith(f"Loss: unbiased mean {value:.3f} ± {half:.3f}, at 9,000 releases")
+    from selenium.webdriver.common.keys import Keys
+
+    page.find("#loss-card .plot").send_keys(Keys.HOME)
+    eventually(lambda: page.text("#loss-card .at") == "at 1 releases")
+    assert "±" not in page.text("#loss-card .key b")
     assert page.complaints() == []
 
 

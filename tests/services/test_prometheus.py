@@ -19,9 +19,10 @@ import pytest
 import yaml
 
 from murk.monitoring import promql, rules
+from murk.monitoring.description import METRICS
 from murk.monitoring.grafana import DASHBOARDS
 from murk.stream import open_log
-from tests.cli.harness import HEADER, ROWS, start
+from tests.cli.harness import HEADER, ROWS, murk, start
 from tests.services.services import PROMETHEUS, Prometheus, eventually, require
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "prometheus"
@@ -44,7 +45,11 @@ LOG = "sqlite:///third-child.db"
 REFERENCE = {"same_sex": 0.14, "age": 0.47, "intercept": -0.48}
 RECORDS = 8_000
 PEOPLE = RECORDS * 3 // 4  # every fourth record is a second one of the person before, and refused
-VARIABLES = {"$task": "third-child", "$parameter": ".+", "$__rate_interval": "5s"}
+# Of a second task, with another protocol, which has what the first one's has not.
+EXAMPLES = TASK.replace("third-child", "examples").replace("learner: {radius: 1.5}", "protocol: examples")
+EXAMPLES_LOG = "sqlite:///examples.db"
+OF_EXAMPLES = {metric.name for metric in METRICS if metric.optional == "where the protocol releases examples"}
+VARIABLES = {"$parameter": ".+", "$__rate_interval": "5s"}
 
 
 class Tool:
@@ -94,13 +99,13 @@ def tool(folder, *arguments):
         running.process.stderr.close()
 
 
-def configuration(monitor, people):
+def configuration(monitors, people):
     """The deployed configuration with other targets and shorter intervals."""
     found = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
-    targets = {rules.MONITOR_JOB: monitor, rules.PEOPLE_JOB: people}
+    targets = {rules.MONITOR_JOB: monitors, rules.PEOPLE_JOB: [people]}
     assert {job["job_name"] for job in found["scrape_configs"]} == set(targets)
     for job in found["scrape_configs"]:
-        job["static_configs"] = [{"targets": [targets[job["job_name"]]]}]
+        job["static_configs"] = [{"targets": targets[job["job_name"]]}]
     found["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     return yaml.safe_dump(found)
 
@@ -111,6 +116,7 @@ def address(line):
 
 def world(folder):
     (folder / "task.yaml").write_text(TASK)
+    (folder / "examples.yaml").write_text(EXAMPLES)
     (folder / "reference.json").write_text(json.dumps(REFERENCE))
     rows = [f"p{row - (row % 4 == 3)},{ROWS[row + 1]}" for row in range(RECORDS)]
     (folder / "people.csv").write_text("\n".join([",".join(["who", *HEADER]), *rows]) + "\n")
@@ -129,6 +135,10 @@ def scraped(tmp_path_factory):
     require(PROMETHEUS)
     folder = tmp_path_factory.mktemp("run")
     world(folder)
+    arguments = (
+        "run examples.yaml --source people.csv --person who --level lot --seed 2 --ledger examples.ledger.db --json"
+    )
+    assert murk(*arguments.split(), "--log", EXAMPLES_LOG, folder=folder).json["releases"] == PEOPLE
     began = time.time()
     # The producer waits for learners, so everything that looks is there before the first release; small blocks
     # make it last for several scrapes.
@@ -136,18 +146,21 @@ def scraped(tmp_path_factory):
                "--patience", 300, "--metrics-port", 0, "--block", 12]  # fmt: skip
     watch = ["monitor", "task.yaml", "--log", LOG, "--port", 0, "--wait", "--json", "--interval", 0.5,
              "--reference", "reference.json"]  # fmt: skip
-    with tool(folder, *produce) as people, tool(folder, *watch) as monitor:
-        targets = address(monitor.line('"url"')), address(people.line("/metrics"))
+    look = ["monitor", "examples.yaml", "--log", EXAMPLES_LOG, "--port", 0, "--json", "--interval", 0.5]
+    with tool(folder, *produce) as people, tool(folder, *watch) as monitor, tool(folder, *look) as other:
+        monitors = [address(one.line('"url"')) for one in (monitor, other)]
+        targets = monitors, address(people.line("/metrics"))
         files = {"rules.yml": (DEPLOY / "rules.yml").read_text()}
         with (
             Prometheus(folder / "prometheus", configuration(*targets), files) as server,
             tool(folder, "learn", "--log", LOG) as learner,
         ):
-            eventually(lambda: sum(values(server.query("murk_model_version"))) > 1_000, limit=50)
-            learned = sum(values(server.query("murk_model_version")))
+            version = 'murk_model_version{task="third-child"}'
+            eventually(lambda: sum(values(server.query(version))) > 1_000, limit=50)
+            learned = sum(values(server.query(version)))
             disturb(folder)
             eventually(lambda: sum(values(server.query("murk_dead_letters_total"))) >= 2, limit=120)
-            eventually(lambda: sum(values(server.query("murk_model_version"))) > learned + 1_000, limit=50)
+            eventually(lambda: sum(values(server.query(version))) > learned + 1_000, limit=50)
             eventually(lambda: people.process.poll() is not None, limit=50)
             assert people.process.returncode == 0, people.said
             end = eventually(lambda: values(server.query("sum(murk_lag_releases) == 0")) and time.time())
@@ -163,7 +176,9 @@ def values(result):
 
 
 def substituted(expr):
-    for name, value in VARIABLES.items():
+    names = {promql.find(name).name for name in promql.names(expr)}
+    task = "examples" if names & OF_EXAMPLES else "third-child"
+    for name, value in {**VARIABLES, "$task": task}.items():
         expr = expr.replace(name, value)
     assert "$" not in expr
     return expr
@@ -193,11 +208,20 @@ def test_values_say_what_happened(scraped):
     server, began, end = scraped
     window = f"{math.ceil(end - began) + 60}s"
 
-    def last(expr):
-        return values(server.query(f"last_over_time({expr}[{window}])"))
+    def last(expr, task="third-child"):
+        name, _, labels = expr.partition("{")
+        return values(server.query(f'last_over_time({name}{{task="{task}",{labels or "}"}[{window}])'))
 
     assert sum(last("murk_model_version")) == PEOPLE
     assert last('murk_releases_total{result="learned"}') == [PEOPLE]
+    assert sum(last("murk_model_version", "examples")) == PEOPLE
+    # Of the other protocol: no age, no updates refused, and a loss that is known about as well as it says. 0.7 is
+    # about that of coefficients 0, and 6 standard errors are as good as certain.
+    assert last("murk_staleness_releases_count", "examples") == []
+    assert sum(last("murk_refused_updates_total", "examples")) == 0
+    [loss], [error] = last("murk_unbiased_loss", "examples"), last("murk_unbiased_loss_error", "examples")
+    assert 0 < error < 0.5
+    assert abs(loss - 0.7) < 0.3 + 6 * error
     assert last("murk_duplicates_total") == [5]
     assert sum(last("murk_dead_letters_total")) == 2
     # Three levels by lot: one states an epsilon, the two others a mu.
@@ -218,7 +242,7 @@ def test_task_and_parameters_can_be_chosen(scraped):
             found = server.get(
                 f"label/{label}/values", **{"match[]": substituted(selector), "start": began, "end": end}
             )
-            wanted = {"task": ["third-child"], "parameter": sorted(REFERENCE)}[variable["name"]]
+            wanted = {"task": ["examples", "third-child"], "parameter": sorted(REFERENCE)}[variable["name"]]
             assert found == wanted, name
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from murk.monitoring.exporter import LEARNED as RESULT
 from murk.monitoring.grafana.board import Line, Section, dashboard, label_values, variable
-from murk.monitoring.grafana.panels import Json, override, stat, table, target, timeseries
+from murk.monitoring.grafana.panels import Json, band, stat, table, target, timeseries
 
 LEARNED = 'sum(max by (partition) (murk_model_version{task="$task"}))'
 ESTIMATE = 'max by (name) (murk_parameter{task="$task"})'
@@ -13,7 +13,13 @@ ERROR = 'max(murk_estimated_error{task="$task"})'
 CHOSEN = ESTIMATE.replace("}", ', name=~"$parameter"}')
 CHOSEN_WIDTH = HALF_WIDTH.replace("}", ', name=~"$parameter"}')
 NO_REFERENCE = "no reference given"
-NO_INTERVAL = "too few releases yet"
+LOSS = 'max(murk_unbiased_loss{task="$task"})'
+LOSS_ERROR = 'max(murk_unbiased_loss_error{task="$task"})'
+REFUSED = 'max by (partition) (murk_refused_updates_total{task="$task"})'
+REFUSED_RATE = 'max by (partition) (rate(murk_refused_updates_total{task="$task"}[$__rate_interval]))'
+NO_INTERVAL = "no interval (yet)"
+NO_STEPS = "this protocol's learner takes no steps"
+NO_EXAMPLES = "only where examples are released"
 
 
 def model() -> Json:
@@ -26,6 +32,7 @@ def model() -> Json:
             Section("Now", [Line(_now(), 4), Line([_table(), _estimates()], 9, (10, 14))]),
             Section("Each parameter with its interval", [Line([_band()], 9)]),
             Section("How far from the truth", [Line([_error(), _widths()], 9), Line([_law(), _distance()], 8)]),
+            Section("The loss (protocol: examples)", [Line([_loss(), _refused(), _refused_share()], 8, (12, 6, 6))]),
             Section("The learner", [Line([_version(), _gap(), _step()], 8)]),
         ],
         [
@@ -39,8 +46,8 @@ def model() -> Json:
 
 def _now() -> list[Json]:
     return [
-        stat("Releases learned", "Releases in the estimate, all chains together. It only ever rises.", LEARNED,
-             decimals=0),
+        stat("Releases learned", "Releases in the estimate, all chains together: of one person's record each, or, "
+             "with protocol: sketch, an organisation's sketch of many. It only ever rises.", LEARNED, decimals=0),
         stat("Learned per second", "How fast the count of learned releases rises. Zero while releases arrive is a "
              "fault: see the pipeline dashboard.",
              f'max(rate(murk_releases_total{{task="$task", result="{RESULT}"}}[$__rate_interval]))', unit="cps"),
@@ -85,13 +92,8 @@ def _band() -> Json:
         target(CHOSEN, "estimate"),
         target(f"{CHOSEN} - {CHOSEN_WIDTH}", "low"),
         target(f"{CHOSEN} + {CHOSEN_WIDTH}", "high"),
-        overrides=[
-            override("estimate", color={"mode": "fixed", "fixedColor": "blue"}),
-            override("low", color={"mode": "fixed", "fixedColor": "light-blue"}, custom__lineWidth=1),
-            override("high", color={"mode": "fixed", "fixedColor": "light-blue"}, custom__lineWidth=1,
-                     custom__fillBelowTo="low", custom__fillOpacity=15),
-        ],
-    )  # fmt: skip
+        overrides=band("estimate"),
+    )
     return panel | {"repeat": "parameter", "repeatDirection": "h", "maxPerRow": 3}
 
 
@@ -153,9 +155,10 @@ def _gap() -> Json:
     return timeseries(
         "Distance of the iterate from its average",
         "The newest iterate wanders around the average, and less and less. A rise means that steps are too large "
-        "for the noise, or that the truth has moved.",
+        "for the noise, or that the truth has moved. Empty where nothing is learned in steps (moments, sketches).",
         target('max by (partition) (murk_iterate_gap{task="$task"})', "chain {{partition}}"),
         log=True,
+        empty=NO_STEPS,
     )
 
 
@@ -163,7 +166,49 @@ def _step() -> Json:
     return timeseries(
         "Step size",
         "Factor by which the next gradient is multiplied. It falls with the number of releases, as the task's "
-        "learner says, and jumps only if a chain was begun anew.",
+        "learner says, and jumps only if a chain was begun anew. Empty where nothing is learned in steps (moments, "
+        "sketches).",
         target('max by (partition) (murk_step_size{task="$task"})', "chain {{partition}}"),
         log=True,
+        empty=NO_STEPS,
+    )
+
+
+def _loss() -> Json:
+    return timeseries(
+        "Unbiased loss",
+        "Mean loss of each release under the model as it was before that release was learned, estimated from the "
+        "noisy releases without bias; the band is 1.96 standard errors on either side. It should fall and settle. "
+        "It is a mean since the start, so it moves slowly, and noise can take it below zero. Two tasks can be "
+        "compared by it only where their losses are the same.",
+        target(LOSS, "loss"),
+        target(f"{LOSS} - 1.96 * {LOSS_ERROR}", "low"),
+        target(f"{LOSS} + 1.96 * {LOSS_ERROR}", "high"),
+        empty=NO_EXAMPLES,
+        overrides=band("loss"),
+    )
+
+
+def _refused() -> Json:
+    return timeseries(
+        "Refused updates",
+        "Learned releases per second whose update was left out, because it was not finite or no honest release "
+        "looks like that. It should be zero.",
+        target(REFUSED_RATE, "chain {{partition}}"),
+        unit="cps",
+        least=0,
+        empty=NO_EXAMPLES,
+    )
+
+
+def _refused_share() -> Json:
+    return timeseries(
+        "Share of refused updates",
+        "Of all learned releases, the share whose update was left out. An alert is raised above 1%.",
+        target(f"sum({REFUSED}) / {LEARNED}", "refused / learned"),
+        unit="percentunit",
+        least=0,
+        steps=((None, "text"), (0.01, "orange")),
+        lines=True,
+        empty=NO_EXAMPLES,
     )

@@ -48,6 +48,16 @@ def override(series: str, **properties: Any) -> Json:
     }
 
 
+def band(middle: str) -> list[Json]:
+    """Draw the series ``low`` and ``high`` as a band around the series ``middle``."""
+    edge = {"mode": "fixed", "fixedColor": "light-blue"}
+    return [
+        override(middle, color={"mode": "fixed", "fixedColor": "blue"}),
+        override("low", color=edge, custom__lineWidth=1),
+        override("high", color=edge, custom__lineWidth=1, custom__fillBelowTo="low", custom__fillOpacity=15),
+    ]
+
+
 def timeseries(
     title: str, description: str, *targets: Json, unit: str = "short", log: bool = False, stack: bool = False,
     steps: Steps = PLAIN, lines: bool = False, least: float | None = None, most: float | None = None,

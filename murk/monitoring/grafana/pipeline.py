@@ -17,6 +17,7 @@ MEAN_STALENESS = (
 VERSION = 'avg(max by (partition) (murk_model_version{task="$task"}))'
 OUTBOX = 'sum(murk_outbox_pending{task="$task"})'
 NO_PEOPLE = "not exported here"
+NO_GRADIENTS = "only gradients have an age"
 
 
 def pipeline() -> Json:
@@ -31,7 +32,10 @@ def pipeline() -> Json:
                 Line([_results(), _lag()], 9),
                 Line([_dead(), _dead_share(), _duplicates()], 8),
             ]),
-            Section("How old gradients are", [Line([_heatmap(), _quantiles()], 9), Line([_relative()], 7)]),
+            Section("How old gradients are (protocol: gradients)", [
+                Line([_heatmap(), _quantiles()], 9),
+                Line([_relative()], 7),
+            ]),
             Section("The ends of the pipe", [Line([_outbox(), _reachable(), _quiet()], 7)]),
         ],
         [],
@@ -121,19 +125,23 @@ def _heatmap() -> Json:
         "Staleness",
         "How many releases the chain had learned since the model that a gradient was taken at: rows are buckets "
         "(by their upper bound), colour is the number per second. Colour creeping upwards is normal, as iterates "
-        "are published at every 1% of the count; it should not run ahead of the count.",
+        "are published at every 1% of the count; it should not run ahead of the count. Empty for other protocols, "
+        "whose releases are of no model and never stale.",
         STALENESS,
+        empty=NO_GRADIENTS,
     )
 
 
 def _quantiles() -> Json:
     return timeseries(
         "Staleness: mean and quantiles",
-        "The quantiles are read off the buckets, and are exact to a factor of two; the mean is exact.",
+        "The quantiles are read off the buckets, and are exact to a factor of two; the mean is exact. Only gradients "
+        "have an age.",
         target(MEAN_STALENESS, "mean"),
         target(f"histogram_quantile(0.5, {STALENESS})", "median"),
         target(f"histogram_quantile(0.95, {STALENESS})", "95%"),
         least=0,
+        empty=NO_GRADIENTS,
     )
 
 
@@ -141,12 +149,13 @@ def _relative() -> Json:
     return timeseries(
         "Mean staleness as a share of the chain's count",
         "What staleness costs depends on this share: about 1% costs next to nothing, 5% is felt, 20% ruins the "
-        "estimate. Early on, with few releases, the share is large and means little.",
+        "estimate. Early on, with few releases, the share is large and means little. Only gradients have an age.",
         target(f"({MEAN_STALENESS}) / {VERSION}", "mean staleness / count"),
         unit="percentunit",
         least=0,
         steps=((None, "text"), (0.02, "orange"), (0.05, "red")),
         lines=True,
+        empty=NO_GRADIENTS,
     )
 
 

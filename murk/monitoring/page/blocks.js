@@ -1,7 +1,7 @@
 // Everything that is not a curve: headline, staleness, dead letters, chains and levels.
 
 import { byId, element, fillRows, setText } from "./dom.js";
-import { count, dayOf, decimals, NONE, rate, share, significant } from "./format.js";
+import { count, dayOf, decimals, estimatePlaces, NONE, rate, share, significant } from "./format.js";
 
 const FEWEST_BUCKETS = 6;
 const MOST_BUCKETS = 11;
@@ -24,21 +24,46 @@ const MEANINGS = {
   duplicate: "sent more than once",
 };
 
+// What a release is, by protocol.
+const RELEASES = {
+  gradients: "one person's noisy gradient at the newest model",
+  examples: "one person's noisy example",
+  moments: "the noisy moments of one person's record",
+  sketch: "an organisation's noisy mixture of many records",
+};
+const PROMISES = {
+  sketch: "A level is a promise about one record in one sketch, towards everybody but the organisation that mixed it",
+};
+const PROMISE = "A level is a promise about one release";
+
+// Columns of the table of chains that not every protocol's learner can fill.
+const COLUMNS = [
+  { key: "iterate_gap", head: "gap-column", label: "Iterate gap", write: significant,
+    says: "Iterate gap: distance from the newest iterate to its average." },
+  { key: "step_size", head: "step-column", label: "Step size", write: significant, says: "Step size: factor on the next gradient." },
+  { key: "refused_updates", head: "refused-column", label: "Refused", write: count,
+    says: "Refused: learned releases that moved nothing, since no honest one looks like them." },
+];
+
 const total = (counts) => Object.values(counts).reduce((sum, one) => sum + one, 0);
 
 export function updateBlocks(status) {
   showTask(status);
   showHeadline(status);
-  showStaleness(status.staleness);
+  showLoss(status);
+  byId("staleness-section").hidden = status.staleness === null;
+  if (status.staleness !== null) showStaleness(status.staleness);
   showDead(status.dead_letters);
   showChains(status.chains);
   showLevels(status.task.levels);
 }
 
 function showTask({ task, releases, started }) {
-  document.title = `${count(releases)} releases · ${task.name} · Murk`;
+  document.title = `${count(releases)} ${task.protocol === "sketch" ? "sketches" : "releases"} · ${task.name} · Murk`;
   setText(byId("task"), task.name);
-  setText(byId("objective"), task.objective);
+  setText(byId("protocol"), `protocol: ${task.protocol} (each release is ${RELEASES[task.protocol]})`);
+  setText(byId("model"), task.model);
+  setText(byId("promise"), PROMISES[task.protocol] ?? PROMISE);
   setText(byId("log"), task.log);
   setText(byId("hash"), `task ${task.hash.slice(0, 12)}`);
   byId("hash").title = task.hash;
@@ -48,8 +73,10 @@ function showTask({ task, releases, started }) {
 
 function showHeadline(status) {
   const dead = total(status.dead_letters);
+  const of = status.records === null ? "learned" : `learned, of ${count(status.records)} records`;
+  setText(byId("unit"), status.task.protocol === "sketch" ? "Sketches" : "Releases");
   setText(byId("releases"), count(status.releases));
-  setText(byId("duplicates"), `learned; ${count(status.duplicates)} duplicates not counted again`);
+  setText(byId("duplicates"), `${of}; ${count(status.duplicates)} duplicates not counted again`);
   setText(byId("rate"), rate(status.rate));
   setText(byId("estimated-error"), significant(status.estimate.estimated_error));
   byId("parameter-error-figure").hidden = status.reference === null;
@@ -57,6 +84,19 @@ function showHeadline(status) {
   setText(byId("lag"), count(status.lag));
   setText(byId("dead"), count(dead));
   byId("dead").classList.toggle("some", dead > 0);
+}
+
+function showLoss({ unbiased_loss: loss, refused_updates: refused, releases }) {
+  byId("loss-figure").hidden = byId("loss-section").hidden = loss === null;
+  if (loss === null) return;
+  const half = loss.error === null ? null : 1.96 * loss.error;
+  const places = estimatePlaces(loss.value, half);
+  setText(byId("loss"), decimals(loss.value, places));
+  setText(byId("loss-aside"), half === null ? "mean, judged from releases alone" : `± ${decimals(half, places)}, judged from releases alone`);
+  setText(byId("refused"), refused
+    ? `Refused updates: ${count(refused)} of ${count(releases)} releases moved nothing, since no honest one looks like them.`
+    : "Refused updates: none. Every release looked like an honest one.");
+  byId("refused").classList.toggle("some", refused > 0);
 }
 
 function bucketName(bounds, i) {
@@ -96,13 +136,15 @@ function showDead(letters) {
 }
 
 function showChains(chains) {
+  const known = COLUMNS.filter(({ key }) => chains.some((chain) => chain[key] !== null));
+  for (const column of COLUMNS) byId(column.head).hidden = !known.includes(column);
+  setText(byId("chains-foot"), ["Version: releases learned.", ...known.map(({ says }) => says)].join(" "));
   fillRows(byId("chains").tBodies[0], chains.map((chain) => [
     { head: true, text: String(chain.chain), label: "Chain" },
     { kind: "n", text: count(chain.version), label: "Version" },
     { kind: "n", text: count(chain.lag), label: "Lag" },
     { kind: chain.owner === null ? "owner nobody" : "owner", text: chain.owner ?? "not known", label: "Owner" },
-    { kind: "n", text: significant(chain.iterate_gap), label: "Iterate gap" },
-    { kind: "n", text: significant(chain.step_size), label: "Step size" },
+    ...known.map(({ key, label, write }) => ({ kind: "n", text: write(chain[key]), label })),
   ]));
 }
 

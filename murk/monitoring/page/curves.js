@@ -1,11 +1,12 @@
 // The curves of the whole run: error over releases, speed and lag over time.
 
 import { byId, element, setText } from "./dom.js";
-import { count, NONE, rate, significant, timeOf } from "./format.js";
-import { makePlot, niceLogRange, niceRange } from "./plot.js";
+import { count, NONE, plusMinus, rate, significant, timeOf } from "./format.js";
+import { lateRange, makePlot, niceLogRange, niceRange } from "./plot.js";
 
-// lines: [{label, colour, width, dash, fill, write(value) -> text}], one for each list of values
-function makeCurve(card, { x, y, lines, name, height, when, range }) {
+// lines: [{label, colour, width, dash, fill, write(value, row) -> text}], one for each list of values; after them
+// the lists of the edges of bands, if any
+function makeCurve(card, { x, y, lines, name, height, when, range, bands = [] }) {
   const head = card.appendChild(element("div", "card-head"));
   const keys = lines.map((line) => {
     const key = head.appendChild(element("p", "key"));
@@ -20,14 +21,15 @@ function makeCurve(card, { x, y, lines, name, height, when, range }) {
     const hovering = index !== null && index < data[0].length;
     shown = hovering ? index : null;
     const last = data[0].length - 1;
-    const texts = lines.map((line, i) => line.write(data[i + 1][hovering ? index : last] ?? null));
+    const row = data.map((list) => list[hovering ? index : last] ?? null);
+    const texts = lines.map((line, i) => line.write(row[i + 1], row));
     texts.forEach((text, i) => setText(keys[i].value, text));
     setText(at, hovering ? when(data[0][index]) : "");
     return `${lines.map((line, i) => `${line.label} ${texts[i]}`).join(", ")}, ${last < 0 ? "" : when(data[0][hovering ? index : last])}`;
   }
   const plot = makePlot(card.appendChild(element("div")), {
-    x, y, height, series: lines.map((line) => ({ width: 2, dot: true, ...line })),
-    range, label: () => `${name}: ${data[0].length ? read(shown) : "nothing yet"}. Arrow keys read the curve.`, readout: read,
+    x, y, height, series: [...lines.map((line) => ({ width: 2, dot: true, ...line })), ...bands.flatMap(() => [{}, {}])],
+    bands, range, label: () => `${name}: ${data[0].length ? read(shown) : "nothing yet"}. Arrow keys read the curve.`, readout: read,
   });
   return (next, hidden = []) => {
     data = next;
@@ -73,11 +75,33 @@ function makeOverTime(id, field, name, write, height) {
   return ({ history }) => draw([history.time, history[field]]);
 }
 
+function makeLoss() {
+  let draw = null;
+  return ({ unbiased_loss: loss, history }) => {
+    if (loss === null) return;
+    // Only where the protocol has one: a plot that nobody sees would be drawn for nothing.
+    draw ??= makeCurve(byId("loss-card"), {
+      x: "log", y: "linear", height: 240, name: "Loss", when: atCount, bands: [[3, 2]],
+      range: ([releases, ...lists]) => lateRange(releases, lists),
+      lines: [{
+        label: "unbiased mean", colour: "accent", swatch: "estimate",
+        write: (v, [, , , high]) => plusMinus(v, high === null ? null : high - v),
+      }],
+    });
+    const from = history.releases.findIndex((n) => n > 0);
+    const cut = (list) => (from < 0 ? [] : list.slice(from));
+    const [values, errors] = [cut(history.unbiased_loss), cut(history.unbiased_loss_error)];
+    const around = (sign) => values.map((v, i) => (v === null || errors[i] === null ? null : v + sign * 1.96 * errors[i]));
+    draw([cut(history.releases), values, around(-1), around(1)]);
+  };
+}
+
 export function makeCurves() {
   const draws = [
     makeError(),
     makeOverTime("rate-card", "rate", "Releases per second", rate, 240),
     makeOverTime("lag-card", "lag", "Lag", count, 168),
+    makeLoss(),
   ];
   return (status) => draws.forEach((draw) => draw(status));
 }

@@ -24,6 +24,7 @@ export function fillRows(body, rows) {
 }
 
 function fillRow(row, cells) {
+  while (row.cells.length > cells.length) row.deleteCell(-1);
   cells.forEach((cell, i) => {
     const node = row.cells[i] ?? row.appendChild(document.createElement(cell.head ? "th" : "td"));
     if (cell.head) node.scope = "row";

@@ -2,7 +2,7 @@
 
 import { byId, element, fillRows, setText } from "./dom.js";
 import { count, decimals, estimatePlaces, plusMinus } from "./format.js";
-import { makePlot, niceRange } from "./plot.js";
+import { lateRange, makePlot } from "./plot.js";
 
 const PAGE = 12;
 const cards = new Map();
@@ -78,7 +78,7 @@ function makeCard(name, grid) {
       { colour: "truth", width: 1.5, dash: [6, 4] },
     ],
     bands: [[3, 2]],
-    range: () => rangeOf(state),
+    range: ([releases, values, low, high]) => lateRange(releases, [values, low, high], state.reference === null ? [] : [state.reference]),
     label: () => describe(name, state),
     readout: read,
   });
@@ -102,16 +102,6 @@ function history(all, name) {
   const releases = from < 0 ? [] : all.releases.slice(from);
   const fill = (list) => releases.map((_, i) => list?.[from + i] ?? null);
   return { releases, values: fill(all.values[name]), halves: fill(all.half_widths[name]) };
-}
-
-// The first releases say next to nothing, and their bands would flatten all the rest: the last two decades count.
-function rangeOf({ releases, values, halves, reference }) {
-  const from = releases[releases.length - 1] / 100;
-  const seen = reference === null ? [] : [reference];
-  releases.forEach((n, i) => {
-    if (n >= from && values[i] !== null) seen.push(values[i] - (halves[i] ?? 0), values[i] + (halves[i] ?? 0));
-  });
-  return seen.length ? niceRange(Math.min(...seen), Math.max(...seen)) : [0, 1];
 }
 
 function truthOf({ value, half, reference }) {

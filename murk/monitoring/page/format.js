@@ -56,6 +56,7 @@ export function plusMinus(value, half) {
 
 export function rate(value) {
   if (!isNumber(value)) return NONE;
+  if (value > 0 && value < 0.1) return significant(value, 1);
   return value >= 100 || value === 0 ? count(value) : decimals(value, 1);
 }
 

@@ -122,6 +122,13 @@ export function niceRange(low, high, floor = -Infinity) {
   return [Math.max(floor, Math.floor((low - span * 0.04) / step) * step), Math.ceil((high + span * 0.06) / step) * step];
 }
 
+// Over a logarithm of counts: the first ones say next to nothing, and would flatten all the rest. The last two decades count.
+export function lateRange(counts, lists, also = []) {
+  const from = counts[counts.length - 1] / 100;
+  const seen = [...also, ...lists.flatMap((list) => list.filter((v, i) => counts[i] >= from && v !== null))];
+  return seen.length ? niceRange(Math.min(...seen), Math.max(...seen)) : [0, 1];
+}
+
 export function niceLogRange(low, high) {
   const down = (v) => roundDigit(v / 1.05, Math.floor);
   const up = (v) => roundDigit(v * 1.05, Math.ceil);

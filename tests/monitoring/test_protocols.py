@@ -1,0 +1,209 @@
+"""Every protocol on the same monitor: what its learner knows is shown, and what it does not know is not made up."""
+
+import json
+import math
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from murk.learners.inference import RANDOM_SCALING, Estimate
+from murk.monitoring import Monitor
+from murk.monitoring import monitor as module
+from murk.monitoring.description import METRICS
+from murk.producers.local import LocalRun
+from murk.producers.population import Crowd
+from murk.stream import Task, open_log
+from murk.stream.checkpoint import Counters, StateMessage
+from tests.cli.harness import people
+from tests.monitoring.runs import url
+from tests.monitoring.test_exporter import check, families
+
+TEXT = """\
+name: third-child
+features:
+  - {{name: same_sex, categories: ["no", "yes"]}}
+  - {{name: age, low: 21, high: 35}}
+target: {{name: third_child, kind: binary, positive: "yes", negative: "no"}}
+privacy: {{guarantee: {{approx: {{epsilon: 2.0, delta: 1.0e-6}}}}}}
+protocol: {protocol}
+log: {{partitions: 2}}
+"""
+STEPS = {"murk_iterate_gap", "murk_step_size"}
+LOSS = {"murk_unbiased_loss", "murk_unbiased_loss_error", "murk_refused_updates_total"}
+# What each protocol's learner knows beyond what is known of all; of gradients the age as well.
+KNOWN = {"gradients": STEPS | {"murk_staleness_releases"}, "examples": STEPS | LOSS, "moments": set(), "sketch": set()}
+MODELS = {
+    "gradients": "logistic", "examples": "probit loss", "moments": "logistic loss",
+    "sketch": "quadratic surrogate of the logistic loss",
+}  # fmt: skip
+TASK = {"task": "third-child"}
+every_protocol = pytest.mark.parametrize("protocol", KNOWN)
+
+
+def task_for(protocol: str) -> Task:
+    # Rows of a sketch that there are records for.
+    more = "sketch: {rows: 100, window: 400}\n" if protocol == "sketch" else ""
+    return Task.parse(TEXT.format(protocol=protocol) + more)
+
+
+@dataclass
+class StandInEngine:
+    """A learner that knows what its state says."""
+
+    n_releases: int = 0
+    known: dict = field(default_factory=dict)
+
+    def figures(self) -> dict:
+        return self.known
+
+    def load_state_dict(self, state: dict) -> None:
+        self.n_releases, self.known = state["n_releases"], state["known"]
+
+
+@dataclass
+class StandInProblem:
+    interactive: bool
+
+    def engine(self) -> StandInEngine:
+        return StandInEngine()
+
+    def estimate(self, engines: list[StandInEngine]) -> Estimate:
+        names = ("same_sex", "age", "intercept")
+        n = sum(engine.n_releases for engine in engines)
+        return Estimate(names, np.zeros(3), RANDOM_SCALING, np.full(3, math.inf), "a stand-in", len(engines), n)
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Makes a monitor that has polled a log whose chains know what is given: ``(releases, figures)`` each."""
+
+    def make(protocol: str, *chains: tuple[int, dict]) -> Monitor:
+        monkeypatch.setattr(module, "problem_for", lambda task: StandInProblem(task.protocol == "gradients"))
+        task = task_for(protocol)
+        log = open_log(url(tmp_path))
+        log.announce(task.document())
+        for chain, (n, known) in enumerate(chains):
+            state = StateMessage(
+                task=task.hash, identity=log.identity, chain=chain, offset=0, last_id=None,
+                counters=Counters(learned=n, levels={"default": n}), learner={"n_releases": n, "known": known},
+            )  # fmt: skip
+            with closing(log.own(chain)) as owned:
+                owned.commit(state.encode(), 0, [], None)
+        monitor = Monitor(log, task)
+        assert monitor.poll(), monitor.status()["problem"]
+        opened.append(log)
+        return monitor
+
+    opened = []
+    yield make
+    for log in opened:
+        log.close()
+
+
+FIGURES = {
+    "gradients": {"iterate_gap": 0.5, "step_size": 0.1},
+    "examples": {
+        "iterate_gap": 0.5, "step_size": 0.1, "unbiased_loss": 0.6, "unbiased_loss_error": 0.02, "refused_updates": 3.0,
+    },
+    "moments": {},
+    "sketch": {"records": 250_000.0},
+}  # fmt: skip
+
+
+@every_protocol
+def test_what_a_learner_does_not_know_is_null_and_not_exported(stand_in, protocol):
+    monitor = stand_in(protocol, (100, FIGURES[protocol]), (100, FIGURES[protocol]))
+    found = json.loads(monitor.snapshot.body)
+    assert (found["task"]["protocol"], found["task"]["model"]) == (protocol, MODELS[protocol])
+    assert found["task"]["objective"] == ("logistic" if protocol == "gradients" else None)
+    assert found["releases"] == 200
+    for chain in found["chains"]:
+        for name in ("iterate_gap", "step_size", "unbiased_loss", "unbiased_loss_error", "refused_updates", "records"):
+            assert chain[name] == FIGURES[protocol].get(name)
+    assert (found["staleness"] is None) == (protocol != "gradients")
+    assert found["records"] == (500_000 if protocol == "sketch" else None)
+    check(monitor.registry, "monitor")
+    assert filled(monitor) & (STEPS | LOSS | {"murk_staleness_releases"}) == KNOWN[protocol]
+    if protocol == "examples":
+        assert found["unbiased_loss"] == {"value": 0.6, "error": pytest.approx(0.02 / math.sqrt(2))}
+        assert found["refused_updates"] == 6
+        assert found["history"]["unbiased_loss"] == [0.6]
+        assert found["history"]["unbiased_loss_error"] == [found["unbiased_loss"]["error"]]
+    else:
+        assert found["unbiased_loss"] is found["refused_updates"] is None
+        assert found["history"]["unbiased_loss"] == found["history"]["unbiased_loss_error"] == [None]
+
+
+def filled(monitor: Monitor) -> set[str]:
+    """Described metrics that have values."""
+    found = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in families(monitor.registry)
+        if family.samples
+    }
+    assert found <= {metric.name for metric in METRICS}
+    return found
+
+
+def loss(value: float, error: float) -> dict:
+    return {"unbiased_loss": value, "unbiased_loss_error": error, "refused_updates": 1.0}
+
+
+def test_the_loss_is_the_mean_over_all_chains_releases(stand_in):
+    monitor = stand_in("examples", (300, loss(0.5, 0.03)), (100, loss(0.9, 0.05)))
+    found = monitor.status()["unbiased_loss"]
+    assert found["value"] == pytest.approx((300 * 0.5 + 100 * 0.9) / 400)
+    # Chains share no release, so their errors are independent.
+    assert found["error"] == pytest.approx(math.hypot(300 * 0.03, 100 * 0.05) / 400)
+    value = monitor.registry.get_sample_value
+    assert value("murk_unbiased_loss", TASK) == found["value"]
+    assert value("murk_unbiased_loss_error", TASK) == found["error"]
+    assert [value("murk_refused_updates_total", {**TASK, "partition": chain}) for chain in "01"] == [1, 1]
+
+
+@pytest.mark.parametrize("nothing", [(0, loss(7.0, 7.0)), (0, {"refused_updates": 0.0}), (5, {"refused_updates": 5.0})])
+def test_a_chain_without_a_loss_counts_for_nothing(stand_in, nothing):
+    found = stand_in("examples", (300, loss(0.5, 0.03)), nothing).status()
+    assert found["unbiased_loss"] == {"value": 0.5, "error": 0.03}
+
+
+@pytest.mark.parametrize("error", [{}, {"unbiased_loss_error": 0.0}])
+def test_of_one_release_no_error_is_known(stand_in, error):
+    monitor = stand_in("examples", (1, {"unbiased_loss": 0.5} | error), (0, {}))
+    assert monitor.status()["unbiased_loss"] == {"value": 0.5, "error": None}
+    assert monitor.registry.get_sample_value("murk_unbiased_loss_error", TASK) is None
+
+
+def test_before_the_first_release_the_loss_is_there_and_unknown(stand_in):
+    monitor = stand_in("examples", (0, {"refused_updates": 0.0}), (0, {"refused_updates": 0.0}))
+    assert monitor.status()["unbiased_loss"] == {"value": None, "error": None}
+    assert filled(monitor) & LOSS == {"murk_refused_updates_total"}
+
+
+@every_protocol
+def test_a_real_run_is_watched(protocol, tmp_path):
+    task = task_for(protocol)
+    people(tmp_path / "people.csv", 1600)
+    with LocalRun(task, Crowd(tmp_path / "people.csv", seed=1), url(tmp_path), tmp_path / "ledger.db") as run:
+        monitor = Monitor(run.log, run.task)
+        assert monitor.poll()
+        check(monitor.registry, "monitor")
+        for _ in run.steps():
+            assert monitor.poll()
+        assert monitor.poll()
+        learned, releases = run.estimate(), run.releases
+        found = json.loads(monitor.snapshot.body)
+        check(monitor.registry, "monitor")
+    assert found["healthy"], found["problem"]
+    assert found["task"]["protocol"] == protocol
+    assert found["releases"] == releases == sum(chain["version"] for chain in found["chains"]) > 0
+    assert found["estimate"]["values"] == list(learned.values)
+    assert found["estimate"]["method"] == learned.method
+    assert filled(monitor) & (STEPS | LOSS | {"murk_staleness_releases"}) == KNOWN[protocol]
+    if protocol == "examples":
+        assert found["unbiased_loss"]["error"] > 0
+        assert found["refused_updates"] == 0
+        known = [value for value in found["history"]["unbiased_loss"] if value is not None]
+        assert known[-1] == found["unbiased_loss"]["value"]
