@@ -114,6 +114,16 @@ class SketchBlock(Block):
         default="linear-mixing",
         description="`linear-mixing` also releases the least eigenvalue, to add less noise; `mixing` does not",
     )
+    analysis: Literal["joint", "published"] = Field(
+        default="joint",
+        description="how the guarantee is proved: `joint` adds Renyi divergences, `published` two pairs of (epsilon, "
+        "delta), which takes more noise",
+    )
+    neighbours: Literal["zero-out", "replace-one"] = Field(
+        default="zero-out",
+        description="what the guarantee hides: whether a record is there at all (`zero-out`, as published), or which "
+        "one it is, as the other protocols do (`replace-one`)",
+    )
     range: Positive = Field(default=3.0, description="where the surrogate of the logistic loss is fitted, [-Q, Q]")
     feature_bound: Positive | None = Field(
         default=None, description="public bound of the features' length; `null`: that of their box"

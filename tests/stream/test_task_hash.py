@@ -168,6 +168,8 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "window": 1000,
         "organisation": "clinic",
         "method": "mixing",
+        "analysis": "published",
+        "neighbours": "replace-one",
         "range": 4.0,
         "feature_bound": 1.0,
         "target_bound": 0.5,
