@@ -124,7 +124,11 @@ class SketchBlock(Block):
         description="what the guarantee hides: whether a record is there at all (`zero-out`, as published), or which "
         "one it is, as the other protocols do (`replace-one`)",
     )
-    range: Positive = Field(default=3.0, description="where the surrogate of the logistic loss is fitted, [-Q, Q]")
+    range: Positive | None = Field(
+        default=None,
+        description="where the quadratic surrogate of the logistic loss is fitted, [-Q, Q]; `null`: by normal scores of "
+        "the sketch's own moments",
+    )
     feature_bound: Positive | None = Field(
         default=None, description="public bound of the features' length; `null`: that of their box"
     )

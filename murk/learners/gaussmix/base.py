@@ -1,0 +1,241 @@
+"""What both GaussMix estimators share: the window of raw records, its release, and what copies leave behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import MurkError, UserError
+from murk.learners.estimator import Record, StreamEstimator, number
+from murk.learners.gaussmix.engine import SketchEngine
+from murk.learners.gaussmix.estimates import estimate
+from murk.learners.gaussmix.settings import Kind, SketchSettings, Weighting, default_rows
+from murk.learners.inference import Estimate
+from murk.privacy import ApproxDP, Guarantee
+from murk.privacy.gaussmix import Analysis, GaussMixMechanism, Method, Neighbours, SketchAccumulator
+from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.stream.codec import Rejected
+from murk.stream.releases import SketchRelease
+
+_BLOCK = 4096
+
+
+class GaussMix(StreamEstimator):
+    """What both estimators share: the window of raw records, its release, and what copies leave behind."""
+
+    budget: ApproxDP
+    levels: Mapping[str, ApproxDP] | None
+    feature_bound: float | None
+    rows: int | None
+    window: int | None
+    windows: int
+    method: Method
+    analysis: Analysis
+    neighbours: Neighbours
+    debiased: bool
+    weighting: Weighting
+    noise: NoiseSource | None
+
+    def _prepare(self) -> None:
+        """Set what is not a constructor argument; check what can be checked without a record."""
+        self._window: SketchAccumulator | None = None
+        self._released = 0
+        self._fit: NDArray[np.float64] | None = None
+        if isinstance(self.windows, bool) or not isinstance(self.windows, int) or self.windows < 1:
+            raise UserError(f"windows={self.windows!r}: give how many windows may be released, 1 or more")
+        if self.window is not None and (not isinstance(self.window, int) or self.window < 1):
+            raise UserError(f"window={self.window!r}: give the records of a window, 1 or more, or None")
+        if self.seed is not None and self.noise is not None:
+            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
+        super()._prepare()
+
+    def _kind(self) -> Kind:
+        raise AssertionError("each estimator knows its target")
+
+    def _reach(self) -> float | None:
+        return None
+
+    def _target_bound(self) -> float:
+        return 1.0
+
+    # Start: the features are fixed once
+
+    def _begin(self, names: tuple[Any, ...]) -> SketchEngine:
+        coded = self._coded_names(names)
+        columns = len(coded) + 1
+        self._settings = SketchSettings(
+            names=coded,
+            rows=default_rows(columns) if self.rows is None else self.rows,
+            # Features coded to [-1, 1], and the constant.
+            feature_bound=math.sqrt(len(coded)) if self.feature_bound is None else float(self.feature_bound),
+            target_bound=self._target_bound(),
+            kind=self._kind(),
+            reach=self._reach(),
+            debiased=self.debiased,
+            weighting=self.weighting,
+        )
+        menu = {**(self.levels or {}), "default": self.budget}
+        engine = SketchEngine(self._settings, {level: self._calibrated(each) for level, each in menu.items()})
+        self._names, self._engine = names, engine
+        return engine
+
+    def _made(self, guarantee: Guarantee) -> GaussMixMechanism:
+        settings = self._settings
+        return GaussMixMechanism.calibrate(
+            guarantee,
+            rows=settings.rows,
+            columns=settings.columns,
+            feature_bound=settings.feature_bound,
+            target_bound=settings.target_bound,
+            method=self.method,
+            neighbours=self.neighbours,
+            analysis=self.analysis,
+        )
+
+    def _open(self) -> SketchAccumulator:
+        """The window that records go to, a new one where the last was released."""
+        if self._window is None:
+            if self._released >= self.windows:
+                raise UserError(
+                    f"windows={self.windows}: so many were released, each at the whole budget. If no person is in "
+                    "two windows, or she may spend as often, make a learner with a larger windows="
+                )
+            source: NoiseSource = SimulatedNoise(self.seed) if self.seed is not None else self.noise or SecureNoise()
+            self._window = SketchAccumulator(self.mechanism, source, self._released)
+        return self._window
+
+    # Learning
+
+    def _put(self, x: Record, y: float) -> None:
+        if self._engine is None:
+            self._begin(tuple(sorted(x)))
+        self._add(np.array([[*(number(x.get(name)) for name in self._names), 1.0, y]]))
+
+    def _put_rows(self, X: Any, y: NDArray[np.float64]) -> None:
+        if self._engine is None:
+            self._begin(self._columns(X))
+        rows = self._features(X)
+        if len(rows) != len(y):
+            raise UserError(f"X has {len(rows)} rows, y has {len(y)}")
+        for start in range(0, len(rows), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            self._add(np.column_stack([rows[block], y[block]]))
+
+    def _features(self, X: Any) -> NDArray[np.float64]:
+        """Features and the constant; what is no finite number counts as 0, as it does one by one."""
+        rows = self._matrix(X, self._names)
+        rows[~np.isfinite(rows)] = 0.0
+        return np.column_stack([rows, np.ones(len(rows))])
+
+    def _add(self, rows: NDArray[np.float64]) -> None:
+        """Put coded rows into the window, releasing it whenever it is full."""
+        # A target that is missing: the zero row, so that the count of records stays public.
+        rows[~np.isfinite(rows[:, -1])] = 0.0
+        while len(rows):
+            window = self._open()
+            room = len(rows) if self.window is None else self.window - window.records
+            window.add_block(rows[:room])
+            rows = rows[room:]
+            if window.records == self.window:
+                self.release()
+
+    def release(self) -> None:
+        """Release the sketch of the records since the last one, forget them, and learn from it.
+
+        Spends ``budget`` for each person in the window.
+
+        Raises
+        ------
+        UserError
+            If there is no record since the last release.
+        """
+        engine, window = self._require(), self._window
+        if window is None or not window.records:
+            raise UserError("there is no record since the last release: learn some first")
+        # Counted and let go first: a release that fails must not be tried again on the same records.
+        self._released, self._window = self._released + 1, None
+        sketch = window.release()
+        engine.learn_sketch(sketch.integers, records=sketch.records, spread=sketch.spread)
+        self._fit = None
+
+    @property
+    def pending(self) -> int:
+        """Records that are in no release yet: lost by a copy, a pickle or a crash."""
+        return 0 if self._window is None else self._window.records
+
+    def learn_release(self, release: SketchRelease) -> None:
+        """Learn from a sketch that was made elsewhere.
+
+        Parameters
+        ----------
+        release
+            A sketch at a level of this learner's menu, of the same rows, columns and bounds.
+
+        Raises
+        ------
+        Rejected
+            If its level, size, spread or magnitude does not fit, or it is simulated and the learner is not seeded
+            (or the other way round).
+        UserError
+            If the features are not fixed yet.
+        """
+        engine = self._require()
+        if release.simulated is not (self.seed is not None):
+            raise Rejected("simulated", "a learner takes simulated releases if it is seeded, else real ones")
+        engine.admit(release)
+        engine.learn_releases([release])
+        self._fit = None
+
+    # What was learned
+
+    @property
+    def mechanism(self) -> GaussMixMechanism:
+        """How windows are released: its threshold, its bounds, what it promises, also for replaced records."""
+        found: GaussMixMechanism = self._require().mechanisms["default"]
+        return found
+
+    def merged(self, others: Sequence[Self]) -> Estimate:
+        """Estimate from the sketches of this learner and of ``others`` with the same settings, by sum."""
+        engines = self._engines(others)
+        return estimate(engines[0].settings, [engine.sums for engine in engines])
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as plain data (JSON), of released sketches alone: records still pending are not in it."""
+        return {**super().state_dict(), "released": self._released}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state of a learner with the same settings; pending records are dropped.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or belongs to other features.
+        """
+        released = state.get("released")
+        if isinstance(released, bool) or not isinstance(released, int) or released < 0:
+            raise MurkError("the state is malformed: it needs a count of released windows")
+        super().load_state_dict(state)
+        # Windows spent here are spent, whatever the state says.
+        self._released, self._window, self._fit = max(self._released, released), None, None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Raw records are in the open window and in nothing else: it is never copied.
+        return {**self.__dict__, "_window": None}
+
+    # Prediction
+
+    def _values(self) -> NDArray[np.float64]:
+        if self._fit is None:
+            self._fit = self.estimate().values
+        return self._fit
+
+    def _score(self, x: Record) -> float:
+        return float(np.array([*(number(x.get(name)) for name in self._names), 1.0]) @ self._values())
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        scores: NDArray[np.float64] = self._features(X) @ self._values()
+        return scores

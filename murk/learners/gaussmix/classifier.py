@@ -1,0 +1,151 @@
+"""Logistic regression from Gaussian sketches, as a River estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+from river.utils import dataframe
+
+from murk.errors import UserError
+from murk.learners.estimator import Record, code_of, codes_of, series
+from murk.learners.gaussmix.base import GaussMix
+from murk.learners.gaussmix.regressor import PUBLISHED
+from murk.learners.gaussmix.settings import Kind, Weighting
+from murk.privacy import ApproxDP
+from murk.privacy.gaussmix import Analysis, Method, Neighbours
+from murk.privacy.noise import NoiseSource
+
+
+class GaussMixClassifier(GaussMix, base.MiniBatchClassifier):
+    r"""Logistic regression from an organisation's Gaussian sketches (GaussMix), by least squares on labels -1 and +1.
+
+    The sketch is that of :class:`GaussMixRegressor`; a least-squares fit is turned into logistic coefficients
+    (:mod:`murk.learners.gaussmix.surrogate`).
+
+    Parameters
+    ----------
+    budget, levels, features, feature_bound, rows, window, windows, method, analysis, neighbours, debiased, weighting
+        As in :class:`GaussMixRegressor`.
+    seed, noise
+        As in :class:`GaussMixRegressor`.
+    classes
+        The two labels, the positive one last. A label outside them counts as missing: its row is the zero row.
+    range
+        Q: the quadratic surrogate on [-Q, Q], the paper's. None: the curve at which normal scores of the sketch's
+        own moments make least squares right, which needs no Q.
+
+    References
+    ----------
+    Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson. The Gaussian Mixing Mechanism. Section 5.2.
+
+    Examples
+    --------
+    >>> from murk.learners import GaussMixClassifier
+    >>> from murk.privacy import ApproxDP
+    >>> model = GaussMixClassifier(budget=ApproxDP(1.0, 1e-6), rows=500, window=20_000, seed=1)
+    >>> for i in range(20_000):
+    ...     x = (i * 7919 % 2003) / 1001.5 - 1
+    ...     model.learn_one({"x": x}, x > 0)
+    >>> model.predict_one({"x": 0.7})
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: ApproxDP,
+        classes: Sequence[Any] = (False, True),
+        levels: Mapping[str, ApproxDP] | None = None,
+        features: Sequence[Any] | None = None,
+        feature_bound: float | None = None,
+        rows: int | None = None,
+        window: int | None = None,
+        windows: int = 1,
+        method: Method = "linear-mixing",
+        analysis: Analysis = "joint",
+        neighbours: Neighbours = "zero-out",
+        range: float | None = None,
+        debiased: bool = True,
+        weighting: Weighting = "inverse-variance",
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self.budget = budget
+        self.classes = classes
+        self.levels = levels
+        self.features = features
+        self.feature_bound = feature_bound
+        self.rows = rows
+        self.window = window
+        self.windows = windows
+        self.method = method
+        self.analysis = analysis
+        self.neighbours = neighbours
+        self.range = range
+        self.debiased = debiased
+        self.weighting = weighting
+        self.seed = seed
+        self.noise = noise
+        if len(classes) != 2 or classes[0] == classes[1]:
+            raise UserError(f"classes must be two distinct labels, got {classes!r}; for more use LDPSGDClassifier")
+        self._codes = dict(zip(classes, (-1.0, 1.0), strict=True))
+        self._prepare()
+
+    @classmethod
+    def as_published(cls, *, budget: ApproxDP, rows: int, range: float = 3.0, **more: Any) -> Self:
+        """The paper's: LinearMixing with k = ``rows``, and the quadratic surrogate on [-``range``, ``range``]."""
+        return cls(budget=budget, rows=rows, range=range, **{**PUBLISHED, **more})
+
+    def _kind(self) -> Kind:
+        return "binary"
+
+    def _reach(self) -> float | None:
+        return self.range
+
+    def learn_one(self, x: Record, y: Any) -> None:
+        """Put a record into the open window; release and learn where that fills it.
+
+        Raises
+        ------
+        UserError
+            If ``windows`` windows were released already.
+        """
+        self._put(x, code_of(y, self._codes))
+
+    def learn_many(self, X: Any, y: Any) -> None:
+        """Learn the rows of a data frame or an ``(n, d)`` array, as one by one."""
+        self._put_rows(X, codes_of(y, self._codes))
+
+    def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
+        """Probability of each label; equal ones before the first release."""
+        positive = float(_chance(np.array([self._score(x)]))[0]) if self.n_releases else 0.5
+        return {self.classes[0]: 1.0 - positive, self.classes[1]: positive}
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Probabilities for the rows of a data frame or an ``(n, d)`` array, one column a label."""
+        positive = _chance(self._scores(X)) if self.n_releases else np.full(len(X), 0.5)
+        if isinstance(X, np.ndarray):
+            return np.column_stack([1.0 - positive, positive])
+        columns = {self.classes[0]: 1.0 - positive, self.classes[1]: positive}
+        return dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
+
+    def predict_many(self, X: Any) -> Any:
+        """Labels for the rows of a data frame or an ``(n, d)`` array."""
+        positive = _chance(self._scores(X)) if self.n_releases else np.full(len(X), 0.5)
+        labels = np.array(list(self.classes))
+        # As predict_one: of equal chances the first label.
+        return series(labels[(positive > 0.5).astype(int)], X, None)
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        many = {"rows": 64, "windows": 10**6}
+        yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, **many}
+        yield {"budget": ApproxDP(1.0, 1e-5), "window": 20, "range": 3.0, "debiased": False, **many}
+
+
+def _chance(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(scores, -700.0, 700.0))))

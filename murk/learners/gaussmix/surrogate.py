@@ -1,0 +1,191 @@
+"""From a least-squares fit on labels -1 and +1 to a logistic model.
+
+Two ways. *Quadratic*, the paper's: ``-log(1 + e^-s)`` is replaced by ``b0 + b1 s + b2 s^2`` on ``[-Q, Q]``, whose
+maximum is ``-(b1 / (2 b2))`` times the least-squares fit. *Normal scores*: the second moments of a sketch tell the
+mean and the variance of the scores ``x'u``; were they normal, the logistic coefficients would be ``c u`` with the
+``c`` at which the mean slope of the logistic curve makes least squares right (Stein's identity), so no range has
+to be known.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+WIDEST = 10.0
+"""Standard deviation of logits beyond which no curve is sought: nearly everybody's label would be certain."""
+
+_NODES = 64
+_RANGE = (1e-3, 1e3)
+
+
+@dataclass(frozen=True, slots=True)
+class Quadratic:
+    """``b0 + b1 s + b2 s^2``, which stands for ``-log(1 + e^-s)`` on ``[-range, range]``.
+
+    Attributes
+    ----------
+    b0, b1, b2
+        Coefficients; ``b1`` is 1/2 for every range and ``b2 < 0``.
+    error
+        Largest distance to ``-log(1 + e^-s)`` on the range (the paper's q).
+    """
+
+    b0: float
+    b1: float
+    b2: float
+    error: float
+
+    @property
+    def scale(self) -> float:
+        """``-b1 / (2 b2)``: what multiplies the least-squares fit on labels -1 and +1."""
+        return -self.b1 / (2.0 * self.b2)
+
+
+@lru_cache(maxsize=64)
+def quadratic(reach: float) -> Quadratic:
+    """The quadratic closest to ``-log(1 + e^-s)`` on ``[-reach, reach]`` in the largest distance (minimax).
+
+    ``-log(1 + e^-s) = s/2 - log(2 cosh(s/2))``, so ``b1 = 1/2`` and the even rest is fitted in ``v = s^2``, in which
+    it is convex: the best line through a convex function has the chord's slope and lies midway between the chord
+    and the parallel tangent (Chebyshev).
+
+    Parameters
+    ----------
+    reach
+        Q: a public bound of the scores ``y theta'x``, from 0.001 to 1000.
+
+    Raises
+    ------
+    UserError
+        For a range outside those bounds.
+
+    References
+    ----------
+    Lev et al., The Gaussian Mixing Mechanism, section 5.2; Huggins, Adams and Broderick 2017.
+
+    Examples
+    --------
+    >>> round(quadratic(3.0).scale, 3)
+    2.63
+    >>> round(quadratic(0.01).scale, 3)
+    2.0
+    """
+    if not _RANGE[0] <= reach <= _RANGE[1]:
+        raise UserError(f"the range Q of the logistic surrogate lies from 0.001 to 1000, got {reach!r}")
+
+    def even(s: float) -> float:
+        # -log(2 cosh(s/2)), also where cosh overflows.
+        return -(s / 2.0 + math.log1p(math.exp(-s)))
+
+    slope = (even(reach) - even(0.0)) / reach**2
+    # The tangent point: d even / d(s^2) = -tanh(s/2) / (4 s) equals the slope; it falls in size with s.
+    low, high = 1e-9 * reach, reach
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if -math.tanh(middle / 2.0) / (4.0 * middle) < slope:
+            low = middle
+        else:
+            high = middle
+    tangent = even(low) - slope * low**2
+    chord = even(0.0)
+    return Quadratic(b0=0.5 * (tangent + chord), b1=0.5, b2=slope, error=0.5 * abs(tangent - chord))
+
+
+def by_quadratic(fit: Vector, reach: float) -> Vector:
+    """Logistic coefficients from the least-squares ``fit`` on labels -1 and +1: ``quadratic(reach).scale`` times it.
+
+    Examples
+    --------
+    >>> by_quadratic(np.array([0.5, -0.1]), 3.0).round(3).tolist()
+    [1.315, -0.263]
+    """
+    return np.asarray(quadratic(reach).scale * fit)
+
+
+def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None:
+    """Logistic coefficients from the least-squares ``fit`` on labels -1 and +1, taking the scores as normal.
+
+    With ``u = fit / 2`` (the fit on labels 0 and 1), ``s = x'u`` without the constant, and ``p(s) = 1/(1 + e^-(a + c
+    s))``, it solves ``E p = E y`` and ``c E p (1 - p) = 1`` for ``(a, c)``: both hold for the maximum-likelihood
+    coefficients ``(c u, a)`` if x is normal, and nearly so if many features add up.
+
+    Parameters
+    ----------
+    fit
+        ``(p,)``, the constant last.
+    moment
+        ``E x x'``, ``(p, p)``, the constant last.
+    label
+        Mean of the labels -1 and +1.
+
+    Returns
+    -------
+    ``(p,)`` coefficients, or None where the equations have no solution: the fit explains more of the labels than
+    a logistic curve on normal scores can, as noise may pretend.
+
+    References
+    ----------
+    The equations are those of Wang, Zhang, Gaboardi and Xu (public-data GLM) with an intercept, the public
+    covariates replaced by a normal law of the scores.
+
+    Examples
+    --------
+    >>> moment = np.diag([0.25, 1.0])
+    >>> found = by_normal_scores(np.array([0.4, 0.1]), moment, 0.1)
+    >>> found.round(2).tolist()
+    [0.84, 0.21]
+    """
+    from scipy.optimize import brentq
+    from scipy.special import expit
+
+    # A sketch's constant column is noisy too: normalise by what it says.
+    one = float(moment[-1, -1])
+    if not one > 0.0:
+        return None
+    mean = moment[-1, :-1] / one
+    slopes = fit[:-1] / 2.0
+    centre = float(mean @ slopes)
+    variance = float(slopes @ (moment[:-1, :-1] / one) @ slopes) - centre**2
+    share = 0.5 + label / 2.0
+    if not 0.0 < share < 1.0:
+        return None
+    logit = math.log(share / (1.0 - share))
+    if variance <= 1e-12:
+        # No slopes to speak of: the curve is straight over them.
+        scale = 1.0 / (share * (1.0 - share))
+        return np.append(scale * slopes, logit - scale * centre)
+    nodes, weights = _normal_nodes()
+    spread = math.sqrt(variance) * nodes
+
+    def intercept(scale: float) -> float:
+        far = abs(logit) + scale * float(np.max(np.abs(spread))) + 1.0
+        return float(brentq(lambda a: float(weights @ expit(a + scale * spread)) - share, -far, far))
+
+    def excess(scale: float) -> float:
+        chance = expit(intercept(scale) + scale * spread)
+        return scale * float(weights @ (chance * (1.0 - chance))) - 1.0
+
+    # At scale 1 the mean slope is at most 1/4. The left side grows towards a limit that noise may keep below 1.
+    high = 4.0
+    while excess(high) < 0.0:
+        high *= 2.0
+        if high > 4.0 and 0.5 * high * math.sqrt(variance) > WIDEST:
+            return None
+    scale = float(brentq(excess, 1.0, high))
+    return np.append(scale * slopes, intercept(scale) - scale * centre)
+
+
+@lru_cache(maxsize=1)
+def _normal_nodes() -> tuple[Vector, Vector]:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    return nodes, weights / weights.sum()
