@@ -93,8 +93,15 @@ class MomentsBlock(Block):
         default="bounded",
         description="what bounds a person's features: `bounded` their box, `gaussian` the public ones' covariance",
     )
-    covariance: Literal["both", "private"] = Field(
-        default="both", description="whether the second moment of the features uses the public ones as well"
+    covariance: Literal["both", "private", "pooled"] = Field(
+        default="both",
+        description="second moment of the features: `both` weighs private and public ones by variance, `pooled` by numbers "
+        "of people, as published",
+    )
+    solver: Literal["stein", "score"] = Field(
+        default="stein",
+        description="`stein`, as published, turns least squares into the model's coefficients; `score` solves the "
+        "model's own equations over the public features, without bias where these are like the people's",
     )
 
 
@@ -126,8 +133,8 @@ class SketchBlock(Block):
     )
     range: Positive | None = Field(
         default=None,
-        description="where the quadratic surrogate of the logistic loss is fitted, [-Q, Q]; `null`: by normal scores of "
-        "the sketch's own moments",
+        description="where the quadratic surrogate of the logistic loss is fitted, [-Q, Q]; `null`: by normal scores "
+        "of the sketch's own moments",
     )
     feature_bound: Positive | None = Field(
         default=None, description="public bound of the features' length; `null`: that of their box"

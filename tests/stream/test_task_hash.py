@@ -162,6 +162,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "link": FIXED,
         "design": "gaussian",
         "covariance": "private",
+        "solver": "score",
     },
     SketchBlock: {
         "rows": 100,

@@ -1,0 +1,333 @@
+"""Public-data GLM, measured: ``python -m benchmarks.glm [noise|rate|weight|bias|coverage|repair|speed ...]``.
+
+noise: standard deviations of the published release and of the joint one at one guarantee. rate: error against the
+truth over n and over mu, and the fitted slopes (the theorem: n^-1/2 and mu^-1, epsilon^-1). coverage: how often nominal
+95% intervals hold the truth. bias: what it converges to where features are not normal. repair: ways to
+mend an indefinite moment matrix. weight: the target's scale in the joint release, and the published one. speed:
+``learn_many`` against a bare compiled loop with the same draws and arithmetic.
+"""
+
+import argparse
+import gzip
+import math
+import warnings
+from importlib import resources
+
+import numpy as np
+
+from benchmarks.timing import compare
+from murk._jit import jit
+from murk.learners import PublicDataGLM, PublicDataRegression
+from murk.learners.public_glm.curves import LOSSES
+from murk.learners.public_glm.fit import Response, fit
+from murk.learners.public_glm.kernels import moments
+from murk.learners.public_glm.mechanism import calibrated
+from murk.learners.public_glm.moments import Sums
+from murk.learners.public_glm.public import Covariates
+from murk.learners.public_glm.statistics import Statistics, balanced
+from murk.privacy import ApproxDP, GaussianDP
+from murk.privacy.noise.kernels import simulated_gaussian
+
+CLASSIC = {"calibration": "classic", "covariance": "pooled"}
+
+
+def noise(replications):
+    """Standard deviations of one release, in units of x x' and of x y."""
+    print("| r, b | epsilon, delta | published: x x', x y | joint: diagonal, off it, x y | joint, balanced |")
+    print("|---|---|---|---|---|")
+    for r, b, epsilon, delta in [(1, 1, 10, 1e-6), (1, 1, 1, 1e-6), (math.sqrt(6), 1, 1, 1e-6)]:
+        published = [math.sqrt(32 * math.log(2.5 / delta)) * size / epsilon for size in (r * r, r * b)]
+        cells = []
+        for weight in (b, balanced(r)):
+            layout = Statistics(("a", "b", "c"), r, weight, constant=False)
+            spread = math.sqrt(calibrated(ApproxDP(epsilon, delta), layout).variance)
+            cells.append(f"{spread:.2f}, {spread / math.sqrt(2):.2f}, {spread / weight * b:.2f}")
+        first = f"{published[0]:.2f}, {published[1]:.2f}"
+        print(f"| {r:.3g}, {b} | {epsilon}, {delta:g} | {first} | {cells[0]} | {cells[1]} |")
+
+
+def normal(rng, n, p, truth, intercept):
+    """Normal features of standard deviation 0.3 and labels of a logistic model."""
+    X = 0.3 * rng.normal(size=(n, p))
+    return X, rng.random(n) < 1 / (1 + np.exp(-(X @ truth + intercept)))
+
+
+def error(n, budget, replications, p=5, **more):
+    """Root mean squared distance of the slopes to the truth, with normal features."""
+    truth, found = np.ones(p) / math.sqrt(p), []
+    for r in range(replications):
+        rng = np.random.default_rng(100 + r)
+        X, y = normal(rng, n, p, truth, -0.5)
+        # A radius of 3 standard deviations of the norm: fewer than one in 10^4 is beyond it.
+        model = PublicDataGLM(
+            budget=budget,
+            public=normal(rng, 20_000, p, truth, 0)[0],
+            features=list(range(p)),
+            radius=1.5,
+            seed=r,
+            **more,
+        )
+        model.learn_many(X, y)
+        found.append(np.sum((model.estimate().values[:-1] - truth) ** 2))
+    return math.sqrt(np.median(found))
+
+
+def rate(replications):
+    """Slopes of log error over log n and over log mu."""
+    people = [160_000, 320_000, 640_000, 1_280_000, 2_560_000]
+    sweep("n", people, [error(n, GaussianDP(1.0), replications) for n in people], "mu = 1", -0.5)
+    most, given = people[-2], "n = 1,280,000"
+    budgets = [0.5, 1.0, 2.0]
+    sweep("mu", budgets, [error(most, GaussianDP(mu), replications) for mu in budgets], given, -1)
+    budgets = [1.5, 3.0, 6.0]
+    sweep("epsilon", budgets, [error(most, ApproxDP(e, 1e-6), replications) for e in budgets], given, -1)
+
+
+def sweep(name, values, errors, at, theorem):
+    print(f"{at}, {name}: error", ", ".join(f"{v:g}: {e:.3f}" for v, e in zip(values, errors, strict=True)))
+    slope = np.polyfit(np.log(values), np.log(errors), 1)[0]
+    print(f"slope over {name}: {slope:.2f} (theorem: {theorem})", flush=True)
+
+
+def weight(replications):
+    """The target's scale: 1, or balanced; and the published release at the same guarantee."""
+    print("| n = 640,000, p = 5 | error |")
+    print("|---|---|")
+    separate = {"release": "separate"}
+    for name, budget, more in [
+        ("mu = 2, joint, weight 1", GaussianDP(2.0), {"target_weight": 1.0}),
+        ("mu = 2, joint, balanced", GaussianDP(2.0), {}),
+        ("mu = 2, joint, balanced, private covariance", GaussianDP(2.0), {"covariance": "private"}),
+        ("(2, 1e-6), separate, classic, pooled", ApproxDP(2.0, 1e-6), {**separate, **CLASSIC}),
+        ("(2, 1e-6), separate, analytic", ApproxDP(2.0, 1e-6), separate),
+        ("(2, 1e-6), joint, balanced", ApproxDP(2.0, 1e-6), {}),
+    ]:
+        print(f"| {name} | {error(640_000, budget, replications, **more):.3f} |", flush=True)
+
+
+def mothers():
+    """The demonstration's features in coded units, and whether there is a third child."""
+    path = resources.files("murk.demo") / "data" / "mothers-1980.csv.gz"
+    with gzip.open(str(path), "rt") as handle:
+        head, *lines = handle.read().split()
+    place = {name: i for i, name in enumerate(head.split(","))}
+    table = np.array([line.split(",") for line in lines])
+
+    def column(name, low=None, high=None):
+        values = table[:, place[name]]
+        if low is None:
+            return np.where(values == "yes", 1.0, -1.0)
+        return 2 * (values.astype(float) - low) / (high - low) - 1
+
+    X = np.column_stack(
+        [column("same_sex"), column("age", 21, 35), column("afam"), column("hispanic"), column("weeks_worked", 0, 52)]
+    )
+    return ("same_sex", "age", "afam", "hispanic", "weeks_worked"), X, column("third_child") > 0
+
+
+def limit(X, y):
+    """What the method converges to, and what maximum likelihood does, if the population is the file."""
+    import statsmodels.api as sm
+
+    Z = np.column_stack([X, np.ones(len(X))])
+    layout = Statistics((*"abcde"[: X.shape[1]], "1"), math.sqrt(Z.shape[1]))
+    total, n = np.zeros(layout.dimension), float(len(X))
+    for start in range(0, len(X), 10_000):
+        total += layout.vectors(Z[start : start + 10_000], 2.0 * y[start : start + 10_000] - 1.0).sum(axis=0)
+    public = Covariates(Z, np.full(len(Z), 1 / n), n, Z.T @ Z / n)
+    exact = fit(
+        Sums(total, np.array([n, n, 0, 0, n, n]), len(X)), layout, LOSSES["logistic"], Response(0, 1), public, "both"
+    )
+    return exact.values, sm.Logit(y.astype(float), Z).fit(disp=0).params
+
+
+def coverage(replications):
+    """Share of nominal 95% intervals that hold the truth, people and public covariates drawn anew each time."""
+    truth = np.array([1.0, -0.5, 0.25])
+    print("| setting | coefficient: share of intervals that hold the limit |")
+    print("|---|---|")
+    for mu, n, extra in [(1.0, 100_000, {}), (4.0, 100_000, {}), (4.0, 20_000, {"public": None}), (20.0, 20_000, {})]:
+        held = []
+        for r in range(replications):
+            rng = np.random.default_rng(r)
+            X, y = normal(rng, n, 3, truth, -0.5)
+            more = {"public": normal(rng, 2000, 3, truth, 0)[0], **extra}
+            model = PublicDataGLM(budget=GaussianDP(mu), features=[0, 1, 2], radius=1.5, seed=r, **more)
+            model.learn_many(X, y)
+            found = model.estimate()
+            held.append(np.abs(found.values - np.append(truth, -0.5)) <= found.half_widths())
+        kind = "no public covariates" if extra else "2,000 public covariates"
+        shares = ", ".join(f"{share:.0%}" for share in np.mean(held, axis=0))
+        print(f"| normal features, n = {n:,}, mu = {mu:g}, {kind} | {shares} |", flush=True)
+    names, X, y = mothers()
+    aim, likely = limit(X, y)
+    print("| mothers: limit (and maximum likelihood) | ", end="")
+    print(", ".join(f"{n}: {a:.3f} ({b:.3f})" for n, a, b in zip([*names, "intercept"], aim, likely, strict=True)), "|")
+    for mu, solver in ((1.0, "stein"), (4.0, "stein"), (1.0, "score"), (4.0, "score")):
+        held, true, widths = [], [], []
+        for r in range(replications):
+            rng = np.random.default_rng(r)
+            rows, public = rng.integers(len(X), size=250_000), rng.integers(len(X), size=5_000)
+            model = PublicDataGLM(budget=GaussianDP(mu), public=X[public], features=list(names), seed=r, solver=solver)
+            model.learn_many(X[rows], y[rows])
+            found = model.estimate()
+            held.append(np.abs(found.values - (aim if solver == "stein" else likely)) <= found.half_widths())
+            true.append(np.abs(found.values - likely) <= found.half_widths())
+            widths.append(found.half_widths())
+        shares = ", ".join(
+            f"{name}: {a:.0%} ({b:.0%}), +-{w:.3f}"
+            for name, a, b, w in zip(
+                [*names, "intercept"],
+                np.mean(held, axis=0),
+                np.mean(true, axis=0),
+                np.median(widths, axis=0),
+                strict=True,
+            )
+        )
+        print(
+            f"| mothers, n = 250,000, mu = {mu:g}, {solver}: of its limit (of maximum likelihood) | {shares} |",
+            flush=True,
+        )
+
+
+def bias(replications):
+    """How far from the truth the method converges where features are not normal: exact, without noise or sampling."""
+    print("| features (the model is logistic, intercept -0.5) | truth | limit, paper's | limit, score |")
+    print("|---|---|---|---|")
+    nodes, weights = np.polynomial.hermite_e.hermegauss(41)
+    for rare in (0.5, 0.2, 0.05):
+        for truth in ([0.25, 0.5], [1.0, 1.0]):
+            # A feature of -1 and +1, and beside it a normal one of standard deviation 0.4.
+            X = np.array([[side, 0.4 * node] for side in (-1.0, 1.0) for node in nodes])
+            share = np.array([part * w for part in (1 - rare, rare) for w in weights / weights.sum()])
+            Z = np.column_stack([X, np.ones(len(X))])
+            chance = 1 / (1 + np.exp(-Z @ np.array([*truth, -0.5])))
+            public = Covariates(Z, share, np.inf, (Z * share[:, None]).T @ Z)
+            layout = Statistics(("a", "b", "1"), 10.0)
+            mean = np.concatenate([public.second_moment[np.triu_indices(3)][:5], Z.T @ (share * (2 * chance - 1))])
+            mean[[1, 2, 4]] *= math.sqrt(2.0)
+            sums, cells = Sums(mean, np.array([1.0, 1, 0, 0, 1, 1]), 1), []
+            for solver in ("stein", "score"):
+                found = fit(sums, layout, LOSSES["logistic"], Response(0, 1), public, "private", solver=solver)
+                cells.append(", ".join(f"{value:.3f}" for value in found.values))
+            what = f"one of two values, the second for {rare:.0%}; one normal"
+            print(f"| {what} | {truth[0]}, {truth[1]}, -0.5 | {' | '.join(cells)} |")
+
+
+def repairs(matrix, spread, public):
+    """Candidates: name and mended matrix. ``spread`` is the root mean square of the noise on an entry."""
+    size = len(matrix)
+    edge = 2.0 * math.sqrt(size) * spread
+
+    def clipped(target, floor):
+        values, vectors = np.linalg.eigh(target)
+        return (vectors * np.maximum(values, floor)) @ vectors.T
+
+    values, vectors = np.linalg.eigh(public)
+    whiten = (vectors / np.sqrt(values)) @ vectors.T
+    colour = (vectors * np.sqrt(values)) @ vectors.T
+    least = np.linalg.eigvalsh(whiten @ matrix @ whiten)[0]
+    shrink = 0.0 if least >= 0.25 else (0.25 - least) / (1 - least)
+    lowest = np.linalg.eigvalsh(matrix)[0]
+    yield "nothing", matrix
+    for share in (0.25, 0.5, 1.0):
+        yield f"eigenvalues at least {share:g} of the noise's largest", clipped(matrix, share * edge)
+    yield "a ridge that brings the least to half of it", matrix + max(edge / 2 - lowest, 0.0) * np.eye(size)
+    yield "in the public metric, at least 0.25", colour @ clipped(whiten @ matrix @ whiten, 0.25) @ colour
+    yield "in the public metric, at least 0.5", colour @ clipped(whiten @ matrix @ whiten, 0.5) @ colour
+    yield "shrunk to the public one until 0.25 of it", (1 - shrink) * matrix + shrink * public
+    yield "the public one alone", public
+
+
+def repair(replications):
+    """Squared error of least squares' slopes for each way to mend the private matrix, and both by inverse variance."""
+    settings = [(6, 3_000, 2_000), (6, 30_000, 100), (11, 20_000, 2_000), (11, 100_000, 2_000)]
+    table = {}
+    for rare in (False, True):
+        for p, n, m in settings:
+            rng = np.random.default_rng(p + n)
+            beta = 0.3 / math.sqrt(p) * np.resize([1.0, -1.0], p)
+            beta[-1] = 0.0
+            layout = Statistics(tuple(map(str, range(p))), math.sqrt(p), balanced(math.sqrt(p)))
+            sigma = layout.sensitivity / math.sqrt(n)
+
+            def draw(count, p=p, rng=rng, rare=rare):
+                hidden = math.sqrt(0.8) * rng.normal(size=(count, p - 1)) + math.sqrt(0.2) * rng.normal(size=(count, 1))
+                return np.column_stack([np.where(hidden > (1.3 if rare else 0), 1.0, -1.0), np.ones(count)])
+
+            everybody = draw(200_000)
+            moment = everybody.T @ everybody / len(everybody)
+            spreads = np.sqrt(layout.entry_variances(sigma**2))
+            spread = math.sqrt(np.mean(spreads**2))
+            for _ in range(10 * replications):
+                noisy = np.triu(rng.normal(size=(p, p)) * spreads)
+                private = moment + noisy + np.triu(noisy, 1).T
+                seen = draw(m)
+                public = seen.T @ seen / m
+                cross = moment @ beta + rng.normal(size=p) * sigma / layout.weight
+                varies = np.mean(np.maximum((seen**2).T @ (seen**2) / m - public**2, 0)) / m
+                share = varies / (varies + spread**2)
+                both = share * private + (1 - share) * public
+                ways = [*repairs(private, spread, public), ("both by inverse variance", both)]
+                ways.append(
+                    ("both, then at least the noise's largest", list(repairs(both, share * spread, public))[3][1])
+                )
+                for name, matrix in ways:
+                    off = np.sum((np.linalg.solve(matrix, cross) - beta)[:-1] ** 2)
+                    table.setdefault(name, {}).setdefault((rare, p, n, m), []).append(off)
+    columns = [(rare, *setting) for rare in (False, True) for setting in settings]
+    heads = (f"{'rare' if rare else 'even'} p = {p}, n = {n:,}, m = {m:,}" for rare, p, n, m in columns)
+    print("| mean squared error of the slopes, mu = 1 |", " | ".join(heads), "|")
+    print("|---" * (len(columns) + 1) + "|")
+    for name, cells in table.items():
+        print(f"| {name} |", " | ".join(f"{np.mean(cells[key]):.3g}" for key in columns), "|")
+
+
+@jit
+def bare(X, y, root, weight, spacing, seed, total):
+    """The same draws and arithmetic, nothing else."""
+    d, steps = total.shape[0], 1.0 / spacing
+    v, noise, x = np.empty(d), np.empty(d, dtype=np.int64), np.empty(X.shape[1])
+    for i in range(X.shape[0]):
+        for j in range(x.shape[0]):
+            x[j] = X[i, j]
+        moments(x, y[i], root, weight, v)
+        simulated_gaussian(seed, np.int64(i), noise)
+        for j in range(d):
+            total[j] += spacing * (np.int64(v[j] * steps) + noise[j])
+
+
+def speed(replications):
+    """``learn_many`` on a million rows."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (1_000_000, 5)), rng.uniform(-1, 1, 1_000_000)
+    Z = np.column_stack([X, np.ones(len(X))])
+    model = PublicDataRegression(budget=GaussianDP(1.0), features=list(range(5)), seed=1)
+    model.learn_many(X[:10], y[:10])
+    layout, spacing = model._engine.layout, model._engine.mechanisms["default"].spacing
+    total = np.zeros(layout.dimension)
+    bare(Z[:10], y[:10], layout.root, layout.weight, spacing, np.uint64(1), total)
+    ours, theirs, ratio = compare(
+        lambda: model.learn_many(X, y),
+        lambda: bare(Z, y, layout.root, layout.weight, spacing, np.uint64(1), total),
+        rounds=3,
+    )
+    print(f"learn_many, 10^6 rows of 5 features: {ours:.2f} s; bare loop {theirs:.2f} s; {ratio:.2f} of its speed")
+
+
+def main(argv):
+    parser = argparse.ArgumentParser()
+    parts = {f.__name__: f for f in (noise, rate, weight, bias, coverage, repair, speed)}
+    parser.add_argument("parts", nargs="*", choices=[*parts, []], default=list(parts))
+    parser.add_argument("--replications", type=int, default=20)
+    options = parser.parse_args(argv)
+    warnings.simplefilter("error")
+    for name in options.parts or parts:
+        print(f"\n{name}\n", flush=True)
+        parts[name](options.replications)
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1:])

@@ -1,0 +1,270 @@
+"""What both estimators share: features and their bounds, public covariates, learning, state, inference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river.utils import dataframe
+
+from murk.errors import UserError
+from murk.learners.estimator import Record, StreamEstimator, number
+from murk.learners.inference import Estimate
+from murk.learners.public_glm.bounds import normal_reach
+from murk.learners.public_glm.curves import Curve
+from murk.learners.public_glm.engine import BLOCK, Model, MomentEngine, merged
+from murk.learners.public_glm.fit import Response
+from murk.learners.public_glm.mechanism import calibrated
+from murk.learners.public_glm.problem import check_size
+from murk.learners.public_glm.public import PublicSample
+from murk.learners.public_glm.root import NoRootError
+from murk.learners.public_glm.statistics import Statistics, balanced
+from murk.privacy import Guarantee
+from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.stream.codec import Rejected
+from murk.stream.releases import MomentRelease
+
+Floats = NDArray[np.float64]
+
+_CHOICES = {
+    "release": ("joint", "separate"),
+    "design": ("bounded", "gaussian"),
+    "covariance": ("both", "private", "pooled"),
+    "solver": ("stein", "score"),
+    "beyond": ("scale", "zero"),
+    "inputs": ("records", "released"),
+}
+
+
+class PublicMoments(StreamEstimator):
+    """What both estimators share: features and their bounds, public covariates, learning, state, inference."""
+
+    public: Any
+    levels: Mapping[str, Guarantee] | None
+    mechanism: str | None
+    calibration: str
+    radius: float | None
+    beyond: Literal["scale", "zero"]
+    design: Literal["bounded", "gaussian"]
+    people: int
+    failure: float
+    release: Literal["joint", "separate"]
+    target_weight: float | None
+    covariance: Literal["both", "private", "pooled"]
+    solver: Literal["stein", "score"]
+    intercept: bool
+    inputs: Literal["records", "released"]
+    noise: NoiseSource | None
+
+    def _prepare(self) -> None:
+        """Set what is not a constructor argument; check what can be checked without a record."""
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise UserError(f"{name}={getattr(self, name)!r}; one of {', '.join(map(repr, choices))}")
+        if self.seed is not None and self.noise is not None:
+            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
+        if self.design == "gaussian" and (self.public is None or self.radius is not None):
+            raise UserError(
+                "design='gaussian' takes the bound of features from public covariates: give public=, and no radius="
+            )
+        if self.solver == "score" and self.public is None:
+            raise UserError("solver='score' solves the model's equations over public covariates: give public=")
+        if self.inputs == "released" and self.features is None:
+            raise UserError("inputs='released' needs features=[...]: a release does not say what its numbers are of")
+        self._sample = None if self.public is None else PublicSample.read(self.public, self.features)
+        if isinstance(self.public, Iterator):
+            # It is used up; a clone gets what was read of it.
+            self.public = self._sample
+        super()._prepare()
+
+    def _curve(self) -> Curve:
+        raise AssertionError("each estimator names its curve")
+
+    def _response(self) -> Response:
+        raise AssertionError("each estimator knows what a coded target means")
+
+    # Start: the features are fixed once
+
+    def _begin(self, names: tuple[Any, ...]) -> MomentEngine:
+        coded = self._coded_names(names)
+        sample = None if self._sample is None else self._sample.select(names)
+        k = len(names)
+        reach = math.sqrt(k) if self.radius is None else self.radius
+        if self.design == "gaussian" and sample is not None:
+            moment = sample.moment[:-1, :-1]
+            reach = normal_reach(moment, self.people, self.failure, published=self.release == "separate")
+        if not (math.isfinite(reach) and reach > 0):
+            raise UserError(f"radius={reach!r} is no bound of the features' norm; give a positive number")
+        # In units in which a feature's share of the bound is 1, like the constant.
+        self._gain = math.sqrt(k) / reach
+        joint = self.release == "joint"
+        bound = math.sqrt(k + self.intercept)
+        weight = self.target_weight
+        if weight is None:
+            weight = balanced(bound) if joint else 1.0
+        layout = Statistics(
+            coded if self.intercept else coded[:-1], bound, weight, self.intercept,
+            math.sqrt(2.0) if joint else 1.0, self.beyond == "zero",
+        )  # fmt: skip
+        check_size(layout)
+        public = None if sample is None else sample.coded(reach, self._gain, self.intercept)
+        model = Model(self._curve(), self._response(), public, self.covariance, self.solver)
+        self._layout = layout
+        menu = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
+        menu["default"] = self._default = self._calibrated(self.budget)
+        noise: NoiseSource = SecureNoise() if self.noise is None else self.noise
+        if self.seed is not None:
+            noise = SimulatedNoise(self.seed)
+        engine = MomentEngine(layout, model, menu, noise=noise)
+        self._names, self._engine = names, engine
+        return engine
+
+    def _made(self, guarantee: Guarantee) -> Randomizer:
+        return calibrated(guarantee, self._layout, release=self.release, kind=self.mechanism, method=self.calibration)
+
+    # Learning
+
+    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
+        if self.inputs == "released":
+            self._learn_released(x, budget)
+            return
+        engine = self._engine or self._begin(tuple(sorted(x)))
+        row = np.array([[number(x.get(name)) for name in self._names]])
+        own = self._default if budget is None else self._calibrated(budget)
+        engine.learn_records(self._coded(row), np.array([y]), [own])
+
+    def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
+        if self.inputs == "released":
+            self._learn_released_rows(X, budget)
+            return
+        engine = self._engine or self._begin(self._columns(X))
+        rows = self._matrix(X, self._names)
+        if len(rows) != len(y):
+            raise UserError(f"X has {len(rows)} rows, y has {len(y)}")
+        if isinstance(budget, Sequence):
+            if len(budget) != len(rows):
+                raise UserError(f"X has {len(rows)} rows, budget has {len(budget)}")
+            own = [self._calibrated(each) for each in budget]
+        else:
+            own = [self._default if budget is None else self._calibrated(budget)]
+        # Coded a block at a time: a copy of everything would leave the processor's cache again and again.
+        for start in range(0, len(rows), BLOCK):
+            block = slice(start, start + BLOCK)
+            engine.learn_records(self._coded(rows[block]), y[block], own if len(own) == 1 else own[block])
+
+    def _coded(self, rows: Floats) -> Floats:
+        coded = np.ones((len(rows), len(self._names) + self.intercept))
+        np.multiply(rows, self._gain, out=coded[:, : len(self._names)])
+        return coded
+
+    # Releases: randomized elsewhere
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """Names of a release's numbers, in order: ``"a*b"``, and ``"a*target"``."""
+        self._require()
+        return self._layout.labels
+
+    def _learn_released(self, x: Record, level: Any) -> None:
+        labels = self.moments
+        if set(x) != set(labels):
+            raise Rejected(
+                "dimension", f"a release has the numbers {', '.join(labels[:4])}, ... ({len(labels)} in all)"
+            )
+        self._learn_payloads([[x[label] for label in labels]], level)
+
+    def _learn_released_rows(self, X: Any, level: Any) -> None:
+        if not isinstance(X, np.ndarray):
+            frame = dataframe.into_frame(X)
+            if set(frame.columns) != set(self.moments):
+                raise Rejected("dimension", f"columns that are not a release's: {', '.join(self.moments[:4])}, ...")
+            # Not through one array of floats: released integers may be larger than these hold.
+            X = np.column_stack([frame[name].to_numpy() for name in self.moments])
+        self._learn_payloads(X, level)
+
+    def _learn_payloads(self, payloads: Any, level: Any) -> None:
+        engine = self._require()
+        name = "default" if level is None else level
+        mechanism = engine.mechanisms.get(name) if isinstance(name, str) else None
+        if mechanism is None:
+            raise Rejected("level", f"{name!r} is not on the menu: {', '.join(engine.mechanisms)}")
+        table = np.asarray(payloads)
+        if table.ndim != 2 or table.shape[1] != engine.dimension:
+            raise Rejected("dimension", f"numbers of shape {table.shape}, a release has {engine.dimension}")
+        if table.dtype.kind not in "iu" or (
+            table.size and max(-int(table.min()), int(table.max())) > mechanism.magnitude
+        ):
+            raise Rejected("magnitude", f"released numbers are integers of at most {mechanism.magnitude}")
+        engine.learn_payloads(table.astype(np.int64), name)
+
+    def learn_release(self, release: MomentRelease) -> None:
+        """Learn from moments that were randomized elsewhere.
+
+        Parameters
+        ----------
+        release
+            A release at a level of this learner's menu.
+
+        Raises
+        ------
+        Rejected
+            If its level, size or magnitude does not fit, or it is simulated and the learner is not seeded (or the
+            other way round).
+        UserError
+            If the features are not fixed yet.
+        """
+        self._learn_release(release)
+
+    # What was learned
+
+    def _in_own_units(self, found: Estimate) -> Estimate:
+        scale = np.full(len(found.names), self._gain)
+        if self.intercept:
+            scale[-1] = 1.0
+        return replace(found, values=found.values * scale, spread=found.spread * scale)
+
+    def estimate(self) -> Estimate:
+        """Coefficients with what their intervals need; where there is no root, the note says so."""
+        return self._in_own_units(self._require().estimate())
+
+    def coefficients(self) -> dict[str, float]:
+        """Coefficients by feature name, the constant's as ``"intercept"``.
+
+        Raises
+        ------
+        NoRootError
+            If no factor turns the least-squares direction into the curve's coefficients. The error keeps the
+            direction, :meth:`estimate` gives it scaled as if scores were short, and predictions use the line.
+        """
+        missing = self._require().fitted().missing
+        if missing is not None:
+            raise NoRootError(str(missing), self.direction())
+        found = self.estimate()
+        return dict(zip(found.names, map(float, found.values), strict=True))
+
+    def direction(self) -> dict[str, float]:
+        """Slopes of least squares by feature name: what the coefficients are a multiple of."""
+        slopes = self._require().fitted().direction[: len(self._names)] * self._gain
+        return dict(zip(self._layout.names, map(float, slopes), strict=False))
+
+    def merged(self, others: Sequence[Self]) -> Estimate:
+        """Estimate from this learner and ``others`` of the same features: their sums are added."""
+        return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))
+
+    # Prediction
+
+    def _means(self, rows: Floats) -> Floats:
+        """Mean responses of rows of features; by the line of least squares where there is no root."""
+        engine = self._require()
+        fitted, X = engine.fitted(), self._coded(rows)
+        if fitted.missing is not None:
+            return np.asarray(X @ fitted.direction)
+        return np.asarray(engine.model.curve.mean(X @ fitted.values))
+
+    def _mean(self, x: Record) -> float:
+        return float(self._means(np.array([[number(x.get(name)) for name in self._names]]))[0])

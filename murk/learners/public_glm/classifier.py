@@ -1,0 +1,219 @@
+"""Binary GLMs from released moments and public covariates, as a River estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from river import base
+from river.utils import dataframe
+
+from murk.errors import UserError
+from murk.learners.estimator import Record, code_of, codes_of, series
+from murk.learners.public_glm.base import PublicMoments
+from murk.learners.public_glm.curves import LOSSES, Curve, curve_of
+from murk.learners.public_glm.fit import Response
+from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
+from murk.privacy.noise import NoiseSource
+
+
+class PublicDataGLM(PublicMoments, base.MiniBatchClassifier):
+    """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
+
+    Each person releases the noisy second moments of her record, ``x x'`` and ``x y``, once and without seeing any
+    model. Their means give the least-squares slopes u; public unlabelled covariates give the factor c and the
+    intercept a with ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``; the coefficients are ``c u``.
+
+    Parameters
+    ----------
+    budget
+        Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
+    public
+        Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up)
+        or a CSV file's path. Read once; at most 20,000 rows are kept, of the others their second moments. Without
+        any, scores are taken as normal, of the mean and variance that the releases tell.
+    loss
+        ``"logistic"``, ``"poisson"`` (``P(y = 1) = exp(x'w)``) or ``"boosting"`` (``z/2 + sqrt(1 + z^2/4)``).
+    classes
+        The two labels, the second of which is the positive one.
+    levels
+        Further guarantees by name, for releases made elsewhere at other levels.
+    mechanism
+        ``"gaussian"``, ``"laplace"`` or ``"l2-ball"``; by default Gaussian, and the l2 ball for pure budgets.
+    calibration
+        ``"analytic"``, or ``"classic"`` for the paper's (epsilon, delta) formula.
+    features
+        Feature names in a fixed order; by default the sorted names of the first record.
+    radius
+        Public bound of the features' l2 norm, the constant not counted; by default ``sqrt(k)``, for k features
+        in [-1, 1].
+    beyond
+        Whoever is beyond the bound: ``"scale"`` (down to it), or ``"zero"`` (answers as a record of zeros would).
+    design
+        ``"bounded"``, or ``"gaussian"``: the bound is what ``people`` normal vectors of the public covariance stay
+        within, except with probability ``failure``.
+    people, failure
+        For ``design="gaussian"``.
+    release
+        ``"joint"``: one mechanism for all moments. ``"separate"``: one each for ``x x'`` and ``x y``.
+    target_weight
+        What the target, coded to -1 and +1, is multiplied by before the joint release; by default ``sqrt 2`` times
+        the bound of ``||x||``, at which ``x y`` is as little noisy as if it were released alone.
+    covariance
+        ``"both"``: private and public second moments, by inverse variance; ``"pooled"``: by numbers of people;
+        ``"private"``.
+    solver
+        ``"stein"``, the paper's; or ``"score"``, which solves the model's own equations ``mean x f(x'w) = E x y``
+        over public covariates, and is consistent whatever the features' distribution.
+    intercept
+        Whether there is one. Without, labels count as 0 and 1, as published, and on most data there is no root.
+    inputs
+        ``"records"``, or ``"released"``: ``learn_one`` then takes released integers by the names in ``moments``.
+    seed
+        Simulate the noise from this seed. Not private: for experiments.
+    noise
+        Another source of noise, such as ``OpenDPNoise()``.
+
+    Notes
+    -----
+    Consistent for normal features; for others there is a bias that more people do not remove (docs/public-glm.md).
+    Each call of ``learn_one`` is one release of one person.
+
+    References
+    ----------
+    Wang, Zhang, Gaboardi, Xu. Estimating Smooth GLM in Non-interactive Local Differential Privacy Model with Public
+    Unlabeled Data. Algorithms 1 and 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from murk.learners import PublicDataGLM
+    >>> from murk.privacy import GaussianDP
+    >>> rng = np.random.default_rng(1)
+    >>> X = np.clip(rng.normal(size=(60_000, 2)) / 2, -1, 1)
+    >>> y = rng.random(60_000) < 1 / (1 + np.exp(-(X[:, 0] - 0.5)))
+    >>> model = PublicDataGLM(budget=GaussianDP(mu=2.0), public=X[:2_000], features=["a", "b"], seed=1)
+    >>> model.learn_many(X[2_000:], y[2_000:])
+    >>> {name: round(value, 1) for name, value in model.coefficients().items()}
+    {'a': 0.9, 'b': 0.0, 'intercept': -0.5}
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: Guarantee,
+        public: Any = None,
+        loss: Literal["logistic", "poisson", "boosting"] = "logistic",
+        classes: Sequence[Any] = (False, True),
+        levels: Mapping[str, Guarantee] | None = None,
+        mechanism: str | None = None,
+        calibration: Literal["analytic", "classic"] = "analytic",
+        features: Sequence[Any] | None = None,
+        radius: float | None = None,
+        beyond: Literal["scale", "zero"] = "scale",
+        design: Literal["bounded", "gaussian"] = "bounded",
+        people: int = 1_000_000,
+        failure: float = 0.05,
+        release: Literal["joint", "separate"] = "joint",
+        target_weight: float | None = None,
+        covariance: Literal["both", "private", "pooled"] = "both",
+        solver: Literal["stein", "score"] = "stein",
+        intercept: bool = True,
+        inputs: Literal["records", "released"] = "records",
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self.budget = budget
+        self.public = public
+        self.loss = loss
+        self.classes = classes
+        self.levels = levels
+        self.mechanism = mechanism
+        self.calibration = calibration
+        self.features = features
+        self.radius = radius
+        self.beyond = beyond
+        self.design = design
+        self.people = people
+        self.failure = failure
+        self.release = release
+        self.target_weight = target_weight
+        self.covariance = covariance
+        self.solver = solver
+        self.intercept = intercept
+        self.inputs = inputs
+        self.seed = seed
+        self.noise = noise
+        # With a constant, labels of -1 and +1 are the least to say; without, they are 0 and 1, as published.
+        low = -1.0 if intercept else 0.0
+        if len(set(classes)) != 2 or len(classes) != 2:
+            raise UserError(f"classes must be two distinct labels, got {classes!r}")
+        self._codes = {classes[0]: low, classes[1]: 1.0}
+        self._fitted_curve = curve_of(loss, LOSSES, "loss")
+        self._prepare()
+
+    @classmethod
+    def as_published(cls, *, budget: Guarantee, **more: Any) -> Self:
+        """The paper's own release and constants, no intercept, covariance pooled by numbers of people.
+
+        Give ``radius=`` (the paper's r) or ``design="gaussian"``. ``budget`` is an ``ApproxDP`` of an epsilon up
+        to 2: the classic calibration of each half is not proved beyond.
+        """
+        settings: dict[str, Any] = {
+            "release": "separate",
+            "calibration": "classic" if isinstance(budget, ApproxDP) else "analytic",
+            "covariance": "pooled",
+            "intercept": False,
+            "beyond": "zero",
+        }
+        return cls(budget=budget, **{**settings, **more})
+
+    def _curve(self) -> Curve:
+        return self._fitted_curve
+
+    def _response(self) -> Response:
+        return Response(0.0, 1.0) if self.intercept else Response(-1.0, 1.0)
+
+    def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
+        """Randomize the record's moments once and learn from the result.
+
+        ``budget`` overrides the learner's for this person. With ``inputs="released"``, ``x`` maps the names in
+        ``moments`` to released integers, ``y`` is not looked at, and ``budget`` is a level's name.
+        """
+        self._learn(x, code_of(y, self._codes), budget)
+
+    def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
+        """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one.
+
+        ``budget`` is everybody's, or a sequence with each row's own; a level's name with ``inputs="released"``.
+        """
+        self._learn_rows(X, np.zeros(0) if self.inputs == "released" else codes_of(y, self._codes), budget)
+
+    def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
+        """Probability of each label; equal ones before the first release."""
+        chance = 0.5 if self.n_releases == 0 else min(max(self._mean(x), 0.0), 1.0)
+        return {self.classes[0]: 1.0 - chance, self.classes[1]: chance}
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Probabilities for the rows of a data frame or an ``(n, k)`` array, one column a label."""
+        chance = (
+            np.full(len(X), 0.5)
+            if self.n_releases == 0
+            else np.clip(self._means(self._matrix(X, self._names)), 0.0, 1.0)
+        )
+        if isinstance(X, np.ndarray):
+            return np.column_stack([1.0 - chance, chance])
+        columns = {self.classes[0]: 1.0 - chance, self.classes[1]: chance}
+        return dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
+
+    def predict_many(self, X: Any) -> Any:
+        """Labels for the rows of a data frame or an ``(n, k)`` array."""
+        chances = self.predict_proba_many(X)
+        table = chances if isinstance(chances, np.ndarray) else dataframe.to_numpy(dataframe.into_frame(chances))
+        return series(np.array(list(self.classes))[np.argmax(table, axis=1)], X, None)
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"budget": GaussianDP(mu=1.0)}
+        yield {"budget": PureDP(epsilon=2.0), "loss": "boosting"}

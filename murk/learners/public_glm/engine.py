@@ -1,0 +1,301 @@
+"""The fold of moments as an object: learn records or releases, tell and take its state. River-free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import MurkError, UserError
+from murk.learners.engine import pack, unpack
+from murk.learners.inference import Estimate
+from murk.learners.public_glm import kernels
+from murk.learners.public_glm.curves import Curve
+from murk.learners.public_glm.fit import Fit, Response, fit
+from murk.learners.public_glm.mechanism import Level
+from murk.learners.public_glm.moments import Sums
+from murk.learners.public_glm.public import Covariates
+from murk.learners.public_glm.statistics import Statistics
+from murk.privacy.noise import NoiseSource, SecureNoise
+from murk.stream.codec import Rejected
+
+if TYPE_CHECKING:
+    from murk.privacy.mechanisms.base import Randomizer
+    from murk.stream.releases import MomentRelease
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+BLOCK = 1024
+"""Records randomized at once: their moments stay in the processor's cache."""
+
+# The longest distance between two iterates to be published: there are none.
+_NEVER = 2**31
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is fitted to the moments.
+
+    Parameters
+    ----------
+    curve
+        Mean function of the loss or the link.
+    response
+        What a coded target means to it.
+    public
+        Public covariates, or None: scores are then taken as normal.
+    covariance
+        ``"both"``, ``"private"`` or ``"pooled"``: see :func:`murk.learners.public_glm.moments.private_share`.
+    solver
+        ``"stein"`` (the paper's) or ``"score"``: see :mod:`murk.learners.public_glm.score`.
+    """
+
+    curve: Curve
+    response: Response
+    public: Covariates | None
+    covariance: str = "both"
+    solver: str = "stein"
+
+    def fit(self, sums: Sums, layout: Statistics, chains: int = 1) -> Fit:
+        """Fit it to running sums."""
+        return fit(sums, layout, self.curve, self.response, self.public, self.covariance, chains, self.solver)
+
+
+class MomentEngine:
+    """Running sums of released moments on one chain, and the model fitted to them when asked.
+
+    Parameters
+    ----------
+    layout
+        The releases' numbers.
+    model
+        What is fitted.
+    mechanisms
+        The menu: level name to mechanism.
+    noise
+        Where :meth:`learn_records` takes noise from; secure by default.
+    """
+
+    kind = "moment"
+
+    def __init__(
+        self,
+        layout: Statistics,
+        model: Model,
+        mechanisms: Mapping[str, Randomizer],
+        *,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        for level, mechanism in mechanisms.items():
+            if mechanism.dimension != layout.dimension:
+                raise UserError(
+                    f"level {level!r} randomizes {mechanism.dimension} numbers, there are {layout.dimension} moments"
+                )
+        self.layout, self.model = layout, model
+        self.mechanisms = dict(mechanisms)
+        self._noise: NoiseSource = SecureNoise() if noise is None else noise
+        self._total = np.zeros(layout.dimension)
+        self._sums = np.zeros(kernels.SUMS)
+        self._count = 0
+        self._places = {level: place for place, level in enumerate(self.mechanisms)}
+        self._menu = _table([Level.of(mechanism, layout) for mechanism in self.mechanisms.values()])
+        self._bounds = {
+            level: np.asarray(mechanism.magnitudes, dtype=np.int64)
+            for level, mechanism in self.mechanisms.items()
+            if hasattr(mechanism, "magnitudes")
+        }
+        self._others: dict[int, tuple[Randomizer, _Table]] = {}
+        self._fit: Fit | None = None
+
+    # What is known
+
+    @property
+    def n_releases(self) -> int:
+        """How many releases were learned."""
+        return self._count
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.layout.dimension
+
+    @property
+    def sums(self) -> Sums:
+        """The running sums, a copy."""
+        return Sums(self._total.copy(), self._sums.copy(), self._count)
+
+    def fitted(self) -> Fit:
+        """The model fitted to what was learned so far; computed once until the next release."""
+        if self._fit is None:
+            self._fit = self.model.fit(self.sums, self.layout)
+        return self._fit
+
+    def estimate(self) -> Estimate:
+        """Coefficients with what their intervals need."""
+        return self.fitted().estimate
+
+    def figures(self) -> dict[str, float]:
+        """Nothing beyond the estimate is known while moments are summed."""
+        return {}
+
+    # Records: randomized here, once
+
+    def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Randomizer]) -> None:
+        """Randomize the moments of coded records, each by its own mechanism, and learn from the results.
+
+        ``X`` has shape (m, p), the constant included; ``mechanisms`` has m entries, or one for all.
+        """
+        for start in range(0, len(X), BLOCK):
+            block = slice(start, min(start + BLOCK, len(X)))
+            own = mechanisms if len(mechanisms) == 1 else mechanisms[block]
+            distinct = {id(mechanism): mechanism for mechanism in own}
+            places = {key: place for place, key in enumerate(distinct)}
+            rows = block.stop - block.start
+            levels = np.zeros(rows, dtype=np.int64)
+            if len(distinct) > 1:
+                levels = np.array([places[id(mechanism)] for mechanism in own], dtype=np.int64)
+            vectors = self.layout.vectors(X[block], y[block])
+            records = np.arange(self._count, self._count + rows, dtype=np.int64)
+            payloads = np.empty(vectors.shape, dtype=np.int64)
+            if len(distinct) == 1:
+                payloads = own[0].randomize(vectors, self._noise, records)
+            else:
+                for place, mechanism in enumerate(distinct.values()):
+                    mine = levels == place
+                    payloads[mine] = mechanism.randomize(vectors[mine], self._noise, records[mine])
+            self._fold(payloads, levels, self._table_of(list(distinct.values())))
+
+    def _table_of(self, mechanisms: list[Randomizer]) -> _Table:
+        tables = []
+        for mechanism in mechanisms:
+            known = self._others.get(id(mechanism))
+            # Its id alone would not do: that of a mechanism that is gone may be another's.
+            if known is None or known[0] is not mechanism:
+                known = mechanism, _table([Level.of(mechanism, self.layout)])
+                # People may choose budgets from a continuum; what is remembered must not grow with them.
+                if len(self._others) < 256:
+                    self._others[id(mechanism)] = known
+            tables.append(known[1])
+        if len(tables) == 1:
+            return tables[0]
+        columns = [np.concatenate(parts) for parts in zip(*tables, strict=True)]
+        return columns[0], columns[1], columns[2], columns[3]
+
+    # Releases: randomized elsewhere
+
+    def admit(self, release: MomentRelease, ahead: int = 0) -> None:
+        """Refuse a release with a coordinate beyond what its own part of the mechanism reaches.
+
+        Raises
+        ------
+        Rejected
+            With reason ``"magnitude"``.
+        """
+        bounds = self._bounds.get(release.level)
+        if bounds is not None and np.any(np.abs(np.array(release.payload, dtype=np.int64)) > bounds):
+            raise Rejected("magnitude", "a coordinate beyond what its part of the mechanism reaches")
+
+    def learn_releases(self, releases: Sequence[MomentRelease]) -> None:
+        """Learn from admitted releases in turn."""
+        if not releases:
+            return
+        if {len(release.payload) for release in releases} != {self.dimension}:
+            raise MurkError(f"a release does not hold the {self.dimension} numbers of its moments")
+        payloads = np.array([release.payload for release in releases], dtype=np.int64)
+        levels = np.array([self._places[release.level] for release in releases], dtype=np.int64)
+        self._fold(payloads, levels, self._menu)
+
+    def learn_payloads(self, payloads: Integers, level: str) -> None:
+        """Learn from the released integers (m, d) of one level."""
+        self._fold(payloads, np.full(len(payloads), self._places[level], dtype=np.int64), self._menu)
+
+    def _fold(self, payloads: Integers, levels: Integers, table: _Table) -> None:
+        balls, units, weights, variances = table
+        kernels.fold(
+            self._total, self._sums, self.layout.cross, np.ascontiguousarray(payloads), levels, balls, units, weights,
+            variances,
+        )  # fmt: skip
+        self._count += len(payloads)
+        self._fit = None
+
+    @property
+    def stride(self) -> int:
+        """Nothing is published: devices need no model."""
+        return _NEVER
+
+    def published(self) -> None:
+        """No iterate: a release is computed without one."""
+        return None
+
+    # State
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is computed from the rest is computed anew; ids of mechanisms are another process's.
+        return {**self.__dict__, "_fit": None, "_others": {}}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        return {
+            "schema": 1,
+            "moments": self.layout.digest,
+            "n_releases": self._count,
+            "total": pack(self._total),
+            "sums": pack(self._sums),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state that :meth:`state_dict` gave.
+
+        Raises
+        ------
+        MurkError
+            If it is malformed, or of other moments.
+        """
+        try:
+            if state["schema"] != 1:
+                raise MurkError(f"a state of schema {state['schema']!r} does not fit a learner of schema 1")
+            if state["moments"] != self.layout.digest:
+                raise MurkError("the state is of other moments: make the learner with the same features and bounds")
+            count = state["n_releases"]
+            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+                raise MurkError("the state is malformed: n_releases is no count")
+            total, sums = unpack(state["total"], self.dimension), unpack(state["sums"], kernels.SUMS)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, MurkError):
+                raise
+            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
+        self._total, self._sums, self._count, self._fit = total, sums, count, None
+
+
+_Table = tuple[NDArray[np.bool_], Floats, Floats, Floats]
+
+
+def _table(levels: Sequence[Level]) -> _Table:
+    """Levels as the kernel reads them."""
+    return (
+        np.array([level.ball for level in levels]),
+        np.array([level.units for level in levels]),
+        np.array([level.weights for level in levels]),
+        np.array([level.variances for level in levels]),
+    )
+
+
+def merged(engines: Sequence[MomentEngine]) -> Estimate:
+    """The estimate from all chains' releases together.
+
+    Raises
+    ------
+    UserError
+        If they are not of the same moments.
+    """
+    first = engines[0]
+    if len(engines) == 1:
+        return first.estimate()
+    if any(engine.layout != first.layout for engine in engines):
+        raise UserError("chains merge only between learners of the same features and bounds")
+    sums = Sums.merged([engine.sums for engine in engines])
+    return first.model.fit(sums, first.layout, chains=len(engines)).estimate

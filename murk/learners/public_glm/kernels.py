@@ -1,0 +1,173 @@
+"""Compiled loops: a record's moments, their randomization, and the fold of releases. No BLAS.
+
+The moments of ``(x, y)`` with p features are the upper triangle of ``x x'`` row by row, off-diagonal entries times
+``root``, then ``weight x y``. Where the last feature is the constant 1, the entry 1*1 is public and left out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._jit import jit
+
+Array = NDArray[Any]
+
+
+@jit
+def moments(x: Array, y: float, root: float, weight: float, out: Array) -> None:
+    """Write the moments of a record into ``out``, whose length says whether the entry 1*1 is left out."""
+    p, at = x.shape[0], 0
+    for i in range(p):
+        if at + p < out.shape[0]:
+            out[at] = x[i] * x[i]
+            at += 1
+        for j in range(i + 1, p):
+            out[at] = root * x[i] * x[j]
+            at += 1
+    for i in range(p):
+        out[at + i] = weight * x[i] * y
+
+
+@jit
+def confine(x: Array, reach: float, constant: bool, zero: bool) -> bool:
+    """Bring the features (without the constant) within a norm of ``reach``; tell whether they were beyond it.
+
+    What is not finite counts as 0. Beyond the bound they are scaled down to it, or all become 0.
+    """
+    slopes = x.shape[0] - 1 if constant else x.shape[0]
+    if constant:
+        x[slopes] = 1.0
+    largest, square = 0.0, 0.0
+    for i in range(slopes):
+        if x[i] - x[i] != 0.0:
+            x[i] = 0.0
+        largest = max(largest, abs(x[i]))
+        square += x[i] * x[i]
+    if square <= reach * reach:
+        return False
+    square = 0.0
+    # Brought to size before they are squared: 1e300 must not overflow.
+    for i in range(slopes):
+        square += (x[i] / largest) * (x[i] / largest)
+    for i in range(slopes):
+        x[i] = 0.0 if zero else x[i] / largest * (reach / math.sqrt(square))
+    return True
+
+
+@jit
+def moments_of(
+    X: Array, y: Array, reach: float, constant: bool, zero: bool, root: float, weight: float, out: Array
+) -> int:
+    """Moments of the rows of ``X`` in turn; return how many were beyond the bound. A NaN target counts as 0."""
+    beyond = 0
+    x = np.empty(X.shape[1])
+    for i in range(X.shape[0]):
+        for j in range(x.shape[0]):
+            x[j] = X[i, j]
+        target = min(max(y[i], -1.0), 1.0) if y[i] == y[i] else 0.0
+        if confine(x, reach, constant, zero):
+            beyond += 1
+            if zero:
+                target = 0.0
+        moments(x, target, root, weight, out[i])
+    return beyond
+
+
+@jit
+def recover(v: Array, root: float, weight: float, constant: bool, x: Array) -> float:
+    """Read a record off its moments: its features into ``x`` (up to their common sign), and its target.
+
+    From anything that is no record's moments it reads some record all the same.
+    """
+    p = x.shape[0]
+    cross = v.shape[0] - p
+    k, scale = p - 1, 1.0
+    if not constant:
+        scale, at = 0.0, 0
+        for i in range(p):
+            if v[at] > scale:
+                k, scale = i, v[at]
+            at += p - i
+        scale = math.sqrt(scale)
+        if not scale > 0.0:
+            for i in range(p):
+                x[i] = 0.0
+            return 0.0
+    at, back = 0, 1.0 / (root * scale)
+    for i in range(p):
+        if i < k:
+            x[i] = v[at + k - i] * back
+        elif i == k:
+            x[i] = scale
+        else:
+            x[i] = v[_row(k, p) + i - k] * back
+        at += p - i
+    if constant:
+        return float(v[v.shape[0] - 1] / weight)
+    inner, square = 0.0, 0.0
+    for i in range(p):
+        inner += x[i] * v[cross + i]
+        square += x[i] * x[i]
+    return inner / (weight * square)
+
+
+@jit
+def _row(i: int, p: int) -> int:
+    """Where row i of the upper triangle begins."""
+    return i * p - (i * (i - 1)) // 2
+
+
+@jit
+def randomize_block(
+    vectors: Array, size: int, reach: float, constant: bool, root: float, weight: float, spacing: float, noise: Array,
+    out: Array,
+) -> None:  # fmt: skip
+    """Randomize moments: those of the nearest record within the bounds, in whole lattice steps, plus noise."""
+    x, v = np.empty(size), np.empty(vectors.shape[1])
+    steps = 1.0 / spacing
+    for i in range(vectors.shape[0]):
+        target = recover(vectors[i], root, weight, constant, x)
+        target = min(max(target, -1.0), 1.0) if target == target else 0.0
+        confine(x, reach, constant, False)
+        moments(x, target, root, weight, v)
+        for j in range(v.shape[0]):
+            out[i, j] = np.int64(v[j] * steps) + noise[i, j]
+
+
+# Places in ``sums``: of the weights, of their squares times the noise's variance, and of their squares; first for
+# the entries of x x', then for those of x y.
+WEIGHTS, NOISE, SQUARES = 0, 2, 4
+SUMS = 6
+
+
+@jit
+def fold(
+    total: Array, sums: Array, cross: int, payloads: Array, levels: Array, balls: Array, units: Array, weights: Array,
+    variances: Array,
+) -> None:  # fmt: skip
+    """Add decoded releases to the running sums, in turn, each part weighted by its level's public noise.
+
+    ``balls`` tells whose releases are directions (l2 ball): the unit is their norm.
+    """
+    for i in range(payloads.shape[0]):
+        level = levels[i]
+        factor = 1.0
+        if balls[level]:
+            square = 0.0
+            for j in range(payloads.shape[1]):
+                square += np.float64(payloads[i, j]) * np.float64(payloads[i, j])
+            factor = 1.0 / math.sqrt(square) if square > 0.0 else 0.0
+        first, second = factor * weights[level, 0], factor * weights[level, 1]
+        for j in range(cross):
+            total[j] += first * (units[level, j] * payloads[i, j])
+        for j in range(cross, total.shape[0]):
+            total[j] += second * (units[level, j] * payloads[i, j])
+        for part in range(2):
+            q = weights[level, part]
+            sums[WEIGHTS + part] += q
+            sums[NOISE + part] += q * q * variances[level, part]
+            sums[SQUARES + part] += q * q

@@ -1,0 +1,258 @@
+"""How moments are randomized: one Gaussian for all of them, or the paper's two side by side."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from murk.errors import UserError
+from murk.learners.public_glm import kernels
+from murk.learners.public_glm.statistics import Statistics
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
+from murk.privacy.mechanisms import CompositeMechanism, GaussianMechanism, L2BallMechanism, calibrate, divided
+from murk.privacy.mechanisms.amounts import Amount, Currency
+from murk.privacy.mechanisms.base import WIDTH, Randomizer
+from murk.privacy.noise import NoiseSource
+
+Vectors = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+# P(|x| > 13 S) < 2 exp(-13^2 / 2) = 4e-37, as for the Gaussian mechanism itself.
+_TAIL = 13
+
+
+@dataclass(frozen=True)
+class MomentMechanism:
+    r"""Gaussian noise on moments, calibrated to their joint sensitivity D.
+
+    A `GaussianMechanism` bounds the norm of its vectors and takes twice the bound for the sensitivity. Moments
+    are nearer to each other than that: with b = sqrt 2 r by 1.22 times, with b small by sqrt 2. So this mechanism
+    bounds the *record*: whatever vector it is given, it reads a record off it, brings that within the task's
+    bounds, computes its moments anew and only then adds noise. Two vectors that it adds noise to are therefore
+    never further than D apart, and truncated to lattice steps of width g never further than ``D/g + sqrt d``;
+
+    .. math:: g = D / (2\, \text{steps} - \sqrt d - 2)
+
+    keeps that within the ``2 steps`` that the Gaussian mechanism's guarantee is for (one step is left for the
+    rounding of floats).
+
+    Parameters
+    ----------
+    statistics
+        The layout and bounds of the moments.
+    noise
+        The Gaussian mechanism of the same dimension whose noise and guarantee this is.
+
+    Raises
+    ------
+    UserError
+        If the budget is too small for the lattice.
+
+    References
+    ----------
+    Wang, Zhang, Gaboardi, Xu, "Estimating Smooth GLM in Non-interactive Local Differential Privacy Model with
+    Public Unlabeled Data", Algorithms 1 to 4 (two releases; here they are one).
+
+    Examples
+    --------
+    >>> from murk.privacy import ApproxDP
+    >>> layout = Statistics(("a", "b"), radius=1.0, constant=False)
+    >>> mechanism = calibrated(ApproxDP(10.0, 1e-6), layout)
+    >>> round(mechanism.sensitivity, 4), round(mechanism.variance**0.5, 2)
+    (2.1213, 1.15)
+    """
+
+    statistics: Statistics
+    noise: GaussianMechanism
+    kind: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        if self.noise.dimension != self.statistics.dimension:
+            raise UserError(
+                f"moments of {self.statistics.dimension} numbers and a mechanism for {self.noise.dimension}"
+            )
+        if self._room < self.noise.steps:
+            raise UserError(
+                f"{self.noise.guarantee!r} is less than a lattice can express for {self.dimension} moments; give a "
+                f"larger budget (a mu of {4e-6 * math.sqrt(self.dimension) + 8e-6:.2g} or more)"
+            )
+
+    @property
+    def _room(self) -> float:
+        """Lattice steps that the sensitivity may take."""
+        return 2.0 * self.noise.steps - math.sqrt(self.dimension) - 2.0
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.statistics.dimension
+
+    @property
+    def spacing(self) -> float:
+        """Width of a lattice step."""
+        return self.statistics.sensitivity / self._room
+
+    @property
+    def unit(self) -> float:
+        """What decoding multiplies by: the spacing."""
+        return self.spacing
+
+    @property
+    def sensitivity(self) -> float:
+        """The largest distance between two records' moments."""
+        return self.statistics.sensitivity
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise on a coordinate."""
+        return (WIDTH * self.spacing) ** 2
+
+    @property
+    def guarantee(self) -> GaussianDP:
+        """What one release promises."""
+        return self.noise.guarantee
+
+    @property
+    def claims(self) -> tuple[Guarantee, ...]:
+        """GDP, zCDP, and what was stated."""
+        return self.noise.claims
+
+    @property
+    def magnitude(self) -> int:
+        """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
+        return math.ceil(self.statistics.norm / self.spacing) + _TAIL * WIDTH
+
+    def cost(self, currency: Currency) -> Amount:
+        """What one release costs an account, rounded up."""
+        return self.noise.cost(currency)
+
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
+        """Randomize m vectors of moments (m, d) into payloads, int64 of shape (m, d)."""
+        rows = np.ascontiguousarray(vectors, dtype=np.float64)
+        indices = np.asarray(records, dtype=np.int64)
+        if rows.ndim != 2 or rows.shape[1] != self.dimension or indices.shape != (len(rows),):
+            raise UserError(
+                f"moments come as (m, {self.dimension}) with m record indices, got {rows.shape} and {indices.shape}"
+            )
+        layout = self.statistics
+        out = np.empty(rows.shape, dtype=np.int64)
+        kernels.randomize_block(
+            rows, layout.size, layout.reach, layout.constant, layout.root, layout.weight, self.spacing,
+            noise.gaussian(indices, self.dimension), out,
+        )  # fmt: skip
+        return out
+
+    def decode(self, payload: npt.ArrayLike) -> Vectors:
+        """Turn payloads (m, d) into unbiased estimates (m, d): spacing times payload."""
+        rows = np.asarray(payload)
+        if rows.ndim != 2 or rows.shape[1] != self.dimension or rows.dtype.kind not in "iu":
+            raise UserError(f"a payload is integers of shape (m, {self.dimension}), got {rows.dtype} {rows.shape}")
+        decoded: Vectors = self.spacing * rows.astype(np.float64)
+        return decoded
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public parameters and what follows from them, as plain data."""
+        return {
+            "kind": self.kind,
+            "dimension": self.dimension,
+            "radius": self.statistics.radius,
+            "weight": self.statistics.weight,
+            "sensitivity": self.sensitivity,
+            "steps": self.noise.steps,
+            "variance": self.variance,
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+
+def calibrated(
+    guarantee: Guarantee, statistics: Statistics, *, release: str = "joint", kind: str | None = None,
+    method: str = "analytic",
+) -> Randomizer:  # fmt: skip
+    """The mechanism with which a release of moments has ``guarantee``.
+
+    Parameters
+    ----------
+    guarantee
+        What one release promises.
+    statistics
+        The layout and bounds of the moments.
+    release
+        ``"joint"``: one mechanism for all moments. ``"separate"``, as published: ``x x'`` and ``x y`` by a
+        Gaussian each, with half the budget each and the sensitivities ``2 r^2`` and ``2 b r``.
+    kind
+        ``"gaussian"``, ``"laplace"`` or ``"l2-ball"`` (``joint`` only); by default Gaussian, and the l2 ball for
+        pure guarantees: means of moments need nothing of the noise but that it is unbiased.
+    method
+        ``"classic"`` for the textbook's Gaussian calibration. For ``separate`` it gives the paper's constants,
+        variances ``32 r^4 log(2.5/delta) / eps^2`` and ``32 r^2 log(2.5/delta) / eps^2``.
+
+    Raises
+    ------
+    UserError
+        If the mechanism cannot give the guarantee; the message says which can.
+    """
+    if release == "joint":
+        if kind == "gaussian" or (kind is None and not _pure(guarantee)):
+            half = statistics.sensitivity / 2.0
+            found = calibrate("gaussian", guarantee, dimension=statistics.dimension, radius=half, method=method)
+            assert isinstance(found, GaussianMechanism)
+            return MomentMechanism(statistics, found)
+        return calibrate(kind, guarantee, dimension=statistics.dimension, radius=statistics.norm, method=method)
+    if release != "separate":
+        raise UserError(f'release={release!r}; one of "joint", "separate"')
+    if kind not in (None, "gaussian"):
+        raise UserError(f"two separate releases of moments are Gaussian, not {kind!r}; use release='joint'")
+    parts = []
+    for part, (size, bound) in zip(
+        divided(guarantee, 0.5, label=False),
+        [(statistics.cross, statistics.radius**2), (statistics.size, statistics.weight * statistics.radius)],
+        strict=True,
+    ):
+        found = calibrate("gaussian", part, dimension=size, radius=bound, method=method)
+        assert isinstance(found, GaussianMechanism)
+        parts.append(found)
+    return CompositeMechanism(tuple(parts), guarantee if isinstance(guarantee, ApproxDP) else None)
+
+
+def _pure(guarantee: Guarantee) -> bool:
+    return isinstance(guarantee, PureDP) or (isinstance(guarantee, ApproxDP) and guarantee.delta == 0)
+
+
+@dataclass(frozen=True)
+class Level:
+    """What the fold needs of a mechanism, all public.
+
+    Parameters
+    ----------
+    ball
+        Whether a release is a direction (l2 ball).
+    units
+        What decoding multiplies each coordinate by.
+    weights
+        Of a release in the means of ``x x'`` and of ``x y``: ``1 / (noise variance + spread of the moments)``.
+    variances
+        Of the noise on their coordinates (for the l2 ball, the mean square of a release).
+    """
+
+    ball: bool
+    units: Vectors
+    weights: tuple[float, float]
+    variances: tuple[float, float]
+
+    @classmethod
+    def of(cls, mechanism: Any, statistics: Statistics) -> Level:
+        """Read it off a mechanism that :func:`calibrated` made."""
+        d, cross = statistics.dimension, statistics.cross
+        if isinstance(mechanism, CompositeMechanism):
+            units, noise = mechanism.units, mechanism.variances
+        else:
+            units, noise = np.full(d, mechanism.unit), np.full(d, mechanism.variance)
+        # What moments vary by even without noise, at most: a share of the squared norm for each coordinate.
+        spreads = (statistics.radius**4 / cross, (statistics.weight * statistics.radius) ** 2 / statistics.size)
+        variances = (float(noise[0]), float(noise[cross]))
+        weights = (1.0 / (variances[0] + spreads[0]), 1.0 / (variances[1] + spreads[1]))
+        return cls(isinstance(mechanism, L2BallMechanism), units, weights, variances)

@@ -1,0 +1,189 @@
+"""Linear and non-linear regression from released moments and public covariates, as a River estimator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+
+from murk.errors import UserError
+from murk.learners.estimator import Record, numbers, series, target
+from murk.learners.public_glm.base import PublicMoments
+from murk.learners.public_glm.curves import LINKS, Curve, curve_of
+from murk.learners.public_glm.fit import Response
+from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
+from murk.privacy.noise import NoiseSource
+
+
+class PublicDataRegression(PublicMoments, base.MiniBatchRegressor):
+    """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
+
+    As :class:`PublicDataGLM`, for a real target. With ``link="identity"`` it is least squares and needs no public
+    covariates, though they make it better; with ``link="exp"`` it is Poisson regression of bounded counts.
+
+    Parameters
+    ----------
+    budget
+        Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
+    public
+        Public covariates without targets, as for :class:`PublicDataGLM`.
+    link
+        ``"identity"``, ``"sigmoid"``, ``"cubic"`` (``z^3/3``), ``"softplus"`` (``log(1 + e^z)``; the paper's
+        ``log(1 + e^-z)`` has all coefficients with the other sign) or ``"exp"``.
+    target_bounds
+        Public bounds (low, high) of the target; what lies outside is brought back to them, and a missing target
+        counts as their middle.
+    levels, mechanism, calibration, features, radius, beyond, design, people, failure, release, target_weight
+        As for :class:`PublicDataGLM`; the target is coded to [-1, 1].
+    covariance, solver, intercept, inputs, seed, noise
+        As for :class:`PublicDataGLM`. Without an intercept the target is divided by its largest bound.
+
+    References
+    ----------
+    Wang, Zhang, Gaboardi, Xu. Estimating Smooth GLM in Non-interactive Local Differential Privacy Model with Public
+    Unlabeled Data. Algorithms 3 and 4.
+
+    Examples
+    --------
+    >>> from murk.learners import PublicDataRegression
+    >>> from murk.privacy import GaussianDP
+    >>> model = PublicDataRegression(budget=GaussianDP(mu=2.0), features=["x"], seed=1)
+    >>> for i in range(20_000):
+    ...     x = (i * 7919 % 2003) / 1001.5 - 1
+    ...     model.learn_one({"x": x}, 0.25 + 0.5 * x)
+    >>> abs(model.coefficients()["x"] - 0.5) < 0.1
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: Guarantee,
+        public: Any = None,
+        link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"] = "identity",
+        target_bounds: tuple[float, float] = (-1.0, 1.0),
+        levels: Mapping[str, Guarantee] | None = None,
+        mechanism: str | None = None,
+        calibration: Literal["analytic", "classic"] = "analytic",
+        features: Sequence[Any] | None = None,
+        radius: float | None = None,
+        beyond: Literal["scale", "zero"] = "scale",
+        design: Literal["bounded", "gaussian"] = "bounded",
+        people: int = 1_000_000,
+        failure: float = 0.05,
+        release: Literal["joint", "separate"] = "joint",
+        target_weight: float | None = None,
+        covariance: Literal["both", "private", "pooled"] = "both",
+        solver: Literal["stein", "score"] = "stein",
+        intercept: bool = True,
+        inputs: Literal["records", "released"] = "records",
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self.budget = budget
+        self.public = public
+        self.link = link
+        self.target_bounds = target_bounds
+        self.levels = levels
+        self.mechanism = mechanism
+        self.calibration = calibration
+        self.features = features
+        self.radius = radius
+        self.beyond = beyond
+        self.design = design
+        self.people = people
+        self.failure = failure
+        self.release = release
+        self.target_weight = target_weight
+        self.covariance = covariance
+        self.solver = solver
+        self.intercept = intercept
+        self.inputs = inputs
+        self.seed = seed
+        self.noise = noise
+        low, high = map(float, target_bounds)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise UserError(f"target_bounds={target_bounds!r} are not two finite numbers, the lower first")
+        # Without a constant nothing takes up a middle that is not 0.
+        size = max(abs(low), abs(high))
+        self._range = Response(low, high) if intercept else Response(-size, size)
+        self._bounds = low, high
+        self._fitted_curve = curve_of(link, LINKS, "link")
+        self._prepare()
+
+    @classmethod
+    def as_published(
+        cls,
+        *,
+        budget: Guarantee,
+        link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"],
+        radius: float,
+        lipschitz: float,
+        error: float,
+        **more: Any,
+    ) -> Self:
+        """The paper's own release and constants, no intercept, covariance pooled by numbers of people.
+
+        Parameters
+        ----------
+        budget
+            An ``ApproxDP`` of an epsilon up to 2: the classic calibration of each half is not proved beyond.
+        link, radius
+            As in the class; the paper's f and r.
+        lipschitz, error
+            The paper's L, a bound of ``|f'|``, and C, a bound of ``|y - f(x'w)|``: with ``||w|| <= 1`` the target is
+            within ``L r + |f(0)| + C``.
+        **more
+            Further constructor arguments.
+        """
+        start = float(curve_of(link, LINKS, "link").mean(np.zeros(1))[0])
+        size = lipschitz * radius + abs(start) + error
+        settings: dict[str, Any] = {
+            "release": "separate",
+            "calibration": "classic" if isinstance(budget, ApproxDP) else "analytic",
+            "covariance": "pooled",
+            "intercept": False,
+            "beyond": "zero",
+            "target_bounds": (-size, size),
+        }
+        return cls(budget=budget, link=link, radius=radius, **{**settings, **more})
+
+    def _curve(self) -> Curve:
+        return self._fitted_curve
+
+    def _response(self) -> Response:
+        return self._range
+
+    def _code(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Targets in [-1, 1]; NaN where missing or not finite."""
+        held = np.clip(np.where(np.isfinite(y), y, np.nan), *self._bounds)
+        return np.asarray((held - self._range.middle) / self._range.half)
+
+    def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
+        """Randomize the record's moments once and learn from the result; as :meth:`PublicDataGLM.learn_one`."""
+        self._learn(x, float(self._code(np.array([target(y)]))[0]), budget)
+
+    def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
+        """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one."""
+        self._learn_rows(X, np.zeros(0) if self.inputs == "released" else self._code(numbers(y, target)), budget)
+
+    def predict_one(self, x: Record, **kwargs: Any) -> float:
+        """The mean response, within the target's bounds; their middle before the first release."""
+        if self.n_releases == 0:
+            return self._range.middle
+        return min(max(self._mean(x), self._bounds[0]), self._bounds[1])
+
+    def predict_many(self, X: Any) -> Any:
+        """Mean responses for the rows of a data frame or an ``(n, k)`` array."""
+        if self.n_releases == 0:
+            return series(np.full(len(X), self._range.middle), X, None)
+        return series(np.clip(self._means(self._matrix(X, self._names)), *self._bounds), X, None)
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"budget": GaussianDP(mu=1.0)}
+        yield {"budget": PureDP(epsilon=2.0), "link": "softplus"}

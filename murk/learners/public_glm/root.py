@@ -1,0 +1,139 @@
+r"""From a least-squares direction to the coefficients of a curve: an intercept a and a factor c.
+
+With ``s_j = x_j'u`` over public features, u the slopes of least squares, solve
+
+.. math:: \frac1m \sum_j f(a + c s_j) = \bar y, \qquad \frac cm \sum_j f'(a + c s_j) = 1.
+
+The second is the papers' equation for c; the first is what an intercept needs, and without it there is seldom a
+root: Stein's identity is for centred features. Both are solved by bracketing; Newton's method runs away where
+there is no root.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.public_glm.curves import Curve
+
+Floats = NDArray[np.float64]
+
+_GROWTH = 1.2
+_FALLEN = 0.9
+_FARTHEST = 1e4
+# Standard deviation of a chance's argument beyond which coefficients are absurd.
+_LONGEST = 20.0
+
+
+class NoRootError(UserError):
+    """No factor turns the least-squares direction into coefficients of the curve.
+
+    Attributes
+    ----------
+    direction
+        Slopes of least squares by feature, which the releases do tell.
+    """
+
+    def __init__(self, message: str, direction: Mapping[str, float] | None = None) -> None:
+        super().__init__(message)
+        self.direction = dict(direction or {})
+
+
+def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> tuple[float, float]:
+    """The intercept and the factor ``(a, c)``; with ``mean`` None there is no intercept, and a is 0.
+
+    Parameters
+    ----------
+    curve
+        The mean function.
+    scores, shares
+        ``s_j`` and the shares of people at them, shapes (m,).
+    mean
+        Mean of the response, ``y-bar``.
+
+    Raises
+    ------
+    NoRootError
+        Saying why there is none.
+
+    Examples
+    --------
+    >>> from murk.learners.public_glm.curves import LOSSES
+    >>> s = np.linspace(-0.2, 0.2, 101)
+    >>> a, c = solve(LOSSES["logistic"], s, np.full(101, 1 / 101), 0.5)
+    >>> abs(a) < 1e-9, round(c, 2)
+    (True, 4.24)
+    """
+    from scipy.optimize import brentq, minimize_scalar
+
+    if mean is not None and not curve.low < mean < curve.high:
+        raise NoRootError(
+            f"the mean response is estimated as {mean:.4g}, and {curve.name} has means between {curve.low:g} and "
+            f"{curve.high:g} only: the noise still outweighs it, or the target's bounds are too narrow"
+        )
+    centre = 0.0 if mean is None else float(curve.inverse(np.array(mean)))
+    low, high = float(scores.min()), float(scores.max())
+
+    def intercept(c: float) -> float:
+        if mean is None or high == low:
+            return centre - (0.0 if mean is None else c * low)
+        # f grows, so its inverse at the mean lies between a + c low and a + c high.
+        reach = 1e-9 * (1.0 + abs(centre) + c * max(abs(low), abs(high)))
+        ends = centre - c * high - reach, centre - c * low + reach
+
+        def gap(a: float) -> float:
+            return float(shares @ curve.mean(a + c * scores)) - mean
+
+        at = gap(ends[0]), gap(ends[1])
+        if at[0] >= 0.0 or at[1] <= 0.0:
+            return ends[0] if at[0] >= 0.0 else ends[1]
+        return float(brentq(gap, *ends, xtol=1e-13))
+
+    def excess(c: float) -> float:
+        return c * float(shares @ curve.slope(intercept(c) + c * scores)) - 1.0
+
+    spread = math.sqrt(float(shares @ (scores - shares @ scores) ** 2)) if mean is not None else 0.0
+    spread = spread or max(abs(low), abs(high))
+    flat = float(curve.slope(np.array(centre)))
+    if spread == 0.0:
+        if not flat > 0.0:
+            raise NoRootError(_nothing(curve, 0.0))
+        return intercept(1.0 / flat), 1.0 / flat
+    c = 0.5 / flat if flat > 0.0 else 1.0 / spread
+    while excess(c) > 0.0:
+        c /= 8.0
+    top, peak, before = c, -1.0, c
+    value = excess(c)
+    # The root that belongs to the model lies where the left side first grows (the paper's Assumption 2). Features of a
+    # few values have others far beyond, where the curve has become a step at a value that many people have.
+    limit = _LONGEST / spread if math.isfinite(curve.high - curve.low) else _FARTHEST * max(1.0 / spread, c)
+    while value < 0.0 and value + 1.0 >= _FALLEN * (peak + 1.0) and c < limit:
+        if value > peak:
+            top, peak = c, value
+        before, c = c, c * _GROWTH
+        value = excess(c)
+    if value < 0.0:
+        # The peak may lie between two of the factors tried.
+        found = minimize_scalar(lambda t: -excess(t), bounds=(top / _GROWTH, top * _GROWTH), method="bounded")
+        if float(found.fun) > 0.0:
+            raise NoRootError(_nothing(curve, 1.0 - float(found.fun), mean is None))
+        before, c = top / _GROWTH**2, float(found.x)
+    c = float(brentq(excess, before, c, xtol=1e-13, rtol=1e-12))
+    return intercept(c), c
+
+
+def _nothing(curve: Curve, most: float, bare: bool = False) -> str:
+    cause = (
+        "without an intercept this is usual on features that are not centred at 0: give intercept=True"
+        if bare
+        else "the noise still makes the direction's scores too long, or the response is nearly a function of the "
+        "features, or they are far from normal: wait for more releases, or ask for larger budgets"
+    )
+    return (
+        f"no factor c solves c mean f'(a + c s) = 1 for {curve.name}: the left side is at most {most:.3g}; {cause}. "
+        "The direction of least squares is kept"
+    )
