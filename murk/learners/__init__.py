@@ -8,11 +8,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from murk.learners.ldp_sgd import LDPSGDClassifier, LDPSGDRegressor
+    from murk.learners.gaussmix.classifier import GaussMixClassifier
+    from murk.learners.gaussmix.regressor import GaussMixRegressor
+    from murk.learners.iwp_sgd.classifier import IWPSGDClassifier
+    from murk.learners.iwp_sgd.regressor import IWPSGDRegressor
+    from murk.learners.ldp_sgd.classifier import LDPSGDClassifier
+    from murk.learners.ldp_sgd.regressor import LDPSGDRegressor
+    from murk.learners.public_glm.classifier import PublicDataGLM
+    from murk.learners.public_glm.regressor import PublicDataRegression
 
-__all__ = ["LDPSGDClassifier", "LDPSGDRegressor"]
+__all__ = [
+    "GaussMixClassifier",
+    "GaussMixRegressor",
+    "IWPSGDClassifier",
+    "IWPSGDRegressor",
+    "LDPSGDClassifier",
+    "LDPSGDRegressor",
+    "PublicDataGLM",
+    "PublicDataRegression",
+]
 
-_MODULES = {"LDPSGDClassifier": "ldp_sgd", "LDPSGDRegressor": "ldp_sgd"}
+_MODULES = {
+    "GaussMixClassifier": "gaussmix.classifier",
+    "GaussMixRegressor": "gaussmix.regressor",
+    "IWPSGDClassifier": "iwp_sgd.classifier",
+    "IWPSGDRegressor": "iwp_sgd.regressor",
+    "LDPSGDClassifier": "ldp_sgd.classifier",
+    "LDPSGDRegressor": "ldp_sgd.regressor",
+    "PublicDataGLM": "public_glm.classifier",
+    "PublicDataRegression": "public_glm.regressor",
+}
 
 
 def __getattr__(name: str) -> Any:

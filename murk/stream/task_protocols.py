@@ -95,8 +95,8 @@ class MomentsBlock(Block):
     )
     covariance: Literal["both", "private", "pooled"] = Field(
         default="both",
-        description="second moment of the features: `both` weighs private and public ones by variance, `pooled` by numbers "
-        "of people, as published",
+        description="second moment of the features: `both` weighs private and public ones by variance, `pooled` by "
+        "numbers of people, as published",
     )
     solver: Literal["stein", "score"] = Field(
         default="stein",

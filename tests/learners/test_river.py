@@ -11,7 +11,7 @@ from river.checks import yield_checks
 
 import murk.learners
 from murk.errors import UserError
-from murk.learners import LDPSGDClassifier, LDPSGDRegressor
+from murk.learners import IWPSGDClassifier, IWPSGDRegressor, LDPSGDClassifier, LDPSGDRegressor
 from murk.learners.settings import InverseScalingStep
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
 
@@ -189,3 +189,37 @@ def test_iter_frame_and_predictions_have_the_frames_kind():
     chances = model.predict_proba_many(frame)
     assert list(chances.columns) == [False, True]
     assert labels.tolist() == [model.predict_one(record) for record, _ in stream.iter_frame(frame)]
+
+
+@pytest.mark.parametrize("budget", [ApproxDP(1.0, 1e-6), GaussianDP(1.0), ZeroConcentratedDP(0.5)])
+@pytest.mark.parametrize("release", ["joint", "separate"])
+def test_iwp_every_kind_of_budget(budget, release):
+    model = IWPSGDClassifier(budget=budget, release=release, seed=1)
+    for x, y in datasets.Phishing().take(50):
+        model.learn_one(x, y, budget=budget)
+    assert model.n_releases == 50
+
+
+def test_iwp_in_a_pipeline_with_progressive_validation():
+    model = compose.Pipeline(
+        compose.FuncTransformer(_half), IWPSGDClassifier(budget=GaussianDP(30.0), seed=4, loss="quadratic")
+    )
+    metric = evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy())
+    # Chance is about 0.56; a learner that learned nothing stays there.
+    assert metric.get() > 0.7
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize("release", ["joint", "separate"])
+def test_iwp_copies_go_on_alike_only_where_seeded(copied, seeded, release):
+    model = IWPSGDRegressor(budget=GaussianDP(1.0), seed=1 if seeded else None, release=release)
+    data = list(datasets.Phishing().take(40))
+    for x, y in data[:20]:
+        model.learn_one(x, float(y))
+    twin = copied(model)
+    assert twin.state_dict() == model.state_dict()
+    for x, y in data[20:]:
+        model.learn_one(x, float(y))
+        twin.learn_one(x, float(y))
+    assert (twin.state_dict() == model.state_dict()) is seeded

@@ -12,7 +12,8 @@ from river import base
 from river.utils import dataframe
 
 from murk.errors import UserError
-from murk.learners.ldp_sgd.base import LDPSGD, Record, series
+from murk.learners.estimator import Record, code_of, codes_of, series
+from murk.learners.ldp_sgd.base import LDPSGD
 from murk.learners.objectives import Logistic, Softmax, contrasts
 from murk.learners.settings import Averaging, InverseScalingStep, Weighting
 from murk.learners.weights import Weights
@@ -140,30 +141,14 @@ class LDPSGDClassifier(LDPSGD, base.MiniBatchClassifier):
 
         ``budget`` overrides the learner's for this person.
         """
-        self._learn(x, self._code(y), budget)
+        self._learn(x, code_of(y, self._codes), budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
         """Learn from the rows of a data frame or an ``(n, d)`` array, as one by one.
 
         ``budget`` is everybody's, or a sequence with each row's own.
         """
-        self._learn_rows(X, self._coded(y), budget)
-
-    def _code(self, y: Any) -> float:
-        try:
-            return self._codes.get(y, math.nan)
-        except TypeError:  # what cannot be a key is no class
-            return math.nan
-
-    def _coded(self, y: Any) -> NDArray[np.float64]:
-        """The places of labels among the classes, NaN for others."""
-        labels = np.asarray(y)
-        if labels.dtype.kind in "biuf" and len(self._codes) <= 16:
-            codes = np.full(len(labels), math.nan)
-            for label, code in self._codes.items():
-                codes[labels == label] = code
-            return codes
-        return np.array([self._code(label) for label in _listed(y)], dtype=np.float64)
+        self._learn_rows(X, codes_of(y, self._codes), budget)
 
     def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
         """Probability of each label by the average; equal ones before the first record."""
@@ -207,7 +192,3 @@ class LDPSGDClassifier(LDPSGD, base.MiniBatchClassifier):
         # Every label of River's test sets: classes are public, and not learned from records.
         segments = ("brickface", "cement", "foliage", "grass", "path", "sky", "window")
         yield {"budget": GaussianDP(mu=1.0), "classes": (False, True, *segments)}
-
-
-def _listed(y: Any) -> list[Any]:
-    return y.tolist() if hasattr(y, "tolist") else list(y)

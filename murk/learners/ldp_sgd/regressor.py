@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from river import base
 
-from murk.learners.ldp_sgd.base import LDPSGD, Record, numbers, series, target
+from murk.learners.estimator import Record, numbers, series, target
+from murk.learners.ldp_sgd.base import LDPSGD
 from murk.learners.ldp_sgd.problem import SCALE_MULTIPLIER
 from murk.learners.objectives import Huber
 from murk.learners.settings import Averaging, InverseScalingStep, Weighting

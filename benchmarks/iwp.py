@@ -1,0 +1,270 @@
+"""IWP-SGD: the paper's figures, what the product release saves, coverage, and speed: ``python -m benchmarks.iwp``.
+
+Needs scikit-learn for the paper's synthetic data. ``--only NAME`` runs one part: paper, product, losses, coverage,
+speed.
+"""
+
+import argparse
+import math
+
+import numpy as np
+from numba import njit
+from river.linear_model import LogisticRegression
+
+from benchmarks.timing import compare
+from murk.learners import IWPSGDClassifier, IWPSGDRegressor
+from murk.privacy import ApproxDP, GaussianDP
+
+N = 1_000_000
+
+
+def examples(n, p, seed):
+    """scikit-learn's ``make_classification``, every feature scaled to [-1, 1]."""
+    from sklearn.datasets import make_classification
+
+    x, y = make_classification(n_samples=n, n_features=p, n_informative=p, n_redundant=0, random_state=seed)
+    low, high = x.min(axis=0), x.max(axis=0)
+    return 2 * (x - low) / (high - low) - 1, y > 0
+
+
+@njit(error_model="numpy")
+def plain_sgd(u, gamma, ridge, batch, exponential):
+    """Uncorrected SGD on vectors ``y x``: on true ones, or on released ones as if they were true."""
+    n, p = u.shape
+    theta, total = np.zeros(p), np.zeros(p)
+    for i in range(n):
+        z = 0.0
+        for j in range(p):
+            z += theta[j] * u[i, j]
+        slope = -math.exp(-z) if exponential else z - 1.0
+        for j in range(p):
+            total[j] += slope * u[i, j]
+        if (i + 1) % batch == 0:
+            for j in range(p):
+                theta[j] -= gamma * (total[j] / batch + ridge * theta[j])
+                total[j] = 0.0
+    return theta
+
+
+def minimiser(u, ridge, exponential):
+    """The true optimum, by Newton's method."""
+    theta = np.zeros(u.shape[1])
+    for _ in range(50):
+        z = u @ theta
+        slope, bend = (-np.exp(-z), np.exp(-z)) if exponential else (z - 1.0, np.ones(len(z)))
+        hessian = (u * bend[:, None]).T @ u / len(u) + ridge * np.eye(len(theta))
+        move = np.linalg.solve(hessian, (slope[:, None] * u).mean(axis=0) + ridge * theta)
+        theta = theta - move
+        if np.max(np.abs(move)) < 1e-10:
+            break
+    return theta
+
+
+def product(x, y):
+    return np.column_stack([x, np.ones(len(x))]) * np.where(y, 1.0, -1.0)[:, None]
+
+
+def paper(draws):
+    """Test loss of the optimum, of SGD on real and on noisy data, and of IWP-SGD, all with the paper's settings."""
+    print("\nThe paper's settings (batches of 128, gamma 1e-4, lambda 5): mean test loss over", draws, "draws")
+    print(
+        "| data | loss | optimum | SGD, real data | SGD, noisy data | IWP-SGD | its own unbiased loss |\n|" + "---|" * 7
+    )
+    for p, epsilon, loss in ((2, 2.0, "exponential"), (10, 5.0, "exponential"), (2, 2.0, "quadratic")):
+        found = []
+        exponential = loss == "exponential"
+        for draw in range(draws):
+            x, y = examples(N + 100_000, p, draw)
+            test, u = product(x[N:], y[N:]), product(x[:N], y[:N])
+            model = IWPSGDClassifier.as_published(
+                budget=ApproxDP(epsilon, 1e-5), loss=loss, calibration="classic" if epsilon <= 2 else "analytic",
+                seed=draw, features=list(range(p)),
+            )  # fmt: skip
+            model.learn_many(x[:N], y[:N])
+            engine = model._engine
+            mechanism = engine.mechanisms["default"]
+            labels = np.where(y[:N], 1.0, -1.0)
+            released = mechanism.decode(
+                mechanism.randomize(np.column_stack([x[:N], labels]), engine._noise, np.arange(N))
+            )
+            noisy = np.column_stack([released[:, :-1], np.ones(N)]) * released[:, -1:]
+
+            def risk(theta, test=test, exponential=exponential):
+                z = test @ theta
+                return float(np.mean(np.exp(-z) if exponential else 0.5 * (z - 1.0) ** 2))
+
+            rows = [
+                minimiser(u, 5.0, exponential),
+                plain_sgd(u, 1e-4, 5.0, 128, exponential),
+                plain_sgd(noisy, 1e-4, 5.0, 128, exponential),
+                model.iterate,
+            ]
+            found.append([*map(risk, rows), model.unbiased_loss])
+        mean = np.mean(found, axis=0)
+        cells = " | ".join(f"{value:.4f}" for value in mean)
+        print(f"| p = {p}, eps = {epsilon:g} | {loss} | {cells} |", flush=True)
+
+
+def products(draws):
+    """Squared distance to the optimum, quadratic loss with ridge 0.1: the paper's release against the product."""
+    print(
+        "\nQuadratic loss, ridge 0.1, n = 10^6, delta = 1e-5: squared distance to the optimum (mean of", draws, "draws)"
+    )
+    print(
+        "| data | its squared norm | separate: average | product: average | product: polished | interval |\n|"
+        + "---|" * 6
+    )
+    for p, epsilon in ((2, 2.0), (2, 5.0), (10, 10.0), (10, 5.0)):
+        x, y = examples(N, p, 0)
+        best = minimiser(product(x, y), 0.1, False)
+        errors = np.zeros((draws, 3))
+        for draw in range(draws):
+            for place, release in enumerate(("separate", "joint")):
+                model = IWPSGDClassifier(
+                    budget=ApproxDP(epsilon, 1e-5), loss="quadratic", regularization=0.1, release=release, seed=draw,
+                    features=list(range(p)),
+                )  # fmt: skip
+                model.learn_many(x, y)
+                errors[draw, place] = np.sum((model.average - best) ** 2)
+            found = model.estimate()
+            errors[draw, 2] = np.sum((found.values - best) ** 2)
+        half = float(np.max(found.half_widths(0.95)))
+        known = f"+-{half:.2g} at most" if math.isfinite(half) else "none: not determined"
+        cells = " | ".join(f"{value:.3g}" for value in errors.mean(axis=0))
+        print(f"| p = {p}, eps = {epsilon:g} | {best @ best:.2f} | {cells} | {known} |", flush=True)
+
+
+def logistic_data(n, rng, p=4, truth=None):
+    """Features uniform on [-1, 1], labels from a probit model with these coefficients (as logits)."""
+    truth = np.array([0.3, -0.2, 0.15, 0.0, -0.1]) if truth is None else truth
+    x = rng.uniform(-1, 1, (n, p))
+    y = x @ truth[:-1] + truth[-1] + 1.702 * rng.normal(size=n) > 0
+    return x, y, truth
+
+
+def losses(draws):
+    """Every loss on the same releases: distance to its own optimum without privacy."""
+    print("\nEvery loss, p = 4 and a constant, n = 250,000: root mean squared distance to its own noiseless optimum")
+    print("| budget | loss | radius | average | polished | refused |\n|" + "---|" * 6)
+    for budget in (GaussianDP(0.5), GaussianDP(1.0), GaussianDP(2.0), GaussianDP(4.0)):
+        for loss in ("probit", "quadratic", "exponential", "log"):
+            errors = np.zeros((draws, 2))
+            for draw in range(draws):
+                x, y, truth = logistic_data(250_000, np.random.default_rng(draw))
+                u = product(x, y)
+                if loss in ("quadratic", "exponential"):
+                    truth = minimiser(u, 0.0, loss == "exponential")
+                model = IWPSGDClassifier(budget=budget, loss=loss, seed=draw, features=list(range(4)))
+                model.learn_many(x, y)
+                found = model.estimate().values
+                errors[draw] = np.sum((model.average - truth) ** 2), np.sum((found - truth) ** 2)
+            mean = np.sqrt(errors.mean(axis=0))
+            radius = model._engine.settings.radius
+            print(
+                f"| {budget} | {loss} | {radius:.2f} | {mean[0]:.3f} | {mean[1]:.3f} | {model.refused_updates} |",
+                flush=True,
+            )
+
+
+BUDGETS = (GaussianDP(1.0), GaussianDP(2.0), ApproxDP(5.0, 1e-5))
+
+
+def coverage(draws, budgets=BUDGETS):
+    """How often nominal 95% intervals hold the truth, over all coefficients."""
+    print(
+        "\nCoverage of nominal 95% intervals, p = 4 and a constant, n = 250,000,", draws, "draws (5 coefficients each)"
+    )
+    print(
+        "| release | loss | budget | sandwich | median half width, share without interval | random scaling |\n|"
+        + "---|" * 6
+    )
+    # Of the law, not of a sample: from many other examples.
+    x, y, _ = logistic_data(4_000_000, np.random.default_rng(5))
+    population = minimiser(product(x, y), 0.0, False)
+    for budget in budgets:
+        for loss, release in (
+            ("probit", "joint"),
+            ("quadratic", "joint"),
+            ("quadratic", "separate"),
+            ("squared", "joint"),
+        ):
+            held, widths = np.zeros((draws, 2)), []
+            for draw in range(draws):
+                rng = np.random.default_rng(1000 + draw)
+                x, y, truth = logistic_data(250_000, rng)
+                if loss == "squared":
+                    truth = np.array([0.3, -0.2, 0.1, 0.0, -0.1])
+                    y = x @ truth[:-1] + truth[-1] + rng.uniform(-0.2, 0.2, len(x))
+                elif loss == "quadratic":
+                    truth = population
+                for place, polish in enumerate((True, False)):
+                    more = {
+                        "budget": budget,
+                        "release": release,
+                        "seed": draw,
+                        "features": [0, 1, 2, 3],
+                        "polish": polish,
+                    }
+                    model = IWPSGDRegressor(**more) if loss == "squared" else IWPSGDClassifier(loss=loss, **more)
+                    model.learn_many(x, y)
+                    found = model.estimate()
+                    half = found.half_widths(0.95)
+                    held[draw, place] = np.mean(np.abs(found.values - truth) <= half)
+                    widths += [float(np.mean(half))] if polish else []
+            none = np.mean(np.isinf(widths))
+            print(
+                f"| {release} | {loss} | {budget} | {held[:, 0].mean():.1%} | {np.median(widths):.3g}, {none:.0%} | "
+                f"{held[:, 1].mean():.1%} |",
+                flush=True,
+            )
+
+
+def speed():
+    """``learn_one`` of ten features against River's logistic regression without privacy."""
+    rng = np.random.default_rng(0)
+    names = [f"x{i}" for i in range(10)]
+    rows = [dict(zip(names, row.tolist(), strict=True)) for row in rng.uniform(-1, 1, (20_000, 10))]
+    labels = (rng.random(20_000) < 0.5).tolist()
+
+    def loop(model):
+        def run():
+            for x, y in zip(rows, labels, strict=True):
+                model.learn_one(x, y)
+
+        return run
+
+    print("\nlearn_one, d = 10, dict input, microseconds, against river LogisticRegression")
+    for what, more in (
+        ("probit, simulated noise", {"seed": 1}),
+        ("quadratic, simulated noise", {"seed": 1, "loss": "quadratic"}),
+        ("probit, simulated, no polish", {"seed": 1, "polish": False}),
+        ("separate, simulated noise", {"seed": 1, "release": "separate"}),
+        ("probit, secure noise", {}),
+    ):
+        ours = IWPSGDClassifier(budget=GaussianDP(1.0), features=names, **more)
+        a, b, ratio = compare(loop(ours), loop(LogisticRegression()))
+        print(f"  {what:32s} {a / 20_000 * 1e6:6.2f} against {b / 20_000 * 1e6:6.2f}: ratio {ratio:.2f}", flush=True)
+
+
+def main(argv):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--replications", type=int, default=40)
+    parser.add_argument("--only", choices=["paper", "product", "losses", "coverage", "speed"])
+    given = parser.parse_args(argv)
+    parts = {
+        "speed": speed,
+        "paper": lambda: paper(given.draws),
+        "product": lambda: products(given.draws),
+        "losses": lambda: losses(given.draws),
+        "coverage": lambda: coverage(given.replications),
+    }
+    for name, part in parts.items():
+        if given.only in (None, name):
+            part()
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1:])

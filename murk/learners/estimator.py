@@ -1,0 +1,284 @@
+"""What the River estimators share: features in a fixed order, levels, learning, state, intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+from river.utils import dataframe
+
+from murk.errors import MurkError, UserError
+from murk.learners.inference import Estimate, Intervals
+from murk.privacy import Guarantee
+from murk.stream.codec import Rejected
+from murk.stream.releases import Release
+
+Record = Mapping[Any, Any]
+
+
+class StreamEstimator(base.Estimator):
+    """A River estimator around an engine: each protocol's says how its engine is made.
+
+    The features are fixed once: at construction, or by the first record.
+    """
+
+    budget: Guarantee
+    features: Sequence[Any] | None
+    seed: int | None
+
+    def _prepare(self) -> None:
+        """Set what is not a constructor argument; check what can be checked without a record."""
+        self._engine: Any = None
+        self._names: tuple[Any, ...] = ()
+        self._mechanisms: dict[Guarantee, Any] = {}
+        if not isinstance(self.budget, Guarantee):
+            raise UserError(
+                f"budget={self.budget!r} is not a guarantee; give one such as GaussianDP(mu=1.0) or "
+                "ApproxDP(epsilon=1.0, delta=1e-6)"
+            )
+        if self.features is not None:
+            self._begin(tuple(self.features))
+
+    def _begin(self, names: tuple[Any, ...]) -> Any:
+        """Make the engine for these features: each estimator's own."""
+        raise AssertionError("each estimator makes its engine")
+
+    def _made(self, guarantee: Guarantee) -> Any:
+        """The mechanism of a guarantee: each estimator's own."""
+        raise AssertionError("each estimator makes its mechanisms")
+
+    def _coded_names(self, names: tuple[Any, ...]) -> tuple[str, ...]:
+        if len(set(names)) != len(names) or "intercept" in names or not names:
+            raise UserError(f"features must be distinct, at least one, and none named 'intercept': got {names!r}")
+        return (*(str(name) for name in names), "intercept")
+
+    def _start(self, names: tuple[Any, ...], engine: Any, default: Any) -> Any:
+        self._names, self._engine, self._default = names, engine, default
+        self._getter = itemgetter(*names)
+        engine.use(default)
+        return engine
+
+    def _calibrated(self, guarantee: Guarantee) -> Any:
+        found = self._mechanisms.get(guarantee)
+        if found is None:
+            found = self._made(guarantee)
+            # People may choose budgets from a continuum; a cache must not grow with them.
+            if len(self._mechanisms) < 256:
+                self._mechanisms[guarantee] = found
+        return found
+
+    # Learning
+
+    def _fill(self, x: Record, engine: Any) -> None:
+        try:
+            engine.features[:] = self._getter(x)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            engine.features[:] = [number(x.get(name)) for name in self._names]
+
+    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
+        engine = self._engine
+        if engine is None:
+            engine = self._begin(tuple(sorted(x)))
+        engine.use(self._default if budget is None else self._calibrated(budget))
+        self._fill(x, engine)
+        engine.learn_record(y)
+
+    def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
+        engine = self._engine
+        if engine is None:
+            engine = self._begin(self._columns(X))
+        rows = self._matrix(X, self._names)
+        if len(rows) != len(y):
+            raise UserError(f"X has {len(rows)} rows, y has {len(y)}")
+        if isinstance(budget, Sequence):
+            if len(budget) != len(rows):
+                raise UserError(f"X has {len(rows)} rows, budget has {len(budget)}")
+            engine.learn_records(rows, y, [self._calibrated(each) for each in budget])
+        else:
+            engine.use(self._default if budget is None else self._calibrated(budget))
+            engine.learn_records(rows, y)
+
+    def _columns(self, X: Any) -> tuple[Any, ...]:
+        if isinstance(X, np.ndarray):
+            return tuple(range(X.shape[1]))
+        return tuple(sorted(dataframe.into_frame(X).columns))
+
+    def _matrix(self, X: Any, names: tuple[Any, ...]) -> NDArray[np.float64]:
+        if isinstance(X, np.ndarray):
+            if X.ndim != 2 or X.shape[1] != len(names):
+                raise UserError(f"an array of features must have shape (n, {len(names)}), got {X.shape}")
+            return np.column_stack([numbers(column) for column in X.T]) if X.dtype.kind == "O" else X.astype(np.float64)
+        frame = dataframe.into_frame(X)
+        # Not frame[name]: a column may be named by a number, which would be taken for a row's.
+        places = {name: place for place, name in enumerate(frame.columns)}
+        absent = np.zeros(len(frame))
+        return np.column_stack(
+            [numbers(frame[:, places[name]].to_numpy()) if name in places else absent for name in names]
+        )
+
+    def _learn_release(self, release: Release) -> None:
+        """Check a release as the worker's codec would, then learn from it."""
+        engine = self._require()
+        mechanism = engine.mechanisms.get(release.level)
+        if mechanism is None:
+            raise Rejected("level", f"{release.level!r} is not on the menu: {', '.join(engine.mechanisms)}")
+        if release.simulated is not (self.seed is not None):
+            raise Rejected("simulated", "a learner takes simulated releases if it is seeded, else real ones")
+        if len(release.payload) != engine.dimension:
+            raise Rejected("dimension", f"{len(release.payload)} numbers, the learner has {engine.dimension}")
+        if max(map(abs, release.payload)) > mechanism.magnitude:
+            raise Rejected("magnitude", f"a number beyond {mechanism.magnitude}, which honest noise does not reach")
+        engine.admit(release)
+        engine.learn_releases([release])
+
+    # What was learned
+
+    def _require(self) -> Any:
+        if self._engine is None:
+            raise UserError("the features are not known yet: give features=[...], or learn a record first")
+        return self._engine
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned from."""
+        return 0 if self._engine is None else int(self._engine.n_releases)
+
+    @property
+    def iterate(self) -> NDArray[np.float64]:
+        """The newest iterate theta_t in working coordinates (whitened where a second moment was given)."""
+        found: NDArray[np.float64] = self._require().iterate
+        return found
+
+    @property
+    def average(self) -> NDArray[np.float64]:
+        """The average bar_t of the iterates, in working coordinates."""
+        found: NDArray[np.float64] = self._require().average
+        return found
+
+    def estimate(self) -> Estimate:
+        """Coefficients with what their intervals need, and the method both come from."""
+        found: Estimate = self._require().estimate()
+        return found
+
+    def coefficients(self) -> dict[str, float]:
+        """Coefficients by feature name, the constant's as ``"intercept"`` (and ``"scale"``, ``"class:name"``)."""
+        found = self.estimate()
+        return dict(zip(found.names, map(float, found.values), strict=True))
+
+    def confidence_intervals(self, level: float = 0.95) -> Intervals:
+        """Confidence intervals by name, with their ``method`` and a ``note`` on their coverage."""
+        return self.estimate().intervals(level)
+
+    def _engines(self, others: Sequence[Self]) -> list[Any]:
+        """This learner's engine and the others', which must be of the same settings."""
+        engine = self._require()
+        engines = [engine]
+        for other in others:
+            theirs = other._require()
+            if theirs.settings.digest != engine.settings.digest or other._names != self._names:
+                raise UserError("chains merge only between learners of the same features and settings")
+            engines.append(theirs)
+        return engines
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as plain data (JSON), exact: :meth:`load_state_dict` goes on bit for bit."""
+        names = [name if isinstance(name, str | int) else str(name) for name in self._names]
+        return {"features": names, "fold": self._require().state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state of a learner with the same settings.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or belongs to other features.
+        """
+        try:
+            names, fold = tuple(state["features"]), state["fold"]
+        except (KeyError, TypeError) as error:
+            raise MurkError("the state is malformed: it needs features and fold") from error
+        known = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
+        if names != known:
+            raise MurkError(f"the state is of features {names!r}, this learner has {known!r}")
+        fresh = self._engine is None
+        engine = self._begin(names) if fresh else self._require()
+        try:
+            engine.load_state_dict(fold)
+        except MurkError:
+            if fresh:
+                self._prepare()
+            raise
+
+    def _unit_test_skips(self) -> set[str]:
+        return set()
+
+
+def number(value: Any) -> float:
+    """A feature's value; what is missing or no finite number counts as 0, for everybody alike."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return found if math.isfinite(found) else 0.0
+
+
+def target(value: Any) -> float:
+    """A target's value; NaN, which is learned from as no gradient, where it is missing or no number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def numbers(values: Any, one: Callable[[Any], float] = number) -> NDArray[np.float64]:
+    """A column of numbers. The text of a failed conversion would quote a record, so none leaves here."""
+    array = np.asarray(values)
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    return np.array([one(value) for value in array], dtype=np.float64)
+
+
+def series(values: Any, X: Any, name: str | None) -> Any:
+    """Predictions in the kind of container that the features came in."""
+    if isinstance(X, np.ndarray):
+        return values
+    return dataframe.to_native_series(values, name=name, like=dataframe.into_frame(X))
+
+
+def code_of(label: Any, codes: Mapping[Any, float]) -> float:
+    """A label's place among the classes, NaN for any other."""
+    try:
+        return codes.get(label, math.nan)
+    except TypeError:  # what cannot be a key is no class
+        return math.nan
+
+
+def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
+    """The places of labels among the classes, NaN for others."""
+    array = np.asarray(labels)
+    if array.dtype.kind in "biuf" and len(codes) <= 16:
+        found = np.full(len(array), math.nan)
+        for label, code in codes.items():
+            found[array == label] = code
+        return found
+    listed = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+    return np.array([code_of(label, codes) for label in listed], dtype=np.float64)
+
+
+def step_setting(step: Any) -> Any:
+    """``"noise-aware"``, or an inverse scaling step from Murk's own or River's description of it."""
+    from murk.learners.settings import InverseScalingStep
+
+    if step == "noise-aware" or isinstance(step, InverseScalingStep):
+        return step
+    try:
+        return InverseScalingStep(float(step.learning_rate), float(step.power))
+    except AttributeError:
+        raise UserError(
+            f"step={step!r} is neither 'noise-aware' nor an InverseScaling(learning_rate, power) of River"
+        ) from None

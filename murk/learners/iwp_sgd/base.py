@@ -1,0 +1,193 @@
+"""What both IWP-SGD estimators share: how their engine is made, and learning from released examples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.estimator import Record, StreamEstimator, number, step_setting
+from murk.learners.inference import Estimate
+from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd.engine import IWPEngine
+from murk.learners.iwp_sgd.evaluation import Example
+from murk.learners.iwp_sgd.inference import estimate
+from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, settle
+from murk.learners.settings import Averaging, Weighting
+from murk.privacy import Guarantee
+from murk.privacy.noise import NoiseSource
+from murk.stream.releases import ExampleRelease
+
+
+class IWPSGD(StreamEstimator):
+    """What both estimators share: levels, releases, learning, what is known of the loss."""
+
+    levels: Mapping[str, Guarantee] | None
+    release: Literal["joint", "separate"]
+    split: float
+    calibration: Literal["analytic", "classic"]
+    bound: float | None
+    loss: Any
+    regularization: float
+    batch: int
+    step: Any
+    averaging: Averaging
+    weighting: Weighting
+    radius: float | None
+    polish: bool | None
+    inputs: Literal["records", "released"]
+    noise: NoiseSource | None
+
+    _target: ClassVar[Literal["binary", "real"]]
+
+    def _prepare(self) -> None:
+        if self.inputs not in ("records", "released"):
+            raise UserError(f"inputs={self.inputs!r}; known are 'records' and 'released'")
+        if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
+            raise UserError(f"bound={self.bound!r}, the public bound of ||x||, must be positive and finite")
+        # What can be refused without knowing the features is refused at once.
+        if isinstance(self.budget, Guarantee):
+            self._made_settings(("feature", "intercept")).mechanism(self.budget)
+        super()._prepare()
+
+    def _made_settings(self, coded: tuple[str, ...]) -> ExampleSettings:
+        return ExampleSettings(
+            target=self._target,
+            names=coded,
+            square=float(len(coded)) if self.bound is None else self.bound**2 + 1.0,
+            boxed=self.bound is None,
+            release=self.release,
+            split=self.split,
+            loss=self.loss,
+            truncation=getattr(self, "truncation", None),
+            radius=self.radius,
+            calibration=self.calibration,
+            regularization=self.regularization,
+            batch=self.batch,
+            step=step_setting(self.step),
+            averaging=self.averaging,
+            weighting=self.weighting,
+            polish=len(coded) <= POLISHED if self.polish is None else self.polish,
+        )
+
+    def _begin(self, names: tuple[Any, ...]) -> IWPEngine:
+        self._settings = self._made_settings(self._coded_names(names))
+        menu = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
+        menu["default"] = self._calibrated(self.budget)
+        settled = settle(self._settings, menu)
+        engine = IWPEngine(settled, menu, seed=self.seed, noise=self.noise)
+        self._start(names, engine, menu["default"])
+        return engine
+
+    def _made(self, guarantee: Guarantee) -> ExampleMechanism:
+        return self._settings.mechanism(guarantee)
+
+    # Learning
+
+    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
+        # As in the base class, with its calls written out: each takes as long as three of the release's numbers.
+        engine: IWPEngine | None = self._engine
+        if engine is None:
+            engine = self._begin(tuple(sorted(x)))
+        mechanism = self._default if budget is None else self._calibrated(budget)
+        if mechanism is not engine.current:
+            engine.use(mechanism)
+        try:
+            engine.features[:] = self._getter(x)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            engine.features[:] = [number(x.get(name)) for name in self._names]
+        engine.learn_record(y)
+
+    def _learn_released(self, x: Record, y: float, budget: Guarantee | None) -> None:
+        """Learn from an example that was released before, decoded."""
+        engine = self._engine
+        product = self._target == "binary" and self.release == "joint"
+        if engine is None:
+            engine = self._begin(tuple(sorted(name for name in x if name != "intercept")))
+        engine.use(self._default if budget is None else self._calibrated(budget))
+        vector = np.array([*(number(x.get(name)) for name in self._names), 1.0])
+        if product:
+            vector[-1] = number(x.get("intercept"))
+        engine.learn_decoded(vector[None, :], np.array([0.0 if product else y]))
+
+    def learn_release(self, release: ExampleRelease) -> None:
+        """Learn from an example that was randomized elsewhere.
+
+        Parameters
+        ----------
+        release
+            A release at a level of this learner's menu.
+
+        Raises
+        ------
+        Rejected
+            If its level, size or magnitude does not fit, or it is simulated and the learner is not seeded (or the
+            other way round).
+        UserError
+            If the features are not fixed yet.
+        """
+        self._learn_release(release)
+
+    def decoded(self, release: ExampleRelease) -> tuple[Example, Any]:
+        """A release as ``(x, y)``, for River's evaluation and for learners with ``inputs="released"``.
+
+        ``x`` are the noisy features (of a product: times the label, the constant as ``"intercept"``); ``y`` is the
+        label or the noisy target (of a product always the second class, as its vector holds the label).
+        """
+        engine: IWPEngine = self._require()
+        mechanism = engine.mechanisms[release.level]
+        values = mechanism.decode(np.array([release.payload], dtype=np.int64))[0]
+        form = engine.settings.form
+        x = Example(zip(self._names, values.tolist(), strict=False))
+        x.noise, x.product = engine.settings.noise(mechanism), form == k.PRODUCT
+        if form == k.PRODUCT:
+            x["intercept"] = float(values[-1])
+        return x, self._shown(1.0 if form == k.PRODUCT else float(values[-1]))
+
+    def _shown(self, target: float) -> Any:
+        raise AssertionError("each estimator shows its own targets")
+
+    # What was learned
+
+    @property
+    def unbiased_loss(self) -> float:
+        """Running mean of the unbiased loss estimates (progressive validation, from releases alone).
+
+        Each release's loss is estimated with the coefficients that `predict_one` used before it was learned from; NaN
+        before the first.
+        """
+        return math.nan if self._engine is None else float(self._engine.unbiased_loss[0])
+
+    @property
+    def unbiased_loss_error(self) -> float:
+        """Standard error of :attr:`unbiased_loss`."""
+        return math.nan if self._engine is None else float(self._engine.unbiased_loss[1])
+
+    @property
+    def refused_updates(self) -> int:
+        """How many releases moved nothing: no honest one is like them, or the step was not finite."""
+        return 0 if self._engine is None else int(self._engine.refused_updates)
+
+    def linear_coefficients(self) -> tuple[dict[Any, float], float]:
+        """What `predict_one` uses: coefficients by feature, and the constant."""
+        if self._engine is None:
+            return {}, 0.0
+        *slopes, constant = self._engine.reference.tolist()
+        return dict(zip(self._names, slopes, strict=True)), constant
+
+    def merged(self, others: Sequence[Self]) -> Estimate:
+        """Estimate from this learner and ``others`` of the same settings, each having learned its own chain."""
+        return estimate(self._engines(others))
+
+    def _scores(self, x: Record) -> float:
+        values = np.array([*(number(x.get(name)) for name in self._names), 1.0])
+        return float(self._require().reference @ values)
+
+    def _scores_many(self, X: Any) -> NDArray[np.float64]:
+        rows = self._matrix(X, self._names)
+        scores: NDArray[np.float64] = np.column_stack([rows, np.ones(len(rows))]) @ self._require().reference
+        return scores

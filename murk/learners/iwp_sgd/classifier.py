@@ -1,0 +1,221 @@
+"""Linear classification from examples released once, as a River estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+from river.utils import dataframe
+
+from murk.errors import UserError
+from murk.learners.estimator import Record, code_of, codes_of, series
+from murk.learners.iwp_sgd.base import IWPSGD
+from murk.learners.iwp_sgd.losses import chances
+from murk.learners.settings import Averaging, InverseScalingStep, Weighting
+from murk.privacy import ApproxDP, GaussianDP, Guarantee
+from murk.privacy.noise import NoiseSource
+
+
+class IWPSGDClassifier(IWPSGD, base.MiniBatchClassifier):
+    """Linear classification by inverse Weierstrass private SGD (IWP-SGD), from examples that are released once.
+
+    A person releases her example with Gaussian noise, whatever will be learned from it. With ``l = f(theta'x y)``, an
+    unbiased estimate of the loss's gradient at the true example is ``u~ g'(z) - D theta g''(z)``, where
+    ``z = theta'u~`` and g is f with the noise's smoothing taken back (see :mod:`murk.learners.iwp_sgd.transforms`).
+    What is learned is the average of ``theta <- Project(theta - step (gradient + lambda theta))``, polished by one
+    Newton step with the mean Hessian, which has an unbiased estimate as well.
+
+    Parameters
+    ----------
+    budget
+        Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``. Gaussian noise cannot give
+        ``PureDP``.
+    classes
+        The two labels, the positive one last. Any other label counts as missing: the release is the mechanism of
+        a zero vector.
+    levels
+        Further guarantees by name, for releases made elsewhere at other levels.
+    release
+        ``"joint"``: the product of label and features (constant included) in one Gaussian release, which is all that
+        these losses see. ``"separate"``: Gaussian features and a label in randomized response, as published.
+    split
+        The features' share of the budget in a separate release.
+    calibration
+        ``"analytic"``, or ``"classic"`` for the paper's formula, where it holds.
+    features
+        Feature names in a fixed order; by default the sorted names of the first record.
+    bound
+        Public bound of the features' norm; longer ones are brought back to it. By default every feature is
+        brought back to [-1, 1].
+    loss
+        ``"probit"`` (exact; coefficients are logits), ``"quadratic"``, ``"exponential"``, or ``"log"`` (truncated).
+    truncation
+        K of the log loss; by default the best of 1, 2, 3 by the paper's criterion.
+    regularization
+        lambda of the penalty ``lambda/2 ||theta||^2``.
+    batch
+        Releases averaged for each step.
+    step
+        ``"noise-aware"``, or River's ``optim.schedulers.InverseScaling``.
+    averaging
+        ``"polyak"``, ``"polynomial-decay"`` or ``None``.
+    weighting
+        Of people, by public noise level: ``"inverse-variance"`` or ``"uniform"``.
+    radius
+        The coefficients are projected on this ball. By default inside the region in which the loss's estimate is
+        valid at the noisiest level (``"probit"``: ``s ||theta|| < 1.702``), and no more than 3 (quadratic: 2).
+    polish
+        Whether coefficients and intervals come from the Newton polish, with O(p^2) memory; by default up to 64
+        coefficients. Otherwise from the average, with intervals by random scaling.
+    inputs
+        ``"records"``: ``learn_one`` takes raw records and randomizes them. ``"released"``: it takes examples that
+        :meth:`decoded` gave.
+    seed
+        Simulate the noise from this seed. Not private: for experiments.
+    noise
+        Another source of noise, such as ``OpenDPNoise()``.
+
+    Notes
+    -----
+    Each call of ``learn_one`` is one release of one person.
+
+    References
+    ----------
+    Dufraiche, Mangold, Perrot, Tommasi. Learning with Locally Private Examples by Inverse Weierstrass Private
+    Stochastic Gradient Descent. Algorithm 1, equations 6 and 7, section 5.2.
+
+    Examples
+    --------
+    >>> from murk.learners import IWPSGDClassifier
+    >>> from murk.privacy import GaussianDP
+    >>> model = IWPSGDClassifier(budget=GaussianDP(mu=3.0), seed=1)
+    >>> for i in range(20_000):
+    ...     x = (i * 7919 % 2003) / 1001.5 - 1
+    ...     model.learn_one({"x": x}, x > 0)
+    >>> model.predict_one({"x": 0.7})
+    True
+    """
+
+    _target = "binary"
+
+    def __init__(
+        self,
+        *,
+        budget: Guarantee,
+        classes: Sequence[Any] = (False, True),
+        levels: Mapping[str, Guarantee] | None = None,
+        release: Literal["joint", "separate"] = "joint",
+        split: float = 0.5,
+        calibration: Literal["analytic", "classic"] = "analytic",
+        features: Sequence[Any] | None = None,
+        bound: float | None = None,
+        loss: Literal["probit", "quadratic", "exponential", "log"] = "probit",
+        truncation: int | None = None,
+        regularization: float = 0.0,
+        batch: int = 1,
+        step: Any = "noise-aware",
+        averaging: Averaging = "polyak",
+        weighting: Weighting = "inverse-variance",
+        radius: float | None = None,
+        polish: bool | None = None,
+        inputs: Literal["records", "released"] = "records",
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self.budget = budget
+        self.classes = classes
+        self.levels = levels
+        self.release = release
+        self.split = split
+        self.calibration = calibration
+        self.features = features
+        self.bound = bound
+        self.loss = loss
+        self.truncation = truncation
+        self.regularization = regularization
+        self.batch = batch
+        self.step = step
+        self.averaging = averaging
+        self.weighting = weighting
+        self.radius = radius
+        self.polish = polish
+        self.inputs = inputs
+        self.seed = seed
+        self.noise = noise
+        self._codes = {label: float(place) for place, label in enumerate(classes)}
+        if len(self._codes) != 2 or len(classes) != 2:
+            raise UserError(f"classes must be two distinct labels, got {classes!r}; for more use LDPSGDClassifier")
+        self._prepare()
+
+    @classmethod
+    def as_published(cls, *, budget: Guarantee, gamma: float = 1e-4, **more: Any) -> Self:
+        """The paper's own release and settings: exponential loss, constant steps, the last iterate.
+
+        Features with Gaussian noise and the label in randomized response, half of epsilon each; batches of 128,
+        lambda = 5. Give ``calibration="classic"`` for its printed noise, where that holds (epsilon_x <= 1).
+        """
+        settings: dict[str, Any] = {
+            "release": "separate",
+            "loss": "exponential",
+            "step": InverseScalingStep(gamma, 0.0),
+            "averaging": None,
+            "weighting": "uniform",
+            "regularization": 5.0,
+            "batch": 128,
+            "polish": False,
+        }
+        return cls(budget=budget, **{**settings, **more})
+
+    def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
+        """Randomize the record once and learn from the result; or learn from a released one.
+
+        ``budget`` overrides the learner's for this person. One with more noise than the levels that the learner knows
+        may be beyond the loss's valid region, and is then refused before the record is read.
+        """
+        if self.inputs == "released":
+            self._learn_released(x, 2.0 * code_of(y, self._codes) - 1.0, budget)
+        else:
+            self._learn(x, code_of(y, self._codes), budget)
+
+    def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
+        """Learn from the rows of a data frame or an ``(n, d)`` array of raw records, as one by one.
+
+        ``budget`` is everybody's, or a sequence with each row's own.
+        """
+        if self.inputs == "released":
+            raise UserError("learn_many takes raw records; give released examples to learn_one or learn_release")
+        self._learn_rows(X, codes_of(y, self._codes), budget)
+
+    def _shown(self, target: float) -> Any:
+        return self.classes[1 if target > 0 else 0]
+
+    def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
+        """Probability of each label by the loss's own model; equal ones before the first record."""
+        if self._engine is None:
+            return dict.fromkeys(self.classes, 0.5)
+        positive = float(chances(self.loss, np.array([self._scores(x)]))[0])
+        return dict(zip(self.classes, (1.0 - positive, positive), strict=True))
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Probabilities for the rows of a data frame or an ``(n, d)`` array, one column a label."""
+        positive = np.full(len(X), 0.5) if self._engine is None else chances(self.loss, self._scores_many(X))
+        table: NDArray[np.float64] = np.column_stack([1.0 - positive, positive])
+        if isinstance(X, np.ndarray):
+            return table
+        columns = {label: table[:, i] for i, label in enumerate(self.classes)}
+        return dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
+
+    def predict_many(self, X: Any) -> Any:
+        """Labels for the rows of a data frame or an ``(n, d)`` array."""
+        table = self.predict_proba_many(X)
+        if not isinstance(table, np.ndarray):
+            table = dataframe.to_numpy(dataframe.into_frame(table))
+        return series(np.array(list(self.classes))[np.argmax(table, axis=1)], X, None)
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"budget": GaussianDP(mu=1.0)}
+        yield {"budget": ApproxDP(epsilon=2.0, delta=1e-5), "loss": "quadratic", "release": "separate"}

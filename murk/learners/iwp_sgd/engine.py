@@ -1,0 +1,332 @@
+"""One chain's fold of released examples, with everything around its kernel: levels, noise, admission, state."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._jit import HAVE_NUMBA
+from murk.errors import MurkError, UserError
+from murk.learners.engine import pack, unpack
+from murk.learners.inference import Estimate
+from murk.learners.iwp_sgd import kernels as f
+from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd.inference import estimate
+from murk.learners.iwp_sgd.polish import triangle
+from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings, fill, level_rows
+from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
+from murk.privacy.noise.sources import DRAW, secure_feed
+from murk.privacy.noise.streaming import fill as fill_noise
+from murk.privacy.noise.tables import GAUSSIAN_LAW
+from murk.stream.codec import Rejected
+from murk.stream.releases import ExampleRelease
+
+_BLOCK = 4096
+_ROWS = ("iterate", "average", "scaling_a", "scaling_b", "gathered", "reference", "aimed")
+_COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "identified")
+
+
+class IWPEngine:
+    """IWP-SGD on one chain: ``theta <- Project(theta - step (gradient estimate + lambda theta))``, and its average.
+
+    Parameters
+    ----------
+    settings
+        What is public, settled (see :func:`murk.learners.iwp_sgd.settings.settle`).
+    mechanisms
+        The menu: level name to mechanism.
+    seed
+        Simulate the noise of :meth:`learn_record` from this seed; ``None`` is secure noise.
+    noise
+        A source of noise other than the default secure one.
+    """
+
+    kind = "example"
+
+    def __init__(
+        self,
+        settings: ExampleSettings,
+        mechanisms: Mapping[str, ExampleMechanism],
+        *,
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        for level, mechanism in mechanisms.items():
+            if mechanism.dimension != settings.features:
+                raise UserError(
+                    f"level {level!r} randomizes {mechanism.dimension} numbers, an example has {settings.features}"
+                )
+        if seed is not None and noise is not None:
+            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
+        self.settings = settings
+        self.mechanisms = dict(mechanisms)
+        p = settings.features
+        self._size = triangle(p) if settings.polish else 0
+        self.real: NDArray[np.float64] = np.zeros(k.REAL_HEADER + (k.ROWS + 2) * p + 2 * self._size)
+        self.whole: NDArray[np.int64] = np.zeros(k.WHOLE_HEADER + 2 * p, dtype=np.int64)
+        fill(self.real, self.whole, settings)
+        self._noise: NoiseSource = noise if noise is not None else SecureNoise()
+        if seed is not None:
+            self._noise = SimulatedNoise(seed)
+            self.whole[k.SIMULATED] = 1
+            self.whole[k.SEED] = np.array(seed, dtype=np.uint64).view(np.int64)
+        self._seeded = seed is not None
+        self._bind()
+        self.x[-1] = 1.0
+        self._drawn = p - 1 if settings.form == k.LABEL else p
+        # Secure noise for one record: words for a little more trials than it has numbers, spare words, a coin.
+        self._direct = HAVE_NUMBA and type(self._noise) is SecureNoise
+        self._trials = self._drawn + self._drawn // 25 + 2
+        self._word_bytes = 8 * (2 * self._trials + 8 + 1)
+        self._levels = {level: place for place, level in enumerate(self.mechanisms)}
+        self._menu = level_rows(settings, list(self.mechanisms.values()))
+        self._labelled = settings.form == k.LABEL
+        self._bounds = {
+            level: mechanism.magnitudes.tolist() if hasattr(mechanism, "magnitudes") else None
+            for level, mechanism in self.mechanisms.items()
+        }
+        self.current: ExampleMechanism | None = None
+
+    def _bind(self) -> None:
+        p, at = self.settings.features, k.REAL_HEADER
+        self.rows = self.real[at : at + k.ROWS * p].reshape(k.ROWS, p)
+        middle = at + k.ROWS * p
+        self.triangles = self.real[middle : middle + 2 * self._size].reshape(2, self._size)
+        self.x = self.real[-2 * p : -p]
+        self.features = self.x[:-1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Views would be copied apart from what they look at; they are made anew.
+        return {
+            name: value for name, value in self.__dict__.items() if name not in ("rows", "triangles", "x", "features")
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._bind()
+
+    # What is known
+
+    @property
+    def n_releases(self) -> int:
+        """How many releases were learned, refused updates among them."""
+        return int(self.whole[k.COUNT])
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.settings.features
+
+    @property
+    def iterate(self) -> NDArray[np.float64]:
+        """The newest iterate, a copy."""
+        return np.array(self.rows[k.ITERATE])
+
+    @property
+    def average(self) -> NDArray[np.float64]:
+        """The average, a copy."""
+        return np.array(self.rows[k.AVERAGE])
+
+    @property
+    def reference(self) -> NDArray[np.float64]:
+        """What predictions use, and where losses are estimated: the polished estimate of late, or the average."""
+        return np.array(self.rows[k.REFERENCE if self.settings.polish else k.AVERAGE])
+
+    @property
+    def refused_updates(self) -> int:
+        """How many releases moved nothing, because no honest one is like them or a step was not finite."""
+        return int(self.whole[k.REFUSED])
+
+    @property
+    def unbiased_loss(self) -> tuple[float, float]:
+        """Mean of the unbiased loss estimates, and its error: each at `reference` before its release was learned.
+
+        NaN before anything was learned.
+        """
+        real = self.real
+        total = real[k.LOSS_WEIGHT]
+        if not total > 0.0:
+            return math.nan, math.nan
+        mean = real[k.LOSS_SUM] / total
+        left = real[k.LOSS_SQUARES] - 2.0 * mean * real[k.LOSS_CROSS] + mean * mean * real[k.LOSS_WEIGHT_SQUARES]
+        return float(mean), math.sqrt(max(float(left), 0.0)) / float(total)
+
+    def figures(self) -> dict[str, float]:
+        """Figures for the monitor: functions of releases and public settings alone."""
+        loss, error = self.unbiased_loss
+        gap = float(np.linalg.norm(self.rows[k.ITERATE] - self.rows[k.AVERAGE]))
+        found = {
+            "iterate_gap": gap,
+            "step_size": float(self.real[k.LAST_STEP]),
+            "refused_updates": float(self.refused_updates),
+        }
+        if math.isfinite(loss):
+            found |= {"unbiased_loss": loss, "unbiased_loss_error": error}
+        return found
+
+    def estimate(self) -> Estimate:
+        """Coefficients in coded units, with what their intervals need."""
+        return estimate([self])
+
+    # Records: randomized here, once
+
+    def use(self, mechanism: ExampleMechanism) -> None:
+        """Randomize the next records by ``mechanism``; refused where its noise is beyond the loss's valid region."""
+        if mechanism is not self.current:
+            f.set_level(self.real, self.whole, *level_rows(self.settings, [mechanism]), 0)
+            self.current = mechanism
+
+    def learn_record(self, y: float) -> None:
+        """Randomize the record whose features stand in ``x``, and learn from the release."""
+        if self._seeded:
+            f.learn_record(self.real, self.whole, y)
+        elif self._direct:
+            self._learn_directly(y)
+        else:
+            self.learn_records(self.x[None, :].copy(), np.array([y]))
+
+    def _learn_directly(self, y: float) -> None:
+        words = np.frombuffer(os.urandom(self._word_bytes), dtype=np.uint64)
+        if not f.learn_record_secure(self.real, self.whole, y, self._trials, words):
+            # The words did not suffice. Go on with these very ones: new ones would bias the law.
+            first = [(words[: 2 * self._trials], words[2 * self._trials : -1])]
+
+            def feed(trials: int, spares: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+                return first.pop() if first else secure_feed(trials, spares)
+
+            fill_noise(GAUSSIAN_LAW, self.whole[k.WHOLE_HEADER : k.WHOLE_HEADER + self._drawn], feed, DRAW)
+            self.whole[k.COIN] = words[-1:].view(np.int64)[0]
+            f.learn_record(self.real, self.whole, y)
+
+    def learn_records(
+        self,
+        X: NDArray[np.float64],
+        y: NDArray[np.float64],
+        mechanisms: Sequence[ExampleMechanism] | None = None,
+    ) -> None:
+        """Learn from the rows of ``X`` in turn, as :meth:`learn_record` would.
+
+        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant. ``mechanisms`` gives each row's own;
+        otherwise all are randomized by the one in use.
+        """
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        y = np.ascontiguousarray(y, dtype=np.float64)
+        if len(X) == 0:
+            return
+        levels = np.zeros(0, dtype=np.int64)
+        reals, wholes = np.zeros((0, k.LEVEL_REALS)), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
+        if mechanisms is not None:
+            distinct = {id(mechanism): mechanism for mechanism in mechanisms}
+            numbers = {key: number for number, key in enumerate(distinct)}
+            reals, wholes = level_rows(self.settings, list(distinct.values()))
+            levels = np.array([numbers[id(mechanism)] for mechanism in mechanisms], dtype=np.int64)
+            self.current = None
+        if self._seeded:
+            nothing = np.zeros((1, 0), dtype=np.int64)
+            words = np.zeros(0, dtype=np.uint64)
+            f.learn_records(self.real, self.whole, X, y, levels, reals, wholes, nothing, words)
+            return
+        for start in range(0, len(X), _BLOCK):
+            block = slice(start, min(start + _BLOCK, len(X)))
+            records = np.arange(self.n_releases, self.n_releases + block.stop - start, dtype=np.int64)
+            noise = self._noise.gaussian(records, self._drawn)
+            words = np.zeros(len(records), dtype=np.uint64)
+            if self._labelled:
+                words[:] = self._noise.words(records, 1, Purpose.COIN)[:, 0]
+            f.learn_records(self.real, self.whole, X[block], y[block], levels[block], reals, wholes, noise, words)
+
+    # Releases: randomized elsewhere
+
+    def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
+        """Refuse a release with a number that its own coordinate's mechanism does not reach.
+
+        Raises
+        ------
+        Rejected
+            With reason ``"magnitude"``.
+        """
+        bounds = self._bounds[release.level]
+        if bounds is not None:
+            for value, bound in zip(release.payload, bounds, strict=True):
+                if abs(value) > bound:
+                    raise Rejected("magnitude", f"a number beyond {bound}, which its coordinate does not reach")
+        if self._labelled and release.payload[-1] not in (-1, 1):
+            raise Rejected("magnitude", f"a label of {release.payload[-1]}, neither -1 nor 1")
+
+    def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
+        """Learn from admitted releases in turn."""
+        if not releases:
+            return
+        if {len(release.payload) for release in releases} != {self.dimension}:
+            raise MurkError(f"a release does not hold the {self.dimension} numbers of an example")
+        payloads = np.array([release.payload for release in releases], dtype=np.int64)
+        levels = np.array([self._levels[release.level] for release in releases], dtype=np.int64)
+        self.current = None
+        f.learn_releases(self.real, self.whole, payloads, levels, *self._menu)
+
+    def learn_decoded(self, vectors: NDArray[np.float64], targets: NDArray[np.float64]) -> None:
+        """Learn from decoded releases (m, p) of the mechanism in use; targets are 0 for products."""
+        f.learn_decoded(
+            self.real, self.whole, np.ascontiguousarray(vectors, dtype=np.float64),
+            np.ascontiguousarray(targets, dtype=np.float64),
+        )  # fmt: skip
+
+    stride = 2**31
+    """No device waits for an iterate, so none need be let out while releases are learned."""
+
+    def published(self) -> None:
+        """No iterate is published: devices release examples, not gradients."""
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        whole = self.whole
+        return {
+            "schema": 1,
+            "settings": self.settings.digest,
+            "dimension": self.dimension,
+            **{name: int(whole[place]) for name, place in zip(_COUNTS, _PLACES, strict=True)},
+            "sums": pack(self.real[k.FIRST_SUM : k.LAST_SUM + 1]),
+            "rows": {name: pack(self.rows[i]) for i, name in enumerate(_ROWS)},
+            "triangles": pack(self.triangles.ravel()),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state that :meth:`state_dict` gave.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or of other settings.
+        """
+        p = self.dimension
+        try:
+            if state["schema"] != 1 or state["dimension"] != p:
+                raise MurkError(
+                    f"a state of schema {state['schema']!r} and dimension {state['dimension']!r} "
+                    f"does not fit a learner of schema 1 and dimension {p}"
+                )
+            if state["settings"] != self.settings.digest:
+                raise MurkError("the state is of a learner with other settings: make one with the same")
+            rows = np.array([unpack(state["rows"][name], p) for name in _ROWS])
+            sums = unpack(state["sums"], k.LAST_SUM - k.FIRST_SUM + 1)
+            triangles = unpack(state["triangles"], 2 * self._size).reshape(2, self._size)
+            counts = [int(state[name]) for name in _COUNTS]
+        except (KeyError, TypeError, ValueError) as error:
+            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
+        if min(counts[:4]) < 0 or counts[2] >= self.settings.batch:
+            raise MurkError("the state's counts are not those of a learner with these settings")
+        self.rows[:] = rows
+        self.triangles[:] = triangles
+        self.real[k.FIRST_SUM : k.LAST_SUM + 1] = sums
+        for place, count in zip(_PLACES, counts, strict=True):
+            self.whole[place] = count
+
+
+_PLACES = (k.COUNT, k.UPDATES, k.IN_BATCH, k.REFUSED, k.NEXT_REFRESH, k.IDENTIFIED)

@@ -1,0 +1,111 @@
+"""Estimates from released examples, and their intervals.
+
+*sandwich*: the polished estimate with the covariance of :mod:`murk.learners.iwp_sgd.polish`, from the releases alone.
+Where the mean Hessian is not known well enough to be inverted, the average stands in and there is no interval: that is
+how a hopeless budget shows.
+
+*random scaling*: where nothing is polished, as for LDP-SGD (Lee, Liao, Seo, Shin 2022), over the updates' averages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.inference import FEWEST, RANDOM_SCALING, Estimate
+from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd.polish import TRUST, uncertainty
+
+if TYPE_CHECKING:
+    from murk.learners.iwp_sgd.engine import IWPEngine
+
+SANDWICH = "sandwich"
+_NEAR = 0.98
+
+
+def estimate(engines: Sequence[IWPEngine]) -> Estimate:
+    """Estimate from one chain's fold, or from several merged.
+
+    Averages are weighted by each chain's sum of weights; the sums of the polish add up.
+    """
+    settings = engines[0].settings
+    weights = np.array([engine.real[k.SUM_WEIGHT] for engine in engines])
+    shares = weights / weights.sum() if weights.sum() > 0 else np.full(len(engines), 1.0 / len(engines))
+    average = np.asarray(sum(s * engine.rows[k.AVERAGE] for s, engine in zip(shares, engines, strict=True)))
+    return _sandwich(engines, average) if settings.polish else _random_scaling(engines, average)
+
+
+def _sandwich(engines: Sequence[IWPEngine], average: NDArray[np.float64]) -> Estimate:
+    settings = engines[0].settings
+    assert settings.radius is not None
+    p, n = settings.features, sum(engine.n_releases for engine in engines)
+    sums = np.sum([engine.real for engine in engines], axis=0)
+    none = np.full(p, math.inf)
+    if not sums[k.POLISH_WEIGHT] > 0.0:
+        return Estimate(settings.names, average, SANDWICH, none, "none: nothing was learned yet", len(engines), n)
+    total = sums[k.POLISH_WEIGHT]
+    bend = _symmetric(np.sum([engine.triangles[0] for engine in engines], axis=0), p) / total
+    bend += settings.regularization * np.eye(p)
+    values, vectors = np.linalg.eigh(bend)
+    noise = uncertainty(sums, p)
+    if not values[0] > TRUST * noise:
+        note = (
+            "none: these releases do not determine the coefficients. The smallest eigenvalue of their mean Hessian is "
+            f"{values[0]:.3g}, and noise alone moves it by about {noise:.3g}. It takes far more releases, a weaker "
+            "guarantee, fewer features, or regularization"
+        )
+        return Estimate(settings.names, average, SANDWICH, none, note, len(engines), n)
+    inverse = (vectors / values) @ vectors.T
+    found = inverse @ (np.sum([engine.rows[k.AIMED] for engine in engines], axis=0) / total)
+    meat = _symmetric(np.sum([engine.triangles[1] for engine in engines], axis=0), p) / sums[k.MEAT_SQUARES]
+    covariance = inverse @ meat @ inverse * (sums[k.POLISH_SQUARES] / total**2)
+    note = f"holds where noise moves the mean Hessian little: here by {noise / values[0]:.0%} (docs/iwp-sgd.md)"
+    length = float(np.linalg.norm(found))
+    if length > settings.radius and settings.loss not in ("quadratic", "squared"):
+        # Outside the ball the loss's estimate is not valid, and the Hessian was taken elsewhere.
+        found = found * (settings.radius / length)
+        note = (
+            f"the best coefficients lie outside the ball of radius {settings.radius:.3g}; these are brought back to it "
+            "and the intervals do not hold. Give a larger radius, a weaker guarantee, or loss='quadratic'"
+        )
+    return Estimate(settings.names, found, SANDWICH, np.sqrt(np.diag(covariance)), note, len(engines), n)
+
+
+def _symmetric(packed: NDArray[np.float64], p: int) -> NDArray[np.float64]:
+    """The symmetric matrix of a packed lower triangle."""
+    matrix = np.zeros((p, p))
+    matrix[np.tril_indices(p)] = packed
+    whole: NDArray[np.float64] = matrix + np.tril(matrix, -1).T
+    return whole
+
+
+def _random_scaling(engines: Sequence[IWPEngine], average: NDArray[np.float64]) -> Estimate:
+    settings = engines[0].settings
+    assert settings.radius is not None
+    n = sum(engine.n_releases for engine in engines)
+    updates = sum(int(engine.whole[k.UPDATES]) for engine in engines)
+    spread = np.full(settings.features, math.inf)
+    note = "valid in the limit only: it covers far less than its name before the iterates settle (docs/iwp-sgd.md)"
+    if settings.averaging != "polyak":
+        note = "none: random scaling is a law of the plain average, and this learner takes another"
+    elif updates < FEWEST:
+        note = f"none yet: random scaling says nothing sensible of fewer than {FEWEST:,} updates"
+    else:
+        spread = np.sqrt(sum(_scaling(engine) for engine in engines) / len(engines) / updates)
+        if np.linalg.norm(average) > _NEAR * settings.radius:
+            note = f"the estimate lies at the edge of the ball (radius {settings.radius:.3g}); the best may lie outside"
+    return Estimate(settings.names, average, RANDOM_SCALING, spread, note, len(engines), n)
+
+
+def _scaling(engine: IWPEngine) -> NDArray[np.float64]:
+    """Diagonal of V = t^-2 sum s^2 (bar_s - bar_t)^2."""
+    count = float(engine.whole[k.UPDATES])
+    if count == 0:
+        return np.full(engine.dimension, math.inf)
+    bar = engine.rows[k.AVERAGE]
+    a, b, c = engine.rows[k.SCALING_A], engine.rows[k.SCALING_B], engine.real[k.SUM_SQUARES]
+    return np.asarray(np.maximum(a - 2.0 * bar * b + c * bar * bar, 0.0) / count**2)

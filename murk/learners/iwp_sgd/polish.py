@@ -1,0 +1,169 @@
+"""A Newton polish from released examples alone: the Hessian, too, has an unbiased estimate.
+
+At a reference point rho, each release gives unbiased estimates ``g_i`` of the gradient and ``H_i`` of the Hessian (the
+derivative of the first). With weights ``q_i`` by public noise levels, the polished estimate and its covariance are
+
+    theta^ = (A + lambda I)^-1 sum q_i (H_i rho - g_i) / Q,         A = sum q_i H_i / Q,     Q = sum q_i
+    cov    = (A + lambda I)^-1 [sum q_i^2 r_i r_i' / Q^2] (A + lambda I)^-1,                 r_i = g_i + lambda rho
+
+For losses that are quadratic in theta this is the exact minimiser of the mean unbiased loss, whatever the path of the
+iterates; for others it is one Newton step from points that follow the estimate: rho is set to it, or to the iterates'
+average where A is not known well enough, whenever the number of releases has grown by a sixteenth.
+"""
+
+# ruff: noqa: F403, F405 -- some sixty places in two arrays, used as bare names by every kernel.
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from murk._jit import jit
+from murk.learners.iwp_sgd.layout import *
+from murk.learners.iwp_sgd.transforms import SQUARED, bends, slopes
+
+FIRST_REFRESH = 16
+_GROWTH = 16
+
+# A's smallest eigenvalue must exceed this share of the size of its own noise for A to be inverted. Below it intervals
+# stop covering; up to it the polished estimate has the smaller error (measured in benchmarks/iwp.py).
+TRUST = 0.7
+
+
+@jit
+def triangle(p: int) -> int:
+    """Numbers in one triangle of a symmetric (p, p) matrix."""
+    return p * (p + 1) // 2
+
+
+@jit
+def factors(
+    whole: Array, real: Array, z: float, v: float, target: float
+) -> tuple[float, float, float, float, float, float]:
+    """``(A, C)`` of the gradient ``A u~ - C D theta``, and the four factors of the Hessian, for ``z = theta'u~``."""
+    if whole[LOSS] == SQUARED:
+        return z - target, 1.0, 1.0, 1.0, 0.0, 0.0
+    loss, terms, width = whole[LOSS], whole[TERMS], real[WIDTH]
+    if whole[FORM] == PRODUCT:
+        pull, push = slopes(loss, terms, width, z, v)
+        outer, inner, cross, last = bends(loss, terms, width, z, v)
+        return pull, push, outer, inner, cross, last
+    keep, turn, z = real[KEEP], 1.0 - real[KEEP], z * target
+    pull, push = slopes(loss, terms, width, z, v)
+    other_pull, other_push = slopes(loss, terms, width, -z, v)
+    outer, inner, cross, last = bends(loss, terms, width, z, v)
+    other_outer, other_inner, other_cross, other_last = bends(loss, terms, width, -z, v)
+    return (
+        target * (keep * pull - turn * other_pull),
+        keep * push + turn * other_push,
+        keep * outer + turn * other_outer,
+        keep * inner + turn * other_inner,
+        target * (keep * cross - turn * other_cross),
+        keep * last + turn * other_last,
+    )
+
+
+@jit
+def follow(whole: Array, real: Array, rho: Array, u: Array, z: float, v: float, target: float, weight: float) -> None:
+    """Add a release's gradient and Hessian at the reference point to the sums."""
+    p = rho.shape[0]
+    size = triangle(p)
+    pull, push, outer, inner, cross, fourth = factors(whole, real, z, v, target)
+    if not abs(pull) + abs(push) + abs(outer) + abs(inner) + abs(cross) + abs(fourth) < 1e60:
+        return
+    at = REAL_HEADER + AIMED * p
+    aimed = real[at : at + p]
+    at = REAL_HEADER + ROWS * p
+    bend, meat = real[at : at + size], real[at + size : at + 2 * size]
+    square, variance, ridge = weight * weight, real[VARIANCE], real[RIDGE]
+    # With d = D rho: H rho = (outer z - cross v) u~ + (fourth v - cross z - inner) d, as u~'rho = z and d'rho = v.
+    along, beside = outer * z - cross * v, fourth * v - cross * z - inner
+    uu, ud, dd, trace, squares = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(p):
+        own = real[CONSTANT_VARIANCE] if i == p - 1 else variance
+        ui, di = u[i], own * rho[i]
+        aimed[i] += weight * ((along - pull) * ui + (beside + push) * di)
+        uu, ud, dd = uu + ui * ui, ud + ui * di, dd + di * di
+        trace += own * (outer * ui * ui - 2.0 * cross * ui * di + fourth * di * di)
+        squares += own * own
+        start = triangle(i)
+        first, second = weight * (outer * ui - cross * di), weight * variance * (fourth * di - cross * ui)
+        residual = square * (pull * ui - push * di + ridge * rho[i])
+        by_u, by_rho = residual * pull, residual * (ridge - push * variance)
+        for j in range(i):
+            # Unsigned, or every access would ask whether to count from the end.
+            place = np.uintp(start + j)
+            bend[place] += first * u[j] + second * rho[j]
+            meat[place] += by_u * u[j] + by_rho * rho[j]
+        bend[start + i] += weight * (outer * ui * ui - 2.0 * cross * ui * di + fourth * di * di - inner * own)
+        meat[start + i] += residual * (pull * ui - push * di + ridge * rho[i])
+    length = outer * outer * uu * uu + 2.0 * cross * cross * (uu * dd + ud * ud) + fourth * fourth * dd * dd
+    length += 2.0 * outer * fourth * ud * ud - 4.0 * cross * ud * (outer * uu + fourth * dd)
+    real[POLISH_WEIGHT] += weight
+    real[POLISH_SQUARES] += square
+    real[MEAT_SQUARES] += square
+    real[BEND_SQUARES] += square * (length - 2.0 * inner * trace + inner * inner * squares)
+
+
+@jit
+def solved(real: Array, p: int, least: float, out: Array) -> bool:
+    """Solve ``(A + lambda I) theta = aimed`` by Cholesky; False where a pivot is not above ``least``."""
+    aimed = REAL_HEADER + AIMED * p
+    bend = REAL_HEADER + ROWS * p
+    total, ridge = real[POLISH_WEIGHT], real[RIDGE]
+    root = np.zeros((p, p))
+    for i in range(p):
+        for j in range(i + 1):
+            entry = real[bend + triangle(i) + j] / total + (ridge if i == j else 0.0)
+            for m in range(j):
+                entry -= root[i, m] * root[j, m]
+            if i == j:
+                if not entry > least:
+                    return False
+                root[i, i] = math.sqrt(entry)
+            else:
+                root[i, j] = entry / root[j, j]
+    for i in range(p):
+        entry = real[aimed + i] / total
+        for m in range(i):
+            entry -= root[i, m] * out[m]
+        out[i] = entry / root[i, i]
+    for i in range(p - 1, -1, -1):
+        entry = out[i]
+        for m in range(i + 1, p):
+            entry -= root[m, i] * out[m]
+        out[i] = entry / root[i, i]
+    return True
+
+
+@jit
+def uncertainty(real: Array, p: int) -> float:
+    """About how far A's eigenvalues are moved by the noise of its entries: ``2 sqrt(p)`` times one entry's error."""
+    if not real[POLISH_WEIGHT] > 0.0:
+        return math.inf
+    return float(2.0 * math.sqrt(real[BEND_SQUARES] / p) / real[POLISH_WEIGHT])
+
+
+@jit
+def refresh(whole: Array, real: Array, average: Array, reference: Array) -> None:
+    """Set the reference point to the polished estimate, brought back to the ball; or to the average."""
+    p = whole[FEATURES]
+    whole[NEXT_REFRESH] += max(whole[COUNT] // _GROWTH, 1)
+    found = np.zeros(p)
+    done = real[POLISH_WEIGHT] > 0.0 and solved(real, p, TRUST * uncertainty(real, p), found)
+    whole[IDENTIFIED] = 1 if done else 0
+    square = 0.0
+    for j in range(p):
+        if not done:
+            found[j] = average[j]
+        square += found[j] * found[j]
+    shrink = real[RADIUS] / math.sqrt(square) if square > real[RADIUS] * real[RADIUS] else 1.0
+    for j in range(p):
+        reference[j] = found[j] * shrink
+    # Residuals at points long left say little of those at the newest.
+    fade = 1.0 - 1.0 / (_GROWTH + 1.0)
+    meat = REAL_HEADER + ROWS * p + triangle(p)
+    for j in range(triangle(p)):
+        real[meat + j] *= fade
+    real[MEAT_SQUARES] *= fade

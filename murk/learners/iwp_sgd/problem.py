@@ -1,0 +1,121 @@
+"""What devices and learners must agree on to speak of the same released example, derived from a task.
+
+River-free: a device imports this and nothing heavier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.inference import Estimate
+from murk.learners.iwp_sgd import kernels as f
+from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd.engine import IWPEngine
+from murk.learners.iwp_sgd.inference import estimate
+from murk.learners.iwp_sgd.polish import triangle
+from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, settle
+from murk.learners.settings import InverseScalingStep
+from murk.stream.log import MAX_STATE
+from murk.stream.task import Task
+
+
+@dataclass(frozen=True)
+class ExampleProblem:
+    """The examples of a task: what of a record is randomized, how, and how it is learned from.
+
+    Attributes
+    ----------
+    settings
+        Public settings, settled.
+    mechanisms
+        Level name to mechanism.
+    """
+
+    settings: ExampleSettings
+    mechanisms: dict[str, ExampleMechanism]
+    kind = "example"
+    interactive = False
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.settings.features
+
+    def check_state(self) -> None:
+        """Refuse a task whose learner's state no log would take, before anything is set up.
+
+        Raises
+        ------
+        UserError
+            Saying how large it would be.
+        """
+        numbers = k.ROWS * self.dimension + (2 * triangle(self.dimension) if self.settings.polish else 0)
+        size = 11 * numbers + 4096
+        if size > MAX_STATE:
+            raise UserError(
+                f"a chain's state would take up to {size / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}: an "
+                f"example has {self.dimension:,} numbers. Give the task fewer features"
+            )
+
+    def vectors(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """What the mechanism randomizes of coded records, ``(m, p)``.
+
+        ``y x`` with labels -1 and +1; ``(x, a y)``; or, in a separate release, ``(x, y)``. The constant is the last
+        column of ``X``. A record without a target (NaN) gives zeros: it is released like any other.
+        """
+        rows = np.ascontiguousarray(X, dtype=np.float64)
+        out = np.zeros((len(rows), self.dimension))
+        settings = self.settings
+        targets = np.ascontiguousarray(y, dtype=np.float64)
+        f.to_vectors(settings.form, int(settings.boxed), settings.scale, rows, targets, out)
+        return out
+
+    def engine(self) -> IWPEngine:
+        """A fold for this task's releases, standing at version 0."""
+        return IWPEngine(self.settings, self.mechanisms)
+
+    def estimate(self, engines: Sequence[IWPEngine]) -> Estimate:
+        """Estimate merged over chains."""
+        return estimate(engines)
+
+
+def problem_for(task: Task) -> ExampleProblem:
+    """The example problem of a resolved task.
+
+    Raises
+    ------
+    UserError
+        If a level's guarantee cannot be given by Gaussian noise, or the radius is outside the loss's valid region.
+    """
+    block, learner, coding = task.examples, task.learner, task.coding
+    if block is None or task.target.kind not in ("binary", "real"):
+        raise UserError(f"the task {task.name!r} is not one of released examples of a binary or real target")
+    step = learner.step
+    default = "probit" if task.target.kind == "binary" else "squared"
+    settings = ExampleSettings(
+        target="binary" if task.target.kind == "binary" else "real",
+        names=tuple(coding.names),
+        square=coding.largest_square,
+        release=block.release,
+        split=block.split,
+        loss=block.loss or default,  # type: ignore[arg-type]
+        truncation=block.truncation,
+        radius=learner.radius,
+        regularization=block.regularization,
+        batch=block.batch,
+        step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
+        averaging=learner.averaging,
+        weighting=learner.weighting,
+        polish=coding.size <= POLISHED,
+    )
+    mechanisms: Mapping[str, ExampleMechanism] = {
+        level: settings.mechanism(guarantee) for level, guarantee in task.privacy.levels.items()
+    }
+    return ExampleProblem(settle(settings, mechanisms), dict(mechanisms))

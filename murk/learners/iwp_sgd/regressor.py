@@ -1,0 +1,177 @@
+"""Least squares from examples released once, as a River estimator."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from river import base
+
+from murk.errors import UserError
+from murk.learners.estimator import Record, numbers, series, target
+from murk.learners.inference import Estimate
+from murk.learners.iwp_sgd.base import IWPSGD
+from murk.learners.settings import Averaging, InverseScalingStep, Weighting
+from murk.privacy import ApproxDP, GaussianDP, Guarantee
+from murk.privacy.noise import NoiseSource
+
+
+class IWPSGDRegressor(IWPSGD, base.MiniBatchRegressor):
+    """Least squares by inverse Weierstrass private SGD (IWP-SGD), from examples that are released once.
+
+    From ``x~ = x + N(0, D)`` and ``y~ = y + noise`` the gradient of ``(theta'x - y)^2 / 2`` has the unbiased estimate
+    ``x~ (theta'x~ - y~) - D theta``. What is learned is the average of
+    ``theta <- Project(theta - step (gradient + lambda theta))``, polished by one Newton step, which here gives the
+    exact minimiser of the mean unbiased loss.
+
+    Parameters
+    ----------
+    budget, levels, calibration, features, bound, regularization, batch, step, averaging, weighting, polish, seed, noise
+        As in :class:`IWPSGDClassifier`.
+    target_bound
+        Public bound of ``|y|``; a target beyond it is brought back to it.
+    release
+        ``"joint"``: one Gaussian release of ``(x, a y)``, with a public factor a that balances the two.
+        ``"separate"``: one of x and one of y, as published.
+    split
+        The features' share of the budget in a separate release.
+    radius
+        The coefficients, in units of ``target_bound``, are projected on this ball; 1.5 by default.
+    inputs
+        As in :class:`IWPSGDClassifier`; released targets are in units of ``target_bound``.
+
+    Notes
+    -----
+    A record without a target (missing, or no number) is released as the mechanism of a zero vector; it pulls the
+    constant alone, towards 0.
+
+    References
+    ----------
+    Dufraiche, Mangold, Perrot, Tommasi. Learning with Locally Private Examples by Inverse Weierstrass Private
+    Stochastic Gradient Descent. Appendix E.2 (regression).
+
+    Examples
+    --------
+    >>> from murk.learners import IWPSGDRegressor
+    >>> from murk.privacy import GaussianDP
+    >>> model = IWPSGDRegressor(budget=GaussianDP(mu=3.0), seed=1)
+    >>> for i in range(20_000):
+    ...     x = (i * 7919 % 2003) / 1001.5 - 1
+    ...     model.learn_one({"x": x}, 0.25 + 0.5 * x)
+    >>> abs(model.coefficients()["x"] - 0.5) < 0.2
+    True
+    """
+
+    _target = "real"
+
+    def __init__(
+        self,
+        *,
+        budget: Guarantee,
+        target_bound: float = 1.0,
+        levels: Mapping[str, Guarantee] | None = None,
+        release: Literal["joint", "separate"] = "joint",
+        split: float = 0.5,
+        calibration: Literal["analytic", "classic"] = "analytic",
+        features: Sequence[Any] | None = None,
+        bound: float | None = None,
+        regularization: float = 0.0,
+        batch: int = 1,
+        step: Any = "noise-aware",
+        averaging: Averaging = "polyak",
+        weighting: Weighting = "inverse-variance",
+        radius: float | None = None,
+        polish: bool | None = None,
+        inputs: Literal["records", "released"] = "records",
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self.budget = budget
+        self.target_bound = target_bound
+        self.levels = levels
+        self.release = release
+        self.split = split
+        self.calibration = calibration
+        self.features = features
+        self.bound = bound
+        self.regularization = regularization
+        self.batch = batch
+        self.step = step
+        self.averaging = averaging
+        self.weighting = weighting
+        self.radius = radius
+        self.polish = polish
+        self.inputs = inputs
+        self.seed = seed
+        self.noise = noise
+        self.loss = "squared"
+        if not (math.isfinite(target_bound) and target_bound > 0):
+            raise UserError(f"target_bound={target_bound!r}, the public bound of |y|, must be positive and finite")
+        self._prepare()
+
+    @classmethod
+    def as_published(cls, *, budget: Guarantee, gamma: float = 1e-4, **more: Any) -> Self:
+        """The paper's own release and settings: features and target apart, constant steps, the last iterate."""
+        settings: dict[str, Any] = {
+            "release": "separate",
+            "step": InverseScalingStep(gamma, 0.0),
+            "averaging": None,
+            "weighting": "uniform",
+            "regularization": 5.0,
+            "batch": 128,
+            "polish": False,
+        }
+        return cls(budget=budget, **{**settings, **more})
+
+    def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
+        """Randomize the record once and learn from the result; or learn from a released one.
+
+        ``budget`` overrides the learner's for this person.
+        """
+        if self.inputs == "released":
+            self._learn_released(x, target(y), budget)
+        else:
+            self._learn(x, target(y) / self.target_bound, budget)
+
+    def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
+        """Learn from the rows of a data frame or an ``(n, d)`` array of raw records, as one by one.
+
+        ``budget`` is everybody's, or a sequence with each row's own.
+        """
+        if self.inputs == "released":
+            raise UserError("learn_many takes raw records; give released examples to learn_one or learn_release")
+        self._learn_rows(X, numbers(y, target) / self.target_bound, budget)
+
+    def _shown(self, target: float) -> float:
+        # A joint release holds the target times its factor.
+        return target / float(self._require().settings.scale)
+
+    def _in_units(self, found: Estimate) -> Estimate:
+        unit = self.target_bound
+        return dataclasses.replace(found, values=found.values * unit, spread=found.spread * unit)
+
+    def estimate(self) -> Estimate:
+        """Coefficients with what their intervals need, in units of the target."""
+        return self._in_units(super().estimate())
+
+    def merged(self, others: Sequence[Self]) -> Estimate:
+        """Estimate from this learner and ``others`` of the same settings, each having learned its own chain."""
+        return self._in_units(super().merged(others))
+
+    def predict_one(self, x: Record, **kwargs: Any) -> float:
+        """``x'theta`` by the newest estimate; 0 before the first record."""
+        return 0.0 if self._engine is None else self.target_bound * self._scores(x)
+
+    def predict_many(self, X: Any) -> Any:
+        """Predictions for the rows of a data frame or an ``(n, d)`` array."""
+        if self._engine is None:
+            return series(np.zeros(len(X)), X, None)
+        return series(self.target_bound * self._scores_many(X), X, None)
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"budget": GaussianDP(mu=1.0)}
+        yield {"budget": ApproxDP(epsilon=2.0, delta=1e-5), "release": "separate", "target_bound": 100.0}

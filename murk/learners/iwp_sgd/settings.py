@@ -1,0 +1,283 @@
+"""What a fold of released examples is told beforehand: public settings, checked once, frozen."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd.losses import (
+    CODES,
+    LOGIT_WIDTH,
+    LossName,
+    Noise,
+    best_truncation,
+    check_loss,
+    checked_radius,
+    largest_radius,
+    spread,
+)
+from murk.learners.iwp_sgd.polish import FIRST_REFRESH
+from murk.learners.settings import Averaging, InverseScalingStep, Weighting
+from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, PureDP, RandomizedResponse
+from murk.privacy.mechanisms import divided
+
+ReleaseForm = Literal["joint", "separate"]
+ExampleMechanism = GaussianMechanism | CompositeMechanism
+
+POLISHED = 64
+"""Coefficients up to which estimates are polished by default: the polish keeps, and adds to, O(p^2) sums."""
+
+# The square of a coefficient vector for which a real target's share of a joint release is best; see `target_scale`.
+_TYPICAL_SQUARE = 0.25
+
+AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
+
+
+def target_scale(square: float) -> float:
+    r"""The factor a of a real target in a joint release of ``(x, a y)``, for ``||x||^2 <= square`` and ``|y| <= 1``.
+
+    The noise's variance is proportional to ``R^2 + a^2`` on every coordinate, and to ``(R^2 + a^2) / a^2`` on y. Where
+    noise dominates, a gradient's variance goes as ``(R^2 + a^2)^2 (T + 1/a^2)`` with ``T = ||theta||^2``, least at
+    ``a^2 = (sqrt(1 + 8 T R^2) - 1) / (4 T)``. T is taken as 1/4: a fourfold error in it costs some 5% of the variance.
+
+    Examples
+    --------
+    >>> round(target_scale(2.0), 3)
+    1.112
+    """
+    return math.sqrt((math.sqrt(1.0 + 8.0 * _TYPICAL_SQUARE * square) - 1.0) / (4.0 * _TYPICAL_SQUARE))
+
+
+@dataclass(frozen=True)
+class ExampleSettings:
+    """Everything public that decides what is released and how it is folded.
+
+    Parameters
+    ----------
+    target
+        ``"binary"`` or ``"real"``.
+    names
+        Coded features in their fixed order, the constant last.
+    square
+        Public bound of ``||x||^2``, the constant's 1 included.
+    boxed
+        Whether each feature is also brought back to [-1, 1].
+    release
+        ``"joint"``: the product ``y x``, or ``(x, a y)`` for a real target. ``"separate"``: the paper's.
+    split
+        The features' share of the guarantee in a separate release.
+    loss, truncation, radius
+        See :mod:`murk.learners.iwp_sgd.losses`; ``None`` is settled by :func:`settle`.
+    calibration
+        ``"analytic"`` or ``"classic"``.
+    regularization, batch, step, averaging, weighting
+        lambda, releases a step, and as in LDP-SGD.
+    polish
+        Whether to keep the O(p^2) sums of :mod:`murk.learners.iwp_sgd.polish`.
+    """
+
+    target: Literal["binary", "real"]
+    names: tuple[str, ...]
+    square: float
+    boxed: bool = True
+    release: ReleaseForm = "joint"
+    split: float = 0.5
+    loss: LossName = "probit"
+    truncation: int | None = None
+    radius: float | None = None
+    calibration: Literal["analytic", "classic"] = "analytic"
+    regularization: float = 0.0
+    batch: int = 1
+    step: Literal["noise-aware"] | InverseScalingStep = "noise-aware"
+    averaging: Averaging = "polyak"
+    weighting: Weighting = "inverse-variance"
+    polish: bool = True
+
+    def __post_init__(self) -> None:
+        check_loss(self.loss, self.target)
+        for name, value, known in (
+            ("release", self.release, ("joint", "separate")),
+            ("averaging", self.averaging, tuple(AVERAGING)),
+            ("weighting", self.weighting, ("inverse-variance", "uniform")),
+        ):
+            if value not in known:
+                raise UserError(f"{name}={value!r}; known are {', '.join(map(repr, known))}")
+        if not (math.isfinite(self.square) and self.square > 1.0):
+            raise UserError(
+                f"the public bound of ||x|| (the constant's 1 included) is {math.sqrt(max(self.square, 0.0)):g}; "
+                "it must be finite and more than 1"
+            )
+        if self.truncation is not None and (self.loss != "log" or self.truncation not in (1, 2, 3)):
+            raise UserError(f"truncation={self.truncation!r} is for loss='log': 1, 2, 3, or None for the best of them")
+        if not (math.isfinite(self.regularization) and self.regularization >= 0):
+            raise UserError(f"regularization={self.regularization!r} must be finite and at least 0")
+        if isinstance(self.batch, bool) or not isinstance(self.batch, int) or not 1 <= self.batch <= 65_536:
+            raise UserError(f"batch={self.batch!r} is not a whole number from 1 to 65536")
+        if not 0.0 < self.split < 1.0:
+            raise UserError(f"split={self.split!r} is not between 0 and 1; 0.5 gives features and target equal shares")
+
+    @property
+    def features(self) -> int:
+        """Number p of coded features, the constant among them; also of numbers in a release."""
+        return len(self.names)
+
+    @property
+    def form(self) -> int:
+        """What a release holds, as kernels number it."""
+        if self.target == "real":
+            return k.REAL
+        return k.PRODUCT if self.release == "joint" else k.LABEL
+
+    @property
+    def scale(self) -> float:
+        """What a real target is multiplied by before it is released; 1 unless it is released with the features."""
+        return target_scale(self.square - 1.0) if self.form == k.REAL and self.release == "joint" else 1.0
+
+    @property
+    def bound(self) -> float:
+        """Public bound of ``||x||``, the constant included."""
+        return math.sqrt(self.square)
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
+        parts = [repr(getattr(self, each.name)) for each in fields(self)]
+        return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+    def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:
+        """The mechanism that releases an example with ``guarantee`` and the least noise.
+
+        Raises
+        ------
+        UserError
+            For a pure guarantee, which Gaussian noise cannot give, naming those that it can.
+        """
+        if isinstance(guarantee, PureDP) or getattr(guarantee, "delta", None) == 0:
+            raise UserError(
+                f"IWP-SGD cannot give {guarantee!r}: its correction inverts Gaussian noise, and Gaussian noise has no "
+                "pure guarantee; ask for ApproxDP (delta > 0), GaussianDP or ZeroConcentratedDP"
+            )
+        p, method, inner = self.features, self.calibration, math.sqrt(self.square - 1.0)
+        if self.release == "joint":
+            # The constant is 1 and adds to a product's length; beside a real target it is public and not released.
+            radius = self.bound if self.form == k.PRODUCT else math.hypot(inner, self.scale)
+            return GaussianMechanism.calibrate(guarantee, dimension=p, radius=radius, method=method)
+        first, second = divided(guarantee, self.split, label=self.form == k.LABEL)
+        if p < 2:
+            raise UserError("a separate release needs a feature beside the constant")
+        features = GaussianMechanism.calibrate(first, dimension=p - 1, radius=inner, method=method)
+        target: GaussianMechanism | RandomizedResponse
+        if self.form == k.LABEL:
+            target = RandomizedResponse.calibrate(second, classes=2)
+        else:
+            target = GaussianMechanism.calibrate(second, dimension=1, radius=1.0, method=method)
+        return CompositeMechanism((features, target))
+
+    def noise(self, mechanism: ExampleMechanism) -> Noise:
+        """The noise of a mechanism's releases."""
+        if isinstance(mechanism, GaussianMechanism):
+            if self.form == k.PRODUCT:
+                return Noise(mechanism.variance, constant_variance=mechanism.variance)
+            return Noise(mechanism.variance, target_variance=mechanism.variance / self.scale**2)
+        features, target = mechanism.parts
+        assert isinstance(features, GaussianMechanism)
+        if isinstance(target, RandomizedResponse):
+            return Noise(features.variance, keep=target.weights[0])
+        return Noise(features.variance, target_variance=target.variance)
+
+
+def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]) -> ExampleSettings:
+    """The settings with radius and truncation filled in, from the noisiest level of the menu.
+
+    Raises
+    ------
+    UserError
+        If the radius given is outside the loss's valid region at that level.
+    """
+    worst = max(settings.noise(mechanism).variance for mechanism in mechanisms.values())
+    radius = checked_radius(settings.loss, settings.radius, worst)
+    terms = settings.truncation
+    if settings.loss == "log" and terms is None:
+        terms = best_truncation(worst * radius**2, settings.bound * radius)
+    values = {each.name: getattr(settings, each.name) for each in fields(settings)}
+    return ExampleSettings(**{**values, "radius": radius, "truncation": terms})
+
+
+def level_rows(
+    settings: ExampleSettings, mechanisms: list[ExampleMechanism]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Public parameters of levels as kernels read them, a row each.
+
+    Raises
+    ------
+    UserError
+        If a level's noise is too large for the loss at the settled radius.
+    """
+    reals = np.zeros((len(mechanisms), k.LEVEL_REALS))
+    wholes = np.zeros((len(mechanisms), k.LEVEL_WHOLES), dtype=np.int64)
+    for row, mechanism in enumerate(mechanisms):
+        reals[row], wholes[row] = _level_row(settings, mechanism)
+    return reals, wholes
+
+
+def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    noise, radius = settings.noise(mechanism), settings.radius
+    assert radius is not None
+    if radius >= largest_radius(settings.loss, noise.variance):
+        raise UserError(
+            f"this budget's noise (standard deviation {math.sqrt(noise.variance):.4g}) is too large for the "
+            f"{settings.loss} loss in a ball of radius {radius:.4g}: the largest that works is "
+            f"{0.999 * largest_radius(settings.loss, noise.variance):.4g}. Name the budget in levels= from the start, "
+            "give a smaller radius, or use loss='quadratic'"
+        )
+    real, whole = np.zeros(k.LEVEL_REALS), np.zeros(k.LEVEL_WHOLES, dtype=np.int64)
+    features = mechanism if isinstance(mechanism, GaussianMechanism) else mechanism.parts[0]
+    assert isinstance(features, GaussianMechanism)
+    noised = settings.features if settings.form == k.PRODUCT else settings.features - 1
+    limit = settings.bound + math.sqrt(noise.variance) * (math.sqrt(noised) + 8.0)
+    target_limit = 1.0 if settings.form != k.REAL else 1.0 + 8.0 * math.sqrt(noise.target_variance)
+    unit, spacing, steps, threshold = features.unit / settings.scale, 0.0, 0, np.uint64(0)
+    if isinstance(mechanism, CompositeMechanism):
+        target = mechanism.parts[1]
+        if isinstance(target, GaussianMechanism):
+            unit, spacing, steps = target.unit, target.spacing, target.steps
+        else:
+            unit, threshold = 1.0, np.uint64(target.threshold)
+    size = spread(settings.loss, noise, settings.features, settings.bound, radius)
+    values = {
+        k.UNIT: features.unit, k.TARGET_UNIT: unit, k.SPACING: features.spacing, k.TARGET_SPACING: spacing,
+        k.VARIANCE: noise.variance, k.CONSTANT_VARIANCE: noise.constant_variance,
+        k.TARGET_VARIANCE: noise.target_variance, k.KEEP: noise.keep, k.SPREAD: size, k.LIMIT: limit,
+        k.TARGET_LIMIT: target_limit,
+    }  # fmt: skip
+    for place, value in values.items():
+        real[place - k.UNIT] = value
+    whole[k.STEPS - k.STEPS] = features.steps
+    whole[k.TARGET_STEPS - k.STEPS] = steps
+    whole[k.THRESHOLD - k.STEPS] = threshold.astype(np.int64)
+    return real, whole
+
+
+def fill(real: NDArray[np.float64], whole: NDArray[np.int64], settings: ExampleSettings) -> None:
+    """Write settled settings where kernels read them."""
+    assert settings.radius is not None
+    whole[k.LOSS], whole[k.TERMS] = CODES[settings.loss], settings.truncation or 0
+    whole[k.FORM], whole[k.FEATURES], whole[k.BATCH] = settings.form, settings.features, settings.batch
+    whole[k.AVERAGING] = AVERAGING[settings.averaging]
+    whole[k.WEIGHTING] = k.UNIFORM if settings.weighting == "uniform" else k.INVERSE_VARIANCE
+    whole[k.BOXED] = settings.boxed
+    whole[k.POLISH] = settings.polish
+    whole[k.NEXT_REFRESH] = FIRST_REFRESH if settings.polish else -1
+    real[k.WIDTH], real[k.RADIUS], real[k.BOUND] = LOGIT_WIDTH, settings.radius, settings.bound
+    real[k.RIDGE], real[k.DECAY], real[k.TARGET_SCALE] = settings.regularization, 3.0, settings.scale
+    if isinstance(settings.step, InverseScalingStep):
+        whole[k.STEP] = k.INVERSE_SCALING
+        real[k.ETA], real[k.ALPHA] = settings.step.eta, settings.step.alpha
