@@ -56,6 +56,10 @@ def test_every_part_has_a_place_in_the_order():
         ("murk.producers", ("river", "pandas", "scipy.optimize", "rich")),
         ("murk.monitoring", ("river", "pandas", "scipy.optimize", "rich", "prometheus_client")),
         ("murk.learners.problem", ("river", "pandas", "scipy.optimize", "rich")),
+        ("murk.learners.ldp_sgd.problem", ("river", "pandas", "scipy.optimize", "rich")),
+        ("murk.learners.iwp_sgd.problem", ("river", "pandas", "scipy.optimize", "rich")),
+        ("murk.learners.public_glm.problem", ("river", "pandas", "scipy.optimize", "rich")),
+        ("murk.learners.gaussmix.problem", ("river", "pandas", "scipy.optimize", "rich")),
         ("murk.cli", ("river", "pandas", "scipy.optimize", "rich", "numpy", "pydantic")),
     ],
 )
@@ -76,9 +80,10 @@ def test_public_names_are_there():
     names = {
         murk.privacy: "PureDP ApproxDP GaussianDP ZeroConcentratedDP GaussianMechanism LaplaceMechanism "
         "L2BallMechanism RandomizedResponse SecureNoise SimulatedNoise Accountant",
-        murk.learners: "LDPSGDRegressor LDPSGDClassifier",
-        murk.stream: "Task GradientRelease open_log Worker",
-        murk.producers: "Encoder Ledger Producer",
+        murk.learners: "LDPSGDRegressor LDPSGDClassifier IWPSGDClassifier IWPSGDRegressor PublicDataGLM "
+        "PublicDataRegression GaussMixRegressor GaussMixClassifier",
+        murk.stream: "Task GradientRelease ExampleRelease MomentRelease SketchRelease open_log Worker",
+        murk.producers: "Encoder Ledger Producer SketchProducer",
         murk.monitoring: "Monitor",
     }
     for module, wanted in names.items():

@@ -38,7 +38,6 @@ def command(log_url: str, chains: tuple[int, ...], idle: float | None, wait: boo
     and with --chain, whoever starts later takes a chain over from whoever had it.
     """
     from murk.errors import UserError
-    from murk.learners.inference import estimate
     from murk.learners.problem import problem_for
     from murk.stream.membership import AllChains
     from murk.stream.team import Team
@@ -59,9 +58,7 @@ def command(log_url: str, chains: tuple[int, ...], idle: float | None, wait: boo
                 return team.trouble
             if not engines:
                 return "no chain falls to this process: others learn them all"
-            return brief(
-                estimate(problem.settings, [one.memory for one in engines], problem.covariates, problem.classes)
-            )
+            return brief(problem.estimate(engines))
 
         start = last = time.monotonic()
         shown, pause = 0.0, _SHORTEST

@@ -1,6 +1,8 @@
-"""``murk ledger``: a person's own view of what was promised, spent and sent, and the way out."""
+"""``murk ledger``: a person's or organisation's own view of what was promised, spent and sent, and the way out."""
 
 from __future__ import annotations
+
+from dataclasses import asdict
 
 import click
 
@@ -11,7 +13,11 @@ from murk.errors import UserError
 
 @click.command("ledger")
 @click.argument("path", type=click.Path())
-@click.option("--person", metavar="NAME", help="Whose account: a name, or a row (from 1) with --source.")
+@click.option(
+    "--person",
+    metavar="NAME",
+    help="Whose account: a name (a person's or an organisation's), or a row (from 1) with --source.",
+)
 @click.option("--source", metavar="FILE", help="The file that the row is of, where each row is a person.")
 @click.option("--withdraw", is_flag=True, help="Unsend what waits and refuse every further release of hers.")
 @as_json
@@ -62,6 +68,7 @@ def command(path: str, person: str | None, source: str | None, withdraw: bool, a
                         {
                             "task": task.name,
                             "withdrawn": task.withdrawn,
+                            "windows": None if task.windows is None else asdict(task.windows),
                             "levels": [
                                 {
                                     "level": one.level,

@@ -39,7 +39,6 @@ def command(
     The page is at /, metrics for Prometheus at /metrics, health at /healthz, everything as JSON at
     /api/status. The log is only read.
     """
-    from murk.learners.inference import coefficient_names
     from murk.learners.problem import problem_for
     from murk.monitoring import Monitor
     from murk.monitoring.exporter import new_registry
@@ -53,7 +52,7 @@ def command(
     if truth is not None:
         # Now, and not only when the log carries the task at last.
         problem = problem_for(task)
-        check_reference(truth, coefficient_names(problem.settings, problem.classes))
+        check_reference(truth, problem.estimate([problem.engine()]).names)
     registry = new_registry()
     try:
         with stoppable(), ExitStack() as stack:

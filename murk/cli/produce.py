@@ -1,4 +1,4 @@
-"""``murk produce``: a file's people release to a log that learners elsewhere read."""
+"""``murk produce``: a file's people or organisations release to a log that learners elsewhere read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from murk.cli.options import as_json, population, stoppable
 from murk.cli.output import print_json, progress
+from murk.cli.report import print_windows, say_notice
 from murk.cli.sharing import metrics_port, people_metrics
 
 _PAUSE = 0.5
@@ -26,9 +27,10 @@ def command(
 ) -> None:  # fmt: skip
     """Let a file's people privatize and send their records to a log; `murk learn` learns from it.
 
-    Gradients need a fresh model, so the people wait until learners have published one.
+    Gradients need a fresh model, so the people wait until learners have published one. With `protocol: sketch`
+    organisations release, a window of records at a time.
     """
-    from murk.producers.population import Crowd, Population, open_accounts
+    from murk.producers.population import Crowd, open_accounts, population_of
     from murk.producers.waiting import wait_for_models
     from murk.stream import Task, open_log
     from murk.stream.log import Unreachable
@@ -43,7 +45,8 @@ def command(
         open_log(log_url, create=create, name=task.name) as log,
         open_accounts(log, ledger or f"{task.name}.ledger.db") as accounts,
     ):
-        people = Population(task, Crowd(Path(source), person, level, seed), log, accounts, block=block)
+        people = population_of(task, Crowd(Path(source), person, level, seed), log, accounts, block=block)
+        say_notice(people.task, people, as_json)
         with (
             progress(f"{task.name}: produced", people.source.size, quiet=as_json) as tick,
             people_metrics(metrics_port, metrics_host, people.task, accounts) as refresh,
@@ -53,8 +56,9 @@ def command(
                 try:
                     for step in people.steps():
                         refresh()
-                        tick(step.rows, f"{step.refused:,} refused")
-                        wait_for_models(log, people.task, patience)
+                        tick(step.rows, people.words())
+                        if people.problem.interactive:
+                            wait_for_models(log, people.task, patience)
                         last = time.monotonic()
                     break
                 except Unreachable as error:
@@ -66,11 +70,8 @@ def command(
                     time.sleep(_PAUSE)
         found = {
             "task": task.name,
-            "people": people.size,
-            "records": people.source.size,
-            "set_aside": len(people.excluded),
+            **people.figures(),
             "releases": people.releases,
-            "refusals": people.refused,
             "simulated": people.task.simulated,
             "seconds": time.monotonic() - start,
         }
@@ -78,3 +79,4 @@ def command(
         print_json(found)
     else:
         click.echo(f"{task.name}: {found['releases']:,} releases sent, {found['refusals']:,} refused")
+        print_windows(found)

@@ -15,6 +15,7 @@ from murk.cli.output import number, paragraph, table
 
 if TYPE_CHECKING:
     from murk.learners.inference import Estimate
+    from murk.producers.files import FilePopulation
     from murk.stream import Task
     from murk.stream.log import Log
 
@@ -24,36 +25,57 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any]]:
 
     ``state_digest`` is equal where, bit for bit, the same was learned.
     """
-    from murk.learners.inference import estimate
     from murk.learners.problem import problem_for
     from murk.stream.checkpoint import decode_state
 
     problem = problem_for(task)
     engines = [problem.engine() for _ in range(task.log.partitions)]
-    counters = []
+    messages = []
     for chain, engine in enumerate(engines):
         state = log.checkpoint(chain).state
         if state is not None:
             message = decode_state(state, f"chain {chain} of {log.url}")
             engine.load_state_dict(message.learner)
-            counters.append(message.counters)
+            messages.append(message)
+    counters = [message.counters for message in messages]
     dead: Counter[str] = Counter()
     for one in counters:
         dead.update(one.dead)
+    more = {}
+    if task.protocol == "sketch":
+        more["records_learned"] = sum(state.learner["records"] for state in messages)
     states = json.dumps([engine.state_dict() for engine in engines], sort_keys=True)
-    return estimate(problem.settings, [e.memory for e in engines], problem.covariates, problem.classes), {
+    return problem.estimate(engines), {
         "releases": sum(one.learned for one in counters),
         "duplicates": sum(one.duplicates for one in counters),
         "dead_letters": dict(dead),
         "state_digest": hashlib.sha256(states.encode()).hexdigest(),
+        **more,
     }
+
+
+def on_logit_scale(task: Task) -> bool:
+    """Whether a task's coefficients are log odds, so that their exponentials are odds ratios.
+
+    A binary target alone does not make them so: a probit's are not, nor are those of quadratic and exponential losses.
+    """
+    if task.protocol == "examples":
+        return task.examples is not None and task.examples.loss == "log"
+    if task.protocol == "moments":
+        return task.moments is not None and task.moments.loss == "logistic"
+    if task.protocol == "sketch":
+        return task.target.kind == "binary"
+    return task.objective == "logistic"
 
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     """Each level of the menu: its guarantee as data and in plain words.
 
     ``right_at_most`` is how often an adversary who knows all else tells any two records apart: (1 + delta(0)) / 2.
+    A sketch's guarantee is about a record and a blank one; ``replace_one`` is the same for any two records.
     """
+    if task.protocol == "sketch":
+        return _describe_sketches(task)
     return {
         level: {
             "guarantee": guarantee.to_dict(),
@@ -64,9 +86,31 @@ def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     }
 
 
+def _describe_sketches(task: Task) -> dict[str, dict[str, Any]]:
+    from murk.producers.sketching import sketch_problem_for
+    from murk.producers.words import against_a_blank_record
+
+    found = {}
+    for level, mechanism in sketch_problem_for(task).mechanisms.items():
+        replaced = mechanism.replace_one()
+        found[level] = {
+            "guarantee": mechanism.stated.to_dict(),
+            "replace_one": replaced.to_dict(),
+            "right_at_most": replaced.right_at_most,
+            "words": f"{against_a_blank_record(mechanism.stated)} For any two records: {replaced.describe()}",
+        }
+    return found
+
+
 def describe_cap(task: Task) -> str:
     """What all releases of one person to the task may come to, in words."""
     cap = task.privacy.per_person
+    if task.protocol == "sketch":
+        from murk.producers.words import against_a_blank_record
+
+        if cap is None:
+            return "One window an organisation, at its level."
+        return f"All windows of one organisation together: {against_a_blank_record(cap)}"
     if cap is None:
         return "One release a person, at her level."
     return f"All releases of one person together: {cap.describe()}"
@@ -102,7 +146,9 @@ def result(task: Task, log: Log, *, level: float = 0.95, **more: Any) -> dict[st
     intervals = estimate.intervals(level)
     return {
         "task": task.name,
+        "protocol": task.protocol,
         "objective": task.objective,
+        "odds_ratios": on_logit_scale(task),
         **more,
         **counts,
         "coefficients": dict(zip(estimate.names, map(float, estimate.values), strict=True)),
@@ -120,8 +166,10 @@ def result(task: Task, log: Log, *, level: float = 0.95, **more: Any) -> dict[st
 
 def print_result(found: Mapping[str, Any]) -> None:
     """Print a result for people."""
+    from murk.learners.inference import RANDOM_SCALING
+
     click.echo()
-    odds = found.get("objective") == "logistic"
+    odds = found["odds_ratios"]
     rows = []
     for name, value in found["coefficients"].items():
         low, high = found["confidence_intervals"][name]
@@ -136,16 +184,24 @@ def print_result(found: Mapping[str, Any]) -> None:
             row += ["", "", ""]
         rows.append(row)
     percent = f"{100 * found['interval']['level']:.0f}%"
-    if found["interval"]["method"] != "plug-in":
+    interval = found["interval"]
+    if interval["method"] == RANDOM_SCALING:
         # Known to cover less than its name: never printed as if it did not.
         percent = f"nominal {percent}"
     effect = "odds ratio" if odds else "effect"
     table(
-        f"{found['task']}: {found['releases']:,} releases learned",
+        f"{found['task']}: {_many(found['releases'], 'release')} learned"
+        + (f", sketches of {_many(found['records_learned'], 'record')}" if "records_learned" in found else ""),
         ["coefficient", "coded", f"{percent} interval", "per", effect, f"{percent} interval"],
         rows,
     )
-    paragraph(f"Intervals by {found['interval']['method']}: {found['interval']['note']}.")
+    paragraph(describe_intervals(found))
+    print_windows(found)
+    if found.get("set_aside"):
+        paragraph(
+            f"{_many(found['set_aside'], 'record')} set aside: their features (without the target) are published with "
+            "the task, under no guarantee, and nothing else of theirs is released."
+        )
     click.echo()
     for level, promise in found["levels"].items():
         paragraph(f"Promised for each release at level {level}: {promise['words']}", "  ")
@@ -156,6 +212,45 @@ def print_result(found: Mapping[str, Any]) -> None:
     reasons = "".join(f", {count:,} {reason}" for reason, count in found["dead_letters"].items())
     refused = f"{found['refusals']:,} refused for want of budget, " if "refusals" in found else ""
     click.echo(f"{refused}{found['duplicates']:,} duplicates, {dead:,} dead letters{reasons}")
+
+
+def describe_intervals(found: Mapping[str, Any]) -> str:
+    """Say how a result's intervals were made and what is known of them; or why there are none."""
+    method, note = found["interval"]["method"], found["interval"]["note"].rstrip(".")
+    ends = [end for interval in found["confidence_intervals"].values() for end in interval]
+    if any(map(math.isfinite, ends)):
+        return f"Intervals by {method}: {note}."
+    return f"No intervals: {note.removeprefix('none: ').removeprefix('no interval: ')}."
+
+
+def print_windows(found: Mapping[str, Any]) -> None:
+    """Say what became of organisations' windows, where there are any."""
+    if "windows" not in found:
+        return
+    parts = [
+        f"{_many(found['windows'], 'window')} of {_many(found['organisations'], 'organisation')}: "
+        f"{_many(found['records_released'], 'record')} in sketches of {found['sketch_rows']:,} rows."
+    ]
+    if found["windows_left_out"]:
+        parts.append(f"{_many(found['records_left_out'], 'record')} at the end left out: fewer than a sketch has rows.")
+    if found["windows_lost"]:
+        parts.append(
+            f"{_many(found['windows_lost'], 'window')} lost when a process died: nothing was debited for that, and the "
+            "rows were read again."
+        )
+    paragraph(" ".join(parts))
+    if found["refusals"]:
+        paragraph(f"{_many(found['refusals'], 'window')} refused: {found['refusal']}.")
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def say_notice(task: Task, population: FilePopulation, quiet: bool) -> None:
+    """Say what happened before, where somebody reads it."""
+    if population.notice and not quiet:
+        click.echo(f"{task.name}: {population.notice}", err=True)
 
 
 def odds_ratio(effect: float) -> float:

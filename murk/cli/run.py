@@ -1,4 +1,4 @@
-"""``murk run``: a file's people, a log and its learners in one process."""
+"""``murk run``: a file's people or organisations, a log and its learners in one process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from murk.cli.options import as_json, population
 from murk.cli.output import print_json, progress
-from murk.cli.report import brief, print_result, result
+from murk.cli.report import brief, print_result, result, say_notice
 
 if TYPE_CHECKING:
     from murk.producers.local import LocalRun
@@ -31,7 +31,8 @@ def command(
     """Learn TASK from a file of people: devices, log and learner in one process.
 
     Every record is privatized on its person's simulated device, paid for from her account, sent through the
-    log and learned. A killed run, started again with the same command, carries on where it stood.
+    log and learned. With `protocol: sketch` organisations do so instead, a window of records at a time. A killed
+    run, started again with the same command, carries on where it stood.
     """
     from murk.producers.population import Crowd
     from murk.stream import Task
@@ -56,6 +57,7 @@ def execute(
     start = monotonic()
     with LocalRun(task, crowd, log_url, ledger, block=block) as run:
         people = run.population
+        say_notice(run.task, people, quiet)
         with progress(task.name, people.source.size, quiet=quiet) as tick:
             shown = 0.0
             for step in run.steps():
@@ -63,7 +65,7 @@ def execute(
                     watch(run, False)
                 # Estimates are only worth their arithmetic where somebody sees them.
                 if not quiet and monotonic() - shown > 0.2:
-                    tick(step.rows, brief(run.estimate()))
+                    tick(step.rows, brief(run.estimate()) if run.releases else people.words())
                     shown = monotonic()
             tick(people.source.size, brief(run.estimate()))
         if watch is not None:
@@ -72,11 +74,8 @@ def execute(
         return result(
             run.task,
             run.log,
-            people=people.size,
-            records=people.source.size,
-            set_aside=len(people.excluded),
+            **people.figures(),
             accounts=totals.people,
-            refusals=people.refused,
             by_level={level: count for (task, level), count in totals.levels.items() if task == run.task.name},
             seconds=monotonic() - start,
         )

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from murk.producers.ledger import Ledger
     from murk.producers.policy import Policy
     from murk.producers.producer import Producer
+    from murk.producers.sketching import SketchProducer
     from murk.producers.sources import FileSource
 
 _HOMES = {
@@ -19,9 +20,10 @@ _HOMES = {
     "Ledger": "murk.producers.ledger",
     "Policy": "murk.producers.policy",
     "Producer": "murk.producers.producer",
+    "SketchProducer": "murk.producers.sketching",
 }
 
-__all__ = ["Encoder", "FileSource", "Ledger", "Policy", "Producer"]
+__all__ = ["Encoder", "FileSource", "Ledger", "Policy", "Producer", "SketchProducer"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 
 from murk.errors import UserError
 from murk.privacy import Accountant, Amount, Guarantee
+from murk.producers import windows as window_notes
 from murk.producers.charges import Promise, Tariff
 from murk.producers.claims import Key
 from murk.producers.runs import Run
+from murk.producers.windows import WindowSums
+from murk.producers.words import against_a_blank_record, promised
 from murk.stream.database import Database
 
 
@@ -72,6 +75,8 @@ class TaskAccount:
         What all her releases to the task together promise, in whatever terms are asked for.
     guarantee
         The same in the strongest terms that all of them allow; None without any release, or any such terms.
+    windows
+        What became of an organisation's windows; None for a person.
     """
 
     name: str
@@ -82,6 +87,7 @@ class TaskAccount:
     published: bool
     accountant: Accountant
     guarantee: Guarantee | None
+    windows: WindowSums | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +176,9 @@ def account(file: Database, home: int, person: Key) -> Account:
     tasks = []
     for number, name, task_hash in file.query("SELECT number, name, hash FROM tasks ORDER BY number"):
         own = [row for row in rows if tariffs[row[0]].task == number]
-        if not own and number not in withdrawn and number not in published:
+        sums = None if home else window_notes.sums(file, "task = ? AND person = ?", (number, person))
+        windows = None if sums == WindowSums() else sums
+        if not own and number not in withdrawn and number not in published and windows is None:
             continue
         levels = tuple(_level(tariffs[row[0]], row, waiting.get(row[0], 0)) for row in own)
         used = {"", *(level.level for level in levels)}
@@ -184,6 +192,7 @@ def account(file: Database, home: int, person: Key) -> Account:
                 number in withdrawn,
                 number in published,
                 *_together({row[0]: row[1] for row in own if row[1]}, tariffs),
+                windows,
             )
         )
     lifetime = [promise for promise in promises if promise.task == 0]
@@ -268,10 +277,12 @@ def _task_lines(task: TaskAccount) -> list[str]:
         state = [f"{one.sent} sent", f"{one.queued} waiting", f"{one.dropped} let go of unsent"]
         lines.append(
             f"{task.name}, level {one.level!r}: {one.released} released ({', '.join(state)}), "
-            f"{one.refused} refused. Each release: {one.guarantee.describe()}"
+            f"{one.refused} refused. Each release: {promised(one.guarantee, one.mechanism)}"
         )
+    if task.windows is not None:
+        lines.append(_window_words(task.name, task.windows))
     if task.accountant.releases > 1:
-        lines.append(f"{task.name}: {task.accountant.describe()}")
+        lines.append(f"{task.name}: {_all_words(task)}")
     for standing in task.caps:
         scope = f"{task.name}, level {standing.level!r}" if standing.level else task.name
         lines.append(f"Promised for {scope}: {_words(standing)}")
@@ -283,6 +294,24 @@ def _task_lines(task: TaskAccount) -> list[str]:
     if task.withdrawn:
         lines.append(f"{task.name}: she has withdrawn; nothing more is released to it.")
     return lines
+
+
+def _all_words(task: TaskAccount) -> str:
+    """What all releases to a task promise together."""
+    if task.windows is None or task.guarantee is None:
+        return task.accountant.describe()
+    return f"{task.accountant.releases} windows together: {against_a_blank_record(task.guarantee)}"
+
+
+def _window_words(name: str, sums: WindowSums) -> str:
+    parts = [f"{sums.released:,} windows of {sums.records:,} records were released as sketches"]
+    if sums.open:
+        parts.append(f"{sums.open:,} were open when last heard of (nothing is debited for them yet)")
+    if sums.left_out:
+        parts.append(f"{sums.left_out:,} of {sums.records_left_out:,} records were left out, being too small")
+    if sums.lost:
+        parts.append(f"a window was lost {sums.lost:,} times, when a process died (nothing was debited for that)")
+    return f"{name}: {'; '.join(parts)}."
 
 
 def _words(standing: Standing) -> str:

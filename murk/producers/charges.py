@@ -12,7 +12,8 @@ from murk.errors import MurkError, UserError
 from murk.privacy import Amount, Currency, guarantee_from_dict
 
 if TYPE_CHECKING:
-    from murk.privacy import Guarantee, Mechanism
+    from murk.privacy import Guarantee
+    from murk.privacy.mechanisms import Costed
 
 CURRENCIES: tuple[Currency, ...] = ("rho", "epsilon", "approx")
 LARGEST = 2**62
@@ -44,7 +45,7 @@ class Charge:
     claims: tuple[Guarantee, ...] = ()
 
     @classmethod
-    def of(cls, level: str, guarantee: Guarantee, mechanism: Mechanism) -> Charge:
+    def of(cls, level: str, guarantee: Guarantee, mechanism: Costed) -> Charge:
         """Ask a mechanism for its cost in every currency.
 
         Examples

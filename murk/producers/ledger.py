@@ -22,6 +22,7 @@ from murk.producers.runs import Run, check_people
 from murk.producers.schema import LedgerFile
 from murk.producers.spending import Spending
 from murk.producers.sums import GroupSums
+from murk.producers.windows import Windows
 
 
 class Ledger:
@@ -284,6 +285,10 @@ class Ledger:
     def group_sums(self, task_hash: str) -> GroupSums:
         """Begin to take sums over the people of a task, and to count whose accounts have changed since."""
         return GroupSums(self._file, self._number(task_hash) or 0, self.settle)
+
+    def windows(self, task_hash: str, source: str | None = None) -> Windows:
+        """Give what is noted of organisations' windows, of the file with a digest or of records from no file."""
+        return Windows(self._file, self._number(task_hash) or 0, source)
 
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
         """Take up the work through a file where it stands, or note its beginning.

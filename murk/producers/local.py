@@ -1,4 +1,4 @@
-"""A file's people, a log and its learners in one process: what ``murk run`` does.
+"""A file's people or organisations, a log and its learners in one process: what ``murk run`` does.
 
 The devices are simulated, the log and the accounts are real: a killed run carries on where it stood, with
 nobody debited twice and nothing lost.
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from murk.producers.population import Crowd, Population, Step, open_accounts
+from murk.producers.population import Crowd, Step, open_accounts, population_of
 from murk.stream.log import open_log
 from murk.stream.task import Task
 from murk.stream.worker import Worker
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class LocalRun:
     """Population and learners in one process, taking turns.
 
-    Gradients of a block are taken at the newest published iterates at its start; then every chain learns.
+    Gradients of a block are taken at the newest published iterates at its start; then every chain learns. Organisations
+    add a block to their open windows.
 
     Use as a context manager: it holds a lock on the log, so that two runs cannot work on one.
 
@@ -54,7 +55,7 @@ class LocalRun:
         try:
             self.log = self._stack.enter_context(open_log(log_url, name=task.name))
             self.ledger = self._stack.enter_context(open_accounts(self.log, ledger_path))
-            self.population = Population(task, crowd, self.log, self.ledger, block=block)
+            self.population = population_of(task, crowd, self.log, self.ledger, block=block)
             self._stack.callback(self.population.close)
             self.task = self.population.task
             self.problem = self.population.problem
@@ -80,10 +81,7 @@ class LocalRun:
 
     def estimate(self) -> Estimate:
         """What was learned by all chains together."""
-        from murk.learners.inference import estimate
-
-        memories = [engine.memory for engine in self.engines]
-        return estimate(self.problem.settings, memories, self.problem.covariates, self.problem.classes)
+        return self.problem.estimate(self.engines)
 
     def _learn(self) -> None:
         for worker in self.workers:

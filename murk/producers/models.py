@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from murk.stream.codec import Rejected, decode_iterate
 from murk.stream.staleness import is_published
 
 if TYPE_CHECKING:
-    from murk.learners.problem import GradientProblem
+    from murk.learners.problem import InteractiveProblem, PersonProblem
     from murk.stream.log import Log
     from murk.stream.task import Task
 
@@ -27,7 +27,7 @@ class Model:
     version
         How many releases the chain had learned when this was its iterate.
     iterate
-        float64, shape (d,), in the problem's coordinates.
+        float64, shape (d,), in the problem's coordinates; empty where releases are of no model.
     end
         Where the chain's partition ended when the model was read: what is appended later stands at or after
         this offset.
@@ -48,10 +48,10 @@ class Models:
     task
         Its task.
     problem
-        The task's gradient problem.
+        The task's problem.
     """
 
-    def __init__(self, log: Log, task: Task, problem: GradientProblem) -> None:
+    def __init__(self, log: Log, task: Task, problem: InteractiveProblem) -> None:
         self._log = log
         self._task = task
         self._problem = problem
@@ -110,3 +110,29 @@ class Models:
             f"the model of chain {chain} on {self._log.url} is none that honest learners publish ({why}): "
             "nothing was released. Ask whoever runs the log"
         )
+
+
+class NoModels:
+    """Stands for a log's models where releases are of none.
+
+    Parameters
+    ----------
+    log
+        The log.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def newest(self, chain: int) -> Model:
+        """Give an empty model, with where the chain's partition ends now."""
+        return Model(0, np.empty(0), self._log.end(chain))
+
+    def at_hand(self, chain: int) -> Model:
+        """Give an empty model, with where the chain's partition was last heard to end."""
+        return Model(0, np.empty(0), self._log.at_hand(chain)[1])
+
+
+def models_of(log: Log, task: Task, problem: PersonProblem) -> Models | NoModels:
+    """What a task's devices need of its log's models."""
+    return Models(log, task, cast("InteractiveProblem", problem)) if problem.interactive else NoModels(log)

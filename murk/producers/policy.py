@@ -11,7 +11,8 @@ from murk.privacy import Amount, cap_of
 from murk.producers.charges import Charge
 
 if TYPE_CHECKING:
-    from murk.privacy import Guarantee, Mechanism
+    from murk.privacy import Guarantee
+    from murk.privacy.mechanisms import Costed
     from murk.stream.task import Task
 
 
@@ -51,7 +52,8 @@ class Policy:
     per_task
         The most that a single task may ask for per person; None leaves it to the task's own promise.
     mechanisms
-        Kinds of mechanism that may be used.
+        Kinds of mechanism that may be used; all by default. ("composite" releases several things at once, each by a
+        mechanism of its own; "gaussmix" is an organisation's, which `Producer` never uses.)
     public_sample
         Whether a person may be set aside for a task's public sample: her features (without the target) are
         then published as they are, and she releases nothing. Without it she is never set aside. A population
@@ -66,10 +68,10 @@ class Policy:
 
     lifetime: Guarantee | None = None
     per_task: Guarantee | None = None
-    mechanisms: tuple[str, ...] = ("gaussian", "laplace", "l2-ball")
+    mechanisms: tuple[str, ...] = ("gaussian", "laplace", "l2-ball", "composite", "gaussmix")
     public_sample: bool = True
 
-    def admit(self, task: Task, mechanisms: Mapping[str, Mechanism]) -> Admission:
+    def admit(self, task: Task, mechanisms: Mapping[str, Costed]) -> Admission:
         """Decide which levels of a task may be used, and under which caps.
 
         Parameters
@@ -110,7 +112,7 @@ class Policy:
             caps.append(("", most))
         return Admission(charges, refused, tuple(caps), lifetime)
 
-    def _objection(self, mechanism: Mechanism, caps: Mapping[str, Amount | None]) -> str | None:
+    def _objection(self, mechanism: Costed, caps: Mapping[str, Amount | None]) -> str | None:
         if mechanism.kind not in self.mechanisms:
             return f"the mechanism {mechanism.kind!r} is not among {', '.join(self.mechanisms)}"
         for scope, cap in caps.items():

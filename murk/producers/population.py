@@ -1,162 +1,48 @@
-"""The people of a file: a work begun once, carried on after whatever happens, block by block to the end."""
+"""The people of a file, each of whom releases her own records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
+from typing import Any
 
-from murk.errors import UserError
-from murk.learners.problem import problem_for
-from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.learners.problem import PersonProblem, person_problem_for
+from murk.producers.files import Crowd, FilePopulation, Step, open_accounts
 from murk.producers.ledger import Ledger
-from murk.producers.notes import Facts, begun_with, compare, differs, hold, in_file, note
 from murk.producers.policy import Policy
 from murk.producers.producer import Producer
-from murk.producers.public import public_covariates
-from murk.producers.sources import FileSource
-from murk.stream.log import Log, settle
+from murk.stream.log import Log
 from murk.stream.task import Task
+
+__all__ = ["Crowd", "Population", "Step", "open_accounts", "population_of"]
 
 SHARE = 100
 """A block holds at most a SHARE-th of the releases so far: larger ones make gradients stale."""
+BLOCK = 2048
+"""Records of a block where releases are of no model and nothing grows stale."""
 
 
-@dataclass(frozen=True)
-class Crowd:
-    """Who the people of a population are.
-
-    Parameters
-    ----------
-    source
-        Their file.
-    person
-        The column that names them, or None where each row is a person.
-    level
-        A level of the menu, ``"lot"``, or ``"column:NAME"``.
-    seed
-        Simulate noise from this seed; None for real (secure) noise.
-    """
-
-    source: Path
-    person: str | None = None
-    level: str = "default"
-    seed: int | None = None
-
-    @property
-    def noise(self) -> NoiseSource:
-        """Where their noise comes from."""
-        return SecureNoise() if self.seed is None else SimulatedNoise(self.seed)
-
-    def open(self, task: Task) -> FileSource:
-        """Open the file for a task."""
-        kind, colon, column = self.level.partition(":")
-        if colon and kind == "column":
-            return FileSource(self.source, task, person_column=self.person, level_column=column)
-        return FileSource(self.source, task, person_column=self.person, level=self.level)
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one block came to.
+class Population(FilePopulation):
+    """The people of a file: each of its rows a record, of a person of its own or of one named by a column.
 
     Parameters
     ----------
-    rows
-        Rows of the file worked on so far, those set aside among them.
-    releases, refused
-        Sums so far.
-    """
-
-    rows: int
-    releases: int
-    refused: int
-
-
-def open_accounts(log: Log, path: str | Path) -> Ledger:
-    """Open the ledger of the people who release to a log; where the log was begun, no new one is made.
-
-    Raises
-    ------
-    UserError
-        When it is not there, or not the one that the log was begun with.
-    """
-    known = begun_with(log, path)
-    begun = known is not None or (in_file(log) is not None and log.document() is not None)
-    return Ledger(path, identity=known, create=not begun)
-
-
-class Population:
-    """The people of a file, ready to release to a log block by block.
-
-    It holds a lock on a log that is a file, so that no other process lets people release there; `close`
-    lets go of it.
-
-    Parameters
-    ----------
-    task
-        The task as its author wrote it; where the log carries it already, resolved, that one is used.
-    crowd
-        Who the people are.
-    log, ledger
-        Where their releases go, and their accounts.
-    block
-        Most records of a block; by default a hundredth of the releases so far.
-    policy
-        What the people's devices allow, in the word of whoever starts this and may decide it for them.
+    task, crowd, log, ledger, block, policy
+        As `FilePopulation`; a block holds by default at most a hundredth of the releases so far, where they are of a
+        model.
 
     Attributes
     ----------
-    task
-        The task as the log carries it.
-    problem, producer, source
-        Made from it.
+    producer
+        All their devices.
 
     Raises
     ------
     UserError
-        When the log carries another task, or the file, the seed, the naming of people or the ledger are not
-        those that the log was begun with; or when another process is at work there.
+        As `FilePopulation`.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        crowd: Crowd,
-        log: Log,
-        ledger: Ledger,
-        *,
-        block: int | None = None,
-        policy: Policy | None = None,
-    ) -> None:
-        self.log, self.ledger, self.crowd = log, ledger, crowd
-        self._block, self._policy = block, policy or Policy()
-        self.close = hold(log, self, ledger.path)
-        try:
-            self._open(task)
-        except BaseException:
-            # What holds on to the error holds on to this object.
-            self.close()
-            raise
-
-    def _open(self, task: Task) -> None:
-        log, ledger, crowd = self.log, self.ledger, self.crowd
-        task = task.with_simulated(crowd.seed is not None)
-        self.source = crowd.open(task)
-        standing = log.document()
-        if standing is None:
-            self._begin(task)
-        else:
-            self._carry_on(task, Task.from_document(standing, f"the task on {log.url}"))
-        self.producer = Producer(self.task, log, ledger, noise=crowd.noise, policy=self._policy, problem=self.problem)
-        self._take_up()
-
-    def _take_up(self) -> None:
-        run = self.producer.begin(self.source)
-        self.excluded = frozenset(run.excluded)
-        self.next_row = run.next_row
-        self._counters = dict(run.counters)
+    problem: PersonProblem
 
     @property
     def releases(self) -> int:
@@ -176,11 +62,8 @@ class Population:
         return len({name for block in self.source.blocks() for name in block.people or ()})
 
     def steps(self) -> Iterator[Step]:
-        """Release the rest of the file, a block a step; the first step sends what waited in the outbox.
-
-        Where a step raised because the log could not be reached, a new iterator carries on.
-        """
-        self._take_up()
+        """Release the rest of the file, a block a step; see `FilePopulation.steps`."""
+        self._continue()
         self.producer.flush()
         # A step of its own: it is to be learned before the next gradients are taken, as it would have been
         # by a process that was not interrupted.
@@ -192,80 +75,51 @@ class Population:
             self.next_row = report.next_row
             yield Step(self.next_row, self.releases, self.refused)
 
+    def words(self) -> str:
+        """How far it is, in a few words."""
+        return f"{self.refused:,} refused"
+
+    def figures(self) -> dict[str, Any]:
+        """How many people and records there are, and how many were set aside and refused."""
+        return {
+            "people": self.size,
+            "records": self.source.size,
+            "set_aside": len(self.excluded),
+            "refusals": self.refused,
+        }
+
     def _size(self) -> int:
-        size = max(1, self.releases // SHARE)
+        size = max(1, self.releases // SHARE) if self.problem.interactive else BLOCK
         return size if self._block is None else min(size, self._block)
 
-    def _begin(self, task: Task) -> None:
-        """Begin on a log without a task; until the last line nothing is begun, and anything may be changed."""
-        # Every row is looked at before anybody releases: a mistake in the last one can still be mended.
-        for _ in self.source.blocks():
-            pass
-        set_aside: Sequence[int] = ()
-        if task.public_path is not None:
-            task = task.with_public(*public_covariates(task.public_path, task))
-        elif task.public is not None:
-            set_aside = self._set_aside(task.name, task.public.set_aside or 0)
-            task = task.with_public(*self.source.covariates(set_aside))
-        self.task, self.problem = task, problem_for(task)
-        # What devices would refuse is not announced: a log carries its task for life.
-        self._policy.admit(task, self.problem.mechanisms)
-        self.problem.check_state()
-        self.log.prepare(task.document())
-        # Who releases nothing is noted before the log knows the task: they never will.
-        self.ledger.bind(self.log.identity, task.hash, name=task.name)
-        self.ledger.book(task.hash, [])
-        self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
-        note(self.log, self._facts(), self.ledger.path)
-        self.log.announce(task.document())
+    def _find_problem(self, task: Task) -> PersonProblem:
+        return person_problem_for(task)
 
-    def _set_aside(self, name: str, count: int) -> list[int]:
-        if not self._policy.public_sample:
-            raise UserError(
-                "the devices' policy does not allow that features are published as a public sample: leave "
-                "public.set_aside out, or give the task public records with public.file"
-            )
-        # Named as it is: the task's hash is not known before its sample is.
-        gone = self.ledger.withdrawn(self.source.digest, task_name=name)
-        if count >= self.source.size - len(gone):
-            without = f", {len(gone):,} of them of people who have withdrawn" if gone else ""
-            raise UserError(
-                f"public.set_aside is {count:,}, and {self.source.path} has {self.source.size:,} rows{without}: "
-                "nobody would be left to release anything. Set fewer aside"
-            )
-        return self.source.select(count, self.crowd.noise, excluded=gone)
-
-    def _carry_on(self, task: Task, carried: Task) -> None:
-        """Make sure that all is as it was when the log was begun."""
-        if carried.simulated != task.simulated:
-            kind = "simulated" if carried.simulated else "real"
-            raise UserError(
-                f"{self.log.url} carries {kind} releases, and which kind is fixed when a log is begun: "
-                f"{'give the --seed it was begun with' if carried.simulated else 'leave --seed out'}, "
-                "or use another log"
-            )
-        # The author's file does not hold the covariates; everything else must be the same.
-        settle(self.log.url, carried.without_public().document(), task.document())
-        self.task = task if carried.covariates is None else task.with_public(*carried.covariates)
-        self.problem = problem_for(self.task)
-        compare(self.log, self._facts(), self.ledger.path)
-        # Several machines may let their own people release to one log; a log in a file has the people of one
-        # file and ledger. With anything else they would release anew, and those set aside after all.
-        set_aside = self.task.public is not None and self.task.public.set_aside is not None
-        alone = set_aside or in_file(self.log) is not None
-        if alone and self.ledger.run(self.task.hash, self.source.digest) is None:
-            if begun_with(self.log, self.ledger.path) is not None:
-                raise differs(self.log, "another file", "--source", seed=self.crowd.seed)
-            found = f"another file than {self.source.path}, or another ledger than {self.ledger.path}"
-            raise differs(self.log, found, "--source and --ledger", seed=self.crowd.seed)
-        if in_file(self.log) is None and begun_with(self.log, self.ledger.path) is None:
-            note(self.log, self._facts(), self.ledger.path)
-        self.log.announce(self.task.document())
-
-    def _facts(self) -> Facts:
-        return Facts(
-            person=self.crowd.person,
-            level=self.crowd.level,
-            seed=self.crowd.seed,
-            ledger=self.ledger.identity,
+    def _take_up(self) -> None:
+        self.producer = Producer(
+            self.task, self.log, self.ledger, noise=self.crowd.noise, policy=self._policy, problem=self.problem
         )
+        self._continue()
+
+    def _continue(self) -> None:
+        run = self.producer.begin(self.source)
+        self.excluded = frozenset(run.excluded)
+        self.next_row = run.next_row
+        self._counters = dict(run.counters)
+
+
+def population_of(
+    task: Task, crowd: Crowd, log: Log, ledger: Ledger, *, block: int | None = None, policy: Policy | None = None
+) -> FilePopulation:
+    """Those whose records stand in a file: people, or with ``protocol: sketch`` organisations.
+
+    Raises
+    ------
+    UserError
+        As `FilePopulation`.
+    """
+    if task.protocol == "sketch":
+        from murk.producers.organisations import OrganisationPopulation
+
+        return OrganisationPopulation(task, crowd, log, ledger, block=block, policy=policy)
+    return Population(task, crowd, log, ledger, block=block, policy=policy)

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.errors import UserError
-from murk.privacy.noise import Purpose, SecureNoise, below, identifiers
+from murk.privacy.noise import Purpose, identifiers
 from murk.producers.claims import Claims
-from murk.producers.delivery import Delivery
-from murk.producers.models import Model, Models
-from murk.producers.policy import Policy
-from murk.producers.reports import BlockReport, Counts, FlushReport, Receipt
+from murk.producers.models import Model, models_of
+from murk.producers.releaser import Releaser
+from murk.producers.reports import BlockReport, Counts, Receipt
 from murk.stream.codec import encode
-from murk.stream.releases import GradientRelease, truncate_time
-from murk.stream.resume import check_carries
+from murk.stream.releases import KINDS
 
 if TYPE_CHECKING:
-    from murk.learners.problem import GradientProblem
+    from murk.learners.problem import PersonProblem
     from murk.privacy.noise import NoiseSource
     from murk.producers.ledger import Ledger
+    from murk.producers.policy import Policy
     from murk.producers.runs import Run
     from murk.producers.sources import Block, FileSource
     from murk.producers.spending import Spending
@@ -35,11 +33,8 @@ Key = TypeVar("Key", int, str)
 SINGLES = 1 << 40
 """Where the simulated draws of records begin that come from no file: far beyond every row."""
 
-CANDIDATES = 64
-"""Words from which an integer below n is drawn; that all of them fail has a probability below 2^-64."""
 
-
-class Producer:
+class Producer(Releaser["PersonProblem"]):
     """Releases records of a task: bounds, pays, randomizes once, keeps the bytes, sends them.
 
     Whether, when and where something is sent depends on public things and on the ledger alone, never on a
@@ -63,7 +58,7 @@ class Producer:
     clock
         Time in seconds since 1970; it reaches the log truncated to the task's granularity.
     problem
-        The task's gradient problem, where it is at hand.
+        The task's problem, where it is at hand.
 
     Attributes
     ----------
@@ -106,35 +101,11 @@ class Producer:
         noise: NoiseSource | None = None,
         policy: Policy | None = None,
         clock: Callable[[], float] = time.time,
-        problem: GradientProblem | None = None,
+        problem: PersonProblem | None = None,
     ) -> None:
-        self.task = task
+        super().__init__(task, log, ledger, noise=noise, policy=policy, clock=clock, problem=problem)
         self.counts = Counts()
-        self._log = log
-        self._ledger = ledger
-        self._clock = clock
-        self._noise = self._check_noise(noise)
-        check_carries(log, task)
-        if problem is None:
-            from murk.learners.problem import problem_for
-
-            problem = problem_for(task)
-        self._problem = problem
-        self._admission = (policy or Policy()).admit(task, problem.mechanisms)
-        ledger.bind(log.identity, task.hash, name=task.name)
-        ledger.book(
-            task.hash,
-            list(self._admission.charges.values()),
-            caps=self._admission.caps,
-            lifetime=self._admission.lifetime,
-        )
-        self._models = Models(log, task, problem)
-        self._delivery = Delivery(log, ledger, task.hash)
-
-    @property
-    def levels(self) -> tuple[str, ...]:
-        """Levels of the task's menu that this device may use."""
-        return tuple(self._admission.charges)
+        self._models = models_of(log, task, self._problem)
 
     def release(
         self, record: Mapping[str, Any], *, person: str = "me", key: str | None = None, level: str = "default"
@@ -260,50 +231,10 @@ class Producer:
         self._delivery.send(spend)
         return report
 
-    def flush(self) -> FlushReport:
-        """Send what waits in the outbox, in its order; let go of what has expired.
+    def _find_problem(self, task: Task) -> PersonProblem:
+        from murk.learners.problem import person_problem_for
 
-        What already stands on the log is not appended again.
-
-        Raises
-        ------
-        MurkError
-            When the log cannot be reached; everything stays where it was.
-        """
-        return self._delivery.flush(self._clock())
-
-    def _check_noise(self, noise: NoiseSource | None) -> NoiseSource:
-        if noise is None:
-            noise = SecureNoise()
-        if noise.simulated and not self.task.simulated:
-            raise UserError(
-                f"the task {self.task.name!r} is for real releases, and simulated noise protects nobody: "
-                "leave the seed out, or announce the task as simulated on a log of its own"
-            )
-        if self.task.simulated and not noise.simulated:
-            raise UserError(
-                f"the task {self.task.name!r} is a simulation: give it SimulatedNoise(seed), or announce it "
-                "as real on a log of its own"
-            )
-        return noise
-
-    def _check_levels(self, levels: Sequence[str]) -> None:
-        for level in set(levels) - self._admission.charges.keys():
-            reason = self._admission.refused.get(level)
-            if reason is not None:
-                raise UserError(f"this device's policy does not allow the level {level!r}: {reason}")
-            menu = ", ".join(self.levels)
-            raise UserError(f"the task {self.task.name!r} has no level {level!r}: choose one of {menu}")
-
-    def _draw(self, indices: NDArray[np.int64], n: int, purpose: Purpose) -> NDArray[np.int64]:
-        """Draw integers exactly uniform below n."""
-        if n == 1:
-            return np.zeros(len(indices), dtype=np.int64)
-        exact = n & (n - 1) == 0
-        return below(self._noise.words(indices, 1 if exact else CANDIDATES, purpose), n)
-
-    def _chains(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._draw(indices, self._log.partitions, Purpose.CHAIN)
+        return person_problem_for(task)
 
     def _lot(self, indices: NDArray[np.int64]) -> list[str]:
         menu = list(self.task.privacy.levels)
@@ -320,12 +251,12 @@ class Producer:
     ) -> None:
         """Randomize for those who were granted a release, and hand the bytes to the ledger."""
         problem, noise = self._problem, self._noise
-        gradients = np.empty((len(x), problem.dimension))
+        vectors = np.empty((len(x), problem.dimension))
         for own, chain in _groups(chains.tolist()):
-            gradients[own] = problem.gradients(models[chain].iterate, x[own], y[own])
-        payloads = np.empty(gradients.shape, dtype=np.int64)
+            vectors[own] = problem.vectors(x[own], y[own], models[chain].iterate)
+        payloads = np.empty(vectors.shape, dtype=np.int64)
         for own, level in _groups(spend.levels):
-            payloads[own] = problem.mechanisms[level].randomize(gradients[own], noise, indices[own])
+            payloads[own] = problem.mechanisms[level].randomize(vectors[own], noise, indices[own])
         names = chains.tolist()
         now = self._clock()
         messages = self._messages(identifiers(noise, indices), spend.levels, names, models, payloads.tolist(), now)
@@ -340,27 +271,24 @@ class Producer:
         payloads: Sequence[list[int]],
         now: float,
     ) -> list[bytes]:
-        task = self.task
-        moment, expires = truncate_time(now, task.granularity), self._expiry(now)
+        kind, fields = KINDS[self._problem.kind], self._fields(now)
+        # Only what is of a model says of which one.
+        of: dict[int, dict[str, Any]] = {
+            chain: {"version": model.version} if self._problem.interactive else {} for chain, model in models.items()
+        }
         return [
             encode(
-                GradientRelease(
+                kind(
                     id=name,
-                    task=task.hash,
                     level=level,
                     chain=chain,
-                    version=models[chain].version,
                     payload=payload,
-                    time=moment,
-                    expires=expires,
-                    simulated=task.simulated,
+                    **of[chain],
+                    **fields,
                 )
             )
             for name, level, chain, payload in zip(names, levels, chains, payloads, strict=True)
         ]
-
-    def _expiry(self, now: float) -> int:
-        return truncate_time(now + self.task.expiry, self.task.granularity)
 
 
 def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | NDArray[np.int64], Key]]:

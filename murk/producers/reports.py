@@ -37,6 +37,33 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowReceipt:
+    """What became of a window of an organisation's records, or of a record that was added to one.
+
+    Parameters
+    ----------
+    outcome
+        "added" (it goes on), "released", "refused" (a cap has no room, or the organisation has withdrawn: its records
+        are not looked at), "known" (a window of this name was released before, and is not again) or "left out".
+    delivery
+        "sent", "queued" (it waits in the outbox), or "none".
+    records
+        Records of the window so far.
+    reason
+        Why, in plain words, with the remedy; empty where there is nothing to explain.
+    level, chain
+        At which level it was released, and on which chain; None unless released.
+    """
+
+    outcome: str
+    delivery: str
+    records: int
+    reason: str = ""
+    level: str | None = None
+    chain: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BlockReport:
     """What became of a block of records.
 

@@ -38,7 +38,7 @@ class Block:
     x, y
         float64, shapes (m, p) and (m,): coded features, the constant last, and coded targets.
     people
-        Names of their people; None where each row is a person.
+        Names of their people, or of the organisations whose records they are; None where each row is a person.
     levels
         The level of each; None where it is drawn by lot.
     clamped, missing
@@ -62,7 +62,7 @@ class Block:
 
 
 class FileSource:
-    """The people of a file: CSV (with a header) or JSON lines, either gzipped.
+    """The people, or the organisations' records, of a file: CSV (with a header) or JSON lines, either gzipped.
 
     Opening reads the file through once, for its digest and so that a truncated one is refused before
     anything is released; blocks are then read and checked one by one. Memory does not grow with the file.
@@ -83,6 +83,8 @@ class FileSource:
         The level of every person (the name of one on the task's menu), or "lot" for one drawn uniformly.
     level_column
         The column that names each person's level, instead of ``level``.
+    organisation_column
+        The column that names each record's organisation, where organisations release and not people.
 
     Attributes
     ----------
@@ -120,10 +122,13 @@ class FileSource:
         person_column: str | None = None,
         level: str = "default",
         level_column: str | None = None,
+        organisation_column: str | None = None,
     ) -> None:
         self.path = Path(path)
         self.task = task
         self.person_column = person_column
+        self.organisation_column = organisation_column
+        self._name_column = person_column or organisation_column
         self.level = level
         self.level_column = level_column
         menu = task.privacy.levels
@@ -131,7 +136,7 @@ class FileSource:
             raise UserError(f"the task {task.name!r} has no level {level!r}: choose one of {', '.join(menu)}")
         if BY_LOT in menu and level == BY_LOT and level_column is None:
             raise UserError(f"the task {task.name!r} has a level named {BY_LOT!r}, which means by lot: rename it")
-        self._named = [name for name in (person_column, level_column) if name is not None]
+        self._named = [name for name in (self._name_column, level_column) if name is not None]
         self._survey = survey(self.path)
         self._table = open_table(self.path, [*task.coding.columns, task.coding.target, *self._named])
         if next(self._table.rows(0), None) is None:
@@ -144,7 +149,9 @@ class FileSource:
 
     @property
     def people(self) -> str:
-        """How people are named: "row" or "column NAME"."""
+        """How people are named: "row" or "column NAME"; of organisations' records, how those are."""
+        if self.task.protocol == "sketch":
+            return "one organisation" if self._name_column is None else f"organisations of column {self._name_column}"
         return "row" if self.person_column is None else f"column {self.person_column}"
 
     @cached_property
@@ -248,7 +255,7 @@ class FileSource:
         coding = self.task.coding
         columns = self._table.columns(records, rows, [*coding.columns, coding.target, *self._named])
         coded = self._encode(columns, rows, target=True)
-        people = None if self.person_column is None else self._names(columns[self.person_column], rows)
+        people = None if self._name_column is None else self._names(columns[self._name_column], rows)
         levels: Sequence[str] | None
         if self.level_column is not None:
             levels = self._levels(columns[self.level_column], rows)
@@ -322,8 +329,8 @@ class FileSource:
             name = str(value) if type(value) in (str, int) else ""
             if not name or "\0" in name or not _is_unicode(name):
                 raise UserError(
-                    f"{self._place(row, self.person_column or '')}: this names nobody. "
-                    "Give every row a person: a text, or a whole number"
+                    f"{self._place(row, self._name_column or '')}: this names nobody. "
+                    "Give every row a name: a text, or a whole number"
                 )
             names.append(name)
         return names

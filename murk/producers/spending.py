@@ -12,6 +12,7 @@ from murk.errors import MurkError, UserError
 from murk.privacy import Amount, Currency
 from murk.producers.charges import Promise, Tariff
 from murk.producers.claims import Claims, Key
+from murk.producers.windows import WindowNotes
 
 CHUNK = 256
 """Most names put into one query (SQLite of long ago takes 999 values)."""
@@ -117,6 +118,16 @@ class Spending:
         """The frozen releases as (chain, bytes) pairs, for the log."""
         chains = [chain for chain, _ in self._addresses]
         return list(zip(chains, self._messages or (), strict=True))
+
+    @property
+    def windows(self) -> WindowNotes:
+        """Notes of organisations' windows, written in the same transaction."""
+        return WindowNotes(self._connection, self._task, self._source)
+
+    def forgo(self) -> None:
+        """Debit nothing and note no refusal: it was only to be known whether there is room."""
+        self.granted, self.levels, self._paid = [], [], []
+        self.refusals = {}
 
     def decide(self) -> None:
         """Sort the block into granted, known and refused, each record after those before it."""

@@ -14,15 +14,15 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from murk.cli import cli, main
-from tests.cli.harness import world
+from tests.cli.harness import TASK, world
 
 UNFORESEEN = 70
 
 
-def warm() -> None:
-    """Let a small run, and the views of it, import and compile here what all children need."""
+def warm(task: str = TASK) -> None:
+    """Let a small run of a task, and the views of it, import and compile here what all children need."""
     with tempfile.TemporaryDirectory() as place, redirect_stdout(io.StringIO()):
-        folder = world(Path(place), rows=20)
+        folder = world(Path(place), rows=20, task=task)
         log, ledger = f"sqlite:///{folder}/log.db", f"{folder}/ledger.db"
         run = ["run", "--source", f"{folder}/people.csv", "--log", log, "--ledger", ledger, "--seed", "1", "--json"]
         for command in ([*run, f"{folder}/task.yaml"], ["status", "--log", log], ["ledger", ledger]):

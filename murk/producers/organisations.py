@@ -1,0 +1,231 @@
+"""The organisations of a file: each sketches its own rows, window by window, in one pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.producers.files import FilePopulation, Step
+from murk.producers.reports import WindowReceipt
+from murk.producers.sketching import ORGANISATION, SketchProducer, sketch_problem_for
+from murk.producers.window import remedy
+
+if TYPE_CHECKING:
+    from murk.learners.gaussmix.problem import SketchProblem
+    from murk.producers.sources import Block
+    from murk.stream.task import Task
+
+MOST = 1000
+"""Most organisations of a file: each has an open window in memory."""
+BLOCK = 4096
+
+Groups = Mapping[str, NDArray[np.int64]]
+
+
+class OrganisationPopulation(FilePopulation):
+    """The organisations of a file: all of it is one, or the rows with one value of the column ``sketch.organisation``.
+
+    Rows are taken in their order; each organisation has an account, windows and keys of its own. A window ends after
+    ``sketch.window`` of its organisation's records. The last one is released, too, if it has at least as many records
+    as a sketch has rows; a smaller one is left out, and counted: it would spend as much as a whole one and say next to
+    nothing.
+
+    The file can be read again, so a window that a process died in begins again at its first row; nothing was debited
+    for it before. That it happened is told (``lost``).
+
+    Parameters
+    ----------
+    task, crowd, log, ledger, block, policy
+        As `FilePopulation`.
+
+    Attributes
+    ----------
+    lost
+        Windows that an earlier process had begun when it died, as found when this was made.
+    refusal
+        Why a window was refused by this process, and what helps; empty where none was.
+
+    Raises
+    ------
+    UserError
+        As `FilePopulation`; and when a new log is to begin with a file that no organisation has enough rows in, or
+        with more than 1000 organisations.
+    """
+
+    problem: SketchProblem
+
+    @property
+    def releases(self) -> int:
+        """Windows released so far, those of earlier processes among them."""
+        return self._sums.released
+
+    @property
+    def refused(self) -> int:
+        """Windows refused so far for want of budget."""
+        return self._sums.refused
+
+    @property
+    def notice(self) -> str:
+        """What was found to have happened before, in words; empty where there is nothing to say."""
+        if not self.lost:
+            return ""
+        which = "a window was" if self.lost == 1 else f"{self.lost:,} windows were"
+        return (
+            f"{which} lost when an earlier process ended in the middle of it: nothing was debited or sent, and the "
+            "rows are read again from its first one on"
+        )
+
+    @cached_property
+    def organisations(self) -> Mapping[str, int]:
+        """Rows of each organisation (the file is read through to count them)."""
+        if self.source.organisation_column is None:
+            return {ORGANISATION: self.source.size}
+        return Counter(name for block in self.source.blocks() for name in block.people or ())
+
+    def steps(self) -> Iterator[Step]:
+        """Release the rest of the file, a block a step; see `FilePopulation.steps`."""
+        self._all.flush()
+        yield self._step()
+        for block in self.source.blocks(self.next_row, self._block or BLOCK, excluded=self.excluded):
+            groups = self._groups(block)
+            start = 0
+            while start < len(block):
+                start = self._work(block, groups, start)
+                # Whatever fails later, rows are added once.
+                self.next_row = int(block.rows[start - 1]) + 1
+            yield self._step()
+        self._finish()
+        self._all.flush()
+        yield self._step()
+
+    def figures(self) -> dict[str, Any]:
+        """How many organisations, windows and records there are, and what became of them."""
+        sums = self._sums
+        return {
+            "organisations": len(self.organisations),
+            "records": self.source.size,
+            "set_aside": len(self.excluded),
+            "refusals": sums.refused,
+            "refusal": (self.refusal or remedy(self.task, self.crowd.level)) if sums.refused else None,
+            "windows": sums.released,
+            "windows_lost": sums.lost,
+            "windows_left_out": sums.left_out,
+            "records_released": sums.records,
+            "records_left_out": sums.records_left_out,
+            "sketch_rows": self.problem.settings.rows,
+        }
+
+    def words(self) -> str:
+        """How far it is: windows that were released, and records of those that go on."""
+        waiting = sum(producer.records or 0 for producer in self._producers.values())
+        return f"{self.releases:,} windows released, {self.refused:,} refused, {waiting:,} records in open ones"
+
+    def _find_problem(self, task: Task) -> SketchProblem:
+        return sketch_problem_for(task)
+
+    def _survey(self) -> None:
+        if self.source.organisation_column is None:
+            super()._survey()
+        # Counting them looks at every row.
+        elif len(self.organisations) > MOST:
+            raise UserError(
+                f"{self.source.path} has {len(self.organisations):,} organisations in the column "
+                f"{self.source.organisation_column!r}, each with an open window in memory: at most {MOST:,} can be "
+                "worked through at once. Name another column with sketch.organisation, or split the file"
+            )
+
+    def _check_beginning(self, set_aside: int) -> None:
+        super()._check_beginning(set_aside)
+        rows, window = self.problem.settings.rows, self.problem.settings.window
+        whole = self.source.organisation_column is None
+        largest = max(self.organisations.values()) - (set_aside if whole else 0)
+        if largest < min(rows, window or rows):
+            whose = "" if whole else " of its largest organisation"
+            raise UserError(
+                f"{self.source.path} has {largest:,} records{whose} to release, and a sketch has {rows:,} rows: it "
+                f"would say next to nothing. Set sketch.rows to {largest:,} or fewer (a tenth of the records is "
+                "better than all)"
+            )
+
+    def _take_up(self) -> None:
+        self._producers: dict[str, SketchProducer] = {}
+        # Books what windows cost, and sends for all of them.
+        self._all = self._producer(ORGANISATION)
+        run = self.ledger.begin_run(self.task.hash, self.source.digest, people=self.source.people)
+        self.excluded = frozenset(run.excluded)
+        self._windows = self.ledger.windows(self.task.hash, self.source.digest)
+        # What it has found as its own, and those of all others.
+        self.lost = self._all.lost + self._windows.give_up()
+        self.refusal = ""
+        self._sums = self._windows.sums()
+        self._done = self._windows.done()
+        # Rows of windows that have ended are passed over; those of a single organisation are not even read.
+        self.next_row = self._done.get(ORGANISATION, 0) if self.source.organisation_column is None else 0
+
+    def _producer(self, name: str) -> SketchProducer:
+        if name not in self._producers:
+            self._producers[name] = SketchProducer(
+                self.task,
+                self.log,
+                self.ledger,
+                organisation=name,
+                level=self.crowd.level,
+                noise=self.crowd.noise,
+                policy=self._policy,
+                problem=self.problem,
+                source=self.source.digest,
+            )
+        return self._producers[name]
+
+    def _groups(self, block: Block) -> Groups:
+        """Places in a block of each organisation's records that no earlier window has."""
+        names = [ORGANISATION] * len(block) if block.people is None else block.people
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(names):
+            places.setdefault(name, []).append(place)
+        groups = {name: np.array(own, dtype=np.int64) for name, own in places.items()}
+        return {name: own[block.rows[own] >= self._done.get(name, 0)] for name, own in groups.items()}
+
+    def _work(self, block: Block, groups: Groups, start: int) -> int:
+        """Add records to their windows up to where the first of these ends, and say where that is.
+
+        So the order of releases follows from the file alone, however it was cut into blocks.
+        """
+        stop = len(block)
+        own = {name: places[np.searchsorted(places, start) :] for name, places in groups.items()}
+        for name, places in own.items():
+            room = self._producer(name).room
+            if len(places) >= room:
+                stop = min(stop, int(places[room - 1]) + 1)
+        own = {name: places[: np.searchsorted(places, stop)] for name, places in own.items()}
+        own = {name: places for name, places in own.items() if len(places)}
+        # Opening asks the log, which may be away; only when all are open anything is added.
+        for name, places in own.items():
+            self._producer(name).open(int(block.rows[places[0]]))
+        for name, places in own.items():
+            rows = block.rows[places].tolist()
+            self._note(self._producer(name).add_block(block.x[places], block.y[places], rows=rows))
+        return stop
+
+    def _finish(self) -> None:
+        """Let the last windows end: by name, so that the order does not depend on where the work was taken up."""
+        for _, producer in sorted(self._producers.items()):
+            if producer.records is not None:
+                enough = producer.records >= self.problem.settings.rows
+                self._note([producer.release() if enough else producer.leave_out()])
+
+    def _note(self, receipts: list[WindowReceipt]) -> None:
+        for receipt in receipts:
+            if receipt.outcome == "refused":
+                self.refusal = receipt.reason
+        if any(receipt.outcome != "added" for receipt in receipts):
+            self._sums = self._windows.sums()
+
+    def _step(self) -> Step:
+        return Step(self.next_row, self.releases, self.refused)

@@ -1,0 +1,34 @@
+"""What a sketch promises, in words: its neighbours are a record and a blank one, not any two records."""
+
+from __future__ import annotations
+
+import math
+
+from murk.privacy import Guarantee
+from murk.privacy.words import number
+
+
+def promised(guarantee: Guarantee, mechanism: str) -> str:
+    """What a release promises in plain words, for the neighbours that its mechanism is about.
+
+    Examples
+    --------
+    >>> from murk.privacy import ApproxDP
+    >>> promised(ApproxDP(1.0, 1e-6), "gaussmix")[:70]
+    'For each record of the window, epsilon = 1 and delta = 1e-06: had the '
+    """
+    return against_a_blank_record(guarantee) if mechanism == "gaussmix" else guarantee.describe()
+
+
+def against_a_blank_record(guarantee: Guarantee) -> str:
+    """What (epsilon, delta) says of a record and one that is all zeros.
+
+    Two records that are not blank are each as close to a blank one, and further from each other.
+    """
+    epsilon, delta = getattr(guarantee, "epsilon", math.inf), getattr(guarantee, "delta", 0.0)
+    factor = f"e^{epsilon:.10g}" + (f" = {number(math.exp(epsilon))}" if epsilon < 12 else "")
+    return (
+        f"For each record of the window, epsilon = {epsilon:.10g} and delta = {delta:.10g}: had the record been blank "
+        f"(all zeros), whatever is seen would have had at most {factor} times the probability plus {delta:.10g}, and "
+        "the other way round. The organisation that holds the records is trusted with them."
+    )
