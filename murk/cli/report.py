@@ -87,17 +87,17 @@ def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
 
 
 def _describe_sketches(task: Task) -> dict[str, dict[str, Any]]:
+    from murk.privacy.gaussmix.words import described
     from murk.producers.sketching import sketch_problem_for
-    from murk.producers.words import against_a_blank_record
 
     found = {}
     for level, mechanism in sketch_problem_for(task).mechanisms.items():
-        replaced = mechanism.replace_one()
+        words, replaced = described(mechanism)
         found[level] = {
             "guarantee": mechanism.stated.to_dict(),
             "replace_one": replaced.to_dict(),
             "right_at_most": replaced.right_at_most,
-            "words": f"{against_a_blank_record(mechanism.stated)} For any two records: {replaced.describe()}",
+            "words": words,
         }
     return found
 
@@ -106,7 +106,7 @@ def describe_cap(task: Task) -> str:
     """What all releases of one person to the task may come to, in words."""
     cap = task.privacy.per_person
     if task.protocol == "sketch":
-        from murk.producers.words import against_a_blank_record
+        from murk.privacy.gaussmix.words import against_a_blank_record
 
         if cap is None:
             return "One window an organisation, at its level."
@@ -119,14 +119,14 @@ def describe_cap(task: Task) -> str:
 def per_unit(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
     """Coefficients and intervals per unit of each feature, with what a unit is, in words.
 
-    The intercept of a real target is the fit at the middle of every feature, in the target's own units.
+    The intercept is the fit at the middle of every feature: of a real target in its own units, unless a link stands
+    between; of a line through labels as a chance.
     """
-    from murk.stream.task_features import RealTarget
-
     coding = task.coding
     if task.objective == "softmax":
         return {}
-    factors = dict(zip(coding.names, coding.unit_factors.tolist(), strict=True))
+    factor, shift = _in_units(task)
+    factors = dict(zip(coding.names, (factor * coding.unit_factors).tolist(), strict=True))
     labels = dict(zip(coding.names, coding.unit_labels, strict=True))
     halves = estimate.half_widths(level)
     found = {}
@@ -134,10 +134,28 @@ def per_unit(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str
         if name not in factors:
             continue
         effect, width = float(value) * factors[name], float(half) * factors[name]
-        if name == "intercept" and isinstance(task.target, RealTarget):
-            effect += (task.target.low + task.target.high) / 2.0
+        if name == "intercept":
+            effect += shift
         found[name] = {"unit": labels[name], "value": effect, "interval": [effect - width, effect + width]}
     return found
+
+
+def _in_units(task: Task) -> tuple[float, float]:
+    """What effects per unit, in the target's units as coded, are to be multiplied by; and what an intercept lacks."""
+    from murk.stream.task_features import RealTarget
+
+    if isinstance(task.target, RealTarget):
+        half, middle = (task.target.high - task.target.low) / 2.0, (task.target.high + task.target.low) / 2.0
+        linked = task.moments is not None and task.moments.link != "identity"
+        return (1.0 / half, 0.0) if linked else (1.0, middle)
+    if fits_chances(task):
+        return 0.5, 0.5
+    return 1.0, 0.0
+
+
+def fits_chances(task: Task) -> bool:
+    """Whether a task fits a line through labels of -1 and +1, so that half an effect changes the chance."""
+    return task.examples is not None and task.examples.loss == "quadratic"
 
 
 def result(task: Task, log: Log, *, level: float = 0.95, **more: Any) -> dict[str, Any]:
@@ -149,6 +167,7 @@ def result(task: Task, log: Log, *, level: float = 0.95, **more: Any) -> dict[st
         "protocol": task.protocol,
         "objective": task.objective,
         "odds_ratios": on_logit_scale(task),
+        "chances": fits_chances(task),
         **more,
         **counts,
         "coefficients": dict(zip(estimate.names, map(float, estimate.values), strict=True)),
@@ -188,7 +207,7 @@ def print_result(found: Mapping[str, Any]) -> None:
     if interval["method"] == RANDOM_SCALING:
         # Known to cover less than its name: never printed as if it did not.
         percent = f"nominal {percent}"
-    effect = "odds ratio" if odds else "effect"
+    effect = "odds ratio" if odds else "chance" if found["chances"] else "effect"
     table(
         f"{found['task']}: {_many(found['releases'], 'release')} learned"
         + (f", sketches of {_many(found['records_learned'], 'record')}" if "records_learned" in found else ""),

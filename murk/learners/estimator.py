@@ -237,10 +237,15 @@ def target(value: Any) -> float:
 
 def numbers(values: Any, one: Callable[[Any], float] = number) -> NDArray[np.float64]:
     """A column of numbers. The text of a failed conversion would quote a record, so none leaves here."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        # A list among the values: numpy knows no such column.
+        array = np.empty(0, dtype=object)
     if array.dtype.kind in "biuf":
         return array.astype(np.float64)
-    return np.array([one(value) for value in array], dtype=np.float64)
+    # Not numpy's: it makes text of everything beside a text.
+    return np.array([one(value) for value in values], dtype=np.float64)
 
 
 def series(values: Any, X: Any, name: str | None) -> Any:

@@ -14,6 +14,9 @@ from murk.learners.inference import Estimate
 from murk.learners.problem import Problem
 from murk.monitoring.description import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from murk.privacy.gaussmix import GaussMixMechanism
+from murk.privacy.gaussmix.words import described
+from murk.privacy.mechanisms import Costed
 from murk.stream.checkpoint import Counters, StateMessage
 from murk.stream.task import Task
 
@@ -206,7 +209,10 @@ def figures(
         dead=dict(sorted(dead.items())),
         staleness=_ages(counters) if problem.interactive else None,
         staleness_sum=sum(one.staleness_sum for one in counters),
-        levels=tuple(_level(name, promise, learned[name]) for name, promise in task.privacy.levels.items()),
+        levels=tuple(
+            _level(name, promise, problem.mechanisms[name], learned[name])
+            for name, promise in task.privacy.levels.items()
+        ),
         chains=chains,
         names=found.names,
         values=tuple(map(float, found.values)),
@@ -228,7 +234,7 @@ def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:
     return tuple(ages)
 
 
-def _level(name: str, guarantee: Guarantee, learned: int) -> LevelFigures:
+def _level(name: str, guarantee: Guarantee, mechanism: Costed, learned: int) -> LevelFigures:
     epsilon = mu = None
     if isinstance(guarantee, PureDP | ApproxDP):
         epsilon = guarantee.epsilon
@@ -236,8 +242,11 @@ def _level(name: str, guarantee: Guarantee, learned: int) -> LevelFigures:
         mu = guarantee.mu
     elif isinstance(guarantee, ZeroConcentratedDP):
         mu = math.sqrt(2.0 * guarantee.rho)
-    promise = guarantee.to_dict()
-    return LevelFigures(name, guarantee.describe(), promise, epsilon, mu, guarantee.right_at_most, learned)
+    words, pair = guarantee.describe(), guarantee
+    if isinstance(mechanism, GaussMixMechanism):
+        # Stated for a record and a blank one: how well two records are told apart is another figure.
+        words, pair = described(mechanism)
+    return LevelFigures(name, words, guarantee.to_dict(), epsilon, mu, pair.right_at_most, learned)
 
 
 def _unbiased_loss(chains: Sequence[ChainFigures]) -> tuple[float | None, float | None]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from murk.errors import UserError
 from murk.privacy import Accountant, Amount, Guarantee
+from murk.privacy.gaussmix.words import against_a_blank_record, promised
 from murk.producers import windows as window_notes
 from murk.producers.charges import Promise, Tariff
 from murk.producers.claims import Key
 from murk.producers.runs import Run
 from murk.producers.windows import WindowSums
-from murk.producers.words import against_a_blank_record, promised
 from murk.stream.database import Database
 
 

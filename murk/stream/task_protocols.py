@@ -64,8 +64,8 @@ class ExamplesBlock(Block):
     )
     loss: Literal["probit", "quadratic", "exponential", "log", "squared"] | None = Field(
         default=None,
-        description="`probit`, `quadratic`, `exponential` or `log` (truncated) for a binary target, `squared` for a "
-        "real one; `null`: probit or squared",
+        description="`quadratic`, `probit`, `exponential` or `log` (truncated) for a binary target, `squared` for a "
+        "real one; `null`: quadratic or squared",
     )
     truncation: Annotated[Integer, Field(ge=1, le=3)] | None = Field(
         default=None, description="terms of the truncated log loss (`log` only); `null`: the best by its error"
@@ -144,7 +144,7 @@ class SketchBlock(Block):
 
 _LOSSES: Final = {"binary": ("probit", "quadratic", "exponential", "log"), "real": ("squared",)}
 _BY_TARGET: Final[dict[str, dict[str, dict[str, str]]]] = {
-    "examples": {"loss": {"binary": "probit", "real": "squared"}},
+    "examples": {"loss": {"binary": "quadratic", "real": "squared"}},
     "moments": {"loss": {"binary": "logistic"}, "link": {"real": "identity"}},
 }
 _LEARNER_KEYS: Final = {

@@ -2,8 +2,10 @@
 
 import json
 import math
+from collections import defaultdict
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -35,7 +37,7 @@ LOSS = {"murk_unbiased_loss", "murk_unbiased_loss_error", "murk_refused_updates_
 # What each protocol's learner knows beyond what is known of all; of gradients the age as well.
 KNOWN = {"gradients": STEPS | {"murk_staleness_releases"}, "examples": STEPS | LOSS, "moments": set(), "sketch": set()}
 MODELS = {
-    "gradients": "logistic", "examples": "probit loss", "moments": "logistic loss",
+    "gradients": "logistic", "examples": "quadratic loss", "moments": "logistic loss",
     "sketch": "quadratic surrogate of the logistic loss",
 }  # fmt: skip
 TASK = {"task": "third-child"}
@@ -65,6 +67,7 @@ class StandInEngine:
 @dataclass
 class StandInProblem:
     interactive: bool
+    mechanisms: ClassVar[dict[str, Any]] = defaultdict(lambda: None)
 
     def engine(self) -> StandInEngine:
         return StandInEngine()

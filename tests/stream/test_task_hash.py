@@ -151,7 +151,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
     ExamplesBlock: {
         "release": "joint",
         "split": 0.6,
-        "loss": {SEVERAL: {"loss": "quadratic"}},
+        "loss": {SEVERAL: {"loss": "exponential"}},
         "truncation": 2,
         "regularization": 0.1,
         "batch": 8,

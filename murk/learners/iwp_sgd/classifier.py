@@ -51,7 +51,8 @@ class IWPSGDClassifier(IWPSGD, base.MiniBatchClassifier):
         Public bound of the features' norm; longer ones are brought back to it. By default every feature is
         brought back to [-1, 1].
     loss
-        ``"probit"`` (exact; coefficients are logits), ``"quadratic"``, ``"exponential"``, or ``"log"`` (truncated).
+        ``"quadratic"`` (valid whatever the noise; coefficients are those of a line through labels of -1 and +1),
+        ``"probit"`` (exact in a ball that shrinks with the noise; logits), ``"exponential"``, or ``"log"`` (truncated).
     truncation
         K of the log loss; by default the best of 1, 2, 3 by the paper's criterion.
     regularization
@@ -112,7 +113,7 @@ class IWPSGDClassifier(IWPSGD, base.MiniBatchClassifier):
         calibration: Literal["analytic", "classic"] = "analytic",
         features: Sequence[Any] | None = None,
         bound: float | None = None,
-        loss: Literal["probit", "quadratic", "exponential", "log"] = "probit",
+        loss: Literal["quadratic", "probit", "exponential", "log"] = "quadratic",
         truncation: int | None = None,
         regularization: float = 0.0,
         batch: int = 1,

@@ -98,7 +98,7 @@ def problem_for(task: Task) -> ExampleProblem:
     if block is None or task.target.kind not in ("binary", "real"):
         raise UserError(f"the task {task.name!r} is not one of released examples of a binary or real target")
     step = learner.step
-    default = "probit" if task.target.kind == "binary" else "squared"
+    default = "quadratic" if task.target.kind == "binary" else "squared"
     settings = ExampleSettings(
         target="binary" if task.target.kind == "binary" else "real",
         names=tuple(coding.names),

@@ -118,7 +118,7 @@ def test_what_it_refuses():
             IWPSGDClassifier(budget=GaussianDP(1.0), **bad)
     with pytest.raises(UserError, match="target_bound"):
         IWPSGDRegressor(budget=GaussianDP(1.0), target_bound=-1.0)
-    model = IWPSGDClassifier(budget=GaussianDP(4.0), features=["a", "b"], seed=1)
+    model = IWPSGDClassifier(budget=GaussianDP(4.0), features=["a", "b"], loss="probit", seed=1)
     with pytest.raises(UserError, match="largest that works"):
         model.learn_one({"a": 1.0, "b": 1.0}, True, budget=GaussianDP(0.1))
     for payload, level, simulated, reason in (
@@ -229,7 +229,7 @@ def test_probit_coefficients_are_those_of_the_probit_model():
     truth = np.array([0.5, -0.4, 0.3])
     x = rng.uniform(-1, 1, (200_000, 2))
     y = x @ truth[:2] + truth[2] + 1.702 * rng.normal(size=len(x)) > 0
-    model = IWPSGDClassifier(budget=GaussianDP(4.0), features=[0, 1], seed=3)
+    model = IWPSGDClassifier(budget=GaussianDP(4.0), features=[0, 1], loss="probit", seed=3)
     model.learn_many(x, y)
     found = model.estimate()
     assert np.all(np.abs(found.values - truth) < 5 * found.spread)
@@ -259,7 +259,7 @@ def test_a_hopeless_budget_shows_in_the_interval():
 def test_an_estimate_outside_the_ball_says_so():
     rng = np.random.default_rng(5)
     x = rng.uniform(-1, 1, (100_000, 2))
-    model = IWPSGDClassifier(budget=GaussianDP(6.0), features=[0, 1], seed=5, radius=0.3)
+    model = IWPSGDClassifier(budget=GaussianDP(6.0), features=[0, 1], loss="probit", seed=5, radius=0.3)
     model.learn_many(x, x[:, 0] > 0)
     found = model.estimate()
     assert np.linalg.norm(found.values) == pytest.approx(0.3)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from murk.privacy import Guarantee
+from murk.privacy.gaussmix.mechanism import GaussMixMechanism
+from murk.privacy.guarantees import ApproxDP, Guarantee
 from murk.privacy.words import number
 
 
@@ -18,6 +19,22 @@ def promised(guarantee: Guarantee, mechanism: str) -> str:
     'For each record of the window, epsilon = 1 and delta = 1e-06: had the '
     """
     return against_a_blank_record(guarantee) if mechanism == "gaussmix" else guarantee.describe()
+
+
+def described(mechanism: GaussMixMechanism) -> tuple[str, ApproxDP]:
+    """What a sketch promises in words, and what that comes to for any two records.
+
+    Examples
+    --------
+    >>> mechanism = GaussMixMechanism.calibrate(
+    ...     ApproxDP(1.0, 1e-5), rows=100, columns=4, feature_bound=1.0, target_bound=1.0
+    ... )
+    >>> words, replaced = described(mechanism)
+    >>> round(replaced.epsilon, 3)
+    1.094
+    """
+    replaced = mechanism.replace_one()
+    return f"{against_a_blank_record(mechanism.stated)} For any two records: {replaced.describe()}", replaced
 
 
 def against_a_blank_record(guarantee: Guarantee) -> str:
