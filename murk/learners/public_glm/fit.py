@@ -164,7 +164,10 @@ def fit(
         else:
             at = _At(layout, private, design.matrix, design.share, beta, response, curve, points, shares, people, a, c)
             spread = np.sqrt(np.maximum(np.diag(_covariance(at)), 0.0))
-            note = _COVERS + ("; scores are taken as normal, for want of public covariates" if normal else "")
+            if curve.name == "identity":
+                note = "for the population's best linear fit (docs/public-glm.md)"
+            else:
+                note = _COVERS + ("; scores are taken as normal, for want of public covariates" if normal else "")
         method = DELTA if missing is None else LEAST_SQUARES
         return Estimate(layout.names, values, method, spread, note, chains, sums.count)
 
