@@ -6,19 +6,30 @@ import numpy as np
 
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise, identifiers
-from murk.stream import GradientRelease, Task
+from murk.stream import Task
 from murk.stream.codec import encode
+from murk.stream.releases import KINDS
 
-TASK = Task.parse(
-    "name: feed\nfeatures: ["
-    + ", ".join(f"{{name: x{i}, low: -1, high: 1}}" for i in range(9))
-    + "]\ntarget: {name: y, kind: binary, positive: 'yes'}\n"
-    "privacy: {guarantee: {gdp: {mu: 1.0}}}\ngranularity: 1s\nexpiry: 2s\nlog: {retention: 2s}\n"
-).with_simulated(True)
+NUMBERS = 9
+"""Features, beside the constant."""
+
+
+def task_of(protocol="gradients", guarantee="gdp: {mu: 1.0}", more="", block=""):
+    """A task of ten coefficients, whose log keeps messages for two seconds."""
+    return Task.parse(
+        "name: feed\nfeatures: ["
+        + ", ".join(f"{{name: x{i}, low: -1, high: 1}}" for i in range(NUMBERS))
+        + "]\ntarget: {name: y, kind: binary, positive: 'yes'}\n"
+        f"privacy: {{guarantee: {{{guarantee}}}{more}}}\nprotocol: {protocol}\n"
+        f"granularity: 1s\nexpiry: 2s\nlog: {{retention: 2s}}\n{block}"
+    ).with_simulated(True)
+
+
+TASK = task_of()
 
 
 class Feed:
-    """Makes releases of ten numbers of the newest published version."""
+    """Makes people's releases: gradients of the newest published version, examples or moments."""
 
     def __init__(self, task=TASK):
         self.task = task
@@ -30,13 +41,14 @@ class Feed:
         """``count`` encoded releases at ``version``, with their chain."""
         rows = np.arange(self.made, self.made + count)
         self.made += count
-        mechanism = self.problem.mechanisms["default"]
+        mechanism, kind = self.problem.mechanisms["default"], KINDS[self.problem.kind]
         payloads = mechanism.randomize(np.zeros((count, mechanism.dimension)), self.noise, rows).tolist()
         now = int(time.time())
+        more = {"version": version} if self.problem.interactive else {}
         return [
-            (chain, encode(GradientRelease(
-                id=name, task=self.task.hash, level="default", chain=chain, version=version, payload=payload,
-                time=0, expires=now + 86_400, simulated=True,
+            (chain, encode(kind(
+                id=name, task=self.task.hash, level="default", chain=chain, payload=payload, time=0,
+                expires=now + 86_400, simulated=True, **more,
             )))
             for name, payload in zip(identifiers(self.noise, rows), payloads, strict=True)
         ]  # fmt: skip

@@ -1,12 +1,25 @@
-"""Memory of a worker over 10^7 releases, with retention trimming the log: ``python -m benchmarks.memory``."""
+"""Memory over millions of releases, with retention trimming the log: ``python -m benchmarks.memory``.
+
+A worker learns 10^7 gradients, or with ``--protocol`` 10^6 examples or moments; or an organisation sketches 10^6 rows
+in windows of a thousand and a worker learns the sketches, both in this process.
+"""
 
 import argparse
 import os
 import tempfile
 import time
 
-from benchmarks.feed import Feed
+import numpy as np
+
+from benchmarks.feed import NUMBERS, Feed, task_of
+from murk.privacy.noise import SimulatedNoise
+from murk.producers import Ledger, SketchProducer
 from murk.stream import Worker, open_log
+
+MARKS = [10**5, 2 * 10**5, 5 * 10**5, 10**6, 2 * 10**6, 5 * 10**6, 10**7]
+# Windows add up; any number of them fits under this.
+WINDOWS = "approx: {epsilon: 1.0, delta: 1.0e-6}", ", per_person: {approx: {epsilon: 1.0e+6, delta: 0.5}}"
+ROWS, WINDOW = 50, 1000
 
 
 def resident() -> float:
@@ -15,30 +28,62 @@ def resident() -> float:
         return int(handle.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def people(protocol, log):
+    """Feed people's releases to a worker; yields how many it has learned."""
+    feed = Feed(task_of(protocol))
+    log.announce(feed.task.document())
+    engine = feed.problem.engine()
+    with Worker(log, feed.task, engine) as worker:
+        while True:
+            # A gradient must not be older than the task allows; the others have no age.
+            count = min(max(1, engine.n_releases // 100), 4096) if feed.problem.interactive else 4096
+            log.append(feed.block(engine.published()[0] if feed.problem.interactive else 0, count))
+            worker.step()
+            feed.problem.estimate([engine])
+            yield engine.n_releases
+
+
+def organisation(folder, log):
+    """Feed an organisation's rows to its producer, and what it releases to a worker; yields how many were mixed."""
+    task = task_of("sketch", *WINDOWS, f"sketch: {{rows: {ROWS}, window: {WINDOW}}}\n")
+    log.announce(task.document())
+    rng, done = np.random.default_rng(1), 0
+    with Ledger(f"{folder}/ledger.db") as ledger:
+        producer = SketchProducer(task, log, ledger, noise=SimulatedNoise(1))
+        with Worker(log, task, Feed(task).problem.engine()) as worker:
+            while True:
+                X = np.column_stack([rng.uniform(-1.0, 1.0, (4096, NUMBERS)), np.ones(4096)])
+                receipts = producer.add_block(X, rng.choice([0.0, 1.0], 4096))
+                assert {receipt.outcome for receipt in receipts} <= {"added", "released"}
+                worker.step()
+                yield (done := done + 4096)
+
+
 def main(argv):
     parser = argparse.ArgumentParser()
-    parser.add_argument("--releases", type=int, default=10_000_000)
-    n = parser.parse_args(argv).releases
-    feed = Feed()
-    start = time.monotonic()
-    marks = [10**5, 2 * 10**5, 5 * 10**5, 10**6, 2 * 10**6, 5 * 10**6, 10**7]
+    parser.add_argument("--protocol", choices=["gradients", "examples", "moments", "sketch"], default="gradients")
+    parser.add_argument("--releases", type=int, help="or rows of the sketch  [default: 10^7 gradients, 10^6 others]")
+    given = parser.parse_args(argv)
+    n = given.releases or (10**7 if given.protocol == "gradients" else 10**6)
+    start, marks = time.monotonic(), list(MARKS)
     with tempfile.TemporaryDirectory() as folder, open_log(f"sqlite:///{folder}/log.db") as log:
-        log.announce(feed.task.document())
-        engine = feed.problem.engine()
-        print("| releases | resident memory (MiB) | log on disk (MiB) | state (bytes) | seconds |")
+        print(
+            f"| {'rows' if given.protocol == 'sketch' else 'releases'} ({given.protocol}) | resident memory (MiB) | "
+            "log on disk (MiB) | state (bytes) | seconds |"
+        )
         print("|---|---|---|---|---|")
-        with Worker(log, feed.task, engine) as worker:
-            while engine.n_releases < n:
-                log.append(feed.block(engine.published()[0], min(max(1, engine.n_releases // 100), 4096)))
-                worker.step()
-                if engine.n_releases >= marks[0]:
-                    marks.pop(0)
-                    size = os.path.getsize(f"{folder}/log.db") / 2**20
-                    state = len(log.checkpoint(0).state)
-                    print(
-                        f"| {engine.n_releases:,} | {resident():.0f} | {size:.0f} | {state:,} | "
-                        f"{time.monotonic() - start:.0f} |", flush=True,
-                    )  # fmt: skip
+        sketch = given.protocol == "sketch"
+        for done in organisation(folder, log) if sketch else people(given.protocol, log):
+            if done >= marks[0]:
+                marks.pop(0)
+                size = os.path.getsize(f"{folder}/log.db") / 2**20
+                state = len(log.checkpoint(0).state)
+                print(
+                    f"| {done:,} | {resident():.0f} | {size:.0f} | {state:,} | {time.monotonic() - start:.0f} |",
+                    flush=True,
+                )
+            if done >= n:
+                return
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Kills a run just before and just after each of its writes: ``python -m tests.cli.points FIRST STEP ARGUMENTS...``.
+"""Kills a run just before and just after each of its writes: ``python -m tests.cli.points FIRST STEP run TASK ...``.
 
 For every point (one in STEP of them, from FIRST on) a run is killed there and then carried on to its end;
 each end goes to standard output, one JSON object a line, the one that was never killed first.
@@ -52,7 +52,7 @@ def end(arguments: Sequence[str], point: int) -> tuple[bool, dict[str, Any]]:
 
 
 def enumerate_points(first: int, step: int, arguments: Sequence[str]) -> None:
-    warm()
+    warm(Path(arguments[1]).read_text())
     print(json.dumps(end(arguments, 0)[1], default=lambda value: value.hex()), flush=True)  # noqa: T201
     point, killed = first, True
     while killed:

@@ -228,6 +228,10 @@ def test_learning_what_was_not_admitted_fails():
         lambda s: s["rows"].update(iterate=s["sums"]),
         lambda s: s["published"].update(versions=list(range(500))),
         lambda s: s.update(n_releases="many"),
+        lambda s: s.update(n_releases=2**70),
+        lambda s: s.update(n_releases=1e300),
+        lambda s: s.update(n_releases=True),
+        lambda s: s.update(n_releases=-1),
     ],
 )
 def test_a_malformed_state_is_refused_and_nothing_is_changed(spoil):

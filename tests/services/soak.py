@@ -1,7 +1,8 @@
 """The long campaign: `make soak`, or ``MURK_SOAK=30 python -m tests.services.soak`` for 30 minutes (10 by default).
 
-One life after another: a new log, two or three learners that join, leave, are killed and frozen while messages
-arrive, and the broker killed or frozen under them. Each life ends with the comparison with one undisturbed process.
+One life after another, of one protocol after another: a new log, two or three learners that join, leave, are killed
+and frozen while messages arrive, and the broker killed or frozen under them. Each life ends with the comparison with
+one undisturbed process.
 """
 
 import os
@@ -14,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from deploy.broker import Broker
+from tests.protocols import PROTOCOLS, SKETCH
 from tests.services.faults.campaign import Arrivals, Campaign
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, disturbed, new_log, stock
@@ -76,8 +78,8 @@ class Strikes:
 
 def life(broker, folder, seed, counts):
     """One log from its beginning to the comparison."""
-    partitions = (4, 2)[seed % 2]
-    task, released = stock(partitions)
+    protocol, partitions = PROTOCOLS[seed % 4], (4, 2)[seed // 4 % 2]
+    task, released = stock(partitions, protocol.rows(1000 if protocol is SKETCH else 3000), protocol)
     messages = [disturbed(task, values, f"{seed} {number}") for number, values in enumerate(released)]
     url = new_log(broker, task)
     arrivals = Arrivals(url, messages)
@@ -86,8 +88,8 @@ def life(broker, folder, seed, counts):
         counts[what] += 1
         say(f"life {seed}, {arrivals.sent:,} of {sum(map(len, messages)):,} messages there: {what} ({which})")
 
-    say(f"life {seed}: {partitions} chains, {url.rpartition('/')[2]}")
-    with Nursery(folder / f"life-{seed}", MURK_KAFKA_SESSION_TIMEOUT_MS="1500") as nursery:
+    say(f"life {seed}: {protocol}, {partitions} chains, {url.rpartition('/')[2]}")
+    with Nursery(folder / f"life-{seed}", [protocol], MURK_KAFKA_SESSION_TIMEOUT_MS="1500") as nursery:
         campaign = Campaign(url, nursery, arrivals, partitions, seed, tell)
         strikes = Strikes(broker, seed, tell)
         try:

@@ -1,4 +1,7 @@
-"""The broker killed and frozen while learners learn and people produce: nothing is lost, and nothing doubled."""
+"""The broker killed and frozen while learners learn and people produce: nothing is lost, and nothing doubled.
+
+Gradients by themselves; the other protocols together, three logs under one broker.
+"""
 
 import os
 import time
@@ -7,14 +10,17 @@ import pytest
 
 from murk.stream import Task, open_log
 from murk.stream.log import Unreachable
-from tests.cli import harness
+from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, OTHERS, SKETCH
 from tests.services.faults.nursery import Nursery
-from tests.services.faults.world import as_if_undisturbed, caught_up, task_text
+from tests.services.faults.world import as_if_undisturbed, caught_up, folder_of
 from tests.services.services import eventually
 
 # Longer than any client waits for one answer; the long campaign makes it 20.
 FROZEN = float(os.environ.get("MURK_FREEZE", "12"))
-ROWS = 1000
+# Whoever waits for no model is much quicker.
+ROWS = {GRADIENTS: 1000, EXAMPLES: 2400, MOMENTS: 2400, SKETCH: 9_000}
+# Small blocks, so that there is something in flight at every moment.
+BLOCKS = {GRADIENTS: 10, EXAMPLES: 4, MOMENTS: 4, SKETCH: 10}
 
 
 def learned(url):
@@ -32,20 +38,29 @@ def further(url, before):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("disturb", ["kill", "freeze"])
-def test_everything_goes_on_when_the_broker_is_back(own_broker, tmp_path, disturb):
-    folder = harness.world(tmp_path / "people", rows=ROWS, task=task_text(2))
-    url = f"{own_broker.url}/third-child"
-    with Nursery(folder, MURK_KAFKA_SESSION_TIMEOUT_MS="2000") as nursery:
-        topics = nursery.murk("topics", "task.yaml", "--log", url, "--simulated")
-        assert topics.wait() == 0, topics.err
-        learners = [nursery.learner(url), nursery.learner(url)]
-        # Small blocks, so that there is something in flight at every moment.
-        people = nursery.murk("produce", "task.yaml", "--source", "people.csv", "--log", url, "--seed", 1,
-                              "--block", 10, "--patience", 120, "--json")  # fmt: skip
-        before = further(url, 100)
-        for _ in range(2 if disturb == "kill" else 1):
-            assert people.status is None, "over too soon"
+@pytest.mark.parametrize(
+    ("protocols", "disturb"), [((GRADIENTS,), "kill"), ((GRADIENTS,), "freeze"), (OTHERS, "kill")],
+    ids=["gradients-kill", "gradients-freeze", "others-kill"],
+)  # fmt: skip
+def test_everything_goes_on_when_the_broker_is_back(own_broker, tmp_path, protocols, disturb):
+    urls = {protocol: f"{own_broker.url}/{protocol}" for protocol in protocols}
+    folders = {one: folder_of(tmp_path / str(one), ROWS[one], 2, one) for one in protocols}
+    with Nursery(tmp_path / "children", protocols, MURK_KAFKA_SESSION_TIMEOUT_MS="2000") as nursery:
+        for protocol, url in urls.items():
+            topics = nursery.murk("topics", "task.yaml", "--log", url, "--simulated", folder=folders[protocol])
+            assert topics.wait() == 0, topics.err
+        # Where people set public records aside, the task is announced by them.
+        learners = {one: [nursery.learner(url, "--wait") for _ in range(2 // len(protocols) or 1)]
+                    for one, url in urls.items()}  # fmt: skip
+        people = {
+            one: nursery.murk("produce", "task.yaml", "--source", "people.csv", "--log", url, "--seed", 1,
+                              "--block", BLOCKS[one], "--patience", 120, "--json", folder=folders[one])
+            for one, url in urls.items()
+        }  # fmt: skip
+        before = {protocol: further(url, 100) for protocol, url in urls.items()}
+        for _ in range(2 if len(protocols) == 1 and disturb == "kill" else 1):
+            for protocol, child in people.items():
+                assert child.status is None, f"{protocol}: over too soon"
             if disturb == "kill":
                 own_broker.kill()
                 time.sleep(0.5)
@@ -54,14 +69,16 @@ def test_everything_goes_on_when_the_broker_is_back(own_broker, tmp_path, distur
                 own_broker.freeze()
                 time.sleep(FROZEN)
                 own_broker.thaw()
-            before = further(url, before)
-        assert people.wait(300) == 0, people.err
-        caught_up(url, *learners)
-        for learner in learners:
-            assert learner.stop() == 0, learner.err
-    with open_log(url) as log:
-        task = Task.from_document(log.document())
-    found = as_if_undisturbed(url, task)
-    # A resend whose first attempt had arrived is a duplicate; nothing is a dead letter.
-    assert sum(counters["learned"] for _, counters in found) == ROWS
-    assert all(counters["dead"] == {} for _, counters in found)
+            before = {protocol: further(url, before[protocol]) for protocol, url in urls.items()}
+        for protocol, url in urls.items():
+            assert people[protocol].wait(300) == 0, people[protocol].err
+            caught_up(url, *learners[protocol])
+            for learner in learners[protocol]:
+                assert learner.stop() == 0, learner.err
+    for protocol, url in urls.items():
+        with open_log(url) as log:
+            task = Task.from_document(log.document())
+        found = as_if_undisturbed(url, task)
+        # A resend whose first attempt had arrived is a duplicate; nothing is a dead letter.
+        assert sum(counters["learned"] for _, counters in found) == protocol.releases(ROWS[protocol])
+        assert all(counters["dead"] == {} for _, counters in found)

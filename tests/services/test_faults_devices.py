@@ -1,15 +1,19 @@
-"""Devices and populations killed around a send, and the broker gone: each release is counted once."""
+"""Devices, organisations and populations killed around a send, and the broker gone: each release is counted once."""
 
+import json
 import random
+import uuid
+from itertools import cycle
 
 import pytest
 
 from murk.producers import Ledger
-from murk.stream import Task
+from murk.stream import Task, open_log
 from tests.cli import harness
-from tests.services.faults.devices import POINTS
+from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, OTHERS, SKETCH
+from tests.services.faults.devices import AMID, POINTS
 from tests.services.faults.nursery import Nursery
-from tests.services.faults.world import as_if_undisturbed, caught_up, new_log, task_text
+from tests.services.faults.world import as_if_undisturbed, caught_up, folder_of, new_log, task_text
 
 DEVICES = "tests.services.faults.devices"
 # A release of many figures, so that it would show in memory if it were kept there.
@@ -30,15 +34,17 @@ def learn_all(nursery, url):
     assert learner.stop() == 0, learner.err
 
 
+DEVICES_AT = [*((GRADIENTS, [point]) for point in POINTS), *((protocol, POINTS) for protocol in OTHERS)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("point", POINTS)
-def test_a_device_killed_around_a_send(broker, tmp_path, point):
+@pytest.mark.parametrize(("protocol", "points"), DEVICES_AT, ids=str)
+def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
     count = 30
-    people = "privacy: {guarantee: {gdp: {mu: 1.0}}, per_person: {gdp: {mu: 100.0}}}"
-    task = Task.parse(task_text(2).replace("privacy: {guarantee: {gdp: {mu: 1.0}}}", people))
+    task = Task.parse(task_text(2, protocol, protocol.cap))
     url, ledger = new_log(broker, task), tmp_path / "ledger.db"
-    with Nursery(tmp_path / "children") as nursery:
-        for number in (3, 1, 5, 2, 1):
+    with Nursery(tmp_path / "children", [protocol]) as nursery:
+        for number, point in zip((3, 1, 5, 2, 1), cycle(points), strict=False):
             child = nursery.call(f"{DEVICES}:release", url, ledger, count, point, number)
             assert child.wait() == -9, child.err
         child = nursery.call(f"{DEVICES}:release", url, ledger, count)
@@ -48,34 +54,50 @@ def test_a_device_killed_around_a_send(broker, tmp_path, point):
     found = as_if_undisturbed(url, task)
     assert sum(counters["learned"] for _, counters in found) == count
     # What had arrived unheard was sent again; what had not was not lost.
-    assert (sum(counters["duplicates"] for _, counters in found) > 0) == (point == "after")
+    assert (sum(counters["duplicates"] for _, counters in found) > 0) == ("after" in points)
     assert all(counters["dead"] == {} for _, counters in found)
     with Ledger(ledger) as accounts:
         assert (accounts.totals().releases, accounts.pending()) == (count, 0)
 
 
+# Kills at points in turn, each at most so many sends after the last one; whoever waits for no model sends blocks.
+POPULATIONS = [
+    (GRADIENTS, 400, 8, POINTS, 30, []),
+    (EXAMPLES, 400, 4, POINTS, 15, ["--block", 5]),
+    (MOMENTS, 400, 4, POINTS, 15, ["--block", 5]),
+    (SKETCH, 2400, 6, (*POINTS, AMID), 15, ["--block", 15]),
+]
+
+
 @pytest.mark.slow
-def test_a_population_killed_around_its_sends(broker, tmp_path):
-    rows = 400
-    task = Task.parse(task_text(2)).with_simulated(True)
-    folder = harness.world(tmp_path / "people", rows=rows, task=task_text(2))
-    url = new_log(broker, task)
+@pytest.mark.parametrize(("protocol", "rows", "kills", "points", "most", "options"), POPULATIONS, ids=str)
+def test_a_population_killed_around_its_sends(broker, tmp_path, protocol, rows, kills, points, most, options):
+    folder = folder_of(tmp_path / "people", rows, 2, protocol)
+    url = f"{broker.url}/f{uuid.uuid4().hex[:12]}"
     rng = random.Random(5)
-    command = ["task.yaml", "--source", "people.csv", "--log", url, "--seed", 1, "--json"]
-    with Nursery(folder, MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
-        learner = nursery.learner(url)
-        for kill in range(8):
-            child = nursery.call(f"{DEVICES}:produce", POINTS[kill % 2], rng.randint(1, 30), *command)
+    command = ["task.yaml", "--source", "people.csv", "--log", url, "--seed", 1, "--json", *options]
+    with Nursery(folder, [protocol], MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
+        topics = nursery.murk("topics", "task.yaml", "--log", url, "--simulated")
+        assert topics.wait() == 0, topics.err
+        learner = nursery.learner(url, "--wait")
+        for kill in range(kills):
+            child = nursery.call(f"{DEVICES}:produce", points[kill % len(points)], rng.randint(1, most), *command)
             assert child.wait() == -9, child.err
         child = nursery.murk("produce", *command)
         assert child.wait() == 0, child.err
         caught_up(url, learner)
         assert learner.stop() == 0, learner.err
+    with open_log(url, create=False) as log:
+        task = Task.from_document(log.document())
     found = as_if_undisturbed(url, task)
-    assert sum(counters["learned"] for _, counters in found) == rows
+    assert sum(counters["learned"] for _, counters in found) == protocol.releases(rows)
     assert all(counters["dead"] == {} for _, counters in found)
     with Ledger(folder / "third-child.ledger.db") as accounts:
-        assert (accounts.totals().releases, accounts.pending()) == (rows, 0)
+        assert (accounts.totals().releases, accounts.pending()) == (protocol.releases(rows), 0)
+    # Windows that a process died in are lost with it, and that is said; nothing was debited for them.
+    lost = json.loads(child.out).get("windows_lost", 0)
+    assert (lost > 0) == (AMID in points)
+    assert lost <= kills
 
 
 @pytest.mark.slow
@@ -107,14 +129,14 @@ def test_a_device_outlasts_its_broker(own_broker, tmp_path, gone):
 
 
 @pytest.mark.slow
-def test_a_full_disk_for_the_ledger(broker, tmp_path):
+@pytest.mark.parametrize(("protocol", "rows"), [(GRADIENTS, 1000), (SKETCH, 4000)], ids=str)
+def test_a_full_disk_for_the_ledger(broker, tmp_path, protocol, rows):
     """It says so and stops; with room again, the same command carries on and everybody is counted once."""
-    rows = 1000
-    task = Task.parse(task_text(2)).with_simulated(True)
-    folder = harness.world(tmp_path / "people", rows=rows, task=task_text(2))
+    task = Task.parse(task_text(2, protocol)).with_simulated(True)
+    folder = folder_of(tmp_path / "people", rows, 2, protocol)
     url = new_log(broker, task)
     command = ["produce", "task.yaml", "--source", "people.csv", "--log", url, "--seed", 1, "--json"]
-    with Nursery(folder, MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
+    with Nursery(folder, [protocol], MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
         learner = nursery.learner(url)
         for size in (60_000, 123_457):
             harness.refused(
@@ -125,7 +147,7 @@ def test_a_full_disk_for_the_ledger(broker, tmp_path):
         caught_up(url, learner)
         assert learner.stop() == 0, learner.err
     found = as_if_undisturbed(url, task)
-    assert sum(counters["learned"] for _, counters in found) == rows
+    assert sum(counters["learned"] for _, counters in found) == protocol.releases(rows)
     assert all(counters["dead"] == {} for _, counters in found)
 
 

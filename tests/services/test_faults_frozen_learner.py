@@ -7,6 +7,7 @@ from murk.learners.problem import problem_for
 from murk.stream import open_log
 from murk.stream.log import Fenced
 from murk.stream.worker import Worker
+from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, SKETCH
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, disturbed, new_log, put, stock
 from tests.services.services import eventually
@@ -17,9 +18,14 @@ def owners(url):
         return {chain: int(owner.rpartition(":")[2]) for chain, owner in log.owners().items()}
 
 
+# On how many chains of how many releases each.
+CASES = [(GRADIENTS, 4, 750), (EXAMPLES, 2, 400), (MOMENTS, 2, 400), (SKETCH, 2, 200)]
+
+
 @pytest.mark.slow
-def test_a_learner_that_wakes_writes_nothing_and_takes_its_place_again(broker, tmp_path):
-    task, released = stock(4)
+@pytest.mark.parametrize(("protocol", "chains", "each"), CASES, ids=str)
+def test_a_learner_that_wakes_writes_nothing_and_takes_its_place_again(broker, tmp_path, protocol, chains, each):
+    task, released = stock(chains, protocol.rows(chains * each), protocol)
     messages = [disturbed(task, values, seed) for seed, values in enumerate(released)]
     cuts = [[len(values) * place // 3 for place in range(4)] for values in messages]
     thirds = [
@@ -31,7 +37,7 @@ def test_a_learner_that_wakes_writes_nothing_and_takes_its_place_again(broker, t
         for chain, values in enumerate(third):
             put(broker, url, values, chain)
 
-    with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
+    with Nursery(tmp_path / "children", [protocol], MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
         sleeper = nursery.learner(url)
         arrive(thirds[0])
         caught_up(url, sleeper)
@@ -46,7 +52,7 @@ def test_a_learner_that_wakes_writes_nothing_and_takes_its_place_again(broker, t
         caught_up(url, other)
         assert set(owners(url).values()) == {other.pid}
         with open_log(url, create=False) as log:
-            before = [log.checkpoint(chain) for chain in range(4)]
+            before = [log.checkpoint(chain) for chain in range(chains)]
         sleeper.thaw()
         # It has noticed when it is in the group again, which gives it chains of its own.
         arrive([values[:20] for values in thirds[2]])
@@ -62,7 +68,7 @@ def test_a_learner_that_wakes_writes_nothing_and_takes_its_place_again(broker, t
         arrive(rest)
         caught_up(url, sleeper, other)
         with open_log(url, create=False) as log:
-            assert all(log.checkpoint(chain).offset > before[chain].offset for chain in range(4))
+            assert all(log.checkpoint(chain).offset > before[chain].offset for chain in range(chains))
         for learner in (sleeper, other):
             assert learner.stop() == 0, learner.err
             assert "murk:" not in learner.err, learner.err
@@ -71,9 +77,10 @@ def test_a_learner_that_wakes_writes_nothing_and_takes_its_place_again(broker, t
 
 
 @pytest.mark.slow
-def test_a_learner_that_wakes_in_a_commit_is_refused(broker, tmp_path):
+@pytest.mark.parametrize(("protocol", "_", "each"), CASES, ids=str)
+def test_a_learner_that_wakes_in_a_commit_is_refused(broker, protocol, _, each):
     """The same at one's own pace: a state written by hand of the old owner comes to nothing."""
-    task, released = stock(2)
+    task, released = stock(2, protocol.rows(2 * each), protocol)
     url = new_log(broker, task)
     put(broker, url, released[0][:200])
     with open_log(url, create=False) as log, open_log(url, create=False) as again:

@@ -2,16 +2,29 @@
 
 import json
 import random
+import uuid
 from collections import Counter
 
 import pytest
 
-from murk.learners.problem import problem_for
 from murk.stream import Task, open_log
 from murk.stream.log import MAX_MESSAGE
 from tests.cli import harness
+from tests.protocols import GRADIENTS, OTHERS, PROTOCOLS, SKETCH
 from tests.services.faults.nursery import Nursery
-from tests.services.faults.world import caught_up, names, new_log, plain_producer, put, stock, task_text
+from tests.services.faults.world import (
+    alone,
+    as_if_undisturbed,
+    caught_up,
+    folder_of,
+    names,
+    new_log,
+    plain_producer,
+    put,
+    states,
+    stock,
+    task_text,
+)
 from tests.services.services import eventually
 from tests.stream import by_hand
 from tests.stream.harness import altered, hostile, message
@@ -22,13 +35,8 @@ PEOPLE = {"same_sex": "yes", "age": 28, "third_child": "no"}
 def strange(task):
     """(message, key, headers, reason) of what no honest device sends."""
     good = message(task, 10**7)
-    mechanism = problem_for(task).mechanisms["default"]
-    others = [(value, reason) for value, reason in hostile(task) if reason not in ("simulated", "magnitude", "chain")]
+    others = hostile(task)
     others += [
-        (message(task, 10**7, simulated=not task.simulated), "simulated"),
-        (message(task, 10**7, payload=[0, 0, mechanism.magnitude + 1]), "magnitude"),
-        (message(task, 10**7, chain=2), "chain"),
-        (message(task, 10**7, chain=1), "chain"),
         (random.Random(2).randbytes(MAX_MESSAGE - 100), "too-large"),
         (b" " * (MAX_MESSAGE - len(good) - 100) + good, "too-large"),
         (b'{"a":"' + b"\\u0000" * 150_000 + b'"}', "too-large"),
@@ -36,12 +44,11 @@ def strange(task):
         (b"1" * 500, "malformed"),
         (b'{"x":' + b"9" * 400 + b"}", "schema"),
         (b"-" * 300, "malformed"),
-        (altered(good, payload=[1, 2, 3.0]), "schema"),
         (altered(good, payload=None), "schema"),
         (altered(good, payload=[True, 1, 1]), "schema"),
         (altered(good, schema="1"), "schema"),
         (altered(good, kind="state"), "schema"),
-        (good.decode().encode("utf-16"), "malformed"),
+        (good[:200].decode().encode("utf-16"), "malformed"),
         (b"\xef\xbb\xbf" + good, "malformed"),
     ]
     found = [(value, None, [], reason) for value, reason in others]
@@ -52,9 +59,12 @@ def strange(task):
 
 
 @pytest.mark.slow
-def test_all_kinds_of_junk_are_counted_and_nothing_stops(broker, tmp_path):
-    task, released = stock(2)
-    url, released = new_log(broker, task), released[0][:300]
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
+def test_all_kinds_of_junk_are_counted_and_nothing_stops(broker, tmp_path, protocol):
+    count = 300 if protocol is GRADIENTS else 60
+    task, released = stock(2, 2 * SKETCH.rows(count + 50) if protocol is SKETCH else 3000, protocol)
+    url, released = new_log(broker, task), released[0][:count]
+    assert len(released) == count
     junk = strange(task)
     producer = plain_producer(broker, max_request_size=2 * MAX_MESSAGE)
     sent = 0
@@ -62,7 +72,7 @@ def test_all_kinds_of_junk_are_counted_and_nothing_stops(broker, tmp_path):
         for number, value in enumerate(released):
             # An honest release may carry a key and headers, too.
             answers = [producer.send(names(url).releases, value, key=b"k", headers=[("h", b"")], partition=0)]
-            for value, key, headers, _ in junk[number::300]:
+            for value, key, headers, _ in junk[number::count]:
                 answers.append(producer.send(names(url).releases, value, key=key, headers=headers, partition=0))
             if number % 10 == 0:
                 answers.append(producer.send(names(url).releases, released[number // 2], partition=0))
@@ -71,7 +81,7 @@ def test_all_kinds_of_junk_are_counted_and_nothing_stops(broker, tmp_path):
             sent += len(answers)
     finally:
         producer.close()
-    with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
+    with Nursery(tmp_path / "children", [protocol], MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
         learner = nursery.learner(url)
         caught_up(url, learner)
         assert learner.stop() == 0, learner.err
@@ -83,8 +93,13 @@ def test_all_kinds_of_junk_are_counted_and_nothing_stops(broker, tmp_path):
     found = json.loads(status.out)
     expected = Counter(reason for *_, reason in junk)
     assert found["dead_letters"] == expected
-    assert (found["releases"], found["duplicates"]) == (300, 30)
+    assert (found["releases"], found["duplicates"]) == (count, count // 10)
     assert sent == found["releases"] + found["duplicates"] + sum(found["dead_letters"].values())
+    # And nothing but the honest ones shows in what was learned.
+    with open_log(url, create=False) as log:
+        learned = states(log)[0][0]
+    [(expected_state, _), _] = alone(task, [released, []])
+    assert learned == expected_state
 
 
 @pytest.mark.slow
@@ -162,3 +177,33 @@ def test_garbage_among_models_and_states_is_refused_clearly(broker, tmp_path, ki
         write(broker, topics.states, GARBAGE[kind], b"0")
         again = nursery.learner(url)
         again.refused("state")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", OTHERS, ids=str)
+def test_garbage_where_nobody_reads_models_and_where_states_stand(broker, tmp_path, protocol):
+    rows = protocol.rows(30)
+    folder = folder_of(tmp_path / "people", rows, 2, protocol)
+    url = f"{broker.url}/f{uuid.uuid4().hex[:12]}"
+    with Nursery(folder, [protocol], MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
+        topics = nursery.murk("topics", "task.yaml", "--log", url, "--simulated")
+        assert topics.wait() == 0, topics.err
+        for chain in range(2):
+            write(broker, names(url).models, GARBAGE["bytes"], str(chain).encode(), partition=chain)
+        learner = nursery.learner(url, "--wait")
+        people = nursery.murk("produce", "task.yaml", "--source", "people.csv", "--log", url, "--seed", 1)
+        assert people.wait() == 0, people.err
+        caught_up(url, learner)
+        write(broker, names(url).models, GARBAGE["bomb"], b"0")
+        assert learner.stop() == 0, learner.err
+        with open_log(url, create=False) as log:
+            task = Task.from_document(log.document())
+        found = as_if_undisturbed(url, task)
+        assert sum(counters["learned"] for _, counters in found) == 30
+        # A state that is well made, of a learner that is not.
+        with open_log(url, create=False) as log:
+            state = json.loads(log.checkpoint(0).state)
+            offset = str(log.checkpoint(0).offset).encode()
+        state["learner"] = {**state["learner"], "settings": "0" * 64, "moments": "0" * 64}
+        write(broker, names(url).states, json.dumps(state).encode(), b"0", [("offset", offset)])
+        nursery.learner(url).refused("learner")

@@ -1,24 +1,34 @@
-"""A task, hand-made releases and an honest small learner, for the tests of logs and workers."""
+"""Tasks, hand-made releases and an honest small learner, for the tests of logs and workers.
+
+A task of `make_task` is learned by sums that show every release lost, doubled or moved; one of `fault_task` has a
+protocol of the table in tests/protocols.py, and its own learner.
+"""
 
 import hashlib
 import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from murk.learners.problem import Problem, problem_for
 from murk.stream.checkpoint import Counters, StateMessage, decode_state
 from murk.stream.codec import Rejected, encode
 from murk.stream.log import Log
-from murk.stream.releases import GradientRelease
+from murk.stream.releases import KINDS, GradientRelease, SketchRelease
 from murk.stream.sqlite_log import SqliteLog
 from murk.stream.task import Task
+from murk.stream.task_protocols import RELEASED
 from murk.stream.worker import Progress, Worker
+from tests.protocols import HONEST, Protocol, contents
 
 ROOT = Path(__file__).parents[2]
 DIMENSION = 3
 FOREVER = 4_000_000_000
+MADE = ("sums", "other")
+"""Names of the tasks that `SumLearner` learns."""
 
 TASK = """
 name: {name}
@@ -44,20 +54,40 @@ def make_task(
     )
 
 
+def fault_task(protocol: Protocol, duplicates: int = 50) -> Task:
+    """The task of a protocol, on two chains; releases may be of any version that there was."""
+    stale = "max_staleness: {releases: 100000}\n" if protocol.name == "gradients" else ""
+    return Task.parse(protocol.text(f"{stale}duplicates: {duplicates}\nlog: {{partitions: 2}}\n"))
+
+
+def learner_for(task: Task) -> Any:
+    """A new learner of the task."""
+    return SumLearner(task) if task.name in MADE else _problem(task.document()).engine()
+
+
+@cache
+def _problem(document: bytes) -> Problem:
+    return problem_for(Task.from_document(document))
+
+
 def message(task: Task, number: int, **changes: Any) -> bytes:
     """A valid release whose id and payload follow from a number."""
+    kind = KINDS[RELEASED[task.protocol]]
     fields: dict[str, Any] = {
         "id": hashlib.sha256(str(number).encode()).hexdigest()[:32],
         "task": task.hash,
         "level": "default",
         "chain": 0,
-        "version": 0,
-        "payload": [number % 1000, -(number % 777), 1],
         "time": 1_700_006_400,
         "expires": FOREVER,
         "simulated": task.simulated,
     }
-    return encode(GradientRelease(**{**fields, **changes}))
+    if kind is GradientRelease:
+        fields |= {"version": 0, "payload": [number % 1000, -(number % 777), 1]}
+    else:
+        fields |= contents(task.protocol)[number % HONEST]
+    # A version is nothing that releases of the other kinds have.
+    return encode(kind(**{key: value for key, value in {**fields, **changes}.items() if key in kind.model_fields}))
 
 
 def altered(data: bytes, **changes: Any) -> bytes:
@@ -141,7 +171,7 @@ def drain(worker: Worker) -> list[Progress]:
 def learn(log: SqliteLog, task: Task | None = None, **settings: Any) -> StateMessage:
     """Learn all there is with a new worker, and give the state that then stands on the log."""
     task = task or make_task()
-    with Worker(log, task, SumLearner(task), **settings) as worker:
+    with Worker(log, task, learner_for(task), **settings) as worker:
         drain(worker)
     return state_of(log)
 
@@ -156,7 +186,7 @@ def hostile(task: Task) -> list[tuple[bytes, str]]:
     """Messages that no honest device sends, each with the reason it must be given."""
     good = message(task, 10**6)
     other = make_task(name="other")
-    return [
+    found = [
         (b"", "malformed"),
         (b"\xff\xfe\x00", "malformed"),
         (random.Random(1).randbytes(200), "malformed"),
@@ -166,27 +196,79 @@ def hostile(task: Task) -> list[tuple[bytes, str]]:
         (b"null", "malformed"),
         (b"x" * 100_000, "too-large"),
         (b'{"a":' * 150_000 + b"1", "too-large"),
-        (altered(good, payload=[1, 2, float("nan")]), "schema"),
-        (altered(good, payload=[1, 2, float("inf")]), "schema"),
-        (altered(good, payload=[1, 2, 2.5]), "schema"),
-        (altered(good, payload=[1, 2, 10**30]), "schema"),
-        (altered(good, payload="x"), "schema"),
         (altered(good, schema=2), "schema"),
         (altered(good, version=-1), "schema"),
         (altered(good, id="0"), "schema"),
         (altered(good, surprise=1), "schema"),
-        (message(other, 10**6), "wrong-task"),
-        (message(task, 10**6, simulated=True), "simulated"),
+        (altered(good, task=other.hash), "wrong-task"),
+        (message(task, 10**6, simulated=not task.simulated), "simulated"),
         (message(task, 10**6, chain=2), "chain"),
         (message(task, 10**6, level="strict"), "level"),
-        (message(task, 10**6, payload=[1, 2]), "dimension"),
-        (message(task, 10**6, payload=[1, 2, 10_001]), "magnitude"),
-        (message(task, 10**6, payload=[1, 2, -10_001]), "magnitude"),
         (message(task, 10**6 + 1, chain=1), "chain"),
         (message(task, 10**6 + 2, expires=1_700_006_400), "expired"),
-        (message(task, 10**6 + 3, version=10**6), "future"),
         (message(task, 10**6 + 4, expires=0, time=0), "expired"),
     ]
+    if task.protocol == "gradients":
+        found.append((message(task, 10**6 + 3, version=10**6), "future"))
+    else:
+        # A release has no version, whatever a stranger says.
+        found.append((altered(good, version=0), "schema"))
+    found += [(altered(good, kind=kind), "schema") for kind in (*KINDS, "iterate") if kind != RELEASED[task.protocol]]
+    return found + (_hostile_sketches(task) if task.protocol == "sketch" else _hostile_payloads(task))
+
+
+def bound(task: Task) -> int:
+    """The largest integer that a release of the task may hold."""
+    return int(learner_for(task).mechanisms["default"].magnitude)
+
+
+def _hostile_payloads(task: Task) -> list[tuple[bytes, str]]:
+    good = message(task, 10**6)
+    first, *rest = json.loads(good)["payload"]
+    far = bound(task) + 1
+    payloads: list[tuple[Any, str]] = [
+        *(([last, *rest], "schema") for last in (float("nan"), float("inf"), 2.5, 10**30, "1", None, [1])),
+        ("x", "schema"),
+        (SketchRelease.packed([first, *rest]), "schema"),
+        ([], "dimension"),
+        (rest, "dimension"),
+        ([first, *rest, 0], "dimension"),
+        ([far, *rest], "magnitude"),
+        ([*rest, -far], "magnitude"),
+    ]
+    return [(altered(good, payload=payload), reason) for payload, reason in payloads]
+
+
+def _hostile_sketches(task: Task) -> list[tuple[bytes, str]]:
+    sketch = contents("sketch")[0]
+    integers = SketchRelease.model_construct(payload=sketch["payload"]).integers
+    size, far = len(integers), bound(task) + 1
+    block = task.sketch
+    assert block is not None
+    assert block.window is not None
+    # More in one column than a window's records and their noise can make.
+    long = integers.reshape(block.rows, -1) * [1000, 1, 1, 1]
+    changes: list[tuple[dict[str, Any], str]] = [
+        *(({"payload": text}, "schema") for text in ("!" * 32, "AAAA", "A" * 31, [1, 2], None, "\u2603" * 8)),
+        ({"payload": SketchRelease.packed(integers[:-1])}, "dimension"),
+        ({"payload": ""}, "dimension"),
+        ({"payload": SketchRelease.packed([0] * (size + 1))}, "dimension"),
+        ({"payload": SketchRelease.packed([far] * size)}, "magnitude"),
+        ({"payload": SketchRelease.packed([-(2**63)] * size)}, "magnitude"),
+        ({"payload": SketchRelease.packed(long)}, "magnitude"),
+        ({"payload": SketchRelease.packed([0] * 2**16)}, "too-large"),
+        ({"rows": block.rows + 1}, "dimension"),
+        ({"rows": 1}, "dimension"),
+        ({"rows": 0}, "schema"),
+        ({"rows": 2**40}, "schema"),
+        ({"records": block.window + 1}, "magnitude"),
+        ({"records": 2**61}, "magnitude"),
+        ({"records": -1}, "schema"),
+        *(({"spread": spread}, "schema") for spread in (float("nan"), float("inf"), -1.0, "1")),
+        *(({"spread": spread}, "magnitude") for spread in (0.0, 5e-324, 1e300, 1.7e308)),
+    ]
+    # Ids of their own: that of a sketch which only the learner refuses is taken all the same.
+    return [(altered(message(task, 10**6 + 10 + i), **change), reason) for i, (change, reason) in enumerate(changes)]
 
 
 def mixed(task: Task, seed: int, count: int) -> list[bytes]:

@@ -11,7 +11,7 @@ from murk.stream.log import Fenced, Log, open_log
 from murk.stream.sqlite_log import SqliteLog
 from murk.stream.task import Task
 from murk.stream.worker import Worker
-from tests.stream.harness import ROOT, SumLearner, make_task, message, read_all
+from tests.stream.harness import ROOT, learner_for, make_task, message, read_all
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:
@@ -69,7 +69,7 @@ def learn(url: str, batch: str) -> None:
     """Learn all there is, say when the first step begins, and whether somebody else took over."""
     with open_log(url) as log:
         task = Task.from_document(log.document() or b"")
-        with Worker(log, task, SumLearner(task), batch=int(batch)) as worker:
+        with Worker(log, task, learner_for(task), batch=int(batch)) as worker:
             say("ready")
             try:
                 while worker.step().read:

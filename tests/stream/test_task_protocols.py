@@ -82,7 +82,12 @@ def test_a_guarantee_that_a_protocol_cannot_give_is_refused_with_those_it_can(pr
         ("examples", SOFTMAX, [], "learns a binary or a real target, not 'classes'"),
         ("examples", LOGISTIC, ["examples: {loss: squared}"], "examples.loss: 'squared' is not a loss of a binary"),
         ("examples", HUBER, ["examples: {loss: probit}"], "examples.loss: 'probit' is not a loss of a real target"),
-        ("examples", LOGISTIC, ["examples: {truncation: 2}"], "examples.truncation: has no effect with loss: quadratic"),
+        (
+            "examples",
+            LOGISTIC,
+            ["examples: {truncation: 2}"],
+            "examples.truncation: has no effect with loss: quadratic",
+        ),
         ("examples", LOGISTIC, ["examples: {split: 0.3}"], "examples.split: has no effect with release: joint"),
         ("examples", LOGISTIC, ["learner: {weights: mallows}"], "learner.weights: has no effect with protocol"),
         ("examples", LOGISTIC, ["examples: {K: 2}"], "examples.K: unknown key"),

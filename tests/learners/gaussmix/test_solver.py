@@ -5,7 +5,7 @@ import pytest
 from statsmodels.api import OLS
 
 from murk.errors import UserError
-from murk.learners.gaussmix.solver import check_rows, least_squares, solve
+from murk.learners.gaussmix.solver import FEWEST, check_rows, least_squares, solve
 from murk.learners.gaussmix.sums import Sums, gram, precision
 
 THETA = np.array([0.4, -0.3, 0.2])
@@ -194,3 +194,15 @@ def test_intervals_hold_the_population_as_often_as_they_say(n, rows, noise):
         half.append(gap < 0.98)
     assert abs(np.mean(hits) - 0.95) < 5 * 0.0126
     assert np.mean(half) < 0.95 - 5 * 0.0126
+
+
+@pytest.mark.parametrize("rows", [4, 3 + FEWEST - 1])
+def test_so_few_rows_say_nothing_of_the_error(rows):
+    rng = np.random.default_rng(8)
+    z = records(rng, 5_000)
+    sums = Sums(columns=4)
+    added(z.T @ z, 0.0, rows, rng, sums, len(z))
+    assert np.all(np.isinf(solve(sums).covariance))
+    more = Sums(columns=4)
+    added(z.T @ z, 0.0, 3 + FEWEST, rng, more, len(z))
+    assert np.all(np.isfinite(solve(more).covariance))

@@ -99,6 +99,10 @@ def test_a_damaged_state_is_refused(spoil):
         engine(loss="quadratic").load_state_dict(state)
     with pytest.raises(MurkError, match="counts"):
         made.load_state_dict({**state, "in_batch": 5})
+    for name in ("n_releases", "updates", "refused", "next_refresh", "identified"):
+        for bad in (2**70, 1e300, 1.5, True, -1):
+            with pytest.raises(MurkError, match=name):
+                made.load_state_dict({**state, name: bad})
     del state[spoil]
     with pytest.raises(MurkError, match="malformed"):
         made.load_state_dict(state)

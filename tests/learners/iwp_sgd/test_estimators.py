@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from river import evaluate, linear_model, metrics, optim
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.learners.iwp_sgd import Evaluated, Example, UnbiasedLoss
 from murk.learners.iwp_sgd.problem import problem_for
@@ -264,6 +264,18 @@ def test_an_estimate_outside_the_ball_says_so():
     found = model.estimate()
     assert np.linalg.norm(found.values) == pytest.approx(0.3)
     assert "outside the ball" in found.note
+    assert found.note.startswith("none: ")
+    assert np.all(np.isinf(found.spread))
+
+
+def test_targets_in_other_units_do_not_merge():
+    near, far = (IWPSGDRegressor(budget=GaussianDP(4.0), features=["a"], seed=1, target_bound=b) for b in (4.0, 40.0))
+    for model in (near, far):
+        model.learn_one({"a": 0.5}, 1.0)
+    with pytest.raises(UserError, match="merge"):
+        near.merged([far])
+    with pytest.raises(MurkError, match="other settings"):
+        near.load_state_dict(far.state_dict())
 
 
 def test_the_product_release_needs_far_fewer_people():

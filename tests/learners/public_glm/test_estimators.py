@@ -359,3 +359,22 @@ def test_in_a_pipeline_with_progressive_validation():
     metric = evaluate.progressive_val_score(data[300:], model, metrics.Accuracy())
     # Chance is about 0.56; a learner that learned nothing stays there.
     assert metric.get() > 0.75
+
+
+def test_moments_in_other_units_do_not_merge():
+    near, far = (PublicDataGLM(budget=GaussianDP(4.0), features=["a"], seed=1, radius=r) for r in (1.5, 15.0))
+    for model in (near, far):
+        model.learn_one({"a": 0.5}, True)
+    with pytest.raises(UserError, match="merge"):
+        near.merged([far])
+    with pytest.raises(MurkError):
+        near.load_state_dict(far.state_dict())
+
+
+def test_a_feature_that_does_not_vary_in_public_gets_no_absurd_coefficient():
+    rng = np.random.default_rng(3)
+    model = PublicDataGLM(budget=GaussianDP(4.0), public=np.zeros((50, 1)), features=["k"], seed=2)
+    model.learn_many(np.zeros((2_000, 1)), rng.random(2_000) < 0.4)
+    found = model.estimate()
+    assert abs(found.values[0]) < 10.0
+    assert np.all(np.isinf(found.spread))

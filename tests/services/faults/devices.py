@@ -6,7 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from murk.producers import Ledger, Producer, schema
+from murk.privacy.gaussmix import SketchAccumulator
+from murk.producers import Ledger, Producer, SketchProducer, schema
 from murk.stream import Task, open_log
 from murk.stream.kafka.log import KafkaLog
 from murk.stream.log import Unreachable
@@ -14,10 +15,15 @@ from tests.cli.harness import HEADER, ROWS
 
 POINTS = ("before", "after")
 """Where a process is killed: debited and not sent; sent and not confirmed."""
+AMID = "amid"
+"""Where an organisation's is killed besides: in the middle of a window, of which nothing was debited."""
 
 
 def die_at(point, number):
-    """End this process, as SIGKILL does, around the number-th send."""
+    """End this process, as SIGKILL does, around the number-th send, or after rows were added so many times."""
+    if point == AMID:
+        die_amid(int(number))
+        return
     send, left = KafkaLog.append, [int(number)]
 
     def append(self, batch):
@@ -29,6 +35,18 @@ def die_at(point, number):
             os.kill(os.getpid(), signal.SIGKILL)
 
     KafkaLog.append = append
+
+
+def die_amid(number):
+    add, left = SketchAccumulator.add_block, [number]
+
+    def add_block(self, rows):
+        add(self, rows)
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    SketchAccumulator.add_block = add_block
 
 
 def say(*words):
@@ -45,14 +63,22 @@ def memory():
 
 
 def release():
-    """URL LEDGER COUNT [POINT NUMBER]: release so many records, each known by its number."""
+    """URL LEDGER COUNT [POINT NUMBER]: make so many releases, of records known by their numbers or of windows."""
     url, path, count, *point = sys.argv[1:]
     if point:
         die_at(*point)
     with open_log(url, create=False) as log, Ledger(path) as ledger:
-        producer = Producer(Task.from_document(log.document()), log, ledger)
-        for number in range(int(count)):
-            producer.release(record(number), key=str(number))
+        task = Task.from_document(log.document())
+        if task.protocol == "sketch":
+            producer = SketchProducer(task, log, ledger)
+            # A stream comes once: it goes on with the first window that was not released.
+            for window in range(ledger.windows(task.hash, None).sums().released, int(count)):
+                for number in range(task.sketch.window):
+                    producer.add(record(window * task.sketch.window + number))
+        else:
+            producer = Producer(task, log, ledger)
+            for number in range(int(count)):
+                producer.release(record(number), key=str(number))
         producer.flush()
         say("sent", ledger.pending())
 

@@ -27,16 +27,17 @@ LIMIT = 120.0
 class Nursery:
     """Starts processes; a context manager that leaves none behind.
 
-    ``folder`` is where they work and what they print is kept; ``environment`` is what theirs has besides.
+    ``folder`` is where they work and what they print is kept; ``protocols`` are those of the tests' table that
+    start at once; ``environment`` is what theirs has besides.
     """
 
-    def __init__(self, folder, **environment):
+    def __init__(self, folder, protocols=("gradients",), **environment):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.environment = environment
         self.children = []
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.services.faults.nursery"],
+            [sys.executable, "-m", "tests.services.faults.nursery", *map(str, protocols)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
@@ -44,16 +45,16 @@ class Nursery:
             text=True,
         )
 
-    def murk(self, *arguments, **environment):
+    def murk(self, *arguments, folder=None, **environment):
         """Run a command of murk."""
-        return self.call("murk.cli:main", *arguments, **environment)
+        return self.call("murk.cli:main", *arguments, folder=folder, **environment)
 
     def learner(self, url, *arguments):
         """Run `murk learn` on a log."""
         return self.murk("learn", "--log", url, "--json", *arguments)
 
-    def call(self, function, *arguments, **environment):
-        """Run a function, given as ``module:name``, with the arguments in ``sys.argv``."""
+    def call(self, function, *arguments, folder=None, **environment):
+        """Run a function, given as ``module:name``, with the arguments in ``sys.argv``; in a folder of its own."""
         place = self.folder / f"child-{len(self.children)}"
         for kind in KINDS:
             place.with_suffix(kind).touch()
@@ -62,7 +63,7 @@ class Nursery:
             {
                 "function": function,
                 "arguments": [str(one) for one in arguments],
-                "folder": str(self.folder),
+                "folder": str(folder or self.folder),
                 "environment": {**self.environment, **environment},
                 "place": str(place),
             },
@@ -186,11 +187,13 @@ def _child(order):
 
 def _serve():
     from tests.cli.forks import warm
+    from tests.protocols import BY_NAME
 
     importlib.import_module("murk.stream.kafka.log")
     importlib.import_module("murk.cli.learn")
     importlib.import_module("murk.stream.team")
-    warm()
+    for name in sys.argv[1:]:
+        warm(BY_NAME[name].text())
     ended = {}
     for line in sys.stdin:
         what, argument = json.loads(line)

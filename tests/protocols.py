@@ -1,0 +1,108 @@
+"""The protocols in one table: what the tests of faults run over, each with the smallest task that means something."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from murk.learners.problem import problem_for
+from murk.privacy.noise import SimulatedNoise
+from murk.stream.releases import SketchRelease
+from murk.stream.task import Task
+from tests.cli.harness import TASK
+
+PRIVACY = "guarantee: {gdp: {mu: 1.0}}"
+HONEST = 256
+"""Contents of honest releases that are made of each protocol."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How the tests' task is with a protocol.
+
+    Parameters
+    ----------
+    name
+        As in the task.
+    block
+        What the task says besides.
+    privacy
+        What its ``privacy`` block says.
+    cap
+        What that block says so that somebody may release many times.
+    records
+        Records that make one release.
+    set_aside
+        Records that are public and release nothing.
+    """
+
+    name: str
+    block: str = ""
+    privacy: str = PRIVACY
+    cap: str = ", per_person: {gdp: {mu: 100.0}}"
+    records: int = 1
+    set_aside: int = 0
+
+    def text(self, more: str = "", privacy: str = "") -> str:
+        """The task, with more lines and with more in its ``privacy`` block."""
+        return TASK.replace(PRIVACY, self.privacy + privacy) + self.block + more
+
+    def releases(self, rows: int) -> int:
+        """How many releases so many records make."""
+        return (rows - self.set_aside) // self.records
+
+    def rows(self, releases: int) -> int:
+        """How many records so many releases take."""
+        return releases * self.records + self.set_aside
+
+    def __str__(self) -> str:
+        return self.name
+
+
+GRADIENTS = Protocol("gradients")
+EXAMPLES = Protocol("examples", "protocol: examples\n")
+MOMENTS = Protocol("moments", "protocol: moments\npublic: {set_aside: 10}\n", set_aside=10)
+SKETCH = Protocol(
+    "sketch",
+    # Small windows, so that few people make many releases; any number of them fits under the cap.
+    "protocol: sketch\nsketch: {rows: 8, window: 20}\n",
+    "guarantee: {approx: {epsilon: 1.0, delta: 1.0e-6}}, per_person: {approx: {epsilon: 1.0e+5, delta: 0.5}}",
+    "",
+    records=20,
+)
+PROTOCOLS = (GRADIENTS, EXAMPLES, MOMENTS, SKETCH)
+OTHERS = PROTOCOLS[1:]
+BY_NAME = {protocol.name: protocol for protocol in PROTOCOLS}
+
+
+@cache
+def contents(name: str) -> tuple[dict[str, Any], ...]:
+    """What honest releases of the protocol's task hold: payloads of its own mechanism, from made-up records."""
+    problem = problem_for(Task.parse(BY_NAME[name].text()).with_simulated(True))
+    mechanism: Any = problem.mechanisms["default"]
+    noise, rng = SimulatedNoise(1), np.random.default_rng(1)
+    rows = BY_NAME[name].records
+    X = np.column_stack([rng.choice([-1.0, 1.0], HONEST * rows), rng.uniform(-1.0, 1.0, HONEST * rows)])
+    X, y = np.column_stack([X, np.ones(len(X))]), rng.choice([0.0, 1.0], HONEST * rows)
+    if name == "sketch":
+        return tuple(_sketch(problem, X[start : start + rows], y[start : start + rows], start, noise)
+                     for start in range(0, len(X), rows))  # fmt: skip
+    theta = problem.initial if problem.interactive else None  # type: ignore[attr-defined]
+    vectors = problem.vectors(X, y, theta)  # type: ignore[attr-defined]
+    return tuple({"payload": one} for one in mechanism.randomize(vectors, noise, np.arange(HONEST)).tolist())
+
+
+def _sketch(problem: Any, X: Any, y: Any, window: int, noise: SimulatedNoise) -> dict[str, Any]:
+    # Whoever has nothing to do with sketches does not wait for it.
+    from murk.privacy.gaussmix import SketchAccumulator
+
+    accumulator = SketchAccumulator(problem.mechanisms["default"], noise, window)
+    accumulator.add_block(problem.records(X, y))
+    made = accumulator.release()
+    return {
+        "payload": SketchRelease.packed(made.integers),
+        "rows": made.rows,
+        "records": made.records,
+        "spread": made.spread,
+    }
