@@ -1,3 +1,3 @@
 """Murk: online learning on streams of locally private data."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

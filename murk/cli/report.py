@@ -64,7 +64,8 @@ def on_logit_scale(task: Task) -> bool:
     if task.protocol == "moments":
         return task.moments is not None and task.moments.loss == "logistic"
     if task.protocol == "sketch":
-        return task.target.kind == "binary"
+        # The quadratic surrogate's coefficients are its own.
+        return task.target.kind == "binary" and task.sketch is not None and task.sketch.range is None
     return task.objective == "logistic"
 
 

@@ -51,6 +51,19 @@ def unpack(text: str, size: int) -> NDArray[np.float64]:
     return array.astype(np.float64)
 
 
+def count_of(value: object, name: str) -> int:
+    """A count of a state: a whole number from 0, within the 64 bits of the kernels.
+
+    Raises
+    ------
+    MurkError
+        If it is anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
+        raise MurkError(f"the state's {name} is not a whole number from 0 to 2^62")
+    return value
+
+
 class SGDEngine:
     """LDP-SGD / LDP-ASGD on one chain.
 
@@ -335,13 +348,13 @@ class SGDEngine:
                 )
             if state["settings"] != self.settings.digest:
                 raise MurkError("the state is of a learner with other settings: make one with the same")
-            versions = [int(v) for v in state["published"]["versions"]]
+            versions = [count_of(version, "published version") for version in state["published"]["versions"]]
             if len(versions) > memory.ring_versions.shape[0]:
                 raise MurkError(f"the state remembers {len(versions)} versions, at most {memory.ring.shape[0]} fit")
             rows = np.array([unpack(state["rows"][name], d) for name in _ROWS])
             sums = unpack(state["sums"], len(_SUMS))
             ring = unpack(state["published"]["iterates"], len(versions) * d).reshape(len(versions), d)
-            count = int(state["n_releases"])
+            count = count_of(state["n_releases"], "n_releases")
         except (KeyError, TypeError, ValueError) as error:
             raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         memory.rows[:] = rows

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.gaussmix.settings import SketchSettings
-from murk.learners.gaussmix.solver import Solution, solve
+from murk.learners.gaussmix.solver import FEWEST, Solution, solve
 from murk.learners.gaussmix.sums import Sums
 from murk.learners.gaussmix.surrogate import by_normal_scores, by_quadratic
 from murk.learners.inference import Estimate
@@ -28,6 +28,7 @@ _QUADRATIC = "for the quadratic surrogate's coefficients, not the logistic ones;
 _NORMAL = "takes the scores as normal, which biases coefficients where few features decide; otherwise " + _LINEAR
 _HELD = "no interval: the noise hides {} of {} directions of the features, whose coefficients are shrunk; more records"
 _SHRUNK = "no interval: the published estimate is shrunk by the noise it does not take off"
+_FEW = "no interval: so few rows more than coefficients say nothing sensible of the error; mix more rows"
 _NO_CURVE = "no interval: no logistic curve on normal scores fits the moments; the quadratic on [-3, 3] stands in"
 
 
@@ -40,6 +41,8 @@ def estimate(settings: SketchSettings, sums: Sequence[Sums]) -> Estimate:
         note = _HELD.format(solution.held, settings.features)
     elif not settings.debiased and not np.all(np.isfinite(covariance)):
         note = _SHRUNK
+    elif merged.rows - settings.features < FEWEST:
+        note = _FEW
     # Not the root of a negative rounding error.
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     return Estimate(settings.names, values, METHOD, spread, note, len(sums), merged.sketches)

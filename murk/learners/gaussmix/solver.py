@@ -26,6 +26,9 @@ Matrix = NDArray[np.float64]
 FLOOR = 2.0
 """Eigenvalues of the second moment are held at this many times the fluctuation of the noise's own."""
 
+FEWEST = 10
+"""Rows beyond the number of coefficients below which there is no interval: nominal 95% ones covered 74 to 90%."""
+
 _RELATIVE = 1e-10
 
 
@@ -130,6 +133,8 @@ def solve(sums: Sums, *, debiased: bool = True) -> Solution:
     person = full / sums.people
     if held.any() or (not debiased and sums.noise > 0.0):
         return Solution(values, unknown, person, int(held.sum()))
+    if sums.rows - p < FEWEST:
+        return Solution(values, unknown, person, 0)
     return Solution(values, _covariance(sums, values, person, (vectors * inverse) @ vectors.T), person, 0)
 
 

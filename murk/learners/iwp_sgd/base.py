@@ -72,6 +72,7 @@ class IWPSGD(StreamEstimator):
             averaging=self.averaging,
             weighting=self.weighting,
             polish=len(coded) <= POLISHED if self.polish is None else self.polish,
+            unit=float(getattr(self, "target_bound", 1.0)),
         )
 
     def _begin(self, names: tuple[Any, ...]) -> IWPEngine:

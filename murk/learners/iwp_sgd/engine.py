@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from murk._jit import HAVE_NUMBA
 from murk.errors import MurkError, UserError
-from murk.learners.engine import pack, unpack
+from murk.learners.engine import count_of, pack, unpack
 from murk.learners.inference import Estimate
 from murk.learners.iwp_sgd import kernels as f
 from murk.learners.iwp_sgd import layout as k
@@ -317,10 +317,10 @@ class IWPEngine:
             rows = np.array([unpack(state["rows"][name], p) for name in _ROWS])
             sums = unpack(state["sums"], k.LAST_SUM - k.FIRST_SUM + 1)
             triangles = unpack(state["triangles"], 2 * self._size).reshape(2, self._size)
-            counts = [int(state[name]) for name in _COUNTS]
+            counts = [count_of(state[name], name) for name in _COUNTS]
         except (KeyError, TypeError, ValueError) as error:
             raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
-        if min(counts[:4]) < 0 or counts[2] >= self.settings.batch:
+        if counts[2] >= self.settings.batch:
             raise MurkError("the state's counts are not those of a learner with these settings")
         self.rows[:] = rows
         self.triangles[:] = triangles

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from murk.learners.iwp_sgd.engine import IWPEngine
 
 SANDWICH = "sandwich"
+MISSING = "; needs next to no target missing"
 _NEAR = 0.98
 
 
@@ -64,14 +65,17 @@ def _sandwich(engines: Sequence[IWPEngine], average: NDArray[np.float64]) -> Est
     meat = _symmetric(np.sum([engine.triangles[1] for engine in engines], axis=0), p) / sums[k.MEAT_SQUARES]
     covariance = inverse @ meat @ inverse * (sums[k.POLISH_SQUARES] / total**2)
     note = f"holds where noise moves the mean Hessian little: here by {noise / values[0]:.0%} (docs/iwp-sgd.md)"
+    if settings.target == "real":
+        note += MISSING
     length = float(np.linalg.norm(found))
     if length > settings.radius and settings.loss not in ("quadratic", "squared"):
         # Outside the ball the loss's estimate is not valid, and the Hessian was taken elsewhere.
         found = found * (settings.radius / length)
         note = (
-            f"the best coefficients lie outside the ball of radius {settings.radius:.3g}; these are brought back to it "
-            "and the intervals do not hold. Give a larger radius, a weaker guarantee, or loss='quadratic'"
+            f"none: the best coefficients lie outside the ball of radius {settings.radius:.3g}; these are brought back "
+            "to it, and no interval holds. Give a larger radius, a weaker guarantee, or loss='quadratic'"
         )
+        return Estimate(settings.names, found, SANDWICH, none, note, len(engines), n)
     return Estimate(settings.names, found, SANDWICH, np.sqrt(np.diag(covariance)), note, len(engines), n)
 
 

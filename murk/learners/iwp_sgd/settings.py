@@ -80,6 +80,8 @@ class ExampleSettings:
         ``"analytic"`` or ``"classic"``.
     regularization, batch, step, averaging, weighting
         lambda, releases a step, and as in LDP-SGD.
+    unit
+        What 1 of a coded real target stands for.
     polish
         Whether to keep the O(p^2) sums of :mod:`murk.learners.iwp_sgd.polish`.
     """
@@ -100,6 +102,7 @@ class ExampleSettings:
     averaging: Averaging = "polyak"
     weighting: Weighting = "inverse-variance"
     polish: bool = True
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
         check_loss(self.loss, self.target)
@@ -275,7 +278,7 @@ def fill(real: NDArray[np.float64], whole: NDArray[np.int64], settings: ExampleS
     whole[k.WEIGHTING] = k.UNIFORM if settings.weighting == "uniform" else k.INVERSE_VARIANCE
     whole[k.BOXED] = settings.boxed
     whole[k.POLISH] = settings.polish
-    whole[k.NEXT_REFRESH] = FIRST_REFRESH if settings.polish else -1
+    whole[k.NEXT_REFRESH] = FIRST_REFRESH if settings.polish else 0
     real[k.WIDTH], real[k.RADIUS], real[k.BOUND] = LOGIT_WIDTH, settings.radius, settings.bound
     real[k.RIDGE], real[k.DECAY], real[k.TARGET_SCALE] = settings.regularization, 3.0, settings.scale
     if isinstance(settings.step, InverseScalingStep):

@@ -107,13 +107,14 @@ class PublicMoments(StreamEstimator):
         weight = self.target_weight
         if weight is None:
             weight = balanced(bound) if joint else 1.0
+        response = self._response()
         layout = Statistics(
             coded if self.intercept else coded[:-1], bound, weight, self.intercept,
-            math.sqrt(2.0) if joint else 1.0, self.beyond == "zero",
+            math.sqrt(2.0) if joint else 1.0, self.beyond == "zero", (self._gain, response.half, response.middle),
         )  # fmt: skip
         check_size(layout)
         public = None if sample is None else sample.coded(reach, self._gain, self.intercept)
-        model = Model(self._curve(), self._response(), public, self.covariance, self.solver)
+        model = Model(self._curve(), response, public, self.covariance, self.solver)
         self._layout = layout
         menu = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
         menu["default"] = self._default = self._calibrated(self.budget)

@@ -37,11 +37,13 @@ LEAST_SQUARES = "least squares"
 NODES = 61
 """Points of the normal distribution that stands for public covariates where there are none."""
 
-SCORED = "needs the model to be right, and public covariates that are like the private ones (docs/public-glm.md)"
+_PRESENT = "needs next to no target missing"
+
+SCORED = f"{_PRESENT}, the model to be right, and public covariates that are like the private ones (docs/public-glm.md)"
 
 _COVERS = (
     "for what the method converges to: on features that are far from normal that is not quite the model's own "
-    "coefficients (docs/public-glm.md)"
+    f"coefficients; {_PRESENT} (docs/public-glm.md)"
 )
 
 
@@ -165,7 +167,7 @@ def fit(
             at = _At(layout, private, design.matrix, design.share, beta, response, curve, points, shares, people, a, c)
             spread = np.sqrt(np.maximum(np.diag(_covariance(at)), 0.0))
             if curve.name == "identity":
-                note = "for the population's best linear fit (docs/public-glm.md)"
+                note = f"for the population's best linear fit; {_PRESENT} (docs/public-glm.md)"
             else:
                 note = _COVERS + ("; scores are taken as normal, for want of public covariates" if normal else "")
         method = DELTA if missing is None else LEAST_SQUARES

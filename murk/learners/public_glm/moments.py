@@ -129,8 +129,9 @@ def design_of(private: Private, public: Covariates | None, covariance: str) -> D
     size = len(matrix)
     floor = share * 2.0 * float(np.sqrt(size * np.mean(private.matrix_noise)))
     values, vectors = np.linalg.eigh(matrix)
-    # Without noise, too, a feature that never varies must not divide by nothing.
-    floor = max(floor, 1e-12 * float(values[-1]))
+    # A feature that never varies, in public or at all, must not divide noise by nothing.
+    if values[0] <= 1e-9 * float(values[-1]):
+        floor = max(2.0 * float(np.sqrt(size * np.mean(private.matrix_noise))), 1e-12 * float(values[-1]))
     repaired = bool(values[0] < floor)
     if repaired:
         matrix = (vectors * np.maximum(values, floor)) @ vectors.T

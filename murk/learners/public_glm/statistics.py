@@ -67,6 +67,8 @@ class Statistics:
         What off-diagonal entries are multiplied by: sqrt 2, or 1 as published.
     zero
         Whether a record beyond the bound is replaced by zero moments; otherwise it is scaled down to the bound.
+    units
+        What 1 of a coded feature, and 1 and 0 of a coded target, stand for: moments in other units do not add up.
     """
 
     names: tuple[str, ...]
@@ -75,6 +77,7 @@ class Statistics:
     constant: bool = True
     root: float = math.sqrt(2.0)
     zero: bool = False
+    units: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         least = 1.0 if self.constant else 0.0

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.accounting import Accountant
-from murk.privacy.conversions import gdp_delta
-from murk.privacy.exact import float_down, rational
+from murk.privacy.exact import decimal, float_down, gdp_delta_bound, precise, rational
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.mechanisms.amounts import DELTA_UNITS, UNITS, Amount, Currency, cap_of
 from murk.privacy.mechanisms.base import Integers, Vectors
@@ -94,7 +93,13 @@ class CompositeMechanism:
         if added is not None and added <= cap_of(stated):
             return True
         together = self._account().spent("gdp")
-        return isinstance(together, GaussianDP) and gdp_delta(together.mu, stated.epsilon) <= stated.delta
+        if not isinstance(together, GaussianDP):
+            return False
+        # At what an account is charged, which is rounded down, and with every rounding against the claim.
+        cap = cap_of(stated)
+        with precise():
+            found = gdp_delta_bound(rational(together.mu), Fraction(cap.units, UNITS))
+            return found <= decimal(Fraction(cap.delta_units, DELTA_UNITS))
 
     def _account(self) -> Accountant:
         return reduce(Accountant.compose, self.parts, Accountant())
