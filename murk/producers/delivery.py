@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from murk.stream.log import Log
 
 BATCH = 10_000
+"""Most releases read from the outbox at once."""
 SENT = 100
 """Releases read from the outbox at once for a broker, which may be away: what waits is to fill the disk, not the
 memory."""
+BYTES = 64 * 2**20
+"""About as many bytes of releases are read from the outbox at once: a sketch may take a megabyte."""
 
 READ = 4096
 
@@ -86,6 +89,9 @@ class Delivery:
         self._backlog = True
         sent = already = after = 0
         size = BATCH if self._log.readable_by_senders else SENT
+        for first in self._ledger.queued(self._task, 0, 1):
+            # A task's releases are all of about one size.
+            size = max(1, min(size, BYTES // len(first.message)))
         while waiting := self._ledger.queued(self._task, after, size):
             standing = self._standing(waiting)
             fresh = [queued for queued in waiting if queued.message not in standing]

@@ -91,13 +91,14 @@ class OrganisationPopulation(FilePopulation):
     def steps(self) -> Iterator[Step]:
         """Release the rest of the file, a block a step; see `FilePopulation.steps`."""
         self._all.flush()
+        self._catch_up()
         yield self._step()
         for block in self.source.blocks(self.next_row, self._block or BLOCK, excluded=self.excluded):
             groups = self._groups(block)
             start = 0
             while start < len(block):
                 start = self._work(block, groups, start)
-                # Whatever fails later, rows are added once.
+                # What fails before has booked its rows with their producers: read again, they are passed over.
                 self.next_row = int(block.rows[start - 1]) + 1
             yield self._step()
         self._finish()
@@ -184,13 +185,17 @@ class OrganisationPopulation(FilePopulation):
         return self._producers[name]
 
     def _groups(self, block: Block) -> Groups:
-        """Places in a block of each organisation's records that no earlier window has."""
+        """Places in a block of each organisation's records that no window has yet."""
         names = [ORGANISATION] * len(block) if block.people is None else block.people
         places: dict[str, list[int]] = {}
         for place, name in enumerate(names):
             places.setdefault(name, []).append(place)
-        groups = {name: np.array(own, dtype=np.int64) for name, own in places.items()}
-        return {name: own[block.rows[own] >= self._done.get(name, 0)] for name, own in groups.items()}
+        groups = {}
+        for name, own in places.items():
+            mine = np.array(own, dtype=np.int64)
+            first = max(self._done.get(name, 0), self._producer(name).next_row)
+            groups[name] = mine[block.rows[mine] >= first]
+        return groups
 
     def _work(self, block: Block, groups: Groups, start: int) -> int:
         """Add records to their windows up to where the first of these ends, and say where that is.
@@ -212,6 +217,12 @@ class OrganisationPopulation(FilePopulation):
             rows = block.rows[places].tolist()
             self._note(self._producer(name).add_block(block.x[places], block.y[places], rows=rows))
         return stop
+
+    def _catch_up(self) -> None:
+        """Release the windows that were full when the ledger could not be written, before any row is looked at."""
+        for _, producer in sorted(self._producers.items()):
+            if producer.overdue:
+                self._note([producer.release()])
 
     def _finish(self) -> None:
         """Let the last windows end: by name, so that the order does not depend on where the work was taken up."""

@@ -44,6 +44,9 @@ class SketchProducer(Releaser["SketchProblem"]):
     A window whose process dies is lost: nothing was debited for it, and whoever begins next is told (`lost`). Where the
     cap has no room a window is refused before any of its records is looked at, and passes by.
 
+    A window that is full and could not be released, since the ledger could not be written, waits in memory: whatever is
+    called next tries its release again, with the same bytes, before it takes a record.
+
     Nothing is counted of what records say, neither values outside their bounds nor rows that were scaled down: the
     organisation holds its records anyway, and whoever else asks for such a count asks for a release of its own.
 
@@ -68,6 +71,11 @@ class SketchProducer(Releaser["SketchProblem"]):
     ----------
     lost
         Windows of the organisation that an earlier process had begun when it died, as found when this was made.
+    taken
+        Records taken so far, by all windows. After an error it says which are in a window: given again, they would
+        stand in it twice.
+    next_row
+        The row after the last one taken, where records come from a file; rows before it are not taken again.
 
     Raises
     ------
@@ -122,6 +130,7 @@ class SketchProducer(Releaser["SketchProblem"]):
         self._size = min(size or LARGEST_WINDOW, LARGEST_WINDOW)
         self._windows = ledger.windows(task.hash, source)
         self._window: Window | None = None
+        self.taken = self.next_row = 0
         self.lost = self._windows.give_up(organisation)
 
     @property
@@ -133,6 +142,11 @@ class SketchProducer(Releaser["SketchProblem"]):
     def records(self) -> int | None:
         """Records of the window that goes on; None where there is none."""
         return None if self._window is None else self._window.records
+
+    @property
+    def overdue(self) -> bool:
+        """Whether a window should be released before anything else: it is full, or its sketch is made already."""
+        return self._window is not None and (self.room <= 0 or self._window.message is not None)
 
     def open(self, row: int | None = None) -> WindowReceipt:
         """Open a window, if none goes on, and say what became of that; adding a record does so by itself.
@@ -147,6 +161,7 @@ class SketchProducer(Releaser["SketchProblem"]):
         MurkError
             As `add`.
         """
+        self._catch_up()
         return (self._window or self._begin(row)).told()
 
     def add(self, record: Mapping[str, Any]) -> WindowReceipt:
@@ -161,13 +176,16 @@ class SketchProducer(Releaser["SketchProblem"]):
         Raises
         ------
         MurkError
-            When the log was never heard of, or the ledger cannot be written; nothing was released.
+            When the log was never heard of, or the ledger cannot be written; nothing was released. Whether the record
+            was added ``taken`` says: it was if only the release failed of the window that it filled, which `release`
+            or the next record tries again.
         """
+        self._catch_up()
         window = self._window or self._begin(None)
         if window.accumulator is None:
-            return self._pass_by(window, 1)
+            return self._take(window, 1, None)
         coded = self.task.coding.encode_record(record)
-        return self._add(window, coded.x[None, :], np.array([coded.y]))
+        return self._take(window, 1, self._problem.records(coded.x[None, :], np.array([coded.y])))
 
     def add_block(
         self, x: NDArray[np.float64], y: NDArray[np.float64], *, rows: Sequence[int] | None = None
@@ -179,25 +197,28 @@ class SketchProducer(Releaser["SketchProblem"]):
         x, y
             Coded features with the constant last, shape (m, p), and coded targets, NaN where missing, shape (m,).
         rows
-            The rows of the file that they stand in, ascending, where there is one.
+            The rows of the file that they stand in, ascending, where there is one. Those that were taken before are
+            passed over, so after an error the same block may be given again.
 
         Returns
         -------
         list of WindowReceipt
             One for each window that ended, and one for the window that goes on.
+
+        Raises
+        ------
+        MurkError
+            As `add`; ``taken`` says how many of the records are in.
         """
-        receipts = []
-        start = 0
+        receipts = self._catch_up()
+        start = 0 if rows is None else int(np.searchsorted(np.asarray(rows), self.next_row))
         while start < len(x):
             window = self._window or self._begin(None if rows is None else int(rows[start]))
-            part = slice(start, start + self.room)
-            if rows is not None:
-                window.next_row = int(rows[part][-1]) + 1
-            count = len(x[part])
-            if window.accumulator is None:
-                receipts.append(self._pass_by(window, count))
-            else:
-                receipts.append(self._add(window, x[part], y[part]))
+            count = min(self.room, len(x) - start)
+            assert count > 0, "a window that is full has ended"
+            part = slice(start, start + count)
+            mixed = None if window.accumulator is None else self._problem.records(x[part], y[part])
+            receipts.append(self._take(window, count, mixed, 0 if rows is None else int(rows[part][-1]) + 1))
             start += count
         return receipts
 
@@ -298,15 +319,25 @@ class SketchProducer(Releaser["SketchProblem"]):
         self._window = window
         return window
 
-    def _add(self, window: Window, x: NDArray[np.float64], y: NDArray[np.float64]) -> WindowReceipt:
-        assert window.accumulator is not None
-        window.accumulator.add_block(self._problem.records(x, y))
-        window.records += len(x)
-        return window.told() if self.room else self.release()
+    def _catch_up(self) -> list[WindowReceipt]:
+        """Try the release again that failed before; until it is done nothing more is taken."""
+        return [self.release()] if self.overdue else []
 
-    def _pass_by(self, window: Window, count: int) -> WindowReceipt:
+    def _take(self, window: Window, count: int, mixed: NDArray[np.float64] | None, next_row: int = 0) -> WindowReceipt:
+        # Booked before anything can fail: a row that stands in a window twice counts twice as much as was stated.
+        self.next_row = window.next_row = max(self.next_row, next_row)
+        self.taken += count
         window.records += count
-        return window.told() if self.room else self._end(window)
+        if window.accumulator is not None:
+            assert mixed is not None
+            try:
+                window.accumulator.add_block(mixed)
+            except BaseException:
+                if window.accumulator.released:
+                    # It is wiped, and nothing can be made of it any more.
+                    self._window = None
+                raise
+        return window.told() if self.room > 0 else self.release()
 
     def _end(self, window: Window) -> WindowReceipt:
         """Let a window that has passed by be over."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
+from murk.privacy.gaussmix import SketchAccumulator
 from murk.producers import Ledger, Policy, SketchProducer, organisations
 from murk.producers.files import Crowd
 from murk.producers.organisations import OrganisationPopulation
@@ -283,6 +284,51 @@ def test_a_log_that_is_away_loses_and_repeats_nothing(tmp_path: Path) -> None:
         assert people.figures()["windows_lost"] == 0
     calm, stormy = (left(tmp_path / name, task) for name in ("calm", "stormy"))
     assert stormy == calm
+
+
+@pytest.mark.parametrize("block", [7, 100, None])
+@pytest.mark.parametrize("wrap", ["before anything is written", "after everything is written"])
+def test_a_ledger_that_cannot_be_written_adds_no_row_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int | None, wrap: str
+) -> None:
+    """Transactions fail twice of three times, with rows of several clinics in memory; a new iterator carries on."""
+    task = make_task("rows: 8, window: 20, organisation: clinic", windows=9)
+    for name in ("calm", "stormy"):
+        (tmp_path / name).mkdir()
+        write_records(tmp_path / name / "records.csv", ROWS)
+    calm = work(tmp_path / "calm", task, block=block)
+    mixed = [0]
+    accumulate, write = SketchAccumulator._accumulate, Spending.write
+    calls = [0]
+
+    def counted(self: SketchAccumulator, rows: Any) -> None:
+        mixed[0] += len(rows)
+        accumulate(self, rows)
+
+    def shaky(self: Spending) -> None:
+        calls[0] += 1
+        if calls[0] % 3 and wrap.startswith("before"):
+            raise MurkError("the disk is full")
+        write(self)
+        if calls[0] % 3:
+            raise MurkError("the disk is full")
+
+    with population(tmp_path / "stormy", task, block=block) as people:
+        monkeypatch.setattr(SketchAccumulator, "_accumulate", counted)
+        monkeypatch.setattr(Spending, "write", shaky)
+        failures = 0
+        while True:
+            try:
+                list(people.steps())
+                break
+            except MurkError:
+                failures += 1
+        found = people.figures()
+    assert failures > 20
+    assert found == calm
+    # Each row was mixed once, also those of the last windows, which are too small.
+    assert mixed[0] == found["records_released"] + found["records_left_out"] == ROWS
+    assert left(tmp_path / "stormy", task) == left(tmp_path / "calm", task)
 
 
 POINTS: dict[str, tuple[Any, str, Any]] = {

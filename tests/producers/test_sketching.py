@@ -10,6 +10,7 @@ import sqlite3
 import struct
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP
 from murk.privacy.gaussmix import SketchAccumulator
 from murk.privacy.noise import SecureNoise, SimulatedNoise
-from murk.producers import Ledger, Policy, Producer, SketchProducer
+from murk.producers import Ledger, Policy, Producer, SketchProducer, delivery
 from murk.producers.spending import Spending
 from murk.producers.window import index_of
 from murk.stream import open_log
@@ -439,6 +440,134 @@ class TestDelivery:
                 os._exit(0)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    @pytest.mark.parametrize(("room", "most"), [(0.5, 1), (2.5, 2), (9, 5)])
+    def test_what_is_read_at_once_is_bounded_in_bytes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: float, most: int
+    ) -> None:
+        def down(batch: object) -> None:
+            raise ConnectionError("no route")
+
+        with SketchWorld(tmp_path, make_task(windows=9)) as world:
+            fill(world.produce(Wrapped(world.log, append=down)), 5)  # type: ignore[arg-type]
+            frozen = [queued.message for queued in world.ledger.queued(world.task.hash)]
+            monkeypatch.setattr(delivery, "BYTES", int(room * len(frozen[0])))
+            sizes = []
+
+            def append(batch: Any) -> None:
+                sizes.append(len(batch))
+                world.log.append(batch)
+
+            assert world.produce(Wrapped(world.log, append=append)).flush().sent == 5  # type: ignore[arg-type]
+            assert [message.value for message in world.messages()] == frozen
+        assert (max(sizes), sum(sizes)) == (most, 5)
+
+
+@contextmanager
+def failing(ledger: Ledger, when: str) -> Iterator[None]:
+    """A ledger that cannot be written, or only up to the last statements: then the sketch is made already."""
+    connection = ledger._file._connection
+    if when == "before anything is written":
+        connection.execute("PRAGMA query_only = ON")
+        yield
+        connection.execute("PRAGMA query_only = OFF")
+    else:
+        connection.execute("CREATE TEMP TRIGGER full BEFORE INSERT ON spending BEGIN SELECT RAISE(ABORT, 'full'); END")
+        yield
+        connection.execute("DROP TRIGGER full")
+
+
+@pytest.mark.parametrize("when", ["before anything is written", "once the sketch is made"])
+class TestFullWindow:
+    """One that could not be released takes nothing more, and is released before anything else is taken."""
+
+    ERRORS = (MurkError, sqlite3.IntegrityError)
+
+    @pytest.fixture
+    def calm(self, tmp_path: Path) -> list[bytes]:
+        """What stands on a log after two windows and a half where nothing fails."""
+        (tmp_path / "calm").mkdir()
+        with SketchWorld(tmp_path / "calm", make_task()) as world:
+            world.producer.add_block(*coded(2 * WINDOW + 5))
+            return [message.value for message in world.messages()]
+
+    def test_of_blocks(self, world: SketchWorld, calm: list[bytes], when: str) -> None:
+        producer = world.producer
+        x, y = coded(2 * WINDOW + 5)
+        producer.add_block(x[:4], y[:4])
+        with failing(world.ledger, when):
+            for _ in range(3):
+                with pytest.raises(self.ERRORS):
+                    producer.add_block(x[producer.taken :], y[producer.taken :])
+                assert (producer.taken, producer.records, producer.room, producer.overdue) == (WINDOW, WINDOW, 0, True)
+        receipts = producer.add_block(x[producer.taken :], y[producer.taken :])
+        assert [receipt.outcome for receipt in receipts] == ["released", "released", "added"]
+        assert (producer.taken, producer.records, producer.overdue) == (2 * WINDOW + 5, 5, False)
+        assert [release.records for release in world.releases()] == [WINDOW, WINDOW]
+        assert [message.value for message in world.messages()] == calm
+
+    def test_of_single_records(self, world: SketchWorld, when: str) -> None:
+        producer = world.producer
+        for _ in range(WINDOW - 1):
+            producer.add(RECORD)
+        with failing(world.ledger, when):
+            with pytest.raises(self.ERRORS):
+                producer.add(RECORD)
+            for take in (lambda: producer.add(Untouchable()), producer.open):
+                with pytest.raises(self.ERRORS):
+                    take()
+            assert (producer.taken, producer.room) == (WINDOW, 0)
+        receipt = producer.add(RECORD)
+        assert (receipt.outcome, receipt.records, producer.taken) == ("added", 1, WINDOW + 1)
+        assert ([release.records for release in world.releases()], world.released()) == ([WINDOW], 1)
+
+    def test_of_rows_of_a_file(self, world: SketchWorld, when: str) -> None:
+        x, y = coded(2 * WINDOW + 5)
+        rows = list(range(100, 100 + len(x)))
+        producer = world.produce(source="f" * 64)
+        producer.add_block(x[:4], y[:4], rows=rows[:4])
+        with failing(world.ledger, when):
+            for _ in range(3):
+                # Given again, rows are passed over that are in already.
+                with pytest.raises(self.ERRORS):
+                    producer.add_block(x, y, rows=rows)
+                assert (producer.taken, producer.next_row) == (WINDOW, 100 + WINDOW)
+        assert [one.outcome for one in producer.add_block(x, y, rows=rows)] == ["released", "released", "added"]
+        assert producer.add_block(x, y, rows=rows) == []
+        assert (producer.taken, producer.records) == (len(x), 5)
+        accumulator = SketchAccumulator(
+            world.problem.mechanisms["default"], SimulatedNoise(7), index_of("clinic", 100, "f" * 64)
+        )
+        accumulator.add_block(world.problem.records(x[:WINDOW], y[:WINDOW]))
+        assert world.releases()[0].integers.tolist() == accumulator.release().integers.ravel().tolist()
+
+
+def test_a_refused_window_that_is_full_ends_before_anything_passes_by(world: SketchWorld) -> None:
+    fill(world.producer, 3)
+    fill(world.producer, count=WINDOW - 1)
+    with failing(world.ledger, "before anything is written"):
+        for _ in range(2):
+            with pytest.raises(MurkError, match="read-only"):
+                world.producer.add(Untouchable())
+    assert world.producer.add(Untouchable()).records == 1
+    sums = world.ledger.windows(world.task.hash).sums("clinic")
+    assert (sums.released, sums.refused) == (3, 2)
+
+
+def test_a_window_whose_mixing_is_interrupted_is_lost(world: SketchWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows which of its rows were mixed: none are added again, and the next window begins."""
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    fill(world.producer, count=4)
+    with monkeypatch.context() as patch:
+        patch.setattr(SketchAccumulator, "_accumulate", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fill(world.producer, count=3)
+    assert (world.producer.records, world.producer.taken, world.messages()) == (None, 7, [])
+    fill(world.producer)
+    assert [release.records for release in world.releases()] == [WINDOW]
 
 
 class TestSetup:
