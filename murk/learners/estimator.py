@@ -179,6 +179,10 @@ class StreamEstimator(base.Estimator):
         engine = self._require()
         engines = [engine]
         for other in others:
+            if type(other) is not type(self):
+                raise UserError(
+                    f"a {type(self).__name__} merges with others of its kind, not with {type(other).__name__}"
+                )
             theirs = other._require()
             if theirs.settings.digest != engine.settings.digest or other._names != self._names:
                 raise UserError("chains merge only between learners of the same features and settings")

@@ -117,11 +117,15 @@ class Account:
     def describe(self) -> list[str]:
         """Say it in plain words, a sentence or two a line."""
         if not self.tasks and not self.withdrawn:
-            return ["Nothing was ever released."]
+            return [
+                "Nothing was ever released under this name. (Where the rows of a file are people, a person is her row "
+                "together with the file, --source; an organisation without a column of its own is 'organisation'.)"
+            ]
         lines = []
         for task in self.tasks:
             lines += _task_lines(task)
-        if len(self.tasks) > 1:
+        # Nothing released is not nothing disclosed where features were published.
+        if len(self.tasks) > 1 and (self.accountant.releases or not any(task.published for task in self.tasks)):
             lines.append(f"All tasks: {self.accountant.describe()}")
         lines += [f"Promised over all tasks: {_words(standing)}" for standing in self.caps]
         if self.withdrawn:
@@ -210,6 +214,16 @@ def withdrawn(file: Database, source: str, task_name: str) -> frozenset[Key]:
     return frozenset(person for (person,) in rows)
 
 
+def has_released(file: Database, source: str, task_name: str) -> bool:
+    """Whether a file's people have released to a task of a name already."""
+    rows = file.query(
+        """SELECT 1 FROM runs JOIN sources ON sources.number = source JOIN tasks ON tasks.number = runs.task
+           WHERE digest = ? AND name = ? AND next_row > 0""",
+        (source, task_name),
+    )
+    return bool(rows)
+
+
 def totals(file: Database) -> Totals:
     """Read sums over everyone."""
     releases, refused, dropped = file.query(
@@ -218,7 +232,7 @@ def totals(file: Database) -> Totals:
     by_level = file.query(
         """SELECT tasks.name, tariffs.level, sum(released) FROM spending
            JOIN tariffs ON tariffs.number = spending.tariff JOIN tasks ON tasks.number = tariffs.task
-           GROUP BY tasks.number, tariffs.level ORDER BY tasks.number, tariffs.level"""
+           GROUP BY tasks.name, tariffs.level ORDER BY min(tasks.number), tariffs.level"""
     )
     return Totals(
         people=file.query("SELECT count(*) FROM (SELECT DISTINCT home, person FROM spending)")[0][0],
@@ -304,14 +318,18 @@ def _all_words(task: TaskAccount) -> str:
 
 
 def _window_words(name: str, sums: WindowSums) -> str:
-    parts = [f"{sums.released:,} windows of {sums.records:,} records were released as sketches"]
+    parts = [f"{_windows(sums.released)} released as sketches, with {sums.records:,} records in all"]
     if sums.open:
-        parts.append(f"{sums.open:,} were open when last heard of (nothing is debited for them yet)")
+        parts.append(f"{_windows(sums.open)} open when last heard of (nothing is debited for that yet)")
     if sums.left_out:
-        parts.append(f"{sums.left_out:,} of {sums.records_left_out:,} records were left out, being too small")
+        parts.append(f"{_windows(sums.left_out)} left out as too small, with {sums.records_left_out:,} records in all")
     if sums.lost:
         parts.append(f"a window was lost {sums.lost:,} times, when a process died (nothing was debited for that)")
     return f"{name}: {'; '.join(parts)}."
+
+
+def _windows(count: int) -> str:
+    return "1 window was" if count == 1 else f"{count:,} windows were"
 
 
 def _words(standing: Standing) -> str:

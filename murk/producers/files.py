@@ -253,7 +253,14 @@ class FilePopulation(ABC):
                 "the devices' policy does not allow that features are published as a public sample: leave "
                 "public.set_aside out, or give the task public records with public.file"
             )
-        # Named as it is: the task's hash is not known before its sample is.
+        # Named as it is: the task's hash is not known before its sample is. With another sample it would be another
+        # task, with caps of its own.
+        if self.ledger.has_released(self.source.digest, task_name=name):
+            raise UserError(
+                f"people of {self.source.path} have released to a task of the name {name!r} already, by the ledger "
+                f"{self.ledger.path}, and no record is released twice. Use the log that they released to; or, to "
+                "collect anew, write a task of another name, for which people's caps must have room"
+            )
         gone = self.ledger.withdrawn(self.source.digest, task_name=name)
         if count >= self.source.size - len(gone):
             without = f", {len(gone):,} of them of people who have withdrawn" if gone else ""

@@ -277,6 +277,10 @@ class Ledger:
         """Give the rows of a file whose people have withdrawn, from every task or from one of this name."""
         return accounts.withdrawn(self._file, source, task_name)
 
+    def has_released(self, source: str, *, task_name: str) -> bool:
+        """Whether people of a file have released to a task of this name, whatever its public sample was."""
+        return accounts.has_released(self._file, source, task_name)
+
     def totals(self) -> accounts.Totals:
         """Give sums over everyone in the ledger; they name nobody."""
         self.settle()

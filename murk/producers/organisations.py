@@ -149,9 +149,8 @@ class OrganisationPopulation(FilePopulation):
         if largest < min(rows, window or rows):
             whose = "" if whole else " of its largest organisation"
             raise UserError(
-                f"{self.source.path} has {largest:,} records{whose} to release, and a sketch has {rows:,} rows: it "
-                f"would say next to nothing. Set sketch.rows to {largest:,} or fewer (a tenth of the records is "
-                "better than all)"
+                f"{self.source.path} has {largest:,} records{whose} to release, and a sketch has {rows:,} rows: "
+                f"more rows than records are work without gain. Set sketch.rows to {largest:,} or fewer"
             )
 
     def _take_up(self) -> None:

@@ -186,7 +186,7 @@ class Task(Block):
     def _check(self) -> Self:
         check_names(self.features, self.target, self.coding.names_of, INTERCEPT)
         blocks = {name: getattr(self, name) for name in BLOCKS}
-        check_protocol(self.protocol, self.objective, self.target, blocks, self.learner)
+        check_protocol(self.protocol, self.objective, self.target, blocks, self.learner, self.max_staleness)
         check_objective(self.objective, self.target, self.learner)
         check_times(self.expiry, self.granularity, self.log.retention)
         self._check_covariates()

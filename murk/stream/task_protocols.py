@@ -11,7 +11,7 @@ from murk.stream.task_block import Block, Integer, Number, Text
 from murk.stream.task_checks import OBJECTIVES
 from murk.stream.task_errors import nearest, problem, shown
 from murk.stream.task_features import Target
-from murk.stream.task_learner import LearnerBlock, Positive
+from murk.stream.task_learner import LearnerBlock, MaxStaleness, Positive
 
 PROTOCOLS: Final = ("gradients", "examples", "moments", "sketch")
 RELEASED: Final = {"gradients": "gradient", "examples": "example", "moments": "moment", "sketch": "sketch"}
@@ -109,7 +109,8 @@ class SketchBlock(Block):
     """An organisation's sketches, for GaussMix (`protocol: sketch`)."""
 
     rows: Annotated[Integer, Field(ge=2, le=100_000)] | None = Field(
-        default=None, description="rows of a sketch (k); `null`: chosen from the number of features"
+        default=None,
+        description="rows of a sketch (k); `null`: 4096, or what fits a message, but no more than `window`",
     )
     window: Annotated[Integer, Field(ge=1, le=2**40)] | None = Field(
         default=None, description="records of one sketch; `null`: all that a source has"
@@ -183,7 +184,12 @@ def resolved(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_protocol(
-    protocol: str, objective: str | None, target: Target, blocks: Mapping[str, Block | None], learner: LearnerBlock
+    protocol: str,
+    objective: str | None,
+    target: Target,
+    blocks: Mapping[str, Block | None],
+    learner: LearnerBlock,
+    staleness: MaxStaleness,
 ) -> None:
     """Check that a task's protocol, its block, its objective and its target fit each other.
 
@@ -204,7 +210,7 @@ def check_protocol(
         )
     if target.kind not in ("binary", "real"):
         raise problem(
-            f"protocol: {protocol} learns a binary or a real target, not {target.kind!r}; use protocol: gradients",
+            f"{protocol} learns a binary or a real target, not {target.kind!r}; use gradients",
             "protocol",
         )
     _check_losses(blocks[protocol], protocol, target.kind)
@@ -213,6 +219,10 @@ def check_protocol(
     key = learner.beyond_defaults(tuple(unread))
     if key:
         raise problem(f"has no effect with protocol: {protocol}; remove it", "learner", key)
+    if staleness != MaxStaleness():
+        raise problem(
+            f"has no effect with protocol: {protocol}, whose releases are of no model; remove it", "max_staleness"
+        )
 
 
 def _check_losses(block: Block | None, protocol: str, kind: str) -> None:
@@ -226,6 +236,16 @@ def _check_losses(block: Block | None, protocol: str, kind: str) -> None:
             raise problem(f"has no effect with loss: {block.loss}; remove it", protocol, "truncation")
         if block.split != ExamplesBlock.model_fields["split"].default and block.release == "joint":
             raise problem("has no effect with release: joint; remove it, or say release: separate", protocol, "split")
+    elif isinstance(block, SketchBlock):
+        if kind == "real" and block.range is not None:
+            raise problem("has no effect on a real target; remove it", protocol, "range")
+        if kind == "binary" and block.target_bound not in (None, 1.0):
+            raise problem("labels are -1 and +1, and their bound is 1; remove it", protocol, "target_bound")
+        if block.feature_bound is not None and block.feature_bound <= 1.0:
+            raise problem(
+                f"{block.feature_bound:g} leaves no room beside the constant 1 that every record has; raise it",
+                protocol, "feature_bound",
+            )  # fmt: skip
     elif isinstance(block, MomentsBlock):
         wrong, right = ("link", "loss") if kind == "binary" else ("loss", "link")
         if getattr(block, wrong) is not None:

@@ -75,7 +75,7 @@ def test_what_people_read(folder: Path) -> None:
     assert "nominal" not in done.out
     assert "weeks: 1,300 of 1,300" in done.err
     plain = murk("ledger", LEDGER, "--person", "organisation", folder=folder)
-    assert "3 windows of 1,300 records were released as sketches." in plain.out
+    assert "3 windows were released as sketches, with 1,300 records in all." in plain.out
     assert "any other" not in plain.out
     own = murk("ledger", LEDGER, "--person", "organisation", "--json", folder=folder).json
     [task] = own["tasks"]

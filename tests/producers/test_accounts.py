@@ -11,7 +11,8 @@ from tests.producers.world import RECORD, SECRET, World, Wrapped, make_task, pai
 def test_an_empty_account(tmp_path: Path) -> None:
     with World(tmp_path, make_task()) as world:
         account = world.ledger.account("nobody")
-        assert account.describe() == ["Nothing was ever released."]
+        [words] = account.describe()
+        assert words.startswith("Nothing was ever released under this name.")
         assert account.accountant.releases == 0
         assert world.ledger.account(3, source=FILE).tasks == ()
         totals = world.ledger.totals()

@@ -168,6 +168,23 @@ def test_a_sample_without_those_who_left_is_drawn_alike(folder: Path) -> None:
         source.select(8, SimulatedNoise(3), excluded=range(33))
 
 
+def test_another_sample_gives_nobody_another_cap(folder: Path) -> None:
+    """A task with another public sample has another hash; to its people it is the same task."""
+    with population(folder, SET_ASIDE, seed=None) as people:
+        list(people.steps())
+        released = people.ledger.totals().releases
+    for left in folder.glob("log.db*"):
+        left.unlink()
+    with (
+        open_log(f"sqlite:///{folder}/log.db") as log,
+        Ledger(folder / "ledger.db") as accounts,
+    ):
+        crowd = Crowd(folder / "people.csv")
+        with pytest.raises(UserError, match="have released to a task of the name 'third-child' already"):
+            Population(make_task(SET_ASIDE, simulated=False), crowd, log, accounts)
+        assert accounts.totals().releases == released == 32
+
+
 def test_an_account_says_who_was_published(folder: Path) -> None:
     with population(folder, SET_ASIDE) as people:
         list(people.steps())

@@ -220,7 +220,7 @@ class TestLost:
         assert world.released() == 3
         words = "\n".join(world.ledger.account("clinic").describe())
         assert "a window was lost 1 times, when a process died (nothing was debited for that)" in words
-        assert "3 windows of 30 records were released as sketches" in words
+        assert "3 windows were released as sketches, with 30 records in all" in words
 
     def test_of_one_organisation_is_not_anothers(self, world: SketchWorld) -> None:
         fill(world.producer, count=4)

@@ -96,7 +96,7 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     PublicBlock: (PUBLIC, ("public",)),
     ExamplesBlock: (protocol("examples", release="separate", loss="log"), ("examples",)),
     MomentsBlock: (protocol("moments"), ("moments",)),
-    SketchBlock: (protocol("sketch"), ("sketch",)),
+    SketchBlock: (content(HUBER) | protocol("sketch") | {"target": content(HUBER)["target"]}, ("sketch",)),
     LogBlock: (content(), ("log",)),
 }
 # For every key another value; a mapping of None and values where the change takes others along.
@@ -171,8 +171,8 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "method": "mixing",
         "analysis": "published",
         "neighbours": "replace-one",
-        "range": 4.0,
-        "feature_bound": 1.0,
+        "range": FIXED,
+        "feature_bound": 1.5,
         "target_bound": 0.5,
     },
     LogBlock: {"partitions": 2, "retention": "9d"},

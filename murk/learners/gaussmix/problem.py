@@ -97,9 +97,13 @@ def problem_for(task: Task) -> SketchProblem:
     coding = task.coding
     columns = coding.size + 1
     binary = task.target.kind == "binary"
+    rows = block.rows
+    if rows is None:
+        # More rows than records are work without gain.
+        rows = max(min(default_rows(columns), block.window or default_rows(columns)), 2 * columns)
     settings = SketchSettings(
         names=tuple(coding.names),
-        rows=default_rows(columns) if block.rows is None else block.rows,
+        rows=rows,
         feature_bound=math.sqrt(coding.largest_square) if block.feature_bound is None else block.feature_bound,
         target_bound=1.0 if block.target_bound is None else block.target_bound,
         # Coded features lie in [-1, 1].

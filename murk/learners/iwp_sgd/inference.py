@@ -64,7 +64,10 @@ def _sandwich(engines: Sequence[IWPEngine], average: NDArray[np.float64]) -> Est
     found = inverse @ (np.sum([engine.rows[k.AIMED] for engine in engines], axis=0) / total)
     meat = _symmetric(np.sum([engine.triangles[1] for engine in engines], axis=0), p) / sums[k.MEAT_SQUARES]
     covariance = inverse @ meat @ inverse * (sums[k.POLISH_SQUARES] / total**2)
-    note = f"holds where noise moves the mean Hessian little: here by {noise / values[0]:.0%} (docs/iwp-sgd.md)"
+    note = (
+        f"noise moves the mean Hessian by about {noise / values[0]:.0%} of its smallest eigenvalue; from "
+        f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)"
+    )
     if settings.target == "real":
         note += MISSING
     length = float(np.linalg.norm(found))

@@ -255,6 +255,9 @@ class PublicMoments(StreamEstimator):
 
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Estimate from this learner and ``others`` of the same features: their sums are added."""
+        for other in others:
+            if not isinstance(other, PublicMoments):
+                raise UserError(f"moments merge with moments, not with what {type(other).__name__} has learned")
         return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))
 
     # Prediction
