@@ -8,7 +8,7 @@ from subprocess import Popen
 import pytest
 
 from murk.stream import open_log
-from tests.cli.harness import LOG, TASK, Done, finish, murk, refused, run, start, totals, traces, world
+from tests.cli.harness import LOG, TASK, Done, finish, murk, query, refused, run, start, totals, traces, world
 
 ROWS = 300
 PRODUCE = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", "--patience", 600]
@@ -26,6 +26,11 @@ def learned(folder: Path) -> int:
     """How far the first chain has been learned."""
     with open_log(f"sqlite:///{folder}/third-child.db", create=False) as log:
         return log.checkpoint(0).offset
+
+
+def epoch(folder: Path) -> int:
+    """How often the first chain has changed hands."""
+    return int(query(folder / "third-child.db", "SELECT epoch FROM states WHERE chain = 0")[0][0])
 
 
 def wait_until_learned(folder: Path, offset: int, process: Popen[str]) -> None:
@@ -89,9 +94,12 @@ def test_of_two_learners_the_older_is_fenced(folder: Path) -> None:
     murk(*PRODUCE, "--patience", 0, folder=folder)
     older = start(*LEARN, folder=folder)
     wait_until_learned(folder, 1, older)
+    before, newer = epoch(folder), start(*LEARN, folder=folder)
+    while epoch(folder) == before:
+        assert newer.poll() is None
+        time.sleep(0.005)
+    # Only now is there anything to learn: a worker is told that it was fenced when it commits.
     producer = start(*PRODUCE, folder=folder)
-    wait_until_learned(folder, 20, older)
-    newer = start(*LEARN, folder=folder)
     refused(finish(older), "another worker has taken over chain 0", "Run one worker for each chain", status=1)
     assert finish(producer).json["releases"] == ROWS
     found = stop(newer).json
