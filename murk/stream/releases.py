@@ -149,7 +149,8 @@ class MomentRelease(Release):
     Parameters
     ----------
     payload
-        The integers that the mechanism released: the upper triangle of x x' and then x y.
+        The integers that the mechanism released: the upper triangle of x x' (without the constant's own entry, which
+        is known) and then x y.
 
     Raises
     ------
