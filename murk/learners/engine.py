@@ -118,7 +118,7 @@ class SGDEngine:
         self._direct = HAVE_NUMBA and type(self._noise) is SecureNoise
         self._trials = settings.dimension + settings.dimension // 25 + 2
         self._word_bytes = 8 * (2 * self._trials + 8 + 3)
-        self._current: Mechanism | None = None
+        self.current: Mechanism | None = None
         self._levels = {level: place for place, level in enumerate(self.mechanisms)}
         menu = list(self.mechanisms.values())
         self._kinds = np.array([m.code for m in menu], dtype=np.int64)
@@ -138,6 +138,11 @@ class SGDEngine:
         return self.settings.dimension
 
     @property
+    def features(self) -> NDArray[np.float64]:
+        """Where the features of the next record are put, without the constant."""
+        return self.memory.features
+
+    @property
     def iterate(self) -> NDArray[np.float64]:
         """The newest iterate in working coordinates, a copy."""
         return np.array(self.memory.rows[k.ITERATE])
@@ -155,9 +160,9 @@ class SGDEngine:
 
     def use(self, mechanism: Mechanism) -> None:
         """Randomize the next records by ``mechanism``."""
-        if mechanism is not self._current:
+        if mechanism is not self.current:
             self.memory.set_level(mechanism)
-            self._current = mechanism
+            self.current = mechanism
 
     def learn_record(self, y: float) -> None:
         """Randomize the gradient of the record whose features stand in ``memory.x``, and learn from it."""
@@ -206,7 +211,7 @@ class SGDEngine:
             numbers = {key: number for number, key in enumerate(distinct)}
             levels = np.array([numbers[id(mechanism)] for mechanism in mechanisms], dtype=np.int64)
             reals, wholes = level_rows(list(distinct.values()))
-            self._current = None
+            self.current = None
         if self._seeded:
             nothing = np.zeros((1, 0), dtype=np.int64)
             k.learn_records(memory.real, memory.whole, X, y, levels, reals, wholes, nothing, self._coins)

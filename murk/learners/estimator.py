@@ -1,10 +1,10 @@
-"""What the River estimators share: features in a fixed order, levels, learning, state, intervals."""
+"""What the River estimators share: features in a fixed order, levels, releases, state, intervals."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +28,7 @@ class StreamEstimator(base.Estimator):
     """
 
     budget: Guarantee
+    levels: Mapping[str, Guarantee] | None
     features: Sequence[Any] | None
     seed: int | None
 
@@ -44,24 +45,24 @@ class StreamEstimator(base.Estimator):
         if self.features is not None:
             self._begin(tuple(self.features))
 
+    @abstractmethod
     def _begin(self, names: tuple[Any, ...]) -> Any:
-        """Make the engine for these features: each estimator's own."""
-        raise AssertionError("each estimator makes its engine")
+        """Make the engine for these features."""
 
+    @abstractmethod
     def _made(self, guarantee: Guarantee) -> Any:
-        """The mechanism of a guarantee: each estimator's own."""
-        raise AssertionError("each estimator makes its mechanisms")
+        """The mechanism of a guarantee."""
+
+    def _menu(self) -> dict[str, Any]:
+        """Level name to mechanism, the learner's own budget under ``"default"``."""
+        menu = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
+        self._default = menu["default"] = self._calibrated(self.budget)
+        return menu
 
     def _coded_names(self, names: tuple[Any, ...]) -> tuple[str, ...]:
         if len(set(names)) != len(names) or "intercept" in names or not names:
             raise UserError(f"features must be distinct, at least one, and none named 'intercept': got {names!r}")
         return (*(str(name) for name in names), "intercept")
-
-    def _start(self, names: tuple[Any, ...], engine: Any, default: Any) -> Any:
-        self._names, self._engine, self._default = names, engine, default
-        self._getter = itemgetter(*names)
-        engine.use(default)
-        return engine
 
     def _calibrated(self, guarantee: Guarantee) -> Any:
         found = self._mechanisms.get(guarantee)
@@ -71,37 +72,6 @@ class StreamEstimator(base.Estimator):
             if len(self._mechanisms) < 256:
                 self._mechanisms[guarantee] = found
         return found
-
-    # Learning
-
-    def _fill(self, x: Record, engine: Any) -> None:
-        try:
-            engine.features[:] = self._getter(x)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            engine.features[:] = [number(x.get(name)) for name in self._names]
-
-    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
-        engine = self._engine
-        if engine is None:
-            engine = self._begin(tuple(sorted(x)))
-        engine.use(self._default if budget is None else self._calibrated(budget))
-        self._fill(x, engine)
-        engine.learn_record(y)
-
-    def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
-        engine = self._engine
-        if engine is None:
-            engine = self._begin(self._columns(X))
-        rows = self._matrix(X, self._names)
-        if len(rows) != len(y):
-            raise UserError(f"X has {len(rows)} rows, y has {len(y)}")
-        if isinstance(budget, Sequence):
-            if len(budget) != len(rows):
-                raise UserError(f"X has {len(rows)} rows, budget has {len(budget)}")
-            engine.learn_records(rows, y, [self._calibrated(each) for each in budget])
-        else:
-            engine.use(self._default if budget is None else self._calibrated(budget))
-            engine.learn_records(rows, y)
 
     def _columns(self, X: Any) -> tuple[Any, ...]:
         if isinstance(X, np.ndarray):
@@ -121,19 +91,51 @@ class StreamEstimator(base.Estimator):
             [numbers(frame[:, places[name]].to_numpy()) if name in places else absent for name in names]
         )
 
-    def _learn_release(self, release: Release) -> None:
-        """Check a release as the worker's codec would, then learn from it."""
+    def _rows_of(self, X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The rows of a frame or an array, one for each target."""
+        rows = self._matrix(X, self._names)
+        if len(rows) != len(y):
+            raise UserError(f"X has {len(rows)} rows, y has {len(y)}")
+        return rows
+
+    def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> Any:
+        """The one mechanism of so many rows, or a list with each row's own."""
+        if not isinstance(budget, Sequence):
+            return self._default if budget is None else self._calibrated(budget)
+        if len(budget) != count:
+            raise UserError(f"X has {count} rows, budget has {len(budget)}")
+        return [self._calibrated(each) for each in budget]
+
+    def learn_release(self, release: Release) -> None:
+        """Learn from what was randomized elsewhere.
+
+        Parameters
+        ----------
+        release
+            A release of this learner's kind, at a level of its menu.
+
+        Raises
+        ------
+        Rejected
+            If its kind, level, size or magnitude does not fit, it is simulated and the learner is not seeded (or the
+            other way round), or it is a gradient of a version that is unknown, too old, or not there yet.
+        UserError
+            If the features are not fixed yet.
+        """
         engine = self._require()
+        if release.kind != engine.kind:
+            raise Rejected("schema", f"a release of the kind {release.kind!r}, and {engine.kind!r} ones are learned")
         mechanism = engine.mechanisms.get(release.level)
         if mechanism is None:
             raise Rejected("level", f"{release.level!r} is not on the menu: {', '.join(engine.mechanisms)}")
         if release.simulated is not (self.seed is not None):
             raise Rejected("simulated", "a learner takes simulated releases if it is seeded, else real ones")
-        if len(release.payload) != engine.dimension:
-            raise Rejected("dimension", f"{len(release.payload)} numbers, the learner has {engine.dimension}")
-        if max(map(abs, release.payload)) > mechanism.magnitude:
+        integers = release.integers
+        if len(integers) != engine.dimension:
+            raise Rejected("dimension", f"{len(integers)} numbers, the learner has {engine.dimension}")
+        if max(integers) > mechanism.magnitude or min(integers) < -mechanism.magnitude:
             raise Rejected("magnitude", f"a number beyond {mechanism.magnitude}, which honest noise does not reach")
-        engine.admit(release)
+        engine.admit(release, 0)
         engine.learn_releases([release])
 
     # What was learned
@@ -147,18 +149,6 @@ class StreamEstimator(base.Estimator):
     def n_releases(self) -> int:
         """Number of releases learned from."""
         return 0 if self._engine is None else int(self._engine.n_releases)
-
-    @property
-    def iterate(self) -> NDArray[np.float64]:
-        """The newest iterate theta_t in working coordinates (whitened where a second moment was given)."""
-        found: NDArray[np.float64] = self._require().iterate
-        return found
-
-    @property
-    def average(self) -> NDArray[np.float64]:
-        """The average bar_t of the iterates, in working coordinates."""
-        found: NDArray[np.float64] = self._require().average
-        return found
 
     def estimate(self) -> Estimate:
         """Coefficients with what their intervals need, and the method both come from."""
@@ -257,37 +247,3 @@ def series(values: Any, X: Any, name: str | None) -> Any:
     if isinstance(X, np.ndarray):
         return values
     return dataframe.to_native_series(values, name=name, like=dataframe.into_frame(X))
-
-
-def code_of(label: Any, codes: Mapping[Any, float]) -> float:
-    """A label's place among the classes, NaN for any other."""
-    try:
-        return codes.get(label, math.nan)
-    except TypeError:  # what cannot be a key is no class
-        return math.nan
-
-
-def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
-    """The places of labels among the classes, NaN for others."""
-    array = np.asarray(labels)
-    if array.dtype.kind in "biuf" and len(codes) <= 16:
-        found = np.full(len(array), math.nan)
-        for label, code in codes.items():
-            found[array == label] = code
-        return found
-    listed = labels.tolist() if hasattr(labels, "tolist") else list(labels)
-    return np.array([code_of(label, codes) for label in listed], dtype=np.float64)
-
-
-def step_setting(step: Any) -> Any:
-    """``"noise-aware"``, or an inverse scaling step from Murk's own or River's description of it."""
-    from murk.learners.settings import InverseScalingStep
-
-    if step == "noise-aware" or isinstance(step, InverseScalingStep):
-        return step
-    try:
-        return InverseScalingStep(float(step.learning_rate), float(step.power))
-    except AttributeError:
-        raise UserError(
-            f"step={step!r} is neither 'noise-aware' nor an InverseScaling(learning_rate, power) of River"
-        ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -30,7 +31,7 @@ CANDIDATES = 64
 """Words from which an integer below n is drawn; that all of them fail has a probability below 2^-64."""
 
 
-class Releaser(Generic[P]):
+class Releaser(ABC, Generic[P]):
     """Checks a task before anything is released to it, books what releases cost, and sends what was released.
 
     Parameters
@@ -103,8 +104,9 @@ class Releaser(Generic[P]):
         """
         return self._delivery.flush(self._clock())
 
+    @abstractmethod
     def _find_problem(self, task: Task) -> P:
-        raise NotImplementedError
+        """The task's problem, of the kind that is released here."""
 
     def _check_noise(self, noise: NoiseSource | None) -> NoiseSource:
         if noise is None:

@@ -158,7 +158,7 @@ def decode(data: bytes, rules: WireRules) -> Release:
     magnitude = rules.magnitudes.get(release.level)
     if magnitude is None:
         raise Rejected("level", f"level {release.level!r} is not on the task's menu")
-    payload = release.integers if isinstance(release, SketchRelease) else release.payload
+    payload = release.integers
     if len(payload) != rules.dimension:
         raise Rejected("dimension", f"{len(payload)} coordinates, the task has {rules.dimension}")
     if max(payload) > magnitude or min(payload) < -magnitude:

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -80,6 +81,11 @@ class Release(BaseModel):
     time: Seconds
     expires: Seconds
     simulated: bool = False
+
+    @property
+    def integers(self) -> "Sequence[int] | npt.NDArray[np.int64]":
+        """The payload's integers."""
+        return self.payload
 
 
 class GradientRelease(Release):

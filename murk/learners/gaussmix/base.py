@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -18,8 +19,7 @@ from murk.learners.inference import Estimate
 from murk.privacy import ApproxDP, Guarantee
 from murk.privacy.gaussmix import Analysis, GaussMixMechanism, Method, Neighbours, SketchAccumulator
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
-from murk.stream.codec import Rejected
-from murk.stream.releases import SketchRelease
+from murk.stream.releases import Release
 
 _BLOCK = 4096
 
@@ -53,8 +53,9 @@ class GaussMix(StreamEstimator):
             raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
         super()._prepare()
 
+    @abstractmethod
     def _kind(self) -> Kind:
-        raise AssertionError("each estimator knows its target")
+        """Of its target."""
 
     def _reach(self) -> float | None:
         return None
@@ -78,8 +79,7 @@ class GaussMix(StreamEstimator):
             debiased=self.debiased,
             weighting=self.weighting,
         )
-        menu = {**(self.levels or {}), "default": self.budget}
-        engine = SketchEngine(self._settings, {level: self._calibrated(each) for level, each in menu.items()})
+        engine = SketchEngine(self._settings, self._menu())
         self._names, self._engine = names, engine
         return engine
 
@@ -118,17 +118,14 @@ class GaussMix(StreamEstimator):
     def _put_rows(self, X: Any, y: NDArray[np.float64]) -> None:
         if self._engine is None:
             self._begin(self._columns(X))
-        rows = self._features(X)
-        if len(rows) != len(y):
-            raise UserError(f"X has {len(rows)} rows, y has {len(y)}")
+        rows = self._with_constant(self._rows_of(X, y))
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
             self._add(np.column_stack([rows[block], y[block]]))
 
-    def _features(self, X: Any) -> NDArray[np.float64]:
+    def _with_constant(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Features and the constant; what is no finite number counts as 0, as it does one by one."""
-        rows = self._matrix(X, self._names)
-        rows[~np.isfinite(rows)] = 0.0
+        rows = np.where(np.isfinite(rows), rows, 0.0)
         return np.column_stack([rows, np.ones(len(rows))])
 
     def _add(self, rows: NDArray[np.float64]) -> None:
@@ -167,27 +164,9 @@ class GaussMix(StreamEstimator):
         """Records that are in no release yet: lost by a copy, a pickle or a crash."""
         return 0 if self._window is None else self._window.records
 
-    def learn_release(self, release: SketchRelease) -> None:
-        """Learn from a sketch that was made elsewhere.
-
-        Parameters
-        ----------
-        release
-            A sketch at a level of this learner's menu, of the same rows, columns and bounds.
-
-        Raises
-        ------
-        Rejected
-            If its level, size, spread or magnitude does not fit, or it is simulated and the learner is not seeded
-            (or the other way round).
-        UserError
-            If the features are not fixed yet.
-        """
-        engine = self._require()
-        if release.simulated is not (self.seed is not None):
-            raise Rejected("simulated", "a learner takes simulated releases if it is seeded, else real ones")
-        engine.admit(release)
-        engine.learn_releases([release])
+    def learn_release(self, release: Release) -> None:
+        """Learn from a sketch that was made elsewhere, of the same rows, columns and bounds; as the base class."""
+        super().learn_release(release)
         self._fit = None
 
     # What was learned
@@ -233,9 +212,7 @@ class GaussMix(StreamEstimator):
             self._fit = self.estimate().values
         return self._fit
 
-    def _score(self, x: Record) -> float:
-        return float(np.array([*(number(x.get(name)) for name in self._names), 1.0]) @ self._values())
-
-    def _scores(self, X: Any) -> NDArray[np.float64]:
-        scores: NDArray[np.float64] = self._features(X) @ self._values()
+    def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores of rows of features without the constant."""
+        scores: NDArray[np.float64] = self._with_constant(rows) @ self._values()
         return scores

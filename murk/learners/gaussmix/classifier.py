@@ -8,19 +8,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from river import base
-from river.utils import dataframe
 
-from murk.errors import UserError
-from murk.learners.estimator import Record, code_of, codes_of, series
+from murk.learners.estimator import Record
 from murk.learners.gaussmix.base import GaussMix
 from murk.learners.gaussmix.regressor import PUBLISHED
 from murk.learners.gaussmix.settings import Kind, Weighting
+from murk.learners.predictions import LabelEstimator, code_of, codes_of, logistic, two_chances, two_labels
 from murk.privacy import ApproxDP
 from murk.privacy.gaussmix import Analysis, Method, Neighbours
 from murk.privacy.noise import NoiseSource
 
 
-class GaussMixClassifier(GaussMix, base.MiniBatchClassifier):
+class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     r"""Logistic regression from an organisation's Gaussian sketches (GaussMix), by least squares on labels -1 and +1.
 
     The sketch is that of :class:`GaussMixRegressor`; a least-squares fit is turned into logistic coefficients
@@ -90,9 +89,7 @@ class GaussMixClassifier(GaussMix, base.MiniBatchClassifier):
         self.weighting = weighting
         self.seed = seed
         self.noise = noise
-        if len(classes) != 2 or classes[0] == classes[1]:
-            raise UserError(f"classes must be two distinct labels, got {classes!r}; for more use LDPSGDClassifier")
-        self._codes = dict(zip(classes, (-1.0, 1.0), strict=True))
+        self._codes = two_labels(classes, (-1.0, 1.0))
         self._prepare()
 
     @classmethod
@@ -120,32 +117,11 @@ class GaussMixClassifier(GaussMix, base.MiniBatchClassifier):
         """Learn the rows of a data frame or an ``(n, d)`` array, as one by one."""
         self._put_rows(X, codes_of(y, self._codes))
 
-    def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
-        """Probability of each label; equal ones before the first release."""
-        positive = float(_chance(np.array([self._score(x)]))[0]) if self.n_releases else 0.5
-        return {self.classes[0]: 1.0 - positive, self.classes[1]: positive}
-
-    def predict_proba_many(self, X: Any) -> Any:
-        """Probabilities for the rows of a data frame or an ``(n, d)`` array, one column a label."""
-        positive = _chance(self._scores(X)) if self.n_releases else np.full(len(X), 0.5)
-        if isinstance(X, np.ndarray):
-            return np.column_stack([1.0 - positive, positive])
-        columns = {self.classes[0]: 1.0 - positive, self.classes[1]: positive}
-        return dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
-
-    def predict_many(self, X: Any) -> Any:
-        """Labels for the rows of a data frame or an ``(n, d)`` array."""
-        positive = _chance(self._scores(X)) if self.n_releases else np.full(len(X), 0.5)
-        labels = np.array(list(self.classes))
-        # As predict_one: of equal chances the first label.
-        return series(labels[(positive > 0.5).astype(int)], X, None)
+    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return two_chances(logistic(self._linear(rows)))
 
     @classmethod
     def _unit_test_params(cls) -> Any:
         many = {"rows": 64, "windows": 10**6}
         yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, **many}
         yield {"budget": ApproxDP(1.0, 1e-5), "window": 20, "range": 3.0, "debiased": False, **many}
-
-
-def _chance(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(scores, -700.0, 700.0))))

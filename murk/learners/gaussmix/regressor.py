@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from river import base
 
-from murk.learners.estimator import Record, numbers, series, target
+from murk.learners.estimator import Record, numbers, target
 from murk.learners.gaussmix.base import GaussMix
 from murk.learners.gaussmix.settings import Kind, Weighting
+from murk.learners.predictions import TargetEstimator
 from murk.privacy import ApproxDP
 from murk.privacy.gaussmix import Analysis, Method, Neighbours
 from murk.privacy.noise import NoiseSource
@@ -18,7 +20,7 @@ from murk.privacy.noise import NoiseSource
 PUBLISHED: dict[str, Any] = {"analysis": "published", "debiased": False, "weighting": "uniform"}
 
 
-class GaussMixRegressor(GaussMix, base.MiniBatchRegressor):
+class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     r"""Linear regression from an organisation's Gaussian sketches (GaussMix, LinearMixing).
 
     Records ``z = (x, 1, y)``, scaled down to public bounds, are mixed as they come; a window of them is released once,
@@ -144,13 +146,8 @@ class GaussMixRegressor(GaussMix, base.MiniBatchRegressor):
         """Learn the rows of a data frame or an ``(n, d)`` array, as one by one."""
         self._put_rows(X, numbers(y, target))
 
-    def predict_one(self, x: Record, **kwargs: Any) -> float:
-        """``x'theta``; 0 before the first release."""
-        return self._score(x) if self.n_releases else 0.0
-
-    def predict_many(self, X: Any) -> Any:
-        """Predictions for the rows of a data frame or an ``(n, d)`` array."""
-        return series(self._scores(X) if self.n_releases else np.zeros(len(X)), X, None)
+    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self._linear(rows)
 
     @classmethod
     def _unit_test_params(cls) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, StreamEstimator, number, step_setting
+from murk.learners.estimator import Record, number
 from murk.learners.inference import Estimate
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.engine import IWPEngine
@@ -18,12 +19,13 @@ from murk.learners.iwp_sgd.evaluation import Example
 from murk.learners.iwp_sgd.inference import estimate
 from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, settle
 from murk.learners.settings import Averaging, Weighting
+from murk.learners.sgd_estimator import SGDEstimator, step_setting
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
 from murk.stream.releases import ExampleRelease
 
 
-class IWPSGD(StreamEstimator):
+class IWPSGD(SGDEstimator):
     """What both estimators share: levels, releases, learning, what is known of the loss."""
 
     levels: Mapping[str, Guarantee] | None
@@ -77,31 +79,15 @@ class IWPSGD(StreamEstimator):
 
     def _begin(self, names: tuple[Any, ...]) -> IWPEngine:
         self._settings = self._made_settings(self._coded_names(names))
-        menu = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
-        menu["default"] = self._calibrated(self.budget)
-        settled = settle(self._settings, menu)
-        engine = IWPEngine(settled, menu, seed=self.seed, noise=self.noise)
-        self._start(names, engine, menu["default"])
+        menu = self._menu()
+        engine = IWPEngine(settle(self._settings, menu), menu, seed=self.seed, noise=self.noise)
+        self._start(names, engine)
         return engine
 
     def _made(self, guarantee: Guarantee) -> ExampleMechanism:
         return self._settings.mechanism(guarantee)
 
     # Learning
-
-    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
-        # As in the base class, with its calls written out: each takes as long as three of the release's numbers.
-        engine: IWPEngine | None = self._engine
-        if engine is None:
-            engine = self._begin(tuple(sorted(x)))
-        mechanism = self._default if budget is None else self._calibrated(budget)
-        if mechanism is not engine.current:
-            engine.use(mechanism)
-        try:
-            engine.features[:] = self._getter(x)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            engine.features[:] = [number(x.get(name)) for name in self._names]
-        engine.learn_record(y)
 
     def _learn_released(self, x: Record, y: float, budget: Guarantee | None) -> None:
         """Learn from an example that was released before, decoded."""
@@ -114,24 +100,6 @@ class IWPSGD(StreamEstimator):
         if product:
             vector[-1] = number(x.get("intercept"))
         engine.learn_decoded(vector[None, :], np.array([0.0 if product else y]))
-
-    def learn_release(self, release: ExampleRelease) -> None:
-        """Learn from an example that was randomized elsewhere.
-
-        Parameters
-        ----------
-        release
-            A release at a level of this learner's menu.
-
-        Raises
-        ------
-        Rejected
-            If its level, size or magnitude does not fit, or it is simulated and the learner is not seeded (or the
-            other way round).
-        UserError
-            If the features are not fixed yet.
-        """
-        self._learn_release(release)
 
     def decoded(self, release: ExampleRelease) -> tuple[Example, Any]:
         """A release as ``(x, y)``, for River's evaluation and for learners with ``inputs="released"``.
@@ -149,8 +117,9 @@ class IWPSGD(StreamEstimator):
             x["intercept"] = float(values[-1])
         return x, self._shown(1.0 if form == k.PRODUCT else float(values[-1]))
 
+    @abstractmethod
     def _shown(self, target: float) -> Any:
-        raise AssertionError("each estimator shows its own targets")
+        """A decoded target as River's evaluation expects it."""
 
     # What was learned
 
@@ -184,11 +153,7 @@ class IWPSGD(StreamEstimator):
         """Estimate from this learner and ``others`` of the same settings, each having learned its own chain."""
         return estimate(self._engines(others))
 
-    def _scores(self, x: Record) -> float:
-        values = np.array([*(number(x.get(name)) for name in self._names), 1.0])
-        return float(self._require().reference @ values)
-
-    def _scores_many(self, X: Any) -> NDArray[np.float64]:
-        rows = self._matrix(X, self._names)
+    def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores of rows of features without the constant."""
         scores: NDArray[np.float64] = np.column_stack([rows, np.ones(len(rows))]) @ self._require().reference
         return scores

@@ -8,18 +8,18 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from river import base
-from river.utils import dataframe
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, code_of, codes_of, series
+from murk.learners.estimator import Record
 from murk.learners.iwp_sgd.base import IWPSGD
 from murk.learners.iwp_sgd.losses import chances
+from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
 from murk.learners.settings import Averaging, InverseScalingStep, Weighting
 from murk.privacy import ApproxDP, GaussianDP, Guarantee
 from murk.privacy.noise import NoiseSource
 
 
-class IWPSGDClassifier(IWPSGD, base.MiniBatchClassifier):
+class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     """Linear classification by inverse Weierstrass private SGD (IWP-SGD), from examples that are released once.
 
     A person releases her example with Gaussian noise, whatever will be learned from it. With ``l = f(theta'x y)``, an
@@ -146,9 +146,7 @@ class IWPSGDClassifier(IWPSGD, base.MiniBatchClassifier):
         self.inputs = inputs
         self.seed = seed
         self.noise = noise
-        self._codes = {label: float(place) for place, label in enumerate(classes)}
-        if len(self._codes) != 2 or len(classes) != 2:
-            raise UserError(f"classes must be two distinct labels, got {classes!r}; for more use LDPSGDClassifier")
+        self._codes = two_labels(classes)
         self._prepare()
 
     @classmethod
@@ -193,28 +191,8 @@ class IWPSGDClassifier(IWPSGD, base.MiniBatchClassifier):
     def _shown(self, target: float) -> Any:
         return self.classes[1 if target > 0 else 0]
 
-    def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
-        """Probability of each label by the loss's own model; equal ones before the first record."""
-        if self._engine is None:
-            return dict.fromkeys(self.classes, 0.5)
-        positive = float(chances(self.loss, np.array([self._scores(x)]))[0])
-        return dict(zip(self.classes, (1.0 - positive, positive), strict=True))
-
-    def predict_proba_many(self, X: Any) -> Any:
-        """Probabilities for the rows of a data frame or an ``(n, d)`` array, one column a label."""
-        positive = np.full(len(X), 0.5) if self._engine is None else chances(self.loss, self._scores_many(X))
-        table: NDArray[np.float64] = np.column_stack([1.0 - positive, positive])
-        if isinstance(X, np.ndarray):
-            return table
-        columns = {label: table[:, i] for i, label in enumerate(self.classes)}
-        return dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
-
-    def predict_many(self, X: Any) -> Any:
-        """Labels for the rows of a data frame or an ``(n, d)`` array."""
-        table = self.predict_proba_many(X)
-        if not isinstance(table, np.ndarray):
-            table = dataframe.to_numpy(dataframe.into_frame(table))
-        return series(np.array(list(self.classes))[np.argmax(table, axis=1)], X, None)
+    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return two_chances(chances(self.loss, self._linear(rows)))
 
     @classmethod
     def _unit_test_params(cls) -> Any:

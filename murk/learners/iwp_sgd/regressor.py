@@ -8,18 +8,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, numbers, series, target
+from murk.learners.estimator import Record, numbers, target
 from murk.learners.inference import Estimate
 from murk.learners.iwp_sgd.base import IWPSGD
+from murk.learners.predictions import TargetEstimator
 from murk.learners.settings import Averaging, InverseScalingStep, Weighting
 from murk.privacy import ApproxDP, GaussianDP, Guarantee
 from murk.privacy.noise import NoiseSource
 
 
-class IWPSGDRegressor(IWPSGD, base.MiniBatchRegressor):
+class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     """Least squares by inverse Weierstrass private SGD (IWP-SGD), from examples that are released once.
 
     From ``x~ = x + N(0, D)`` and ``y~ = y + noise`` the gradient of ``(theta'x - y)^2 / 2`` has the unbiased estimate
@@ -161,15 +163,8 @@ class IWPSGDRegressor(IWPSGD, base.MiniBatchRegressor):
         """Estimate from this learner and ``others`` of the same settings, each having learned its own chain."""
         return self._in_units(super().merged(others))
 
-    def predict_one(self, x: Record, **kwargs: Any) -> float:
-        """``x'theta`` by the newest estimate; 0 before the first record."""
-        return 0.0 if self._engine is None else self.target_bound * self._scores(x)
-
-    def predict_many(self, X: Any) -> Any:
-        """Predictions for the rows of a data frame or an ``(n, d)`` array."""
-        if self._engine is None:
-            return series(np.zeros(len(X)), X, None)
-        return series(self.target_bound * self._scores_many(X), X, None)
+    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.target_bound * self._linear(rows)
 
     @classmethod
     def _unit_test_params(cls) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -11,20 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from murk.errors import UserError
 from murk.learners.engine import SGDEngine
-from murk.learners.estimator import Record, StreamEstimator, number, numbers, series, step_setting, target
 from murk.learners.inference import Estimate, PublicCovariates, estimate
 from murk.learners.objectives import Huber, Logistic, Softmax
 from murk.learners.settings import Averaging, Settings, Weighting
+from murk.learners.sgd_estimator import SGDEstimator, step_setting
 from murk.learners.weights import Weights
 from murk.privacy import Guarantee
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.privacy.noise import NoiseSource
-from murk.stream.releases import GradientRelease
-
-__all__ = ["LDPSGD", "Record", "number", "numbers", "series", "target"]
 
 
-class LDPSGD(StreamEstimator):
+class LDPSGD(SGDEstimator):
     """What both estimators share: features, levels, learning, state, inference."""
 
     budget: Guarantee
@@ -46,8 +44,9 @@ class LDPSGD(StreamEstimator):
 
     _scale_settings: ClassVar[tuple[str, ...]] = ()
 
+    @abstractmethod
     def _objective(self) -> Logistic | Softmax | Huber:
-        raise AssertionError("each estimator names its objective")
+        """The objective."""
 
     def _extra_settings(self) -> dict[str, float]:
         return {}
@@ -55,8 +54,9 @@ class LDPSGD(StreamEstimator):
     def _class_labels(self) -> tuple[object, ...]:
         return ()
 
+    @abstractmethod
     def _default_radius(self, coefficients: int) -> float:
-        raise AssertionError("each estimator knows how far its coefficients may reach")
+        """How far so many coefficients may reach."""
 
     def _begin(self, names: tuple[Any, ...]) -> SGDEngine:
         coded = self._coded_names(names)
@@ -80,17 +80,15 @@ class LDPSGD(StreamEstimator):
             **self._extra_settings(),  # type: ignore[arg-type]
         )
         self._settings = settings
-        menu = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
-        menu["default"] = self._calibrated(self.budget)
         engine = SGDEngine(
             settings,
-            menu,
+            self._menu(),
             seed=self.seed,
             noise=self.noise,
             covariates=covariates,
             classes=self._class_labels(),
         )
-        self._start(names, engine, menu["default"])
+        self._start(names, engine)
         return engine
 
     def _made(self, guarantee: Guarantee) -> Mechanism:
@@ -98,12 +96,6 @@ class LDPSGD(StreamEstimator):
             self.mechanism, guarantee, dimension=self._settings.dimension, radius=self._settings.bound,
             method=self.calibration,
         )  # fmt: skip
-
-    def _fill(self, x: Record, engine: SGDEngine) -> None:
-        try:
-            engine.memory.features[:] = self._getter(x)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            engine.memory.features[:] = [number(x.get(name)) for name in self._names]
 
     def _covariates(self, names: tuple[Any, ...]) -> PublicCovariates:
         if isinstance(self.public, np.ndarray):
@@ -119,24 +111,6 @@ class LDPSGD(StreamEstimator):
             )
         points, counts = np.unique(rows, axis=0, return_counts=True)
         return PublicCovariates(np.column_stack([points, np.ones(len(points))]), counts.astype(np.int64))
-
-    def learn_release(self, release: GradientRelease) -> None:
-        """Learn from a gradient that was randomized elsewhere.
-
-        Parameters
-        ----------
-        release
-            A release at a level of this learner's menu, of the iterate of a published version.
-
-        Raises
-        ------
-        Rejected
-            If its level, size or magnitude does not fit, it is simulated and the learner is not seeded (or the
-            other way round), or its version is unknown, too old, or not there yet.
-        UserError
-            If the features are not fixed yet.
-        """
-        self._learn_release(release)
 
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Estimate from this learner and ``others`` of the same settings, each having learned its own chain.
@@ -156,12 +130,7 @@ class LDPSGD(StreamEstimator):
         transform = engine.settings.transform
         return table if transform is None else table @ transform
 
-    def _scores(self, x: Record) -> NDArray[np.float64]:
-        values = np.array([*(number(x.get(name)) for name in self._names), 1.0])
-        scores: NDArray[np.float64] = self._working() @ values
-        return scores
-
-    def _scores_many(self, X: Any) -> NDArray[np.float64]:
-        rows = self._matrix(X, self._names)
+    def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores of rows of features without the constant."""
         scores: NDArray[np.float64] = np.column_stack([rows, np.ones(len(rows))]) @ self._working().T
         return scores

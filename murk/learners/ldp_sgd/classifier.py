@@ -9,19 +9,19 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import base
-from river.utils import dataframe
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, code_of, codes_of, series
+from murk.learners.estimator import Record
 from murk.learners.ldp_sgd.base import LDPSGD
 from murk.learners.objectives import Logistic, Softmax, contrasts
+from murk.learners.predictions import LabelEstimator, code_of, codes_of, logistic, two_chances
 from murk.learners.settings import Averaging, InverseScalingStep, Weighting
 from murk.learners.weights import Weights
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 
 
-class LDPSGDClassifier(LDPSGD, base.MiniBatchClassifier):
+class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     """Logistic or softmax regression by locally private SGD, with averaging (LDP-SGD / LDP-ASGD).
 
     ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` with ``g_i = (p_i - y_i) x_i w(x_i)``, randomized once at the
@@ -150,35 +150,10 @@ class LDPSGDClassifier(LDPSGD, base.MiniBatchClassifier):
         """
         self._learn_rows(X, codes_of(y, self._codes), budget)
 
-    def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
-        """Probability of each label by the average; equal ones before the first record."""
-        if self._engine is None:
-            return dict.fromkeys(self.classes, 1.0 / len(self.classes))
-        chances = self._chances(self._scores(x)[None, :])[0]
-        return dict(zip(self.classes, map(float, chances), strict=True))
-
-    def predict_proba_many(self, X: Any) -> Any:
-        """Probabilities for the rows of a data frame or an ``(n, d)`` array, one column a label."""
-        if self._engine is None:
-            chances = np.full((len(X), len(self.classes)), 1.0 / len(self.classes))
-        else:
-            chances = self._chances(self._scores_many(X))
-        if isinstance(X, np.ndarray):
-            return chances
-        columns = {label: chances[:, i] for i, label in enumerate(self.classes)}
-        return dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
-
-    def predict_many(self, X: Any) -> Any:
-        """Labels for the rows of a data frame or an ``(n, d)`` array."""
-        chances = self.predict_proba_many(X)
-        table = chances if isinstance(chances, np.ndarray) else dataframe.to_numpy(dataframe.into_frame(chances))
-        labels = np.array(list(self.classes))
-        return series(labels[np.argmax(table, axis=1)], X, None)
-
-    def _chances(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        if scores.shape[1] == 1:
-            positive = 1.0 / (1.0 + np.exp(-np.clip(scores[:, 0], -700.0, 700.0)))
-            return np.column_stack([1.0 - positive, positive])
+    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        scores = self._linear(rows)
+        if len(self.classes) == 2:
+            return two_chances(logistic(scores[:, 0]))
         # Contrasts back to one score a class.
         classes = scores @ contrasts(len(self.classes)).T
         odds = np.exp(classes - classes.max(axis=1, keepdims=True))

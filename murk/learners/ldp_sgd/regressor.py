@@ -7,20 +7,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from river import base
 
-from murk.learners.estimator import Record, numbers, series, target
+from murk.learners.estimator import Record, numbers, target
 from murk.learners.ldp_sgd.base import LDPSGD
 from murk.learners.ldp_sgd.problem import SCALE_MULTIPLIER
 from murk.learners.objectives import Huber
+from murk.learners.predictions import TargetEstimator
 from murk.learners.settings import Averaging, InverseScalingStep, Weighting
 from murk.learners.weights import Weights
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 
 
-class LDPSGDRegressor(LDPSGD, base.MiniBatchRegressor):
+class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     """Huber regression by locally private SGD, with averaging (LDP-SGD / LDP-ASGD).
 
     ``theta_i = Project(theta_{i-1} - eta_i g~_i)``, where ``g~_i`` is the record's bounded gradient,
@@ -185,15 +186,8 @@ class LDPSGDRegressor(LDPSGD, base.MiniBatchRegressor):
         """
         self._learn_rows(X, numbers(y, target), budget)
 
-    def predict_one(self, x: Record, **kwargs: Any) -> float:
-        """``x'beta`` by the average; 0 before the first record."""
-        return 0.0 if self._engine is None else float(self._scores(x)[0])
-
-    def predict_many(self, X: Any) -> Any:
-        """Predictions for the rows of a data frame or an ``(n, d)`` array."""
-        if self._engine is None:
-            return series(np.zeros(len(X)), X, None)
-        return series(self._scores_many(X)[:, 0], X, None)
+    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self._linear(rows)[:, 0]
 
     @classmethod
     def _unit_test_params(cls) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -27,7 +28,6 @@ from murk.privacy import Guarantee
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.stream.codec import Rejected
-from murk.stream.releases import MomentRelease
 
 Floats = NDArray[np.float64]
 
@@ -82,11 +82,13 @@ class PublicMoments(StreamEstimator):
             self.public = self._sample
         super()._prepare()
 
+    @abstractmethod
     def _curve(self) -> Curve:
-        raise AssertionError("each estimator names its curve")
+        """The mean function."""
 
+    @abstractmethod
     def _response(self) -> Response:
-        raise AssertionError("each estimator knows what a coded target means")
+        """What a coded target means."""
 
     # Start: the features are fixed once
 
@@ -116,8 +118,7 @@ class PublicMoments(StreamEstimator):
         public = None if sample is None else sample.coded(reach, self._gain, self.intercept)
         model = Model(self._curve(), response, public, self.covariance, self.solver)
         self._layout = layout
-        menu = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
-        menu["default"] = self._default = self._calibrated(self.budget)
+        menu = self._menu()
         noise: NoiseSource = SecureNoise() if self.noise is None else self.noise
         if self.seed is not None:
             noise = SimulatedNoise(self.seed)
@@ -144,19 +145,12 @@ class PublicMoments(StreamEstimator):
             self._learn_released_rows(X, budget)
             return
         engine = self._engine or self._begin(self._columns(X))
-        rows = self._matrix(X, self._names)
-        if len(rows) != len(y):
-            raise UserError(f"X has {len(rows)} rows, y has {len(y)}")
-        if isinstance(budget, Sequence):
-            if len(budget) != len(rows):
-                raise UserError(f"X has {len(rows)} rows, budget has {len(budget)}")
-            own = [self._calibrated(each) for each in budget]
-        else:
-            own = [self._default if budget is None else self._calibrated(budget)]
+        rows = self._rows_of(X, y)
+        own = self._of_rows(budget, len(rows))
         # Coded a block at a time: a copy of everything would leave the processor's cache again and again.
         for start in range(0, len(rows), BLOCK):
             block = slice(start, start + BLOCK)
-            engine.learn_records(self._coded(rows[block]), y[block], own if len(own) == 1 else own[block])
+            engine.learn_records(self._coded(rows[block]), y[block], own[block] if isinstance(own, list) else [own])
 
     def _coded(self, rows: Floats) -> Floats:
         coded = np.ones((len(rows), len(self._names) + self.intercept))
@@ -203,24 +197,6 @@ class PublicMoments(StreamEstimator):
             raise Rejected("magnitude", f"released numbers are integers of at most {mechanism.magnitude}")
         engine.learn_payloads(table.astype(np.int64), name)
 
-    def learn_release(self, release: MomentRelease) -> None:
-        """Learn from moments that were randomized elsewhere.
-
-        Parameters
-        ----------
-        release
-            A release at a level of this learner's menu.
-
-        Raises
-        ------
-        Rejected
-            If its level, size or magnitude does not fit, or it is simulated and the learner is not seeded (or the
-            other way round).
-        UserError
-            If the features are not fixed yet.
-        """
-        self._learn_release(release)
-
     # What was learned
 
     def _in_own_units(self, found: Estimate) -> Estimate:
@@ -262,13 +238,10 @@ class PublicMoments(StreamEstimator):
 
     # Prediction
 
-    def _means(self, rows: Floats) -> Floats:
+    def _responses(self, rows: Floats) -> Floats:
         """Mean responses of rows of features; by the line of least squares where there is no root."""
         engine = self._require()
         fitted, X = engine.fitted(), self._coded(rows)
         if fitted.missing is not None:
             return np.asarray(X @ fitted.direction)
         return np.asarray(engine.model.curve.mean(X @ fitted.values))
-
-    def _mean(self, x: Record) -> float:
-        return float(self._means(np.array([[number(x.get(name)) for name in self._names]]))[0])

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from river import base
-from river.utils import dataframe
 
-from murk.errors import UserError
-from murk.learners.estimator import Record, code_of, codes_of, series
+from murk.learners.estimator import Record
+from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
 from murk.learners.public_glm.base import PublicMoments
 from murk.learners.public_glm.curves import LOSSES, Curve, curve_of
 from murk.learners.public_glm.fit import Response
@@ -18,7 +18,7 @@ from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 
 
-class PublicDataGLM(PublicMoments, base.MiniBatchClassifier):
+class PublicDataGLM(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
 
     Each person releases the noisy second moments of her record, ``x x'`` and ``x y``, once and without seeing any
@@ -146,10 +146,7 @@ class PublicDataGLM(PublicMoments, base.MiniBatchClassifier):
         self.seed = seed
         self.noise = noise
         # With a constant, labels of -1 and +1 are the least to say; without, they are 0 and 1, as published.
-        low = -1.0 if intercept else 0.0
-        if len(set(classes)) != 2 or len(classes) != 2:
-            raise UserError(f"classes must be two distinct labels, got {classes!r}")
-        self._codes = {classes[0]: low, classes[1]: 1.0}
+        self._codes = two_labels(classes, (-1.0 if intercept else 0.0, 1.0))
         self._fitted_curve = curve_of(loss, LOSSES, "loss")
         self._prepare()
 
@@ -190,28 +187,8 @@ class PublicDataGLM(PublicMoments, base.MiniBatchClassifier):
         """
         self._learn_rows(X, np.zeros(0) if self.inputs == "released" else codes_of(y, self._codes), budget)
 
-    def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
-        """Probability of each label; equal ones before the first release."""
-        chance = 0.5 if self.n_releases == 0 else min(max(self._mean(x), 0.0), 1.0)
-        return {self.classes[0]: 1.0 - chance, self.classes[1]: chance}
-
-    def predict_proba_many(self, X: Any) -> Any:
-        """Probabilities for the rows of a data frame or an ``(n, k)`` array, one column a label."""
-        chance = (
-            np.full(len(X), 0.5)
-            if self.n_releases == 0
-            else np.clip(self._means(self._matrix(X, self._names)), 0.0, 1.0)
-        )
-        if isinstance(X, np.ndarray):
-            return np.column_stack([1.0 - chance, chance])
-        columns = {self.classes[0]: 1.0 - chance, self.classes[1]: chance}
-        return dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
-
-    def predict_many(self, X: Any) -> Any:
-        """Labels for the rows of a data frame or an ``(n, k)`` array."""
-        chances = self.predict_proba_many(X)
-        table = chances if isinstance(chances, np.ndarray) else dataframe.to_numpy(dataframe.into_frame(chances))
-        return series(np.array(list(self.classes))[np.argmax(table, axis=1)], X, None)
+    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return two_chances(np.clip(self._responses(rows), 0.0, 1.0))
 
     @classmethod
     def _unit_test_params(cls) -> Any:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, numbers, series, target
+from murk.learners.estimator import Record, numbers, target
+from murk.learners.predictions import TargetEstimator
 from murk.learners.public_glm.base import PublicMoments
 from murk.learners.public_glm.curves import LINKS, Curve, curve_of
 from murk.learners.public_glm.fit import Response
@@ -19,7 +20,7 @@ from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 
 
-class PublicDataRegression(PublicMoments, base.MiniBatchRegressor):
+class PublicDataRegression(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
     """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
 
     As :class:`PublicDataGLM`, for a real target. With ``link="identity"`` it is least squares and needs no public
@@ -111,6 +112,7 @@ class PublicDataRegression(PublicMoments, base.MiniBatchRegressor):
         # Without a constant nothing takes up a middle that is not 0.
         size = max(abs(low), abs(high))
         self._range = Response(low, high) if intercept else Response(-size, size)
+        self._middle = self._range.middle
         self._bounds = low, high
         self._fitted_curve = curve_of(link, LINKS, "link")
         self._prepare()
@@ -171,17 +173,8 @@ class PublicDataRegression(PublicMoments, base.MiniBatchRegressor):
         """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one."""
         self._learn_rows(X, np.zeros(0) if self.inputs == "released" else self._code(numbers(y, target)), budget)
 
-    def predict_one(self, x: Record, **kwargs: Any) -> float:
-        """The mean response, within the target's bounds; their middle before the first release."""
-        if self.n_releases == 0:
-            return self._range.middle
-        return min(max(self._mean(x), self._bounds[0]), self._bounds[1])
-
-    def predict_many(self, X: Any) -> Any:
-        """Mean responses for the rows of a data frame or an ``(n, k)`` array."""
-        if self.n_releases == 0:
-            return series(np.full(len(X), self._range.middle), X, None)
-        return series(np.clip(self._means(self._matrix(X, self._names)), *self._bounds), X, None)
+    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.clip(self._responses(rows), *self._bounds)
 
     @classmethod
     def _unit_test_params(cls) -> Any:

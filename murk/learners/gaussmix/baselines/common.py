@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from itertools import count
 from typing import ClassVar
@@ -20,7 +21,7 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Baseline:
+class Baseline(ABC):
     """A private regression of an organisation's records.
 
     Parameters
@@ -77,9 +78,9 @@ class Baseline:
         features, targets = self.bounded(X, y)
         return self.release(features, targets, Draws(self.noise))
 
+    @abstractmethod
     def release(self, X: Matrix, y: Vector, draws: Draws) -> Vector:
         """The mechanism on bounded records."""
-        raise NotImplementedError
 
     def bounded(self, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, Vector]:
         """The records within the public bounds: long rows scaled down, far targets moved in."""

@@ -1,0 +1,117 @@
+"""What is predicted: labels by their chances, or targets; and how labels are coded."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from river.utils import dataframe
+
+from murk.errors import UserError
+from murk.learners.estimator import Record, StreamEstimator, number, series
+
+
+class LabelEstimator(StreamEstimator):
+    """A classifier: before the first release all labels are equally likely."""
+
+    classes: Sequence[Any]
+
+    @abstractmethod
+    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Chances of the classes, ``(n, K)``, for rows of features without the constant, ``(n, d)``."""
+
+    def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
+        """Probability of each label; equal ones before the first release."""
+        if not self.n_releases:
+            return dict.fromkeys(self.classes, 1.0 / len(self.classes))
+        row = np.array([[number(x.get(name)) for name in self._names]])
+        return dict(zip(self.classes, self._chances(row)[0].tolist(), strict=True))
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Probabilities for the rows of a data frame or an ``(n, d)`` array, one column a label."""
+        table = self._table(X)
+        if isinstance(X, np.ndarray):
+            return table
+        columns = {label: table[:, place] for place, label in enumerate(self.classes)}
+        return dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
+
+    def predict_many(self, X: Any) -> Any:
+        """Labels for the rows of a data frame or an ``(n, d)`` array."""
+        return series(np.array(list(self.classes))[np.argmax(self._table(X), axis=1)], X, None)
+
+    def _table(self, X: Any) -> NDArray[np.float64]:
+        if not self.n_releases:
+            return np.full((len(X), len(self.classes)), 1.0 / len(self.classes))
+        return self._chances(self._matrix(X, self._names))
+
+
+class TargetEstimator(StreamEstimator):
+    """A regressor: before the first release it predicts the middle of what the target may be."""
+
+    _middle: float = 0.0
+
+    @abstractmethod
+    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Predicted targets, ``(n,)``, for rows of features without the constant, ``(n, d)``."""
+
+    def predict_one(self, x: Record, **kwargs: Any) -> float:
+        """The predicted target; the middle of what it may be before the first release."""
+        if not self.n_releases:
+            return self._middle
+        return float(self._means(np.array([[number(x.get(name)) for name in self._names]]))[0])
+
+    def predict_many(self, X: Any) -> Any:
+        """Predictions for the rows of a data frame or an ``(n, d)`` array."""
+        found = self._means(self._matrix(X, self._names)) if self.n_releases else np.full(len(X), self._middle)
+        return series(found, X, None)
+
+
+def two_labels(classes: Sequence[Any], codes: tuple[float, float] = (0.0, 1.0)) -> dict[Any, float]:
+    """Codes of two classes.
+
+    Raises
+    ------
+    UserError
+        If they are not two, or the same.
+    """
+    if len(classes) != 2 or classes[0] == classes[1]:
+        raise UserError(f"classes must be two distinct labels, got {classes!r}; for more use LDPSGDClassifier")
+    return dict(zip(classes, codes, strict=True))
+
+
+def two_chances(positive: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Chances of two classes from that of the second."""
+    return np.column_stack([1.0 - positive, positive])
+
+
+def logistic(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``1 / (1 + e^-s)``, without overflow."""
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(scores, -700.0, 700.0))))
+
+
+def code_of(label: Any, codes: Mapping[Any, float]) -> float:
+    """A label's code, NaN for any other."""
+    try:
+        return codes.get(label, math.nan)
+    except TypeError:  # what cannot be a key is no class
+        return math.nan
+
+
+def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
+    """The codes of labels, NaN for others."""
+    try:
+        array = np.asarray(labels)
+    except ValueError:
+        # A list among the labels: numpy knows no such column.
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind in "biuf" and len(codes) <= 16:
+        found = np.full(len(array), math.nan)
+        for label, code in codes.items():
+            found[array == label] = code
+        return found
+    listed = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+    return np.array([code_of(label, codes) for label in listed], dtype=np.float64)

@@ -1,0 +1,75 @@
+"""What the estimators that learn step by step share: each record is randomized in place, and moves an iterate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.estimator import Record, StreamEstimator, number
+from murk.learners.settings import InverseScalingStep
+from murk.privacy import Guarantee
+
+
+class SGDEstimator(StreamEstimator):
+    """A River estimator around an engine with an iterate and its average."""
+
+    def _start(self, names: tuple[Any, ...], engine: Any) -> Any:
+        self._names, self._engine = names, engine
+        self._getter = itemgetter(*names)
+        engine.use(self._default)
+        return engine
+
+    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
+        engine = self._engine
+        if engine is None:
+            engine = self._begin(tuple(sorted(x)))
+        mechanism = self._default if budget is None else self._calibrated(budget)
+        # Each call takes as long as three of a release's numbers.
+        if mechanism is not engine.current:
+            engine.use(mechanism)
+        try:
+            engine.features[:] = self._getter(x)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            engine.features[:] = [number(x.get(name)) for name in self._names]
+        engine.learn_record(y)
+
+    def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
+        engine = self._engine
+        if engine is None:
+            engine = self._begin(self._columns(X))
+        rows = self._rows_of(X, y)
+        own = self._of_rows(budget, len(rows))
+        if isinstance(own, list):
+            engine.learn_records(rows, y, own)
+        else:
+            engine.use(own)
+            engine.learn_records(rows, y)
+
+    @property
+    def iterate(self) -> NDArray[np.float64]:
+        """The newest iterate theta_t in working coordinates (whitened where a second moment was given)."""
+        found: NDArray[np.float64] = self._require().iterate
+        return found
+
+    @property
+    def average(self) -> NDArray[np.float64]:
+        """The average bar_t of the iterates, in working coordinates."""
+        found: NDArray[np.float64] = self._require().average
+        return found
+
+
+def step_setting(step: Any) -> Any:
+    """``"noise-aware"``, or an inverse scaling step from Murk's own or River's description of it."""
+    if step == "noise-aware" or isinstance(step, InverseScalingStep):
+        return step
+    try:
+        return InverseScalingStep(float(step.learning_rate), float(step.power))
+    except AttributeError:
+        raise UserError(
+            f"step={step!r} is neither 'noise-aware' nor an InverseScaling(learning_rate, power) of River"
+        ) from None
