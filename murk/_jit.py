@@ -18,9 +18,14 @@ else:
     HAVE_NUMBA = True
 
 
+WITHOUT_KERNELS = ("cli", "demo", "monitoring", "producers")
+"""Folders of the package that hold no kernel and that no kernel imports: an edit there recompiles nothing."""
+
+
 def source_stamp(package: Path) -> tuple[int, int]:
-    """A stamp that changes whenever any source file of the package does: newest change, total size."""
-    files = [path.stat() for path in package.rglob("*.py")]
+    """A stamp that changes whenever a source file that a kernel may depend on does: newest change, total size."""
+    paths = (path for path in package.rglob("*.py") if path.relative_to(package).parts[0] not in WITHOUT_KERNELS)
+    files = [path.stat() for path in paths]
     return max(file.st_mtime_ns for file in files), sum(file.st_size for file in files)
 
 
