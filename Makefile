@@ -1,4 +1,4 @@
-# Everything is put into .venv; nothing outside this folder changes.
+# Nothing outside this folder changes, but pip's cache of downloads: everything is put into .venv and .kafka.
 PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -24,7 +24,7 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# A Kafka broker on this machine, without containers; needs Java 17 and, the first time, Maven.
+# A Kafka broker on this machine, without containers, in .kafka; needs Java 17 and, the first time, Maven.
 .PHONY: kafka
 kafka: install
 	$(BIN)/python -m deploy.broker
@@ -38,7 +38,7 @@ bench: install
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv murk-demo dist
+	rm -rf .venv .kafka/kafka-* murk-demo dist
 
 # The whole deployment in containers: compose.yaml.
 .PHONY: up down

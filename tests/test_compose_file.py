@@ -157,7 +157,10 @@ def test_what_the_image_is_made_of_is_let_through():
     assert lines[0] == "*"
     allowed = [line[1:] for line in lines if line.startswith("!")]
     project = (ROOT / "pyproject.toml").read_text()
-    for needed in ("murk", "pyproject.toml", *re.findall(r'(?:readme = |license-files = \[)"([^"]+)"', project)):
+    named = re.findall(r'(?:readme = |license-files = \[)"([^"]+)"', project)
+    included = re.findall(r'^"([^"]+)" = "murk/', project, re.M)
+    assert included
+    for needed in ("murk", "pyproject.toml", *named, *included):
         assert needed in allowed
     for source in re.findall(r"^COPY (?!--from)(?:--\S+ )*(\S+) ", DOCKERFILE, re.M):
         assert source == "." or source in allowed
@@ -220,7 +223,6 @@ def anchors(page):
 
 
 def test_every_alert_has_its_part_of_the_runbook():
-    assert rules.RUNBOOK == "docs/recover.md"
     assert {alert.anchor for alert in rules.ALERTS} <= anchors("recover.md")
 
 

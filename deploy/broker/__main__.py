@@ -5,23 +5,25 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from pathlib import Path
 from types import FrameType
 
 from deploy.broker.errors import BrokerError
-from deploy.broker.jars import fetch, home
+from deploy.broker.jars import FOLDER, fetch, home
 from deploy.broker.server import Broker
 
 
 def _arguments() -> argparse.Namespace:
-    data = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "murk" / "kafka"
     parser = argparse.ArgumentParser(prog="python -m deploy.broker", description=__doc__.split(": ", 1)[1])
     parser.add_argument("--port", type=int, default=9092, help="port on 127.0.0.1 (default: %(default)s)")
-    parser.add_argument("--data", type=Path, default=data, help="folder kept between starts (default: %(default)s)")
-    parser.add_argument("--fetch", action="store_true", help="only copy Kafka's jars into the cache, then end")
+    parser.add_argument(
+        "--data", type=Path, default=FOLDER / "data", help="folder kept between starts (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--fetch", action="store_true", help="only copy Kafka's jars into the cache that all checkouts share, then end"
+    )
     return parser.parse_args()
 
 
@@ -52,7 +54,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         if arguments.fetch:
-            fetch()
+            fetch(shared=True)
         else:
             _run(arguments.port, arguments.data)
     except BrokerError as error:

@@ -1,4 +1,4 @@
-"""The broker's program: jars that Maven copies once into a cache folder."""
+"""The broker's program: jars that Maven copies once, into this checkout or into a cache that all checkouts share."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ from deploy.broker.errors import BrokerError
 
 VERSION = "4.1.0"
 POM = Path(__file__).with_name("pom.xml")
+FOLDER = Path(__file__).parents[2] / ".kafka"
+"""Where a broker for development keeps everything, so that nothing outside the checkout changes."""
 
 
-def home() -> Path:
-    """Folder with the jars: ``$MURK_KAFKA_HOME``, else ``~/.cache/murk/kafka-4.1.0``."""
+def home(*, shared: bool = False) -> Path:
+    """Folder with the jars: ``$MURK_KAFKA_HOME``, the shared cache if it is filled, else one in this checkout.
+
+    The shared cache is ``~/.cache/murk/kafka-4.1.0``; with ``shared`` it is meant whether it is filled or not.
+    """
     chosen = os.environ.get("MURK_KAFKA_HOME")
     if chosen:
         return Path(chosen).expanduser().absolute()
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(cache).expanduser().absolute() / "murk" / f"kafka-{VERSION}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "murk" / f"kafka-{VERSION}"
+    return cache if shared or cache.is_dir() else FOLDER / f"kafka-{VERSION}"
 
 
 def java() -> str:
@@ -38,8 +43,11 @@ def java() -> str:
     )
 
 
-def fetch() -> Path:
-    """Folder with the jars, filled through Maven when it is not there yet.
+def fetch(*, shared: bool = False) -> Path:
+    """Folder with the jars, filled through Maven when it is not there yet; see `home`.
+
+    Maven writes beside that folder only, unless the cache that all checkouts share is asked for: then it uses its
+    own, as for everything else.
 
     Any number of processes may call this at once, and any of them may be killed: one copies at a time, into
     a folder beside the final one, which appears whole or not at all.
@@ -49,7 +57,7 @@ def fetch() -> Path:
     BrokerError
         Maven or Java is missing, or Maven failed.
     """
-    folder = home()
+    folder = home(shared=shared)
     if folder.is_dir():
         return folder
     java()
@@ -59,13 +67,21 @@ def fetch() -> Path:
         if not folder.is_dir():
             unfinished = folder.with_name(folder.name + ".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)  # of a process that was killed
-            _copy(maven, unfinished, lock)
+            own = None if shared else folder.with_name(folder.name + ".maven")
+            _copy(maven, unfinished, lock, own)
             unfinished.rename(folder)
+            if own is not None:
+                shutil.rmtree(own)  # what Maven downloaded; another try after a failure goes on with it
     return folder
 
 
-def _copy(maven: str, folder: Path, lock: int) -> None:
+def _copy(maven: str, folder: Path, lock: int, own: Path | None) -> None:
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+    environment = dict(os.environ)
+    if own is not None:
+        own.mkdir(exist_ok=True)
+        goal.append(f"-Dmaven.repo.local={own}")
+        environment["MAVEN_OPTS"] = " ".join([environment.get("MAVEN_OPTS", ""), *tidy(own)]).strip()
     # Maven holds the lock as well: it may outlive us, and until it ends nobody else may use that folder.
     done = subprocess.run(
         [maven, "--quiet", "--batch-mode", "--file", str(POM), *goal],
@@ -73,10 +89,16 @@ def _copy(maven: str, folder: Path, lock: int) -> None:
         text=True,
         check=False,
         pass_fds=[lock],
+        env=environment,
     )
     if done.returncode or not any(folder.glob("kafka-server-*.jar")):
         said = (done.stdout + done.stderr).strip()
         raise BrokerError(f"Maven could not copy Kafka's jars to {folder.parent}; it said:\n{said}")
+
+
+def tidy(folder: Path) -> list[str]:
+    """Options of a Java machine that leaves nothing in the system's folder for temporary files."""
+    return ["-XX:-UsePerfData", f"-Djava.io.tmpdir={folder}"]
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Self
 
 from deploy.broker import ports, settings
 from deploy.broker.errors import BrokerError
-from deploy.broker.jars import fetch, java
+from deploy.broker.jars import fetch, java, tidy
 from deploy.broker.process import end, spawn
 
 START_LIMIT = 120.0
@@ -112,7 +112,9 @@ class Broker:
         config = self._configure("server.properties", log)
         self._from = self.output.stat().st_size if self.output.exists() else 0
         said = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in LOGGING.items()]
-        self._child = spawn([java(), *JVM, *said, "-cp", f"{libs}/*", "kafka.Kafka", str(config)], self.output)
+        self._child = spawn(
+            [java(), *JVM, *self._tidy(), *said, "-cp", f"{libs}/*", "kafka.Kafka", str(config)], self.output
+        )
         self._wait()
         return self
 
@@ -149,6 +151,11 @@ class Broker:
         """The last lines that it printed since its last start."""
         return "\n".join(self._printed().splitlines()[-lines:])
 
+    def _tidy(self) -> list[str]:
+        temporary = self.folder / "tmp"
+        temporary.mkdir(exist_ok=True)
+        return tidy(temporary)
+
     def _signal(self, number: signal.Signals) -> None:
         if not self.running or self._child is None:
             raise BrokerError(f"the broker at {self.bootstrap} does not run: start it first")
@@ -177,6 +184,7 @@ class Broker:
         command = [
             java(),
             *JVM,
+            *self._tidy(),
             "-cp",
             f"{libs}/*",
             "kafka.tools.StorageTool",

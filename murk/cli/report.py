@@ -31,10 +31,12 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any]]:
     problem = problem_for(task)
     engines = [problem.engine() for _ in range(task.log.partitions)]
     messages = []
+    lag = 0
     for chain, engine in enumerate(engines):
-        state = log.checkpoint(chain).state
-        if state is not None:
-            message = decode_state(state, f"chain {chain} of {log.url}")
+        standing = log.standing(chain)
+        lag += standing.lag
+        if standing.checkpoint.state is not None:
+            message = decode_state(standing.checkpoint.state, f"chain {chain} of {log.url}")
             engine.load_state_dict(message.learner)
             messages.append(message)
     counters = [message.counters for message in messages]
@@ -49,6 +51,7 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any]]:
         "releases": sum(one.learned for one in counters),
         "duplicates": sum(one.duplicates for one in counters),
         "dead_letters": dict(dead),
+        "lag": lag,
         "state_digest": hashlib.sha256(states.encode()).hexdigest(),
         **more,
     }

@@ -16,11 +16,9 @@ def command(log_url: str, as_json: bool) -> None:
     """Show what a log holds and what was learned from it; nothing is changed."""
     log, task = open_existing(log_url)
     with log:
-        chains = range(task.log.partitions)
-        lag = sum(log.end(chain) - log.checkpoint(chain).offset for chain in chains)
-        found = result(task, log, chains=len(chains), lag=lag)
+        found = result(task, log, chains=task.log.partitions)
     if as_json:
         print_json(found)
         return
     print_result(found)
-    click.echo(f"{lag:,} messages on the log wait to be learned")
+    click.echo(f"{found['lag']:,} messages on the log wait to be learned")

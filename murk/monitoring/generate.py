@@ -1,7 +1,8 @@
-"""Write what Grafana and Prometheus read: ``python -m murk.monitoring.generate deploy``."""
+"""Write what Grafana and Prometheus read: ``python -m murk.monitoring.generate deploy [--monitor-url URL]``."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,14 +11,21 @@ from typing import Any
 
 import yaml
 
+from murk.errors import UserError
 from murk.monitoring.grafana import DASHBOARDS, dashboard_provider, data_source
-from murk.monitoring.rules import prometheus, rules
+from murk.monitoring.rules import MONITOR_URL, prometheus, rules
+from murk.monitoring.runbook import check_monitor_url
 
 HEADER = "# Made by `python -m murk.monitoring.generate deploy`. Change murk/monitoring instead.\n"
 
 
-def files() -> Iterator[tuple[str, str]]:
-    """Give every generated file: its path below ``deploy`` and its text.
+def files(monitor_url: str = MONITOR_URL) -> Iterator[tuple[str, str]]:
+    """Return every generated file: its path below ``deploy`` and its text.
+
+    Parameters
+    ----------
+    monitor_url
+        Where the people who read alerts reach the monitor: alerts link to its runbook.
 
     Raises
     ------
@@ -34,13 +42,13 @@ def files() -> Iterator[tuple[str, str]]:
     yield "grafana/provisioning/datasources/murk.yml", _yaml(data_source())
     yield "grafana/provisioning/dashboards/murk.yml", _yaml(dashboard_provider())
     yield "prometheus/prometheus.yml", _yaml(prometheus())
-    yield "prometheus/rules.yml", _yaml(rules())
+    yield "prometheus/rules.yml", _yaml(rules(monitor_url))
 
 
-def write(folder: Path) -> list[Path]:
-    """Write every file below ``folder`` and give their paths."""
+def write(folder: Path, monitor_url: str = MONITOR_URL) -> list[Path]:
+    """Write every file below ``folder`` and return their paths."""
     written = []
-    for name, text in files():
+    for name, text in files(monitor_url):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -54,10 +62,19 @@ def _yaml(document: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Write below the one folder that is named."""
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -m murk.monitoring.generate FOLDER\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m murk.monitoring.generate", description="Write what Grafana and Prometheus read."
+    )
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="write below this folder")
+    parser.add_argument("--monitor-url", default=MONITOR_URL, metavar="URL",
+                        help="where the people who read alerts reach the monitor (default: %(default)s)")  # fmt: skip
+    options = parser.parse_args(arguments)
+    try:
+        written = write(options.folder, check_monitor_url(options.monitor_url))
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
         return 2
-    for path in write(Path(arguments[0])):
+    for path in written:
         sys.stdout.write(f"{path}\n")
     return 0
 

@@ -183,9 +183,8 @@ class Monitor:
         states, messages, places = list(self._states), list(self._messages), []
         owners = log.owners()
         for chain in range(self._task.log.partitions):
-            # The end after the state: the other way round, what arrives in between would be a lag below zero.
-            state, offset = log.checkpoint(chain)
-            places.append(Place(offset, log.end(chain), owners.get(chain)))
+            (state, offset), end = log.standing(chain)
+            places.append(Place(offset, end, owners.get(chain)))
             if state != states[chain]:
                 fresh, states[chain] = True, state
                 messages[chain] = None if state is None else self._decoded(log, chain, state)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from murk.monitoring.runbook import runbook_routes
 from murk.monitoring.server import Response, Route, text
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ TYPES = {
 
 
 def monitor_routes(monitor: Monitor, page: Path = PAGE) -> dict[str, Route]:
-    """The page at ``/``, ``/metrics``, ``/healthz`` (503 while the log cannot be read) and ``/api/status``."""
+    """The page (``/``), ``/metrics``, ``/healthz`` (503: the log cannot be read), ``/api/status``, ``/runbook/``."""
 
     def healthz(headers: Message) -> Response:
         problem = monitor.snapshot.problem
@@ -36,6 +37,7 @@ def monitor_routes(monitor: Monitor, page: Path = PAGE) -> dict[str, Route]:
 
     return {
         **files(page),
+        **runbook_routes(),
         "/metrics": partial(metrics, monitor.registry),
         "/healthz": healthz,
         "/api/status": status,

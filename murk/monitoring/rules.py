@@ -1,7 +1,7 @@
 """Prometheus: what is scraped, what is recorded, and when somebody is told, as plain data.
 
-Alerts speak of tasks and chains, never of people. Each says what to do, and links to its part of
-``docs/recover.md``.
+Alerts speak of tasks and chains, never of people. Each says what to do, and links to its page of the runbook, which
+the monitor serves (`murk.monitoring.runbook`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ Json = dict[str, Any]
 MONITOR_JOB: Final = "murk-monitor"
 PEOPLE_JOB: Final = "murk-population"
 INTERVAL: Final = "5s"
-RUNBOOK: Final = "docs/recover.md"
+MONITOR_URL: Final = "http://127.0.0.1:9464"
+"""Where a browser finds the monitor: as ``compose.yaml`` and the documents have it."""
+RUNBOOK: Final = "/runbook"
+"""Path of the runbook on the monitor."""
 SHARE_DEAD: Final = 0.05
 SHARE_REFUSED: Final = 0.25
 SHARE_STALE: Final = 0.02
@@ -56,7 +59,7 @@ class Alert:
     summary, description
         What is the matter, in one line; and what to do.
     anchor
-        Heading of the runbook, as in a link.
+        Heading of its part of ``docs/recover.md``, as in a link.
     """
 
     name: str
@@ -214,8 +217,8 @@ ALERTS: Final = (
 """All alerts."""
 
 
-def rules() -> Json:
-    """Make the rule file of Prometheus.
+def rules(monitor_url: str = MONITOR_URL) -> Json:
+    """Make the rule file of Prometheus; alerts link to the runbook of the monitor at ``monitor_url``.
 
     Raises
     ------
@@ -226,12 +229,12 @@ def rules() -> Json:
     return {
         "groups": [
             {"name": "murk-recorded", "rules": recorded},
-            {"name": "murk-alerts", "rules": [_rule(alert) for alert in ALERTS]},
+            {"name": "murk-alerts", "rules": [_rule(alert, monitor_url) for alert in ALERTS]},
         ]
     }
 
 
-def _rule(alert: Alert) -> Json:
+def _rule(alert: Alert, monitor_url: str) -> Json:
     return {
         "alert": alert.name,
         "expr": query(alert.expr, recorded=RECORDED),
@@ -240,7 +243,7 @@ def _rule(alert: Alert) -> Json:
         "annotations": {
             "summary": alert.summary,
             "description": alert.description,
-            "runbook_url": f"{RUNBOOK}#{alert.anchor}",
+            "runbook_url": f"{monitor_url}{RUNBOOK}/{alert.name}",
         },
     }
 

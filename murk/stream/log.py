@@ -56,6 +56,22 @@ class Checkpoint(NamedTuple):
     offset: int
 
 
+class Standing(NamedTuple):
+    """Where a chain stood at one moment: what it had committed, and the end of its partition just after that."""
+
+    checkpoint: Checkpoint
+    end: int
+
+    @property
+    def lag(self) -> int:
+        """Number of offsets on the log that the chain had not committed.
+
+        Never below 0 on a log that only grows, where ends are read after states; on one that lost its end to an
+        accident nothing waits.
+        """
+        return max(0, self.end - self.checkpoint.offset)
+
+
 class Fenced(MurkError):
     """Somebody else owns the chain now; nothing of the refused write was applied."""
 
@@ -236,6 +252,12 @@ class Log(ABC):
     @abstractmethod
     def checkpoint(self, chain: int) -> Checkpoint:
         """Read a chain's committed state and offset without owning it: for status and monitor."""
+
+    def standing(self, chain: int) -> Standing:
+        """Read a chain's checkpoint and then the end of its partition, so that the lag is that of one moment."""
+        checkpoint = self.checkpoint(chain)
+        # The other way round, what arrives and is learned in between would be a lag below zero.
+        return Standing(checkpoint, self.end(chain))
 
     @abstractmethod
     def own(self, chain: int) -> Ownership:

@@ -1,7 +1,17 @@
 """`murk ledger`, `murk status` and `murk dead-letters`: what they tell, and the way out."""
 
+import json
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from murk.cli.options import open_existing
+from murk.cli.status import command
+from murk.learners.problem import problem_for
+from murk.stream import Worker
+from murk.stream.log import Checkpoint
+from murk.stream.sqlite_log import SqliteLog
 from tests.cli.harness import LEDGER, LOG, ROWS, TASK, murk, query, refused, run, totals, world
 
 PAID_TWICE = TASK.replace("mu: 1.0}}", "mu: 1.0}}, per_person: {gdp: {mu: 1.5}}")
@@ -110,3 +120,27 @@ def test_status_and_dead_letters(folder: Path) -> None:
     plain = murk("status", "--log", LOG, folder=folder)
     assert "third-child: 60 releases learned" in plain.out
     assert murk("dead-letters", "--log", LOG, folder=folder).out == "third-child: no dead letters\n"
+
+
+def test_a_lag_is_never_below_zero(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release arrives and is learned just as the state is read: it is in neither figure, or in both."""
+    world(folder, rows=60)
+    assert run(folder).status == 0
+    url = f"sqlite:///{folder}/third-child.db"
+    log, task = open_existing(url)
+    read = SqliteLog.checkpoint
+
+    def busy(self: SqliteLog, chain: int) -> Checkpoint:
+        monkeypatch.setattr(SqliteLog, "checkpoint", read)
+        log.append([(chain, b"not a release")] * 3)
+        with Worker(log, task, problem_for(task).engine(), chain) as worker:
+            worker.step()
+        return read(self, chain)
+
+    with log:
+        monkeypatch.setattr(SqliteLog, "checkpoint", busy)
+        done = CliRunner().invoke(command, ["--log", url, "--json"])
+        found = json.loads(done.output)
+        assert (found["lag"], found["dead_letters"]) == (0, {"malformed": 3})
+        log.append([(0, b"nor this")])
+        assert json.loads(CliRunner().invoke(command, ["--log", url, "--json"]).output)["lag"] == 1

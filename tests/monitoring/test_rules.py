@@ -3,13 +3,16 @@
 import os
 import re
 import subprocess
+from email.message import Message
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
-from murk.monitoring import rules
+from murk.errors import UserError
+from murk.monitoring import generate, rules
+from murk.monitoring.runbook import check_monitor_url, runbook_routes, sections
 from tests.services.services import require
 
 PROMTOOL = "/usr/bin/promtool"
@@ -73,6 +76,38 @@ def test_every_alert_says_what_to_do(alert):
     assert not alert.summary.endswith(".")
     assert alert.description.endswith(".")
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", alert.anchor)
+
+
+def test_every_alert_links_to_its_page_on_the_monitor():
+    routes = runbook_routes()
+    for rule in rules.rules("https://murk.example.org")["groups"][1]["rules"]:
+        base, path = rule["annotations"]["runbook_url"][:24], rule["annotations"]["runbook_url"][24:]
+        assert base == "https://murk.example.org"
+        status, kind, page = routes[path](Message())
+        assert (status, kind) == (200, "text/html; charset=utf-8")
+        assert f"<h1>{rule['alert']}</h1>" in page.decode()
+        assert f'<a href="{rule["alert"]}">' in routes["/runbook/"](Message()).body.decode()
+
+
+def test_a_page_says_what_the_document_says():
+    page = runbook_routes()["/runbook/MurkNoProgress"](Message()).body.decode()
+    text = sections((DEPLOY.parents[1] / "docs" / "recover.md").read_text())["a-chain-makes-no-progress"]
+    assert page.count("<li>") == text.count("\n1. ") + 3 == 4
+    assert "<code>/api/status</code>" in page
+    assert "murk_lag_releases) &gt; 0" in page or "(murk_lag_releases)) &gt; 0" in page
+    assert (
+        '<a href="MurkStaleGradients">'
+        in runbook_routes()["/runbook/MurkIntervalNotShrinking"](Message()).body.decode()
+    )
+
+
+@pytest.mark.parametrize(
+    "url", ["docs/recover.md", "monitor:9464", "//monitor", "ftp://monitor", "https://a/?b", "http://"]
+)
+def test_a_runbook_must_be_somewhere(url):
+    with pytest.raises(UserError, match="not the address of a monitor"):
+        check_monitor_url(url)
+    assert generate.main(["nowhere", "--monitor-url", url]) == 2
 
 
 def test_names_and_anchors_are_unique():

@@ -5,9 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 from kafka import TopicPartition
@@ -164,6 +166,8 @@ def test_command_line_and_a_broker_dies_with_its_parent(tmp_path):
     with parent:
         pid = int(parent.stdout.readline())
         os.kill(pid, 0)
+        # It keeps its folder, and leaves nothing beside it.
+        assert not list(Path(tempfile.gettempdir()).glob(f"hsperfdata_*/{pid}"))
         parent.kill()
     eventually(lambda: gone(pid))
 

@@ -1,6 +1,8 @@
 """The broker's jars come whole or not at all; with a Maven that only pretends."""
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +21,33 @@ while [ -e "$HANG" ]; do sleep 0.02; done
 [ -e "$FAIL" ] && { echo "no network"; exit 1; }
 touch "$folder/kafka-server-4.1.0.jar"
 """
+
+# What the real ones leave behind unless they are asked to put it elsewhere: Maven its repository, every Java machine
+# its counters, and Kafka's libraries what they unpack.
+LITTERING_MAVEN = """#!/bin/sh
+repository=$HOME/.m2/repository
+for argument; do case $argument in
+  -DoutputDirectory=*) folder=${argument#*=};;
+  -Dmaven.repo.local=*) repository=${argument#*=};;
+esac; done
+java $MAVEN_OPTS
+mkdir -p "$folder" "$repository/org" && touch "$folder/kafka-server-4.1.0.jar" "$repository/org/a.jar"
+"""
+LITTERING_JAVA = """#!/bin/sh
+temporary=$TMPDIR
+perf=yes
+for argument; do case $argument in
+  -Djava.io.tmpdir=*) temporary=${argument#*=};;
+  -XX:-UsePerfData) perf=no;;
+esac; config=$argument; done
+[ $perf = no ] || mkdir -p "$TMPDIR/hsperfdata"
+touch "$temporary/libsnappy.so"
+case $* in
+  *StorageTool*) mkdir "$(sed -n 's/^log.dirs=//p' "$config")";;
+  *kafka.Kafka*) echo Kafka Server started; exec sleep 600;;
+esac
+"""
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -87,3 +116,33 @@ def test_what_maven_said_is_shown(world):
     assert errors.startswith("Error: Maven could not copy Kafka's jars")
     assert "no network" in errors
     assert jars(world) is None
+
+
+def test_make_kafka_writes_in_its_folder_alone(tmp_path):
+    checkout, programs = tmp_path / "checkout", tmp_path / "bin"
+    for folder in (checkout, programs, tmp_path / "home", tmp_path / "tmp"):
+        folder.mkdir()
+    shutil.copytree(ROOT / "deploy" / "broker", checkout / "deploy" / "broker")
+    for name in ("Makefile", "pyproject.toml", "deploy/__init__.py"):
+        shutil.copy(ROOT / name, checkout / name)
+    python = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
+    for name, text in {"mvn": LITTERING_MAVEN, "java": LITTERING_JAVA, "python": python}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    (tmp_path / "installed").touch()
+    world = {
+        "PATH": f"{programs}:/usr/bin:/bin", "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }  # fmt: skip
+    command = ["make", "kafka", f"BIN={programs}", f"STAMP={tmp_path}/installed"]
+    with subprocess.Popen(
+        command, cwd=checkout, env=world, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as made:
+        said = []
+        while "Ctrl-C" not in "".join(said) and (line := made.stdout.readline()):
+            said.append(line)
+        made.send_signal(signal.SIGTERM)
+    assert "Kafka listens on" in "".join(said), said
+    assert sorted(os.listdir(checkout / ".kafka")) == ["data", "kafka-4.1.0", "kafka-4.1.0.lock"]
+    assert sorted(os.listdir(checkout)) == [".kafka", "Makefile", "deploy", "pyproject.toml"]
+    assert os.listdir(tmp_path / "home") == os.listdir(tmp_path / "tmp") == []

@@ -1,0 +1,133 @@
+"""What to do about an alert, as a page of the monitor: every alert links to its own, ``/runbook/NAME``.
+
+The text is that of ``docs/recover.md``, which the wheel carries, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from email.message import Message
+from functools import partial
+from html import escape
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from murk.errors import UserError
+from murk.monitoring.rules import ALERTS, RUNBOOK, Alert
+from murk.monitoring.server import Response, Route
+
+_PACKAGED = Path(__file__).with_name("recover.md")
+_SOURCE = Path(__file__).parents[2] / "docs" / "recover.md"
+_INLINE = (
+    (re.compile(r"`([^`]+)`"), r"<code>\1</code>"),
+    (re.compile(r"\*\*([^*]+)\*\*"), r"<strong>\1</strong>"),
+    (re.compile(r"\*([^*]+)\*"), r"<em>\1</em>"),
+)
+_LINK = re.compile(r"\[([^]]+)\]\(([^)#]*)#?([^)]*)\)")
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+  <meta charset="utf-8">
+  <meta name="viewport" content="width=device-width, initial-scale=1">
+  <meta name="color-scheme" content="light dark">
+  <title>{title}: Murk runbook</title>
+  <link rel="icon" href="../icon.svg" type="image/svg+xml">
+  <link rel="stylesheet" href="../page.css">
+</head>
+<body>
+  <header class="masthead"><div>
+    <p class="brand"><a href="../">Murk monitor</a>: runbook</p>
+    <h1>{title}</h1>
+  </div></header>
+  <main class="runbook">
+{body}
+  </main>
+</body>
+</html>
+"""
+
+
+def check_monitor_url(url: str) -> str:
+    """Return an address of a monitor as links begin with it, without a slash at the end.
+
+    Raises
+    ------
+    UserError
+        When it is not an absolute address that a browser can open.
+
+    Examples
+    --------
+    >>> check_monitor_url("https://murk.example.org/")
+    'https://murk.example.org'
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise UserError(
+            f"{url!r} is not the address of a monitor: write it as people's browsers reach it, as in "
+            "https://murk.example.org"
+        )
+    return url.rstrip("/")
+
+
+def runbook_routes() -> dict[str, Route]:
+    """The page of every alert, and all of them at ``/runbook/``."""
+    texts = sections((_PACKAGED if _PACKAGED.is_file() else _SOURCE).read_text(encoding="utf-8"))
+    pages = {alert.name: _alert(alert, texts) for alert in ALERTS}
+    items = [f'<li><a href="{alert.name}">{alert.name}</a> ({alert.severity})</li>' for alert in ALERTS]
+    pages[""] = _PAGE.format(title="Alerts", body=f"<ul>{''.join(items)}</ul>")
+    return {f"{RUNBOOK}/{name}": partial(_page, page.encode()) for name, page in pages.items()}
+
+
+def sections(text: str) -> dict[str, str]:
+    """Parts of a Markdown document by the anchor of their heading.
+
+    Examples
+    --------
+    >>> sections("# Top\\n## The disk is full\\nFree some.\\n")
+    {'top': '', 'the-disk-is-full': 'Free some.'}
+    """
+    _, *parts = re.split(r"^#+ (.+)\n", text, flags=re.M)
+    return {
+        re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-"): body.strip()
+        for heading, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def html(text: str) -> str:
+    """Paragraphs, numbered lists, code, emphasis and links between alerts; other links lose their target.
+
+    Examples
+    --------
+    >>> html("Is *it* up? Ask `/healthz`.")
+    '<p>Is <em>it</em> up? Ask <code>/healthz</code>.</p>'
+    """
+    pages = {alert.anchor: alert.name for alert in ALERTS}
+
+    def link(found: re.Match[str]) -> str:
+        words, page, anchor = found.groups()
+        return f'<a href="{pages[anchor]}">{words}</a>' if not page and anchor in pages else words
+
+    blocks = []
+    for block in text.split("\n\n"):
+        words = _LINK.sub(link, escape(block, quote=False))
+        for pattern, replacement in _INLINE:
+            words = pattern.sub(replacement, words)
+        items = re.split(r"^\d+\. ", words, flags=re.M)
+        blocks.append(
+            f"<p>{words}</p>"
+            if len(items) == 1
+            else f"<ol>{''.join(f'<li>{item.strip()}</li>' for item in items[1:])}</ol>"
+        )
+    return "\n".join(blocks)
+
+
+def _alert(alert: Alert, texts: Mapping[str, str]) -> str:
+    body = f"""<p class="note">{alert.severity}; raised when this has held for {alert.wait}:</p>
+<pre class="card"><code>{escape(alert.expr)}</code></pre>
+{html(texts[alert.anchor])}"""
+    return _PAGE.format(title=alert.name, body=body)
+
+
+def _page(page: bytes, headers: Message) -> Response:
+    return Response(200, "text/html; charset=utf-8", page)
