@@ -207,7 +207,10 @@ class FilePopulation(ABC):
         """Make what releases, and find out how far the work has come."""
 
     def _survey(self) -> None:
-        """Look at every row before anybody releases: a mistake in the last one can still be mended."""
+        """Look at every row before anybody releases, on every start.
+
+        A mistake in the last row can still be corrected; and no value in the middle decides when sending stops.
+        """
         for _ in self.source.blocks():
             pass
 
@@ -293,6 +296,8 @@ class FilePopulation(ABC):
                 raise differs(self.log, "another file", "--source", seed=self.crowd.seed)
             found = f"another file than {self.source.path}, or another ledger than {self.ledger.path}"
             raise differs(self.log, found, "--source and --ledger", seed=self.crowd.seed)
+        # A log may carry its task and another gateway's releases before this file was ever looked at.
+        self._survey()
         if in_file(self.log) is None and begun_with(self.log, self.ledger.path) is None:
             note(self.log, self._facts(), self.ledger.path)
         self.log.announce(self.task.document())

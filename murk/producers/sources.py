@@ -94,8 +94,8 @@ class FileSource:
     Raises
     ------
     UserError
-        When the file cannot be read, has no rows, or lacks a column. Messages name file, row and column,
-        and never a value.
+        When the file cannot be read, has no rows, or lacks a column, or when levels would be read from a feature or
+        the target. Messages name file, row and column, and never a value.
 
     Examples
     --------
@@ -136,6 +136,8 @@ class FileSource:
             raise UserError(f"the task {task.name!r} has no level {level!r}: choose one of {', '.join(menu)}")
         if BY_LOT in menu and level == BY_LOT and level_column is None:
             raise UserError(f"the task {task.name!r} has a level named {BY_LOT!r}, which means by lot: rename it")
+        if level_column is not None:
+            self._check_level_column(level_column)
         self._named = [name for name in (self._name_column, level_column) if name is not None]
         self._survey = survey(self.path)
         self._table = open_table(self.path, [*task.coding.columns, task.coding.target, *self._named])
@@ -250,6 +252,16 @@ class FileSource:
 
     def __repr__(self) -> str:
         return f"FileSource({str(self.path)!r})"
+
+    def _check_level_column(self, column: str) -> None:
+        task = self.task
+        if column in (*task.coding.columns, task.coding.target):
+            what = "the target" if column == task.coding.target else "a feature"
+            raise UserError(
+                f"levels cannot come from the column {column!r}, {what} of the task {task.name!r}: a level is written "
+                "on its release for everybody to read, so it must not say anything about the record. Name a column of "
+                "what people chose without looking at their records, or one level for all"
+            )
 
     def _block(self, rows: Sequence[int], records: Sequence[Any]) -> Block:
         coding = self.task.coding

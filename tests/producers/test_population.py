@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from murk.producers import FileSource, Ledger, Policy
 from murk.producers.local import LocalRun
 from murk.producers.population import Crowd, Population, open_accounts
 from murk.stream import open_log
-from tests.producers.world import make_task, write_people
+from tests.producers.world import Wrapped, make_task, write_people
 
 SET_ASIDE = "public: {set_aside: 8}"
 MANY_ASIDE = "public: {set_aside: 24}"
@@ -118,6 +119,29 @@ def test_names_of_a_second_file_have_accounts(folder: Path) -> None:
         assert people.producer.release_block(block).released == 1
 
 
+def test_a_second_gateway_looks_at_all_its_file_before_it_releases(folder: Path) -> None:
+    """On a cluster's log another gateway has begun; a value in the middle must not decide when this one stops."""
+    task = make_task(simulated=False)
+    broken = (folder / "others.csv").read_text().replace("34,yes,JFK", "34,yes,S3CR3T", 1)
+    (folder / "others.csv").write_text(broken)
+    assert broken.count("S3CR3T") == 1
+    with open_log(f"sqlite:///{folder}/log.db") as file:
+        # As on a cluster, where several machines let their own people release.
+        log: Any = Wrapped(file, url="kafka://localhost:9092/third-child")
+        for ledger, source in (("ledger.db", "people.csv"), ("second.db", "others.csv")):
+            with open_accounts(log, folder / ledger) as accounts:
+                crowd = Crowd(folder / source, seed=7)
+                if source == "people.csv":
+                    people = Population(task, crowd, log, accounts)
+                    next(people.steps())
+                    people.close()
+                    continue
+                with pytest.raises(UserError, match=r"others.csv, row \d+, column 'origin'") as found:
+                    Population(task, crowd, log, accounts)
+                assert "S3CR3T" not in str(found.value)
+                assert accounts.totals().releases == 0
+
+
 def test_two_at_work_on_one_log(folder: Path) -> None:
     with (
         population(folder) as first,
@@ -170,7 +194,7 @@ def test_a_sample_without_those_who_left_is_drawn_alike(folder: Path) -> None:
 
 def test_another_sample_gives_nobody_another_cap(folder: Path) -> None:
     """A task with another public sample has another hash; to its people it is the same task."""
-    with population(folder, SET_ASIDE, seed=None) as people:
+    with population(folder, MANY_ASIDE, seed=None) as people:
         list(people.steps())
         released = people.ledger.totals().releases
     for left in folder.glob("log.db*"):
@@ -181,8 +205,8 @@ def test_another_sample_gives_nobody_another_cap(folder: Path) -> None:
     ):
         crowd = Crowd(folder / "people.csv")
         with pytest.raises(UserError, match="have released to a task of the name 'third-child' already"):
-            Population(make_task(SET_ASIDE, simulated=False), crowd, log, accounts)
-        assert accounts.totals().releases == released == 32
+            Population(make_task(MANY_ASIDE, simulated=False), crowd, log, accounts)
+        assert accounts.totals().releases == released == 16
 
 
 def test_an_account_says_who_was_published(folder: Path) -> None:

@@ -12,9 +12,11 @@ import pytest
 from murk.errors import UserError
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import FileSource
-from tests.producers.world import SECRET, make_task, write_people
+from tests.producers.world import SECRET, TEXT, make_task, write_people
 
 TASK = make_task()
+# Levels that are named as values are: nothing but the rule keeps a record from choosing its own.
+LEVELS_OF_VALUES = TEXT.replace("levels: {strict:", "levels: {'yes': {gdp: {mu: 0.4}}, 'no': {gdp: {mu: 0.3}}, strict:")
 HEADER = "age,same_sex,origin,third_child"
 ROWS = ["28,yes,JFK,no", "21,no,EWR,yes", "35,yes,LGA,no", "40,no,JFK,yes"]
 
@@ -158,6 +160,13 @@ class TestPeople:
         assert next(FileSource(path, TASK, level="lot").blocks()).levels is None
         with pytest.raises(UserError, match="choose one of default, strict, open"):
             FileSource(path, TASK, level="opne")
+
+    @pytest.mark.parametrize(("column", "what"), [("same_sex", "a feature"), ("third_child", "the target")])
+    def test_do_not_choose_their_level_by_their_record(self, tmp_path: Path, column: str, what: str) -> None:
+        """A level is written on its release in the clear."""
+        task = make_task(text=LEVELS_OF_VALUES)
+        with pytest.raises(UserError, match=f"{column!r}, {what} of the task"):
+            FileSource(write_people(tmp_path / "people.csv", 4), task, level_column=column)
 
     def test_may_not_invent_a_level(self, tmp_path: Path) -> None:
         path = csv_file(tmp_path, ROWS[0] + ",open", ROWS[1] + "," + SECRET, header=HEADER + ",level")
