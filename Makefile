@@ -17,7 +17,7 @@ demo: install
 	$(BIN)/murk demo
 
 test: install
-	$(BIN)/python -m pytest -n 4 --dist loadfile
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 lint: install
 	$(BIN)/ruff format --check .

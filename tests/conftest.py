@@ -1,10 +1,13 @@
 """Settings of all tests."""
 
 import signal
+from collections import Counter
+from pathlib import Path
 
 from hypothesis import settings
 
 from tests.services.fixtures import *  # noqa: F403
+from tests.services.services import LACKING
 
 # No test may depend on how fast the machine is; and a failure must come again when it is looked for.
 settings.register_profile("murk", deadline=None, derandomize=True)
@@ -12,3 +15,33 @@ settings.load_profile("murk")
 
 # A shell's background job ignores Ctrl-C, and so would every process that is started and stopped here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Files whose tests wait for servers and killed processes rather than compute, the longest first.
+WAITING = ("services/test_faults", "services/", "cli/test_kill", "cli/", "test_docs", "stream/test_worker_crashes")
+
+
+def pytest_collection_modifyitems(items):
+    """The longest files first: whichever comes last is waited for by one process while the others are done."""
+    root = Path(__file__).parent
+
+    def place(item):
+        name = item.path.relative_to(root).as_posix()
+        return next((place for place, start in enumerate(WAITING) if name.startswith(start)), len(WAITING))
+
+    items.sort(key=place)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What was not tested for want of a server, and how to have it."""
+    reasons = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if LACKING in reason:
+            reasons[reason.partition(f"{LACKING}: ")[2]] += 1
+    if reasons:
+        terminalreporter.section("not tested: services that are not there", yellow=True)
+        for reason, count in reasons.most_common():
+            terminalreporter.line(f"{count:5} skipped: {reason}")
+        terminalreporter.line(
+            "Install them with .ci/services (Debian packages, Maven); then `make test` runs these, too."
+        )

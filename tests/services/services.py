@@ -23,6 +23,7 @@ from tests.services.secure import SecureBroker
 PROMETHEUS = "/usr/bin/prometheus"
 CHROMIUM = "/usr/bin/chromium"
 CHROMEDRIVER = "/usr/bin/chromedriver"
+LACKING = "a service is missing"
 # Far more than anything here takes; only a server that hangs gets there.
 LIMIT = 60.0
 
@@ -33,7 +34,7 @@ def missing(what):
     """Skip the test, or fail it where services must be there."""
     if os.environ.get("MURK_REQUIRE_SERVICES") == "1":
         pytest.fail(f"{what} (and MURK_REQUIRE_SERVICES=1)", pytrace=False)
-    pytest.skip(what)
+    pytest.skip(f"{LACKING}: {what}")
 
 
 def require(*programs):
