@@ -34,7 +34,8 @@ class Accountant:
     rest of delta. Sums are exact, and the answer is rounded up.
 
     The mechanisms may be chosen one after the other in view of earlier releases, as long as their guarantees
-    are fixed in advance; where the guarantees themselves depend on earlier releases, keep to a cap in rho.
+    are fixed in advance. Where the guarantees themselves depend on earlier releases, keep to a cap: in mu^2 (Smith,
+    Thakurta, "Fully adaptive composition for Gaussian differential privacy", 2022), rho, epsilon or (epsilon, delta).
 
     Examples
     --------

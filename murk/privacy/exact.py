@@ -32,6 +32,7 @@ __all__ = [
     "largest_integer",
     "log_odds_bounds",
     "precise",
+    "pure_mu_bound",
     "rational",
     "require",
     "smallest_float",
@@ -174,3 +175,34 @@ def log_odds_bounds(mu: Fraction) -> tuple[Decimal, Decimal]:
         value = ((1 - tail) / tail).ln()
         margin = (1 + m * m) * Decimal("1e-48")
         return value - margin, value + margin
+
+
+def pure_mu_bound(epsilon: Fraction | Decimal) -> Decimal:
+    """An upper bound of the mu of epsilon-DP, 2 Phi^-1(e^epsilon / (1 + e^epsilon)); to 30 digits from 1e-18 on."""
+    with precise():
+        wanted = epsilon if isinstance(epsilon, Decimal) else decimal(epsilon)
+        if wanted <= 0:
+            return Decimal(0)
+        # Newton's method from above: the log odds are convex in mu, so that no step passes the root.
+        mu = min(wanted * Decimal("1.2534"), (8 * wanted).sqrt()) * Decimal("1.2")
+        for _ in range(200):
+            excess = log_odds_bounds(Fraction(mu))[1] - wanted
+            step = excess / _log_odds_slope(mu)
+            mu -= step
+            if abs(step) <= mu * Decimal("1e-34"):
+                break
+        mu *= 1 + Decimal("1e-35")
+        # The certificate: whatever led here, the odds at this mu are at least those of epsilon.
+        more = Decimal("1e-35")
+        while log_odds_bounds(Fraction(mu))[0] < wanted:
+            mu *= 1 + more
+            more *= 2
+        return mu
+
+
+def _log_odds_slope(mu: Decimal) -> Decimal:
+    """Derivative of log(Phi(mu/2) / Phi(-mu/2)): phi(mu/2) / (2 Phi(mu/2) Phi(-mu/2)), by Mills' ratio."""
+    m = mu / 2
+    ratio = _mills(m)
+    tail = ratio * (-m * m / 2).exp() / _TWO_PI.sqrt()
+    return 1 / (2 * ratio * (1 - tail))

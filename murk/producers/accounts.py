@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from murk.errors import UserError
 from murk.privacy import Accountant, Amount, Guarantee
@@ -14,6 +14,8 @@ from murk.producers.claims import Key
 from murk.producers.runs import Run
 from murk.producers.windows import WindowSums
 from murk.stream.database import Database
+
+_COUNTS = ("released", "refused", "queued", "dropped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,11 @@ class LevelAccount:
     def sent(self) -> int:
         """Releases that the log has."""
         return self.released - self.queued - self.dropped
+
+    def plus(self, other: LevelAccount) -> LevelAccount:
+        """The same level's releases, with others of it."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
+        return replace(self, **sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +191,7 @@ def account(file: Database, home: int, person: Key) -> Account:
         windows = None if sums == WindowSums() else sums
         if not own and number not in withdrawn and number not in published and windows is None:
             continue
-        levels = tuple(_level(tariffs[row[0]], row, waiting.get(row[0], 0)) for row in own)
+        levels = _levels([_level(tariffs[row[0]], row, waiting.get(row[0], 0)) for row in own])
         used = {"", *(level.level for level in levels)}
         caps = [promise for promise in promises if promise.task == number and promise.level in used]
         tasks.append(
@@ -248,6 +255,15 @@ def totals(file: Database) -> Totals:
 def _level(tariff: Tariff, row: tuple[int, int, int, int], waiting: int) -> LevelAccount:
     _, released, refused, dropped = row
     return LevelAccount(tariff.level, tariff.guarantee, tariff.mechanism, released, refused, waiting, dropped)
+
+
+def _levels(accounts: Sequence[LevelAccount]) -> tuple[LevelAccount, ...]:
+    """One account a level, though versions of Murk have priced it differently in the last digit."""
+    found: dict[tuple[str, Guarantee, str], LevelAccount] = {}
+    for one in accounts:
+        key = one.level, one.guarantee, one.mechanism
+        found[key] = found[key].plus(one) if key in found else one
+    return tuple(found.values())
 
 
 def _standings(
@@ -333,5 +349,5 @@ def _windows(count: int) -> str:
 
 
 def _words(standing: Standing) -> str:
-    spent = "an amount that has no figure in it" if standing.spent is None else f"{standing.spent}"
+    spent = "an amount that has no figure in it" if standing.spent is None else standing.spent.rounded()
     return f"at most {standing.cap}; spent {spent}"

@@ -38,7 +38,7 @@ class Tariffs(dict[int, Tariff]):
             if (tariff.task, *tariff.row) == (task, *row):
                 return tariff.number
         # Not remembered here: the transaction may still be rolled back.
-        added = connection.execute("INSERT INTO tariffs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", (task, *row))
+        added = connection.execute("INSERT INTO tariffs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (task, *row))
         return int(added.lastrowid or 0)
 
 
@@ -97,10 +97,17 @@ def loosen(file: LedgerFile, task: int, level: str, cap: Amount) -> None:
 
 
 def _tighten(file: LedgerFile, connection: Connection, task: int, level: str, cap: Amount) -> None:
-    before = connection.execute(
-        "SELECT units, delta_units FROM promises WHERE task = ? AND level = ? AND currency = ?",
-        (task, level, cap.currency),
-    ).fetchone()
+    query = "SELECT units, delta_units FROM promises WHERE task = ? AND level = ? AND currency = ?"
+    before = connection.execute(query, (task, level, cap.currency)).fetchone()
+    if cap.currency == "gdp":
+        if before is None:
+            # The same cap, as ledgers of format 1 kept it; mu^2 / 2 bounds rho, so that it is promised still.
+            connection.execute(
+                "DELETE FROM promises WHERE task = ? AND level = ? AND currency = 'rho' AND units = ?",
+                (task, level, cap.units // 2),
+            )
+        elif cap.units == before[0] + 1:
+            return  # It was rounded down when it was kept in rho.
     if before is not None and (cap.units > before[0] or cap.delta_units > before[1]):
         promised = Amount(cap.currency, *before)
         scope = "over all tasks" if task == 0 else f"for this task at the level {level!r}" if level else "for this task"

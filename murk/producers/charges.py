@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from murk.privacy import Guarantee
     from murk.privacy.mechanisms import Costed
 
-CURRENCIES: tuple[Currency, ...] = ("rho", "epsilon", "approx")
+CURRENCIES: tuple[Currency, ...] = ("gdp", "rho", "epsilon", "approx")
+Row = tuple[str, str, str, int | None, int | None, int | None, int | None, int | None]
 LARGEST = 2**62
 """No figure beyond it enters a ledger: SQLite's integers end at 2^63."""
 
@@ -53,7 +54,7 @@ class Charge:
         >>> from murk.privacy import GaussianDP, calibrate, cap_of
         >>> guarantee = GaussianDP(1.0)
         >>> mechanism = calibrate(None, guarantee, dimension=3, radius=1.0)
-        >>> Charge.of("default", guarantee, mechanism).costs["rho"] <= cap_of(guarantee)
+        >>> Charge.of("default", guarantee, mechanism).costs["gdp"] <= cap_of(guarantee)
         True
         """
         costs = {}
@@ -71,9 +72,9 @@ class Charge:
             )
         return cls(level, mechanism.kind, guarantee, costs, mechanism.claims)
 
-    def row(self) -> tuple[str, str, str, int | None, int | None, int | None, int | None]:
+    def row(self) -> Row:
         """Columns of the ledger's table of tariffs."""
-        rho, epsilon, approx = (self.costs.get(currency) for currency in CURRENCIES)
+        gdp, rho, epsilon, approx = (self.costs.get(currency) for currency in CURRENCIES)
         return (
             self.level,
             self.mechanism,
@@ -82,6 +83,7 @@ class Charge:
             None if epsilon is None else epsilon.units,
             None if approx is None else approx.units,
             None if approx is None else approx.delta_units,
+            None if gdp is None else gdp.units,
         )
 
 
@@ -101,17 +103,18 @@ class Tariff:
     epsilon: int | None
     approx: int | None
     delta: int | None
+    gdp: int | None
 
     @property
-    def row(self) -> tuple[str, str, str, int | None, int | None, int | None, int | None]:
+    def row(self) -> Row:
         """The columns that `Charge.row` gave."""
-        return self.level, self.mechanism, self.description, self.rho, self.epsilon, self.approx, self.delta
+        return self.level, self.mechanism, self.description, self.rho, self.epsilon, self.approx, self.delta, self.gdp
 
     def cost(self, currency: Currency) -> tuple[int, int] | None:
         """Units of one release in a currency, and its delta units."""
         if currency == "approx":
             return None if self.approx is None or self.delta is None else (self.approx, self.delta)
-        units = self.rho if currency == "rho" else self.epsilon
+        units = {"gdp": self.gdp, "rho": self.rho, "epsilon": self.epsilon}[currency]
         return None if units is None else (units, 0)
 
     @cached_property

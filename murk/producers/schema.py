@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from murk.errors import MurkError, UserError
+from murk.producers.migration import OLD_FORMATS, read_format, upgrade
 from murk.stream.database import Database, FileKind
 
-FORMAT = 1
+FORMAT = 2
+"""1 knew no currency of GDP: see `migration`."""
 APPLICATION = 0x4D75726C
 """SQLite's application id of a ledger ("Murl")."""
 
@@ -49,7 +51,7 @@ CREATE TABLE tariffs (
     number INTEGER PRIMARY KEY, task INTEGER NOT NULL REFERENCES tasks, level TEXT NOT NULL,
     mechanism TEXT NOT NULL, claims TEXT NOT NULL,
     rho INTEGER CHECK (rho >= 0), epsilon INTEGER CHECK (epsilon >= 0),
-    approx INTEGER CHECK (approx >= 0), delta INTEGER CHECK (delta >= 0));
+    approx INTEGER CHECK (approx >= 0), delta INTEGER CHECK (delta >= 0), gdp INTEGER CHECK (gdp >= 0));
 
 -- One row a privatized record. Its key is a row of a file (integer) or what the caller says (text); a key
 -- that stands here is never privatized again. A person who is named by the row has the row for a name.
@@ -130,6 +132,9 @@ class LedgerFile(Database):
         try:
             self.query(f"PRAGMA cache_size = -{CACHE_KIB}")
             self._examine()
+            if self._format() != FORMAT:
+                with self.write() as connection:
+                    upgrade(connection, FORMAT)
         except BaseException:
             self.close()
             raise
@@ -171,13 +176,16 @@ class LedgerFile(Database):
         found = self._pragma("application_id")
         if found != APPLICATION:
             raise UserError(f"{self.path} is a database of something else, not a ledger. {BEYOND}")
-        rows = self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
-        if rows != [(FORMAT,)]:
+        known = self._format()
+        if known not in (*OLD_FORMATS, FORMAT):
             raise UserError(
                 f"the ledger {self.path} was written by another version of Murk (format "
-                f"{rows[0][0] if rows else 'unknown'}; this one reads format {FORMAT}): "
+                f"{'unknown' if known is None else known}; this one reads format {FORMAT}): "
                 f"use the version that wrote it. {BEYOND}"
             )
+
+    def _format(self) -> object:
+        return read_format(self._connection)
 
     def _examine(self) -> None:
         """Read the whole file once: damage that is found in the middle of a transaction is found too late."""

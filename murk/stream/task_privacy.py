@@ -88,8 +88,9 @@ class PrivacyBlock(Block):
     )
     per_person: AGuarantee | None = Field(
         default=None,
-        description="a person's cap for this task; `null`: one release at her level. A cap in gdp or zcdp is kept "
-        "in rho (mu^2/2), also for pure releases (epsilon^2/2 each): the mu that these compose to may exceed the cap's",
+        description="a person's cap for this task; `null`: one release at her level. Each release is charged in the "
+        "cap's own terms: under gdp its mu^2 (of a pure one, mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), under zcdp "
+        "its rho (mu^2/2; of a pure one epsilon^2/2)",
     )
     mechanism: Annotated[Literal["gaussian", "laplace", "l2-ball"], BeforeValidator(_mechanism)] | None = Field(
         default=None,

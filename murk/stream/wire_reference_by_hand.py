@@ -55,9 +55,11 @@ def lattice_steps(guarantee: dict[str, dict[str, float]]) -> int:
     if kind not in ("gdp", "zcdp"):
         raise ValueError(f"a guarantee in {kind} takes another rule")
     value = Fraction(repr(next(iter(parameters.values()))))
-    rho = value if kind == "zcdp" else value * value / 2
-    steps = math.isqrt(int(rho * 10**12) * WIDTH**2 // (2 * 10**12))
-    return steps if kind == "zcdp" else min(steps, math.isqrt(int(value * value * (WIDTH**2 - 9) / 4)))
+    if kind == "zcdp":
+        return math.isqrt(int(value * 10**12) * WIDTH**2 // (2 * 10**12))
+    square = int(value * value * 10**12)
+    steps = math.isqrt(square // 2 * WIDTH**2 // (2 * 10**12))
+    return min(steps, math.isqrt(square * (WIDTH**2 - 9) // (4 * 10**12)))
 
 
 def quantised(vector: list[float], steps: int) -> list[int]:

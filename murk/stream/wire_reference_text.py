@@ -157,8 +157,8 @@ BY_HAND: Final = """\
      at most steps, plus in each coordinate noise of the law P(x) ~ exp(-x^2 / 2 S^2). It stands for payload times
      C / steps, and honest magnitudes are at most steps + 13 S. For zcdp steps is the largest integer not above
      sqrt(rho S^2 / 2), rho rounded down to 1e-12; for gdp the same with rho = mu^2 / 2, and not above
-     sqrt(mu^2 (S^2 - 9) / 4) either; for approx the largest at which mu = 2 steps / sqrt(S^2 - 9) keeps
-     (epsilon, delta).
+     sqrt(mu^2 (S^2 - 9) / 4) either, mu^2 rounded down to 1e-12; for approx the largest at which
+     mu = 2 steps / sqrt(S^2 - 9) keeps (epsilon, delta).
    - `laplace`: the payload is g / (sqrt(d) C / steps), fractions dropped, its l1 norm at most steps, plus noise of the
      law P(x) ~ exp(-|x| / S). It stands for payload times sqrt(d) C / steps; magnitudes are at most steps + 90 S;
      steps is the largest integer not above epsilon S / 2, epsilon rounded down to 1e-12.
@@ -168,9 +168,9 @@ BY_HAND: Final = """\
      for its direction times B; magnitudes are at most 13 S.
 
    B = C (e^epsilon + 1) / (e^epsilon - 1) sqrt(pi)/2 d Gamma((d + 1)/2) / Gamma(d/2 + 1). For a pure mechanism
-   zcdp gives epsilon = sqrt(2 rho), and gdp log(Phi(mu/2) / Phi(-mu/2)), at most mu. The steps have to be these
-   very ones: the learner multiplies by its own. The noise has to be exact, from the operating
-   system's randomness: a rounded normal number tells more than was promised.
+   zcdp gives epsilon = sqrt(2 rho), and gdp log(Phi(mu/2) / Phi(-mu/2)), at most mu (mu^2 rounded down to
+   1e-12). The steps have to be these very ones: the learner multiplies by its own. The noise has to be exact,
+   from the operating system's randomness: a rounded normal number tells more than was promised.
 5. *Write the message.* `id`: 128 random bits, of the operating system. `time`: now, truncated to a multiple of
    the task's `granularity` in seconds. `expires`: now + `expiry`, truncated alike. `simulated`: as the task says.
 6. *Keep the bytes* and the debit from the person's budget on disk before sending. What is sent again is these

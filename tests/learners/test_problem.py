@@ -32,7 +32,7 @@ def test_a_task_becomes_a_problem(text, objective, dimension):
     assert set(problem.mechanisms) == {"default", "less"}
     for level, guarantee in (("default", GaussianDP(1.0)), ("less", GaussianDP(0.5))):
         # A release at a level fits under a cap of that level's guarantee.
-        assert problem.mechanisms[level].cost("rho") <= cap_of(guarantee)
+        assert problem.mechanisms[level].cost("gdp") <= cap_of(guarantee)
     problem.check_iterate(problem.initial)
 
 

@@ -86,7 +86,7 @@ def test_gaussian_noise_is_the_least_that_integers_allow(guarantee):
     else:
         more = GaussianMechanism(1, 1.0, mechanism.steps + 1)
         cap = cap_of(guarantee)
-        exceeds = not more.cost("rho") <= cap
+        exceeds = not more.cost(cap.currency) <= cap
         assert exceeds or not holds(more, guarantee)
 
 
@@ -265,8 +265,12 @@ def test_amounts_add_and_compare_in_their_own_currency_only():
     assert approx <= Amount("approx", 5, 7)
     assert not approx <= Amount("approx", 6, 6)
     assert not approx <= Amount("approx", 4, 8)
-    assert str(Amount("approx", 10**12, 10**9)) == "epsilon 1 delta 1e-06"
-    assert str(Amount("rho", 1)) == "rho 1e-12"
+    assert str(Amount("approx", 10**12, 10**9)) == "epsilon = 1, delta = 1e-06"
+    assert str(Amount("rho", 1)) == "rho = 1e-12"
+    assert str(Amount("gdp", 4 * 10**12)) == "mu = 2"
+    # A cost is rounded up for reading, too.
+    assert Amount("gdp", 999_996_185_308).rounded() == "mu = 1"
+    assert Amount("gdp", 1_000_400_040_000).rounded() == "mu = 1.001"
     for action in (lambda: rho + approx, lambda: rho <= approx):
         with pytest.raises(UserError, match="account's currency"):
             action()

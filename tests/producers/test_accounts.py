@@ -43,9 +43,12 @@ def test_says_what_was_promised_and_spent(tmp_path: Path) -> None:
         # Steps of a lattice are integers: a mechanism spends up to a part in 10^5 less than it may.
         assert standing.cap.units - standing.spent.units < standing.cap.units / 1e5
         text = "\n".join(account.describe())
-        for words in ("third-child, level 'open': 1 released (1 sent", "Promised for third-child: at most rho 3.125"):
+        for words in (
+            "third-child, level 'open': 1 released (1 sent",
+            "Promised for third-child: at most mu = 2.5; spent mu = 2.5",
+        ):
             assert words in text
-        assert "Promised over all tasks: at most rho 4.5; spent rho 3.1" in text
+        assert "Promised over all tasks: at most mu = 3; spent mu = 2.5" in text
         assert GaussianDP(2.0).describe() in text
         assert "ann" not in text
 

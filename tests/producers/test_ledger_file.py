@@ -50,7 +50,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "cut short": lambda path: os.truncate(path, path.stat().st_size // 2),
     "header lost": lambda path: path.write_bytes(b"\0" * 100 + path.read_bytes()[100:]),
     "pages overwritten": damage_page,
-    "newer version": lambda path: change(path, "UPDATE meta SET value = 2 WHERE key = 'format'"),
+    "newer version": lambda path: change(path, "UPDATE meta SET value = 99 WHERE key = 'format'"),
     "version gone": lambda path: change(path, "DELETE FROM meta WHERE key = 'format'"),
     "another application": lambda path: change(path, "PRAGMA application_id = 1"),
     "a table gone": lambda path: change(path, "DROP TABLE debits"),

@@ -32,7 +32,7 @@ def test_by_default_one_release_at_each_level() -> None:
         "open": cap_of(GaussianDP(2.0)),
     }
     for level, cap in admission.caps:
-        assert admission.charges[level].costs["rho"] <= cap
+        assert admission.charges[level].costs["gdp"] <= cap
     assert admission.lifetime is None
 
 

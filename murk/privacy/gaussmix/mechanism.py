@@ -260,7 +260,8 @@ class GaussMixMechanism:
         """
         if currency != "approx":
             raise UserError(
-                f"a Gaussian sketch has no cost in {currency}: its guarantee is (epsilon, delta) only; give the "
+                f"a Gaussian sketch has no cost in {currency}: its Renyi divergence is finite up to an order only, so "
+                "there is no mu and no rho of it, and its guarantee is (epsilon, delta) alone; give the "
                 "account a cap in approx: {epsilon: ..., delta: ...}"
             )
         return cap_of(self.stated)

@@ -3,20 +3,24 @@
 A cap is rounded down and a cost up: what is spent is never less than what was disclosed.
 """
 
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from typing import Literal, get_args
 
 from murk.errors import UserError
-from murk.privacy.exact import rational
+from murk.privacy.exact import precise, pure_mu_bound, rational
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from murk.privacy.words import number
 
 __all__ = ["DELTA_UNITS", "UNITS", "Amount", "Currency", "cap_of"]
 
-Currency = Literal["rho", "epsilon", "approx"]
+Currency = Literal["gdp", "rho", "epsilon", "approx"]
 
 UNITS = 10**12
-"""Units in a rho or an epsilon of 1."""
+"""Units in a mu^2, a rho or an epsilon of 1."""
 DELTA_UNITS = 10**15
 """Units in a delta of 1."""
 
@@ -30,10 +34,11 @@ class Amount:
     Parameters
     ----------
     currency
-        ``"rho"`` (zero-concentrated; GDP enters as mu^2 / 2, pure as epsilon^2 / 2), ``"epsilon"`` (pure,
-        by addition) or ``"approx"`` ((epsilon, delta), by addition).
+        ``"gdp"`` (mu^2; pure enters with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), ``"rho"`` (zero-concentrated;
+        GDP enters as mu^2 / 2, pure as epsilon^2 / 2), ``"epsilon"`` (pure, by addition) or ``"approx"``
+        ((epsilon, delta), by addition).
     units
-        rho or epsilon in 1e-12.
+        mu^2, rho or epsilon in 1e-12.
     delta_units
         delta in 1e-15; 0 unless the currency is ``"approx"``.
 
@@ -48,7 +53,7 @@ class Amount:
     >>> from murk.privacy import Amount
     >>> half = Amount("rho", 500_000_000_000)
     >>> print(half + half)
-    rho 1
+    rho = 1
     >>> half + half <= half
     False
     """
@@ -93,15 +98,20 @@ class Amount:
         return self.units <= other.units and self.delta_units <= other.delta_units
 
     def __str__(self) -> str:
-        loss = _plain(Fraction(self.units, UNITS))
-        if self.currency != "approx":
-            return f"{self.currency} {loss}"
-        return f"epsilon {loss} delta {_plain(Fraction(self.delta_units, DELTA_UNITS))}"
+        """In full, as the guarantee that it adds up to: ``mu = 1``, ``epsilon = 1, delta = 1e-06``."""
+        return self._written("{:.15g}".format)
 
+    def rounded(self) -> str:
+        """The same in four digits, rounded up."""
+        return self._written(number)
 
-def _plain(value: Fraction) -> str:
-    """A decimal fraction in full, without an exponent unless it is small."""
-    return f"{float(value):.15g}"
+    def _written(self, write: Callable[[float], str]) -> str:
+        loss = self.units / UNITS
+        if self.currency == "gdp":
+            return f"mu = {write(math.sqrt(loss))}"
+        if self.currency == "approx":
+            return f"epsilon = {write(loss)}, delta = {write(self.delta_units / DELTA_UNITS)}"
+        return f"{self.currency} = {write(loss)}"
 
 
 def floor_units(value: float, scale: int = UNITS) -> int:
@@ -114,10 +124,27 @@ def ceil_units(value: Fraction, scale: int = UNITS) -> int:
     return -int(-value * scale // 1)
 
 
+def gdp_units(epsilon: Fraction | Decimal) -> int:
+    """mu^2 of a pure release in integer units, rounded up."""
+    with precise():
+        return int((pure_mu_bound(epsilon) ** 2 * UNITS).to_integral_value(rounding=ROUND_CEILING))
+
+
+def gdp_figure(claims: Iterable[Guarantee]) -> int | None:
+    """The least mu^2 that any of a mechanism's claims allows, in units rounded up; None where none has one."""
+    found = []
+    for claim in claims:
+        if isinstance(claim, GaussianDP):
+            found.append(ceil_units(rational(claim.mu) ** 2))
+        elif isinstance(claim, PureDP) or (isinstance(claim, ApproxDP) and claim.delta == 0):
+            found.append(gdp_units(rational(claim.epsilon)))
+    return min(found, default=None)
+
+
 def cap_of(guarantee: Guarantee) -> Amount:
     """A guarantee as the cap of an account, rounded down.
 
-    GDP and zCDP become ``rho``, pure ``epsilon``, (epsilon, delta) ``approx``. What was calibrated to a
+    GDP becomes ``gdp``, zCDP ``rho``, pure ``epsilon``, (epsilon, delta) ``approx``. What was calibrated to a
     guarantee fits under the cap of that guarantee.
 
     Raises
@@ -128,11 +155,11 @@ def cap_of(guarantee: Guarantee) -> Amount:
     Examples
     --------
     >>> from murk.privacy import GaussianDP, cap_of
-    >>> cap_of(GaussianDP(1.0))
-    Amount(currency='rho', units=500000000000, delta_units=0)
+    >>> cap_of(GaussianDP(0.5))
+    Amount(currency='gdp', units=250000000000, delta_units=0)
     """
     if isinstance(guarantee, GaussianDP):
-        return Amount("rho", int(rational(guarantee.mu) ** 2 * UNITS / 2 // 1))
+        return Amount("gdp", int(rational(guarantee.mu) ** 2 * UNITS // 1))
     if isinstance(guarantee, ZeroConcentratedDP):
         return Amount("rho", floor_units(guarantee.rho))
     if isinstance(guarantee, PureDP):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.conversions import classic_scale, gdp_delta
-from murk.privacy.exact import decimal, float_up, gdp_delta_bound, largest_integer, precise, rational
+from murk.privacy.exact import decimal, float_up, gdp_delta_bound, largest_integer, precise
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.mechanisms.amounts import DELTA_UNITS, UNITS, Amount, Currency, cap_of, ceil_units
 from murk.privacy.mechanisms.base import (
@@ -190,6 +190,8 @@ class GaussianMechanism:
         """
         if currency == "rho":
             return Amount("rho", ceil_units(self._rho))
+        if currency == "gdp":
+            return Amount("gdp", ceil_units(Fraction(4 * self.steps**2, _VARIANCE)))
         if currency == "epsilon":
             raise UserError(
                 "Gaussian noise has no cost in epsilon alone; give the account a cap in zcdp, gdp or approx, "
@@ -202,7 +204,7 @@ class GaussianMechanism:
                     "one point of it; state the level as approx: {epsilon: ..., delta: ...}, or cap by gdp or zcdp"
                 )
             return cap_of(self.stated)
-        raise UserError(f"unknown currency {currency!r}; one of rho, epsilon, approx")
+        raise UserError(f"unknown currency {currency!r}; one of gdp, rho, epsilon, approx")
 
     def to_dict(self) -> dict[str, Any]:
         """The public parameters and what follows from them, as plain data."""
@@ -277,11 +279,12 @@ def _steps(guarantee: Guarantee, method: Method) -> int:
         if method == "classic":
             return _classic_steps(guarantee, cap)
         return _analytic_steps(cap.units, cap.delta_units)
-    # 2 steps^2 / S^2 <= rho, in the integer units of the cap.
-    steps = math.isqrt(cap.units * WIDTH**2 // (2 * UNITS))
-    if isinstance(guarantee, GaussianDP):
-        # 4 steps^2 <= mu^2 (S^2 - 9): the lattice's own loss included.
-        steps = min(steps, math.isqrt(int(rational(guarantee.mu) ** 2 * _VARIANCE / 4)))
+    # 2 steps^2 / S^2 <= rho, in integer units; GDP has kept to rho = mu^2 / 2, too, since it was kept in rho.
+    rho = cap.units // 2 if cap.currency == "gdp" else cap.units
+    steps = math.isqrt(rho * WIDTH**2 // (2 * UNITS))
+    if cap.currency == "gdp":
+        # 4 steps^2 / (S^2 - 9) <= mu^2: the lattice's own loss included.
+        steps = min(steps, math.isqrt(cap.units * _VARIANCE // (4 * UNITS)))
     return steps
 
 

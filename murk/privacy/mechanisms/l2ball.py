@@ -21,7 +21,7 @@ from murk.privacy.mechanisms.base import (
     decode_block,
     randomize_block,
 )
-from murk.privacy.mechanisms.pure import epsilon_cost, epsilon_units, odds_claim, odds_units, pure_only
+from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost, pure_only
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -144,8 +144,8 @@ class L2BallMechanism:
         return decode_block(self, payload)
 
     def cost(self, currency: Currency) -> Amount:
-        """What one release costs an account, rounded up: epsilon, (epsilon, 0), or rho = epsilon^2 / 2."""
-        return epsilon_cost(odds_units(self.threshold, _WORDS - self.threshold), None, currency)
+        """What one release costs an account, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
+        return odds_cost(self.threshold, _WORDS - self.threshold, currency)
 
     def to_dict(self) -> dict[str, Any]:
         """The public parameters and what follows from them, as plain data (the threshold as text: 64 bits)."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from murk.privacy.exact import float_up
 from murk.privacy.guarantees import Guarantee, PureDP
-from murk.privacy.mechanisms.amounts import UNITS, Amount, Currency, ceil_units
+from murk.privacy.mechanisms.amounts import UNITS, Amount, Currency
 from murk.privacy.mechanisms.base import (
     WIDTH,
     Integers,
@@ -139,8 +139,8 @@ class LaplaceMechanism:
         return decode_block(self, payload)
 
     def cost(self, currency: Currency) -> Amount:
-        """What one release costs an account, rounded up: epsilon, (epsilon, 0), or rho = epsilon^2 / 2."""
-        return epsilon_cost(ceil_units(self._epsilon), self._epsilon, currency)
+        """What one release costs an account, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
+        return epsilon_cost(self._epsilon, currency)
 
     def to_dict(self) -> dict[str, Any]:
         """The public parameters and what follows from them, as plain data."""

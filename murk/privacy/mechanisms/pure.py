@@ -1,43 +1,43 @@
 """What the mechanisms with a pure guarantee have in common: how each budget and currency becomes an epsilon."""
 
 import math
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
 
 from murk.errors import UserError
-from murk.privacy.conversions import gdp_to_pure
-from murk.privacy.exact import float_up, precise
-from murk.privacy.guarantees import GaussianDP, Guarantee, PureDP
-from murk.privacy.mechanisms.amounts import UNITS, Amount, Currency, cap_of, floor_units
+from murk.privacy.exact import decimal, float_up, log_odds_bounds, precise
+from murk.privacy.guarantees import Guarantee, PureDP
+from murk.privacy.mechanisms.amounts import UNITS, Amount, Currency, cap_of, ceil_units, gdp_units
 
-__all__ = ["epsilon_cost", "epsilon_units", "log_odds", "odds_claim", "odds_units", "pure_only"]
+__all__ = ["epsilon_cost", "epsilon_units", "log_odds", "odds_claim", "odds_cost", "pure_only"]
 
 
 def epsilon_units(guarantee: Guarantee) -> int:
     """The largest epsilon, in units, whose pure guarantee implies ``guarantee`` and fits under its cap.
 
-    Pure and (epsilon, delta): epsilon. zCDP: sqrt(2 rho). GDP: log(Phi(mu/2) / Phi(-mu/2)), and at most
-    mu, since an account in rho is charged epsilon^2 / 2 (that matters above mu = 4.6).
+    Pure and (epsilon, delta): epsilon. zCDP: sqrt(2 rho). GDP: log(Phi(mu/2) / Phi(-mu/2)), and at most mu, so that
+    it fits under rho = mu^2 / 2, too (that matters above mu = 4.6).
     """
     cap = cap_of(guarantee)
-    if cap.currency != "rho":
-        return cap.units
-    units = math.isqrt(2 * cap.units * UNITS)
-    if isinstance(guarantee, GaussianDP):
-        units = min(units, floor_units(gdp_to_pure(guarantee.mu)))
-    return units
+    if cap.currency == "gdp":
+        with precise():
+            root = decimal(Fraction(cap.units, UNITS)).sqrt() * (1 - Decimal("1e-50"))
+            odds = log_odds_bounds(Fraction(root))[0] if root else Decimal(0)
+            fitting = int((odds * UNITS).to_integral_value(rounding=ROUND_FLOOR))
+        return min(math.isqrt(2 * (cap.units // 2) * UNITS), max(fitting, 0))
+    return math.isqrt(2 * cap.units * UNITS) if cap.currency == "rho" else cap.units
 
 
-def epsilon_cost(units: int, exact: Fraction | None, currency: Currency) -> Amount:
-    """The cost of a pure release: ``units`` of epsilon, known exactly or not."""
-    if currency == "epsilon":
-        return Amount("epsilon", units)
-    if currency == "approx":
-        return Amount("approx", units)
+def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> Amount:
+    """The cost of a pure release whose epsilon is known exactly, or by an upper bound of many digits."""
+    exact = Fraction(epsilon)
+    if currency == "gdp":
+        return Amount("gdp", gdp_units(epsilon))
     if currency == "rho":
-        epsilon = Fraction(units, UNITS) if exact is None else exact
-        return Amount("rho", -int(-epsilon * epsilon * UNITS / 2 // 1))
-    raise UserError(f"unknown currency {currency!r}; one of rho, epsilon, approx")
+        return Amount("rho", ceil_units(exact * exact / 2))
+    if currency in ("epsilon", "approx"):
+        return Amount(currency, ceil_units(exact))
+    raise UserError(f"unknown currency {currency!r}; one of gdp, rho, epsilon, approx")
 
 
 def pure_only(kind: str, method: str) -> None:
@@ -64,7 +64,8 @@ def odds_claim(favoured: int, other: int) -> PureDP:
         return PureDP(float_up(log_odds(favoured, other)))
 
 
-def odds_units(favoured: int, other: int) -> int:
-    """The same in integer units, rounded up."""
+def odds_cost(favoured: int, other: int, currency: Currency) -> Amount:
+    """What such a choice costs an account."""
     with precise():
-        return int((log_odds(favoured, other) * UNITS).to_integral_value(rounding=ROUND_CEILING))
+        epsilon = log_odds(favoured, other)
+    return epsilon_cost(epsilon, currency)

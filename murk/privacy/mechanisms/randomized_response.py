@@ -13,7 +13,7 @@ from murk.privacy.exact import decimal, precise
 from murk.privacy.guarantees import Guarantee, PureDP
 from murk.privacy.mechanisms.amounts import UNITS, Amount, Currency
 from murk.privacy.mechanisms.base import Integers, Vectors, checked_integer
-from murk.privacy.mechanisms.pure import epsilon_cost, epsilon_units, odds_claim, odds_units
+from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -151,8 +151,8 @@ class RandomizedResponse:
         return np.where(indicators, own, others).astype(np.float64)
 
     def cost(self, currency: Currency) -> Amount:
-        """What one release costs an account, rounded up: epsilon, (epsilon, 0), or rho = epsilon^2 / 2."""
-        return epsilon_cost(odds_units(self.threshold, self.other), None, currency)
+        """What one release costs an account, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
+        return odds_cost(self.threshold, self.other, currency)
 
     def to_dict(self) -> dict[str, Any]:
         """The public parameters and what follows from them, as plain data (the threshold as text: 64 bits)."""

@@ -76,7 +76,7 @@ def test_other_guarantees_are_refused(guarantee):
         calibrated(guarantee)
 
 
-@pytest.mark.parametrize("currency", ["rho", "epsilon"])
+@pytest.mark.parametrize("currency", ["gdp", "rho", "epsilon"])
 def test_other_currencies_are_refused(currency):
     with pytest.raises(UserError, match="approx"):
         calibrated().cost(currency)

@@ -1,0 +1,156 @@
+"""Ledgers of format 1, as the versions before wrote them, opened by this one."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from murk.errors import UserError
+from murk.privacy import (
+    GaussianDP,
+    GaussianMechanism,
+    L2BallMechanism,
+    PureDP,
+    ZeroConcentratedDP,
+    cap_of,
+)
+from murk.producers import migration
+from murk.producers.charges import Charge
+from murk.producers.claims import Claims
+from murk.producers.ledger import Ledger
+from tests.producers.accounts import ask, booked
+
+OLD = Path(__file__).parent / "data" / "format-1.sql"
+WEEKS, PURE, MIXED, SKETCH = ("1" * 64, "2" * 64, "3" * 64, "4" * 64)
+GAUSS = Charge.of(
+    "default", GaussianDP(1.0), GaussianMechanism.calibrate(GaussianDP(1.0), dimension=3, radius=1.0)
+)  # fmt: skip
+BALL = Charge.of("default", PureDP(1.0), L2BallMechanism.calibrate(PureDP(1.0), dimension=3, radius=1.0))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger that the version before wrote: tasks, levels, several spellings, withdrawals, windows."""
+    path = tmp_path / "ledger.db"
+    connection = sqlite3.connect(path)
+    connection.executescript(OLD.read_text(encoding="utf-8"))
+    connection.close()
+    return path
+
+
+def rows(path: Path, query: str) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(path)
+    found = connection.execute(query).fetchall()
+    connection.close()
+    return found
+
+
+def test_caps_and_costs_in_gdp(path: Path) -> None:
+    with Ledger(path) as ledger:
+        # All that these are for stated GDP; the lifetime's cap is also for pure releases, and was kept in rho.
+        assert [one.amount for one in ledger.promises(WEEKS)] == [cap_of(GaussianDP(1.0)), cap_of(GaussianDP(0.5))]
+        assert [one.amount for one in ledger.promises(MIXED)] == [cap_of(ZeroConcentratedDP(0.5))]
+        assert [one.amount.currency for one in ledger.promises()] == ["rho"]
+        assert ask(ledger_of(ledger, WEEKS, GAUSS), "carl", task=WEEKS) == "level"
+        assert ask(ledger, "eve", task=WEEKS) == "released"
+    costs = dict(rows(path, "SELECT number, gdp FROM tariffs"))
+    assert costs[1] == GAUSS.costs["gdp"].units
+    assert costs[3] == BALL.costs["gdp"].units
+    assert costs[5] is None
+    assert rows(path, "SELECT value FROM meta WHERE key = 'format'") == [(2,)]
+
+
+def ledger_of(ledger: Ledger, task: str, charge: Charge, **promised: object) -> Ledger:
+    ledger.book(task, [charge], **promised)  # type: ignore[arg-type]
+    return ledger
+
+
+def test_a_cap_that_may_have_been_of_another_kind_becomes_one_of_gdp_when_it_is_booked_again(path: Path) -> None:
+    with Ledger(path) as ledger:
+        assert ledger.promises(PURE)[0].amount.currency == "rho"
+        ledger_of(ledger, PURE, BALL, caps=[("", cap_of(GaussianDP(2.0)))], lifetime=cap_of(GaussianDP(3.0)))
+        assert [one.amount for one in ledger.promises(PURE)] == [cap_of(GaussianDP(2.0))]
+        assert [one.amount for one in ledger.promises()] == [cap_of(GaussianDP(3.0))]
+        # Four were released under rho = 2, which are mu = 2.46; of a new person two are, and not four.
+        assert ask(ledger, "dora", task=PURE) == "task"
+        assert [ask(ledger, "eve", task=PURE) for _ in range(3)] == ["released", "released", "task"]
+
+
+def test_no_cap_becomes_looser(path: Path) -> None:
+    with Ledger(path) as ledger:
+        for caps, lifetime in (
+            ([("default", cap_of(GaussianDP(1.1)))], None),
+            ([], cap_of(ZeroConcentratedDP(4.6))),
+        ):
+            with pytest.raises(UserError, match="promises people to spend at most"):
+                ledger.book(WEEKS, [GAUSS], caps=caps, lifetime=lifetime)
+        # In other terms it is one more cap beside the one that stands.
+        ledger.book(WEEKS, [GAUSS], lifetime=cap_of(GaussianDP(5.0)))
+        assert len(ledger.promises()) == 2
+
+
+def test_the_odd_unit_that_rho_had_no_half_for(path: Path) -> None:
+    odd = GaussianDP(1.000001)
+    charge = Charge.of("odd", odd, GaussianMechanism.calibrate(odd, dimension=3, radius=1.0))
+    change = sqlite3.connect(path)
+    values = (1, "odd", "gaussian", '[{"gdp": {"mu": 1.000001}}]', charge.costs["rho"].units)
+    change.execute("INSERT INTO tariffs VALUES (NULL, ?, ?, ?, ?, ?, NULL, NULL, NULL)", values)
+    change.execute("INSERT INTO promises VALUES (1, 'odd', 'rho', ?, 0)", (cap_of(odd).units // 2,))
+    change.commit()
+    change.close()
+    with Ledger(path) as ledger:
+        ledger.book(WEEKS, [charge], caps=[("odd", cap_of(odd))])
+        promised = next(one for one in ledger.promises(WEEKS) if one.level == "odd")
+        assert promised.amount.units == cap_of(odd).units - 1
+        assert ask(ledger, "eve", level="odd", task=WEEKS) == "released"
+
+
+def test_levels_are_one_line_each_whatever_the_version_that_priced_them(path: Path) -> None:
+    change = sqlite3.connect(path)
+    change.execute("UPDATE tariffs SET rho = rho + 1 WHERE number = 1")
+    change.commit()
+    change.close()
+    with ledger_of(Ledger(path), WEEKS, GAUSS, caps=[("", cap_of(GaussianDP(9.0)))]) as ledger:
+        ledger.loosen(cap_of(GaussianDP(9.0)), task_hash=WEEKS, level="default")
+        assert ask(ledger, "carl", task=WEEKS) == "released"
+        assert ask(ledger, "carl", task=WEEKS) == "released"
+        levels = ledger.account("carl").tasks[0].levels
+        assert [(one.level, one.released) for one in levels] == [("strict", 1), ("default", 2)]
+
+
+def test_a_crash_in_the_middle_leaves_the_ledger_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(connection: sqlite3.Connection) -> None:
+        change(connection)
+        raise KeyboardInterrupt
+
+    change = migration._add_gdp
+    before = list(sqlite3.connect(path).iterdump())
+    with monkeypatch.context() as patch:
+        patch.setattr(migration, "_add_gdp", half)
+        with pytest.raises(KeyboardInterrupt):
+            Ledger(path)
+    assert list(sqlite3.connect(path).iterdump()) == before
+    with Ledger(path) as ledger:
+        assert ledger.totals().releases == 17
+
+
+def test_a_damaged_old_ledger_is_not_migrated(path: Path) -> None:
+    change = sqlite3.connect(path)
+    change.execute("UPDATE spending SET released = 0 WHERE person = 'carl'")
+    change.commit()
+    change.close()
+    before = path.read_bytes()
+    with pytest.raises(UserError, match="damaged"):
+        Ledger(path)
+    assert path.read_bytes() == before
+
+
+def test_a_pure_release_enters_a_cap_of_mu_with_its_mu(tmp_path: Path) -> None:
+    charges = [BALL]
+    with booked(tmp_path / "new.db", charges, caps=(("", cap_of(GaussianDP(1.0))),)) as ledger:
+        assert ask(ledger) == "task"
+    with booked(tmp_path / "two.db", charges, caps=(("", cap_of(GaussianDP(2.0))),)) as ledger:
+        claims = Claims([None] * 4, ["ann"] * 4, ["default"] * 4)
+        with ledger.spending("7" * 64, claims) as spend:
+            assert spend.granted == [0, 1]
+            spend.forgo()
