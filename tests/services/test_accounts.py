@@ -1,6 +1,8 @@
 """People's accounts where the log is a cluster's: a ledger that is lost is missed, and one is used by one process."""
 
 import secrets
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -45,13 +47,16 @@ def test_another_ledger_in_its_place_is_refused(tmp_path: Path, url: str) -> Non
 
 
 def test_a_ledger_serves_one_process_at_a_time(tmp_path: Path, url: str) -> None:
-    world(tmp_path, rows=2000)
+    world(tmp_path, rows=300)
     first = start("run", "task.yaml", "--source", "people.csv", "--log", url, "--ledger", LEDGER, folder=tmp_path)
     assert first.stderr is not None
     while not (tmp_path / f"{LEDGER}.lock").exists():
         assert first.poll() is None, first.stderr.read()
+        time.sleep(0.02)
+    # In the middle of its work, for as long as the other one looks.
+    first.send_signal(signal.SIGSTOP)
     done = run(tmp_path, url)
     first.kill()
     first.communicate()
     refused(done, "another `murk run` or `murk produce` is working")
-    assert run(tmp_path, url).json["releases"] == 2000
+    assert run(tmp_path, url).json["releases"] == 300

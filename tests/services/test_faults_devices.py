@@ -129,7 +129,7 @@ def test_a_device_outlasts_its_broker(own_broker, tmp_path, gone):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "rows"), [(GRADIENTS, 1000), (SKETCH, 4000)], ids=str)
+@pytest.mark.parametrize(("protocol", "rows"), [(GRADIENTS, 400), (SKETCH, 4000)], ids=str)
 def test_a_full_disk_for_the_ledger(broker, tmp_path, protocol, rows):
     """It says so and stops; with room again, the same command carries on and everybody is counted once."""
     task = Task.parse(task_text(2, protocol)).with_simulated(True)
