@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from murk.errors import UserError
 
@@ -36,8 +37,8 @@ class Claims:
     source: str | None = None
     keep_levels: bool = False
 
-    def check(self) -> None:
-        """Refuse what cannot be told apart again when it is read back.
+    def checked(self) -> Claims:
+        """The same with people's names as accounts know them (see `person_name`).
 
         Raises
         ------
@@ -53,21 +54,63 @@ class Claims:
         if set(map(type, self.keys)) - ({str, type(None)} if self.source is None else {int}):
             raise UserError("a record is known by a text; the records of a file by their rows, as integers")
         _check_all(self.keys)
-        if self.people is not None:
-            if set(map(type, self.people)) - {str}:
-                raise UserError("a person's name must be a text")
-            _check_all(self.people)
+        if self.people is None:
+            return self
+        if set(map(type, self.people)) - {str}:
+            raise UserError("a person's name must be a text")
+        names = person_names(self.people)
+        return self if names is self.people else replace(self, people=names)
 
 
-def check_name(name: Key) -> None:
-    """Refuse a name of a person or record that the ledger could not give back as it was.
+def person_name(name: str) -> str:
+    """A person's name as accounts know it: in Unicode's composed form (NFC), without white space around it.
+
+    Characters that nobody sees (control and format ones: a tab, a zero-width space, a mark of direction) are refused,
+    since names that look alike would be different people with budgets of their own.
 
     Raises
     ------
     UserError
-        The message does not repeat the name.
+        For a name that is empty or has such a character in it. The message does not repeat it.
+
+    Examples
+    --------
+    >>> person_name(" Zoe\u0301 ") == person_name("Zo\u00e9")
+    True
     """
-    _check_all([name])
+    if not isinstance(name, str):
+        raise UserError("a person's name must be a text")
+    name = unicodedata.normalize("NFC", name.strip())
+    if not name:
+        raise UserError("a person's name must have one character or more besides white space")
+    # Printable texts have none of them, and are quickly recognised.
+    if not name.isprintable() and any(map(_unseen, name)):
+        raise UserError(
+            "a person's name has a control or format character in it, which nobody sees (a tab, a zero-width space, a "
+            "mark of direction): take it out, or the same person would have two accounts"
+        )
+    return name
+
+
+def person_names(names: Sequence[str]) -> Sequence[str]:
+    """The names of several people as accounts know them; the same object where they are so already."""
+    return names if are_plain(names) else [person_name(name) for name in names]
+
+
+def are_plain(names: Sequence[str]) -> bool:
+    """Whether all are names as accounts know them, as quickly as most names allow to say so."""
+    joined = "".join(names)
+    return joined.isascii() and joined.isprintable() and " " not in joined and "" not in names
+
+
+def folded_name(name: str) -> str:
+    """The name that somebody's account has from now on who was known by ``name`` when all spellings were allowed."""
+    seen = unicodedata.normalize("NFC", "".join(one for one in name if not _unseen(one)).strip())
+    return seen or name
+
+
+def _unseen(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs")
 
 
 def _check_all(names: Sequence[Key | None]) -> None:

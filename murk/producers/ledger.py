@@ -17,7 +17,7 @@ from murk.errors import MurkError, UserError
 from murk.privacy import Amount
 from murk.producers import accounts, booking, outbox
 from murk.producers.charges import Charge, Promise
-from murk.producers.claims import Claims, Key, check_name
+from murk.producers.claims import Claims, Key, person_name
 from murk.producers.runs import Run, check_people
 from murk.producers.schema import LedgerFile
 from murk.producers.spending import Spending
@@ -180,7 +180,7 @@ class Ledger:
             When the ledger cannot be written; nothing was debited and nothing may be sent.
         """
         booked = self._booked(task_hash)
-        claims.check()
+        claims = claims.checked()
         with self._settling() as connection:
             spend = Spending(
                 connection,
@@ -246,7 +246,7 @@ class Ledger:
             Number of releases that will not be sent.
         """
         task = self._number(task_hash)
-        _check_person(person, source)
+        person = _person(person, source)
         with self._settling() as connection:
             home = self._source(connection, source)
             connection.execute(
@@ -265,7 +265,7 @@ class Ledger:
         source
             Digest of the file when ``person`` is a row.
         """
-        _check_person(person, source)
+        person = _person(person, source)
         self.settle()
         home = 0
         if source is not None:
@@ -403,7 +403,11 @@ class Ledger:
         return known
 
 
-def _check_person(person: Key, source: str | None) -> None:
-    check_name(person)
-    if isinstance(person, str) != (source is None):
-        raise UserError("a person is named by a text; or by a row, an integer, together with the digest of its file")
+def _person(person: Key, source: str | None) -> Key:
+    if isinstance(person, str) and source is None:
+        return person_name(person)
+    if type(person) is int and 0 <= person < 2**62 and source is not None:
+        return person
+    raise UserError(
+        "a person is named by a text; or by a row, an integer from 0 on, together with the digest of its file"
+    )

@@ -11,6 +11,7 @@ from sqlite3 import Connection
 
 from murk.privacy import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.amounts import gdp_figure
+from murk.producers.claims import folded_name
 
 OLD_FORMATS = (1,)
 
@@ -27,6 +28,7 @@ def upgrade(connection: Connection, target: int) -> None:
     if read_format(connection) == target:
         return
     _add_gdp(connection)
+    _merge_spellings(connection)
     connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (target,))
 
 
@@ -51,3 +53,68 @@ def _add_gdp(connection: Connection) -> None:
                 "WHERE task = ? AND level = ? AND currency = 'rho'",
                 (task, level),
             )
+
+
+def _merge_spellings(connection: Connection) -> None:
+    """Make one account of those of a person whom format 1 knew by several spellings: what was spent adds up.
+
+    Characters that are refused now are taken out, so that nobody is met anew who spells a name without them.
+    """
+    connection.create_function("folded", 1, folded_name, deterministic=True)
+    tables = ["spending", "debits", "outbox", "withdrawals"]
+    windows = bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'windows'").fetchall())
+    names = " UNION ".join(f"SELECT person FROM {table}" for table in [*tables, *["windows"] * windows])
+    connection.execute("CREATE TEMP TABLE spellings (old TEXT PRIMARY KEY, new TEXT NOT NULL) WITHOUT ROWID")
+    connection.execute(
+        f"INSERT INTO spellings SELECT person, folded(person) FROM ({names}) "
+        "WHERE typeof(person) = 'text' AND folded(person) <> person"
+    )
+    if windows:
+        _merge_windows(connection)
+    _merge_debits(connection)
+    connection.execute(
+        """INSERT INTO spending
+           SELECT home, new, tariff, sum(released), sum(refused), sum(dropped)
+           FROM spending JOIN spellings ON old = person WHERE true GROUP BY home, new, tariff
+           ON CONFLICT DO UPDATE SET released = released + excluded.released, refused = refused + excluded.refused,
+                                     dropped = dropped + excluded.dropped"""
+    )
+    connection.execute(
+        "INSERT OR IGNORE INTO withdrawals SELECT home, new, task FROM withdrawals JOIN spellings ON old = person"
+    )
+    for table in ("spending", "withdrawals"):
+        connection.execute(f"DELETE FROM {table} WHERE person IN (SELECT old FROM spellings)")
+    connection.execute(
+        "UPDATE outbox SET person = (SELECT new FROM spellings WHERE old = person) "
+        "WHERE person IN (SELECT old FROM spellings)"
+    )
+    connection.execute("DROP TABLE spellings")
+
+
+def _merge_debits(connection: Connection) -> None:
+    rows = connection.execute(
+        "SELECT task, source, key, person, number, new FROM debits JOIN spellings ON old = person ORDER BY number"
+    ).fetchall()
+    same = "WHERE task = ? AND source = ? AND key = ? AND person = ?"
+    for task, source, key, person, number, new in rows:
+        taken = connection.execute(f"SELECT 1 FROM debits {same}", (task, source, key, new)).fetchall()
+        # Two spellings may have released the same record: the second is known by its release's number.
+        values = (new, number if taken else key, task, source, key, person)
+        connection.execute(f"UPDATE debits SET person = ?, key = ? {same}", values)
+
+
+def _merge_windows(connection: Connection) -> None:
+    """Windows and their debits are known by one key: where that is taken, by the next that the organisation has not."""
+    rows = connection.execute(
+        "SELECT task, source, key, person, new FROM windows JOIN spellings ON old = person ORDER BY 1, 2, opened, 4, 3"
+    ).fetchall()
+    same = "WHERE task = ? AND source = ? AND key = ? AND person = ?"
+    for task, source, key, person, new in rows:
+        free, count = key, 0
+        taken = f"SELECT 1 FROM windows {same} UNION SELECT 1 FROM debits {same}"
+        while connection.execute(taken, (task, source, free, new) * 2).fetchall():
+            count += 1
+            free = f"window {count}"
+        for table in ("windows", "debits"):
+            values = (new, free, task, source, key, person)
+            connection.execute(f"UPDATE {table} SET person = ?, key = ? {same}", values)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.privacy.noise import Purpose, identifiers
-from murk.producers.claims import Claims
+from murk.producers.claims import Claims, person_name
 from murk.producers.models import Model, models_of
 from murk.producers.releaser import Releaser
 from murk.producers.reports import BlockReport, Counts, Receipt
@@ -136,6 +136,7 @@ class Producer(Releaser["PersonProblem"]):
         MurkError
             When the log cannot be read or the ledger cannot be written: nothing was debited or released.
         """
+        person = person_name(person)
         self._check_levels([level])
         # Draws of a simulation are told apart by the number that the release will get.
         index = np.array([SINGLES + self._ledger.next_number if self._noise.simulated else 0])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import identifiers
-from murk.producers.claims import Claims, Key, check_name
+from murk.producers.claims import Claims, Key, person_name
 from murk.producers.releaser import Releaser
 from murk.producers.reports import WindowReceipt
 from murk.producers.window import ADDED, KNOWN, Window, index_of, refused
@@ -121,9 +121,8 @@ class SketchProducer(Releaser["SketchProblem"]):
         super().__init__(task, log, ledger, noise=noise, policy=policy, clock=clock, problem=problem)
         from murk.privacy.gaussmix import LARGEST_WINDOW
 
-        check_name(organisation)
         self._check_levels([level])
-        self.organisation = organisation
+        self.organisation = person_name(organisation)
         self.level = level
         self._source = source
         size = None if task.sketch is None else task.sketch.window
@@ -131,7 +130,7 @@ class SketchProducer(Releaser["SketchProblem"]):
         self._windows = ledger.windows(task.hash, source)
         self._window: Window | None = None
         self.taken = self.next_row = 0
-        self.lost = self._windows.give_up(organisation)
+        self.lost = self._windows.give_up(self.organisation)
 
     @property
     def room(self) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.producers.claims import are_plain, person_name
 from murk.producers.reading import changed, open_table, survey
 from murk.stream.coding_columns import Cell
 
@@ -329,22 +330,19 @@ class FileSource:
         names = {feature.name for feature in task.features if hasattr(feature, "low")}
         return frozenset(names | ({task.target.name} if hasattr(task.target, "low") else set()))
 
-    def _names(self, column: Sequence[Any], rows: Sequence[int]) -> list[str]:
-        """Names of people: texts, or whole numbers as text."""
-        kinds = set(map(type, column))
-        if kinds == {str}:
-            joined = "".join(column)
-            if "" not in column and "\0" not in joined and _is_unicode(joined):
-                return list(column)
+    def _names(self, column: Sequence[Any], rows: Sequence[int]) -> Sequence[str]:
+        """Names of people as their accounts know them: texts, or whole numbers as text."""
+        if set(map(type, column)) == {str} and are_plain(column):
+            return column
         names = []
         for row, value in zip(rows, column, strict=True):
-            name = str(value) if type(value) in (str, int) else ""
-            if not name or "\0" in name or not _is_unicode(name):
-                raise UserError(
-                    f"{self._place(row, self._name_column or '')}: this names nobody. "
-                    "Give every row a name: a text, or a whole number"
-                )
-            names.append(name)
+            place = self._place(row, self._name_column or "")
+            if type(value) not in (str, int) or not str(value).strip():
+                raise UserError(f"{place}: this names nobody. Give every row a name: a text, or a whole number")
+            try:
+                names.append(person_name(str(value)))
+            except UserError as error:
+                raise UserError(f"{place}: {error}") from None
         return names
 
     def _levels(self, column: Sequence[Any], rows: Sequence[int]) -> list[str]:

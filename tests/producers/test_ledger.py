@@ -10,6 +10,7 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.privacy import Amount
+from murk.producers.accounts import Totals
 from murk.producers.claims import Claims
 from murk.producers.ledger import Ledger
 from tests.producers.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
@@ -191,7 +192,34 @@ class TestKeys:
             spend(ledger, Claims(["k"], [name], ["default"]))  # type: ignore[list-item]
         assert repr(name) not in str(caught.value)
 
-    @pytest.mark.parametrize("name", ["O'Neill", "x; DROP TABLE debits", "名前 🎈", " ", "a\nb", "1", "💥" * 300])
+    @pytest.mark.parametrize("name", [" ", "a\nb", "ann\u200b", "\ufeffann", "a\u00adnn", "ann\u202e", "\t\u2060"])
+    def test_names_with_what_nobody_sees_are_refused(self, path: Path, name: str) -> None:
+        with booked(path) as ledger:
+            for refused in (lambda: ask(ledger, name), lambda: ledger.withdraw(name), lambda: ledger.account(name)):
+                with pytest.raises(UserError, match="a person's name") as caught:
+                    refused()
+                assert not name.strip() or name not in str(caught.value)
+            assert ledger.totals() == Totals(0, 0, 0, 0, 0, 0)
+
+    def test_one_person_has_one_budget_however_the_name_is_spelt(self, path: Path) -> None:
+        # The accent composed and on its own, the Angstrom sign for the letter, white space of several kinds.
+        spellings = [
+            "Zo\u00e9 \u00c5",
+            "Zoe\u0301 A\u030a",
+            " Zo\u00e9 \u212b",
+            "Zo\u00e9 \u00c5\u00a0\n",
+            "\u3000Zoe\u0301 \u00c5",
+        ]
+        with booked(path, [charge(rho=40)]) as ledger:
+            assert [ask(ledger, name) for name in spellings] == ["released", "released", "task", "task", "task"]
+            claims = Claims(range(3), spellings[:3], ["default"] * 3, source=FILE)
+            assert len(spend(ledger, claims).refusals) == 3
+            assert ledger.totals().people == 1
+            assert {ledger.account(name).tasks[0].levels[0].released for name in spellings} == {2}
+            ledger.withdraw(spellings[1])
+            assert ask(ledger, spellings[0]) == "withdrawn"
+
+    @pytest.mark.parametrize("name", ["O'Neill", "x; DROP TABLE debits", "名前 🎈", "a b", "1", "💥" * 300])
     def test_any_other_name_will_do(self, path: Path, name: str) -> None:
         with booked(path, [charge(rho=100)]) as ledger:
             assert [ask(ledger, name, name), ask(ledger, name, name), ask(ledger, name)] == [

@@ -71,8 +71,8 @@ def test_a_cap_that_may_have_been_of_another_kind_becomes_one_of_gdp_when_it_is_
         ledger_of(ledger, PURE, BALL, caps=[("", cap_of(GaussianDP(2.0)))], lifetime=cap_of(GaussianDP(3.0)))
         assert [one.amount for one in ledger.promises(PURE)] == [cap_of(GaussianDP(2.0))]
         assert [one.amount for one in ledger.promises()] == [cap_of(GaussianDP(3.0))]
-        # Four were released under rho = 2, which are mu = 2.46; of a new person two are, and not four.
-        assert ask(ledger, "dora", task=PURE) == "task"
+        # Of one person four were released under rho = 2, under each of two spellings one; of a new one two are.
+        assert ask(ledger, "dora", task=PURE) == "lifetime"
         assert [ask(ledger, "eve", task=PURE) for _ in range(3)] == ["released", "released", "task"]
 
 
@@ -118,20 +118,24 @@ def test_levels_are_one_line_each_whatever_the_version_that_priced_them(path: Pa
         assert [(one.level, one.released) for one in levels] == [("strict", 1), ("default", 2)]
 
 
-def test_a_crash_in_the_middle_leaves_the_ledger_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", ["_add_gdp", "_merge_windows", "_merge_spellings"])
+def test_a_crash_in_the_middle_leaves_the_ledger_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     def half(connection: sqlite3.Connection) -> None:
         change(connection)
         raise KeyboardInterrupt
 
-    change = migration._add_gdp
+    change = getattr(migration, step)
     before = list(sqlite3.connect(path).iterdump())
     with monkeypatch.context() as patch:
-        patch.setattr(migration, "_add_gdp", half)
+        patch.setattr(migration, step, half)
         with pytest.raises(KeyboardInterrupt):
             Ledger(path)
     assert list(sqlite3.connect(path).iterdump()) == before
     with Ledger(path) as ledger:
         assert ledger.totals().releases == 17
+        assert ledger.account("ann").tasks[0].levels[0].released == 3
 
 
 def test_a_damaged_old_ledger_is_not_migrated(path: Path) -> None:
@@ -154,3 +158,50 @@ def test_a_pure_release_enters_a_cap_of_mu_with_its_mu(tmp_path: Path) -> None:
         with ledger.spending("7" * 64, claims) as spend:
             assert spend.granted == [0, 1]
             spend.forgo()
+
+
+def test_several_spellings_become_one_account_and_what_was_spent_adds_up(path: Path) -> None:
+    before = rows(path, "SELECT sum(released), sum(refused) FROM spending")
+    with Ledger(path) as ledger:
+        for spelling in ("ann", " ann", "ann\u00a0"):
+            weeks, mixed = ledger.account(spelling).tasks
+            # Two releases of one record under two spellings, one more with an unseen character, one from a file.
+            assert [(one.level, one.released, one.sent, one.refused) for one in weeks.levels] == [
+                ("default", 3, 2, 1),
+                ("strict", 1, 0, 0),
+            ]
+            assert [one.released for one in mixed.levels] == [1]
+        ledger_of(ledger, WEEKS, GAUSS)
+        assert ask(ledger, "ann", key="k", task=WEEKS) == "known"
+        assert ask(ledger, "ann", key="new", task=WEEKS) == "level"
+        # One withdrew as "Zoe" with an accent of its own, and one from everything, with a space at the end.
+        assert ask(ledger, "Zo\u00e9", task=WEEKS) == ask(ledger, "bob", task=WEEKS) == "withdrawn"
+        assert [one.released for one in ledger.account("Zoe\u0301").tasks[0].levels] == [1, 1]
+        assert [one.released for one in ledger.account("dora").tasks[0].levels] == [5]
+        clinic = ledger.account("clinic").tasks[0].windows
+        assert clinic is not None
+        assert (clinic.released, clinic.records) == (2, 200)
+        assert ledger.windows(SKETCH).count("clinic") == 2
+        assert ledger.pending() == 14
+        # What waited of somebody's other spelling goes with the withdrawal, too.
+        assert ledger.withdraw("ann") == 3
+    # Nothing was lost on the way; three were refused just now.
+    released, refused = before[0]
+    assert rows(path, "SELECT sum(released), sum(refused) FROM spending") == [(released, refused + 3)]  # type: ignore[operator]
+    with Ledger(path) as ledger:
+        assert ledger.totals().releases == 17
+
+
+def test_a_name_that_is_nothing_but_unseen_stays_what_it_is(path: Path) -> None:
+    change = sqlite3.connect(path)
+    for query in (
+        "UPDATE spending SET person = ? WHERE person = 'carl'",
+        "UPDATE debits SET person = ? WHERE person = 'carl'",
+    ):
+        change.execute(query, ("\u200b",))
+    change.commit()
+    change.close()
+    with Ledger(path) as ledger:
+        assert ledger.totals().releases == 17
+        with pytest.raises(UserError, match="control or format"):
+            ledger.account("\u200b")

@@ -174,7 +174,7 @@ class TestWindows:
         task = make_task(WHOLE, windows=2)
         found = work(folder, task)
         assert (found["windows"], found["refusals"], found["records_released"]) == (2, 3, 100)
-        assert "the cap for this task has epsilon 0" in found["refusal"]
+        assert "the cap for this task has epsilon = 0," in found["refusal"]
         assert "per_person" in found["refusal"]
         again = work(folder, task)
         assert "per_person" in again.pop("refusal")

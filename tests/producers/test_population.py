@@ -55,6 +55,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_name_that_is_refused_stops_the_file_before_anything_is_sent(folder: Path) -> None:
+    text = (folder / "people.csv").read_text()
+    (folder / "people.csv").write_text(text.replace("person-19", "person-19\u200b"))
+    with pytest.raises(UserError, match=r"row 39, column 'who'.*control or format"), population(folder, person="who"):
+        pass
+    with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(folder / "ledger.db") as ledger:
+        assert log.document() is None
+        assert ledger.totals().releases == 0
+
+
 @pytest.mark.parametrize("more", [(), (MANY_ASIDE,)])
 @pytest.mark.parametrize("seed", [7, None])
 def test_without_its_note_a_log_takes_no_other_ledger_or_file(
