@@ -22,6 +22,7 @@ from murk.learners.memory import Memory, level_rows
 from murk.learners.settings import InverseScalingStep, Settings
 from murk.privacy import lattice
 from murk.privacy.mechanisms import Mechanism
+from murk.privacy.mechanisms.reach import FORGED
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 from murk.privacy.noise.sources import DRAW, secure_feed
 from murk.privacy.noise.streaming import fill
@@ -111,6 +112,7 @@ class SGDEngine:
             self.memory.set_seed(seed)
         self._seeded = seed is not None
         self._known_version = 0
+        self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
         # Computed once: they are asked for with every release.
         self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
         self._coins = np.zeros((1, 3), dtype=np.uint64)
@@ -239,14 +241,14 @@ class SGDEngine:
     # Releases: randomized elsewhere
 
     def admit(self, release: GradientRelease, ahead: int = 0) -> None:
-        """Refuse a release whose gradient was taken at an iterate that is unknown, too old, or not there yet.
+        """Refuse a release too long for its noise, or taken at an iterate that is unknown, too old, or not there yet.
 
         ``ahead`` counts releases admitted before it that are not learned yet.
 
         Raises
         ------
         Rejected
-            With reason ``"version"``, ``"future"`` or ``"stale"``.
+            With reason ``"version"``, ``"future"``, ``"stale"`` or ``"magnitude"``.
         """
         count = int(self.memory.whole[k.COUNT]) + ahead
         version = release.version
@@ -261,6 +263,8 @@ class SGDEngine:
             if not is_published(version, self.settings.staleness.floor):
                 raise Rejected("version", f"version {version} was never published")
             self._known_version = version
+        if not self._reach[release.level].holds(release.payload):
+            raise Rejected("magnitude", FORGED)
 
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
         """Learn from admitted releases in turn.

@@ -218,7 +218,7 @@ def _sum(kind: str, entries: list[_Entry]) -> float:
 def _root_up(square: Fraction) -> float:
     """The smallest float whose meaning has at least this square."""
     with precise():
-        root = float(decimal(square).sqrt())
+        root = float_down(decimal(square).sqrt())
     while rational(root) ** 2 < square:
         root = math.nextafter(root, math.inf)
     while root > 0 and rational(math.nextafter(root, 0.0)) ** 2 >= square:

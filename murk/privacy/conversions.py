@@ -6,6 +6,7 @@ above it; both to the last bit or so of a float. A float means its shortest deci
 """
 
 import math
+import sys
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -80,7 +81,8 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 def gdp_epsilon(mu: float, delta: float) -> float:
     r"""The smallest epsilon for which every mu-GDP release is (epsilon, delta)-DP.
 
-    The root of ``gdp_delta(mu, epsilon) = delta``; 0 where delta alone already suffices.
+    The root of ``gdp_delta(mu, epsilon) = delta``; 0 where delta alone already suffices, infinite where it is beyond
+    what a float holds.
 
     Parameters
     ----------
@@ -113,6 +115,10 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return 0.0
     # delta(epsilon) <= Phi(-z) <= exp(-z^2 / 2) at epsilon = mu^2 / 2 + mu z; doubled for rounding.
     high = mu * mu + 2 * mu * math.sqrt(-2 * math.log(delta)) + math.ulp(0.0)
+    if high == math.inf:
+        high = sys.float_info.max
+        if not holds(rational(high)):
+            return math.inf
     return smallest_float(holds, 0.0, high)
 
 
@@ -197,7 +203,7 @@ def pure_to_gdp(epsilon: float) -> float:
         return log_odds_bounds(mu)[0] >= exact
 
     # log odds >= 2 phi(0) mu near 0 and >= mu^2 / 8 far out, so twice the smaller of the inverses is enough.
-    return smallest_float(holds, 0.0, 2 * min(1.2534 * epsilon, math.sqrt(8 * epsilon)) + math.ulp(0.0))
+    return smallest_float(holds, 0.0, 2 * min(1.2534 * epsilon, math.sqrt(8) * math.sqrt(epsilon)) + math.ulp(0.0))
 
 
 @lru_cache(maxsize=4096)
@@ -343,4 +349,4 @@ def classic_scale(sensitivity: float, epsilon: float, delta: float) -> float:
     require("sensitivity", sensitivity)
     require("epsilon", epsilon, positive=True)
     require("delta", delta, positive=True, below=1.0)
-    return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    return sensitivity * math.sqrt(2 * (math.log(1.25) - math.log(delta))) / epsilon

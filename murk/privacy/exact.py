@@ -7,6 +7,7 @@ costs accuracy.
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import (
@@ -40,6 +41,10 @@ __all__ = [
 
 _DIGITS = 60
 _TINY = Fraction(1, 10**323)
+_LARGEST = sys.float_info.max
+_HUGE = Fraction(repr(_LARGEST))
+# Below it, differences of functions that differ by mu are taken by their slope: nothing cancels.
+_LINEAR = Decimal("1e-20")
 _TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918461563281")
 
 
@@ -77,9 +82,12 @@ def decimal(value: Fraction) -> Decimal:
 
 
 def float_up(value: Fraction | Decimal) -> float:
-    """The smallest float whose meaning (see `rational`) is not below ``value``."""
-    if 0 < value < _TINY:
-        return math.ulp(0.0)  # as a fraction it could need billions of digits
+    """The smallest float whose meaning (see `rational`) is not below ``value``; infinite where there is none."""
+    # As fractions, decimals beyond what floats hold could need billions of digits.
+    if -_TINY < value < _TINY:
+        return math.ulp(0.0) if value > 0 else 0.0
+    if not -_HUGE <= value <= _HUGE:
+        return math.inf if value > 0 else -_LARGEST
     exact = Fraction(value)
     result = float(exact)
     while rational(result) < exact:
@@ -89,9 +97,8 @@ def float_up(value: Fraction | Decimal) -> float:
 
 def float_down(value: Fraction | Decimal) -> float:
     """The largest float whose meaning (see `rational`) is not above ``value``."""
-    if 0 < value < _TINY:
-        return 0.0
-    return -float_up(-Fraction(value))
+    # Unary minus would round a decimal to the precision of the moment.
+    return -float_up(value.copy_negate() if isinstance(value, Decimal) else -value) + 0.0
 
 
 def largest_integer(holds: Callable[[int], bool], below: int) -> int:
@@ -160,20 +167,32 @@ def gdp_delta_bound(mu: Fraction | Decimal, epsilon: Fraction) -> Decimal:
     with precise():
         m = mu if isinstance(mu, Decimal) else decimal(mu)
         z = decimal(epsilon) / m - m / 2
-        density = (-z * z / 2).exp() / _TWO_PI.sqrt()
-        near, far = _mills(z), _mills(z + m)
         # z carries a relative error of 1e-59, which the exponential multiplies by z^2.
-        margin = density * (near + far) * (1 + z * z) * Decimal("1e-48")
-        return density * (near - far) + margin
+        error = (1 + z * z) * Decimal("1e-48")
+        density = (-z * z / 2).exp() / _TWO_PI.sqrt()
+        if m < _LINEAR:
+            # M is convex with the slope z M(z) - 1, so this is an upper bound, above by a share of 2 m at most.
+            return density * m * (1 - z * _mills(z) + 4 * error)
+        if z < -1000:
+            # Phi(-z) is 1 to 200,000 digits, and M(z) may be beyond what a decimal holds.
+            return Decimal(1)
+        near, far = _mills(z), _mills(z + m)
+        return density * (near - far) + density * (near + far) * error
 
 
 def log_odds_bounds(mu: Fraction) -> tuple[Decimal, Decimal]:
     """Lower and upper bounds, tight to 40 digits, of log(Phi(mu/2) / Phi(-mu/2)) for mu > 0."""
     with precise():
         m = decimal(mu) / 2
-        tail = _mills(m) * (-m * m / 2).exp() / _TWO_PI.sqrt()
-        value = ((1 - tail) / tail).ln()
-        margin = (1 + m * m) * Decimal("1e-48")
+        if m < _LINEAR:
+            # Convex, with the slope 4 phi(0) at 0 and less than 4 phi(0) (1 + m^2) at m.
+            value = 4 * m / _TWO_PI.sqrt()
+            margin = value * Decimal("1e-38")
+        else:
+            # By the tail's logarithm, since the tail itself may be below what a decimal holds.
+            log_tail = _mills(m).ln() - m * m / 2 - _TWO_PI.ln() / 2
+            value = (1 - log_tail.exp()).ln() - log_tail
+            margin = (1 + m * m) * Decimal("1e-48")
         return value - margin, value + margin
 
 

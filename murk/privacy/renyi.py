@@ -124,4 +124,6 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
         exponent = step * (decimal(rational(rho)) * order - decimal(rational(epsilon)))
         log_delta = exponent + order * (step / order).ln() - step.ln()
         margin = (abs(exponent) + order + abs(log_delta)) * _MARGIN
-        return max(float_up(min((log_delta + margin).exp(), Decimal(1))), math.ulp(0.0))
+        if log_delta + margin >= 0:
+            return 1.0
+        return max(float_up((log_delta + margin).exp()), math.ulp(0.0))

@@ -7,21 +7,21 @@ taken for it by mistake. Every figure is rounded against the guarantee.
 """
 
 import math
+from decimal import ROUND_CEILING, Context, Decimal
 
 from murk.privacy.renyi import zcdp_delta
 
 __all__ = ["describe_approx", "describe_gdp", "describe_pure", "describe_zcdp", "number"]
 
 _FALSE_ALARMS = 0.05
+_FOUR_DIGITS, _FORGIVEN = Context(prec=4, rounding=ROUND_CEILING), 1 - Decimal("1e-9")
 _NORMAL_95 = 1.6448536269514722
 
 
 def number(value: float) -> str:
     """A figure of a guarantee for reading: four digits, rounded up (1e-9 forgives floating point)."""
-    if value == 0:
-        return "0"
-    scale = 10.0 ** (3 - math.floor(math.log10(value)))
-    return f"{math.ceil(value * scale * (1 - 1e-9)) / scale:.4g}"
+    # By decimals: powers of ten as floats end before the figures do.
+    return f"{float(_FOUR_DIGITS.create_decimal(Decimal(value) * _FORGIVEN)):.4g}"
 
 
 def _percent(probability: float) -> str:

@@ -104,7 +104,8 @@ CAUSES: Final[dict[Reason, str]] = {
     "chain": "`chain` is not below the number of partitions, or not the partition that the release stands on",
     "level": "`level` is not on the task's menu (`default`, and the keys of `privacy.levels`)",
     "dimension": "`payload` has not d numbers; a sketch's `rows` are not the task's",
-    "magnitude": "a number of the payload lies beyond what honest noise reaches (see the mechanisms below)",
+    "magnitude": "a number of the payload, or its squared norm, lies beyond what honest noise reaches (see the "
+    "mechanisms below)",
     "expired": "the log appended it later than `expires`, in whole seconds",
     "duplicate": "never a dead letter: an id that stands among the previous `duplicates` offsets of the partition, "
     "whatever became of that message, is counted as a duplicate and dropped",
@@ -155,17 +156,19 @@ BY_HAND: Final = """\
 
    - `gaussian` (the default, but for pure guarantees): the payload is g / (C / steps), fractions dropped, its l2 norm
      at most steps, plus in each coordinate noise of the law P(x) ~ exp(-x^2 / 2 S^2). It stands for payload times
-     C / steps, and honest magnitudes are at most steps + 13 S. For zcdp steps is the largest integer not above
+     C / steps, and honest magnitudes are at most steps + 13 S, honest squared norms at most
+     d S^2 + steps^2 + 2 S sqrt(32 (d S^2 + 2 steps^2)) + 64 S^2. For zcdp steps is the largest integer not above
      sqrt(rho S^2 / 2), rho rounded down to 1e-12; for gdp the same with rho = mu^2 / 2, and not above
      sqrt(mu^2 (S^2 - 9) / 4) either, mu^2 rounded down to 1e-12; for approx the largest at which
      mu = 2 steps / sqrt(S^2 - 9) keeps (epsilon, delta).
    - `laplace`: the payload is g / (sqrt(d) C / steps), fractions dropped, its l1 norm at most steps, plus noise of the
-     law P(x) ~ exp(-|x| / S). It stands for payload times sqrt(d) C / steps; magnitudes are at most steps + 90 S;
+     law P(x) ~ exp(-|x| / S). It stands for payload times sqrt(d) C / steps; magnitudes are at most steps + 90 S,
+     norms at most steps + S (d + 8 sqrt(d) + 32) + d;
      steps is the largest integer not above epsilon S / 2, epsilon rounded down to 1e-12.
    - `l2-ball` (the default for pure guarantees): draw a vector of noise as for `gaussian`; let e be g with chance
      (1 + norm of g / C) / 2, else -g. With chance t / 2^64 the payload is that one of the vector and its negative
      which points e's way, else the other; t is the largest integer with t / (2^64 - t) at most e^epsilon. It stands
-     for its direction times B; magnitudes are at most 13 S.
+     for its direction times B; magnitudes are at most 13 S, squared norms as for `gaussian` with steps = 0.
 
    B = C (e^epsilon + 1) / (e^epsilon - 1) sqrt(pi)/2 d Gamma((d + 1)/2) / Gamma(d/2 + 1). For a pure mechanism
    zcdp gives epsilon = sqrt(2 rho), and gdp log(Phi(mu/2) / Phi(-mu/2)), at most mu (mu^2 rounded down to

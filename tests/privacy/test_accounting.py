@@ -229,3 +229,22 @@ def test_in_parallel_the_weakest_promise_stands():
     for people in ([], [GaussianDP(1.0), PureDP(1.0)]):
         with pytest.raises(UserError, match="one kind"):
             in_parallel(people)
+
+
+@given(
+    st.sampled_from([PureDP, GaussianDP, ZeroConcentratedDP]),
+    st.one_of(st.sampled_from([5e-324, 1e-300, 1e-154, 1e100, 1.4e154, 1.7e308]), st.floats(0, 1e300)),
+    st.sampled_from([1, 7, 10**30, 10**700]),
+    st.sampled_from([{"delta": 1e-300}, {"delta": 0.5}, {"epsilon": 0.0}, {"epsilon": 1e300}, "gdp", "zcdp", "pure"]),
+)
+@settings(max_examples=150, deadline=None)
+def test_no_amount_and_no_number_of_releases_ends_in_an_error_of_arithmetic(kind, amount, count, asked):
+    """What cannot be said is a clear refusal; what is said is no number beyond all."""
+    try:
+        account = Accountant().compose(kind(amount), count).compose(GaussianDP(1.0))
+        account.describe()
+        found = account.spent("approx", **asked) if isinstance(asked, dict) else account.spent(asked)
+        found.describe()
+    except UserError:
+        return
+    assert all(0.0 <= figure < math.inf for figure in found.to_dict()[found.kind].values())

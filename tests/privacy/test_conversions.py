@@ -1,6 +1,8 @@
 """Conversions: the papers' figures, independent oracles (mpmath, dp-accounting), rounding against the claim."""
 
 import math
+from decimal import Decimal
+from fractions import Fraction
 
 import dp_accounting
 import mpmath
@@ -235,3 +237,67 @@ def test_rounding_a_float_is_exact_and_minimal(value, nudge):
 def test_a_float_means_its_shortest_decimal():
     assert rational(0.1) * 10 == 1
     assert rational(1e-6) * 10**6 == 1
+
+
+# The edges of 64-bit floats, and what lies between: no parameter in range ends in an error of arithmetic.
+EDGES = [0.0, 5e-324, 1e-310, 2.3e-308, 1e-300, 1e-154, 1e-60, 1e-20, 1.0, 1e15, 1e19, 1e100, 1.4e154, 1e300, 1.7e308]
+whatever = st.one_of(
+    st.sampled_from(EDGES), st.floats(0, allow_nan=False, allow_infinity=False), logarithmic(1e-308, 1e308)
+)
+EVERY_CONVERSION = [
+    gdp_delta, gdp_epsilon, gdp_mu, gdp_to_pure, pure_delta, pure_epsilon, pure_to_gdp, zcdp_delta, zcdp_epsilon,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("convert", EVERY_CONVERSION)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_no_parameter_ends_in_an_error_of_arithmetic(convert, data):
+    parameters = [data.draw(whatever) for _ in range(2)]
+    if convert in (gdp_to_pure, pure_to_gdp):
+        parameters.pop()
+    elif convert in (gdp_epsilon, gdp_mu, pure_epsilon, zcdp_epsilon):
+        parameters[1] = data.draw(st.one_of(logarithmic(1e-308, 0.9), st.sampled_from([5e-324, 1e-300, 1 - 2**-53])))
+    assert convert(*parameters) >= 0.0  # and no NaN
+
+
+def test_where_zero_division_was():
+    # total variation 2 Phi(mu / 2) - 1 = mu / sqrt(2 pi) near 0
+    assert gdp_mu(0.0, 1e-300) == pytest.approx(math.sqrt(2 * math.pi) * 1e-300, rel=1e-15)
+    assert gdp_delta(1e-300, 0.0) == pytest.approx(1e-300 / math.sqrt(2 * math.pi), rel=1e-15)
+    assert 0 < gdp_mu(0.0, 5e-324) <= 1.5e-323
+    assert gdp_to_pure(1e16) == pytest.approx(1e32 / 8, rel=1e-12)
+    assert pure_to_gdp(1e100) == pytest.approx(math.sqrt(8e100), rel=1e-12)
+    assert gdp_epsilon(1.4e154, 1e-6) == pytest.approx(0.98e308, rel=1e-12)
+    assert gdp_epsilon(1e300, 1e-6) == math.inf
+    assert gdp_delta(1e300, 1.0) == zcdp_delta(1e300, 1.0) == 1.0
+    assert classic_scale(1.0, 1.0, 5e-324) == pytest.approx(math.sqrt(2 * (math.log(1.25) + 744.44)), rel=1e-5)
+
+
+@pytest.mark.parametrize("power", [-320, -300, -100, -49, -30, -21, -20, -19, -10])
+def test_small_figures_are_exact_to_the_last_bits(power):
+    """Both sides of where slopes take over, against mpmath; the claim is never below the exact value."""
+    mu = float(f"1e{power}")
+    with mpmath.workdps(700):
+        tail = mpmath.ncdf(meaning(mu) / 2)
+        for epsilon in (0.0, mu, 3 * mu):
+            exact = oracle_small(mu, epsilon)
+            assert exact <= meaning(gdp_delta(mu, epsilon)) <= exact * (1 + mpmath.mpf(2) ** -51) + math.ulp(0.0)
+        odds = mpmath.log(tail / (1 - tail))
+        assert odds * (1 - mpmath.mpf(2) ** -51) - math.ulp(0.0) <= meaning(gdp_to_pure(mu)) <= odds
+    assert pure_to_gdp(gdp_to_pure(mu)) == pytest.approx(mu, rel=2**-50, abs=3 * math.ulp(0.0))
+
+
+def oracle_small(mu, epsilon):
+    m, e = meaning(mu), meaning(epsilon)
+    z = e / m - m / 2
+    return mpmath.ncdf(-z) - mpmath.exp(e) * mpmath.ncdf(-z - m)
+
+
+def test_rounding_of_what_no_float_holds():
+    assert float_up(Decimal("1e999999999")) == math.inf
+    assert float_up(Decimal("-1e999999999")) == -float_down(Decimal("1e999999999")) == -1.7976931348623157e308
+    assert float_down(Decimal("-1e999999999")) == -math.inf
+    assert float_up(Decimal("1e-999999999")) == -float_down(Decimal("-1e-999999999")) == 5e-324
+    assert float_down(Decimal("1e-999999999")) == float_up(Decimal("-1e-999999999")) == 0.0
+    assert float_up(Fraction(10**308)) == 1e308

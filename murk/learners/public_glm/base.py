@@ -26,6 +26,7 @@ from murk.learners.public_glm.root import NoRootError
 from murk.learners.public_glm.statistics import Statistics, balanced
 from murk.privacy import Guarantee
 from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.mechanisms.reach import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.stream.codec import Rejected
 
@@ -195,7 +196,10 @@ class PublicMoments(StreamEstimator):
             table.size and max(-int(table.min()), int(table.max())) > mechanism.magnitude
         ):
             raise Rejected("magnitude", f"released numbers are integers of at most {mechanism.magnitude}")
-        engine.learn_payloads(table.astype(np.int64), name)
+        table = table.astype(np.int64)
+        if not mechanism.reach.holds_all(table):
+            raise Rejected("magnitude", FORGED)
+        engine.learn_payloads(table, name)
 
     # What was learned
 

@@ -19,6 +19,7 @@ from murk.learners.public_glm.mechanism import Level
 from murk.learners.public_glm.moments import Sums
 from murk.learners.public_glm.public import Covariates
 from murk.learners.public_glm.statistics import Statistics
+from murk.privacy.mechanisms.reach import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.stream.codec import Rejected
 
@@ -108,6 +109,7 @@ class MomentEngine:
             for level, mechanism in self.mechanisms.items()
             if hasattr(mechanism, "magnitudes")
         }
+        self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
         self._others: dict[int, tuple[Randomizer, _Table]] = {}
         self._fit: Fit | None = None
 
@@ -188,7 +190,7 @@ class MomentEngine:
     # Releases: randomized elsewhere
 
     def admit(self, release: MomentRelease, ahead: int = 0) -> None:
-        """Refuse a release with a coordinate beyond what its own part of the mechanism reaches.
+        """Refuse a release with a coordinate, or a length, beyond what its own part of the mechanism reaches.
 
         Raises
         ------
@@ -198,6 +200,8 @@ class MomentEngine:
         bounds = self._bounds.get(release.level)
         if bounds is not None and np.any(np.abs(np.array(release.payload, dtype=np.int64)) > bounds):
             raise Rejected("magnitude", "a coordinate beyond what its part of the mechanism reaches")
+        if not self._reach[release.level].holds(release.payload):
+            raise Rejected("magnitude", FORGED)
 
     def learn_releases(self, releases: Sequence[MomentRelease]) -> None:
         """Learn from admitted releases in turn."""

@@ -16,6 +16,7 @@ from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.mechanisms import CompositeMechanism, GaussianMechanism, L2BallMechanism, calibrate, divided
 from murk.privacy.mechanisms.amounts import Amount, Currency
 from murk.privacy.mechanisms.base import WIDTH, Randomizer
+from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.noise import NoiseSource
 
 Vectors = npt.NDArray[np.float64]
@@ -125,6 +126,12 @@ class MomentMechanism:
     def magnitude(self) -> int:
         """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
         return math.ceil(self.statistics.norm / self.spacing) + _TAIL * WIDTH
+
+    @property
+    def reach(self) -> Reach:
+        """How long an honest payload is; a longer one is forged."""
+        steps = math.ceil(self.statistics.norm / self.spacing)
+        return Reach(((0, self.dimension, gaussian_square(self.dimension, steps)),))
 
     def cost(self, currency: Currency) -> Amount:
         """What one release costs an account, rounded up."""

@@ -96,7 +96,7 @@ class SketchAccumulator:
     """
 
     __slots__ = (
-        "_carry", "_counts", "_drawn", "_inside", "_key", "_lock", "_mixtures", "_moments", "_noise", "_pid",
+        "_carry", "_drawn", "_inside", "_key", "_lock", "_mixtures", "_moments", "_noise", "_pid",
         "_records", "_released", "_room", "mechanism", "window",
     )  # fmt: skip
 
@@ -113,7 +113,6 @@ class SketchAccumulator:
         self._key = words.astype("<u8").view("<u4").astype(np.uint32)
         self._mixtures = np.zeros((d, k))
         self._moments, self._carry = np.zeros((d, d)), np.zeros((d, d))
-        self._counts = np.zeros(2, dtype=np.int64)
         self._room = Room.for_entries(k)
         self._drawn, self._inside = np.zeros((ROWS, k)), np.zeros((ROWS, d))
         self._records = 0
@@ -134,23 +133,11 @@ class SketchAccumulator:
         """Whether it has been released or wiped, and so is of no more use."""
         return self._released
 
-    @property
-    def clipped(self) -> int:
-        """Rows so far that were scaled down to a bound. **Private**: as sensitive as the rows; never log or send it."""
-        self._check()
-        return int(self._counts[kernels.CLIPPED])
-
-    @property
-    def unusable(self) -> int:
-        """Rows so far that were not finite and count as zeros. **Private**: never log or send it."""
-        self._check()
-        return int(self._counts[kernels.UNUSABLE])
-
     def add_block(self, rows: npt.ArrayLike) -> None:
         """Add rows (m, p + 1): features, then the target.
 
         Whatever the values, the row counts: one beyond a bound is scaled down to it, one with a NaN or an infinite
-        value becomes a row of zeros, and both are counted inside.
+        value becomes a row of zeros; how many there were is counted nowhere.
 
         Raises
         ------
@@ -184,7 +171,6 @@ class SketchAccumulator:
                 self._mixtures,
                 self._moments,
                 self._carry,
-                self._counts,
                 room.words,
                 room.counter,
                 room.spare,
@@ -252,7 +238,7 @@ class SketchAccumulator:
     def wipe(self) -> None:
         """Overwrite everything that was accumulated, and the key; the window is lost."""
         self._room.wipe()
-        for array in (self._key, self._mixtures, self._moments, self._carry, self._counts, self._drawn, self._inside):
+        for array in (self._key, self._mixtures, self._moments, self._carry, self._drawn, self._inside):
             array.fill(0)
         self._released = True
 

@@ -2,16 +2,12 @@
 
 import math
 
-import numpy as np
-import numpy.typing as npt
-
 from murk._jit import jit
 from murk.privacy.gaussmix.normals import ROWS, Halves, Reals, Words, normals
 
-__all__ = ["CLIPPED", "UNUSABLE", "accumulate", "bounded", "mix"]
+__all__ = ["accumulate", "bounded", "mix"]
 
-CLIPPED, UNUSABLE = 0, 1
-# Rows of exactly the bound's norm must not count as beyond it: the mechanism's bound is larger by 2^-40.
+# Rows of exactly the bound's norm are left as they are: the mechanism's bound is larger by 2^-40.
 _SLACK = 1 + 2.0**-42
 
 
@@ -25,7 +21,6 @@ def accumulate(
     mixtures: Reals,
     moments: Reals,
     carry: Reals,
-    counts: npt.NDArray[np.int64],
     words: Words,
     counter: Halves,
     spare: Words,
@@ -40,8 +35,6 @@ def accumulate(
         Shape (d, k): the sketch so far, transposed.
     moments, carry
         Shape (d, d): the upper half of the second moment, and what compensated summation still owes it.
-    counts
-        Rows beyond a bound, and rows that are not finite.
     words, counter, spare
         Of a `normals.Room` that was filled for these rows.
     drawn, inside
@@ -50,7 +43,7 @@ def accumulate(
     for start in range(0, rows.shape[0], ROWS):
         count = min(ROWS, rows.shape[0] - start)
         for r in range(count):
-            bounded(rows, start + r, feature_bound, target_bound, inside, r, counts)
+            bounded(rows, start + r, feature_bound, target_bound, inside, r)
             _add_moments(inside, r, moments, carry)
         normals(key, first + start, start, words, counter, spare, drawn[:count])
         mix(drawn[:count], inside[:count], mixtures)
@@ -65,7 +58,6 @@ def bounded(
     target_bound: float,
     out: Reals,
     at: int,
-    counts: npt.NDArray[np.int64],
 ) -> None:
     """Put row i into ``out[at]``: features and target each scaled down to their bound, zeros if not finite."""
     last = rows.shape[1] - 1
@@ -77,14 +69,12 @@ def bounded(
         finite = finite and size < math.inf
         square += size * size
     if not finite:
-        counts[UNUSABLE] += 1
         for c in range(last + 1):
             out[at, c] = 0.0
         return
     for c in range(last + 1):
         out[at, c] = rows[i, c]
-    beyond = math.sqrt(square) > feature_bound * _SLACK
-    if beyond:
+    if math.sqrt(square) > feature_bound * _SLACK:
         # Over the largest first: the norm itself may be infinite.
         square = 0.0
         for c in range(last):
@@ -93,10 +83,7 @@ def bounded(
         for c in range(last):
             out[at, c] = rows[i, c] / largest * factor
     if abs(rows[i, last]) > target_bound * _SLACK:
-        beyond = True
         out[at, last] = math.copysign(target_bound, rows[i, last])
-    if beyond:
-        counts[CLIPPED] += 1
 
 
 @jit

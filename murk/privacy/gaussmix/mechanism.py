@@ -55,8 +55,9 @@ class GaussMixMechanism:
     The guarantee is central: whoever accumulates sees the rows, everybody else sees M. **Neighbours** are two
     windows of the same public number of rows in which one row differs: with ``"zero-out"`` it is the zero row in
     one of them, with ``"replace-one"`` it is any other (what local guarantees are about). It is claimed for
-    real-valued normals S, which are drawn as 64-bit floats from a cryptographic stream; the noise and the released
-    eigenvalue are integers of exact laws, and what is rounded to integers is rounded at random (`rounding`).
+    real-valued normals S, which are drawn as 64-bit floats from a cryptographic stream. The noise, on the mixtures and
+    on the eigenvalue, has an exact law on integers; the mixtures it is added to are rounded to integers at random, by
+    probabilities that are floats (`rounding` says what that comes to).
 
     Parameters
     ----------

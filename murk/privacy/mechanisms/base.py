@@ -12,6 +12,7 @@ from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.amounts import Amount, Currency
 
 if TYPE_CHECKING:
+    from murk.privacy.mechanisms.reach import Reach
     from murk.privacy.noise import NoiseSource
 
 __all__ = ["WIDTH", "Costed", "Mechanism", "Randomizer"]
@@ -56,6 +57,10 @@ class Randomizer(Costed, Protocol):
     @property
     def dimension(self) -> int:
         """Length of the vectors."""
+
+    @property
+    def reach(self) -> "Reach":
+        """How long an honest payload is; a longer one is forged."""
 
     def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
         """Randomize m vectors (m, d) into payloads (m, d)."""

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
+from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +19,7 @@ from murk.privacy.mechanisms.amounts import DELTA_UNITS, UNITS, Amount, Currency
 from murk.privacy.mechanisms.base import Integers, Vectors
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
+from murk.privacy.mechanisms.reach import Reach, gaussian_square
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -143,6 +145,18 @@ class CompositeMechanism:
     def magnitude(self) -> int:
         """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
         return max(part.magnitude if isinstance(part, GaussianMechanism) else 1 for part in self.parts)
+
+    @property
+    def reach(self) -> Reach:
+        """How long an honest payload's parts with Gaussian noise are; a longer one is forged."""
+        ends = list(accumulate(self.widths))
+        return Reach(
+            tuple(
+                (end - part.dimension, end, gaussian_square(part.dimension, part.steps))
+                for part, end in zip(self.parts, ends, strict=True)
+                if isinstance(part, GaussianMechanism)
+            )
+        )
 
     @property
     def guarantee(self) -> Guarantee:

@@ -24,6 +24,7 @@ from murk.privacy.mechanisms.base import (
     decode_block,
     randomize_block,
 )
+from murk.privacy.mechanisms.reach import Reach, gaussian_square
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -147,6 +148,11 @@ class GaussianMechanism:
     def magnitude(self) -> int:
         """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
         return self.steps + _TAIL * WIDTH
+
+    @property
+    def reach(self) -> Reach:
+        """How long an honest payload is; a longer one is forged."""
+        return Reach(((0, self.dimension, gaussian_square(self.dimension, self.steps)),))
 
     @property
     def _rho(self) -> Fraction:

@@ -22,6 +22,7 @@ from murk.privacy.mechanisms.base import (
     randomize_block,
 )
 from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost, pure_only
+from murk.privacy.mechanisms.reach import Reach, gaussian_square
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -134,6 +135,11 @@ class L2BallMechanism:
     def magnitude(self) -> int:
         """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
         return _TAIL * WIDTH
+
+    @property
+    def reach(self) -> Reach:
+        """How long an honest payload is; a longer one is forged."""
+        return Reach(((0, self.dimension, gaussian_square(self.dimension, 0)),))
 
     def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
         """Randomize m vectors (m, d) into payloads, int64 of shape (m, d); see `GaussianMechanism.randomize`."""

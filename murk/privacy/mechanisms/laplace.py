@@ -21,6 +21,7 @@ from murk.privacy.mechanisms.base import (
     randomize_block,
 )
 from murk.privacy.mechanisms.pure import epsilon_cost, epsilon_units, pure_only
+from murk.privacy.mechanisms.reach import Reach, laplace_square
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -129,6 +130,11 @@ class LaplaceMechanism:
     def magnitude(self) -> int:
         """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
         return self.steps + _TAIL * WIDTH
+
+    @property
+    def reach(self) -> Reach:
+        """How long an honest payload is; a longer one is forged."""
+        return Reach(((0, self.dimension, laplace_square(self.dimension, self.steps)),))
 
     def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
         """Randomize m vectors (m, d) into payloads, int64 of shape (m, d); see `GaussianMechanism.randomize`."""

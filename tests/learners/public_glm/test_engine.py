@@ -175,11 +175,14 @@ def test_a_part_beyond_its_own_bound_is_rejected():
     layout = Statistics(("a", "intercept"), math.sqrt(2), root=1.0)
     menu = {"default": calibrated(ApproxDP(1.0, 1e-6), layout, release="separate")}
     one = MomentEngine(layout, MODEL, menu)
-    bounds = menu["default"].magnitudes
+    bounds, (_, (_, _, square)) = menu["default"].magnitudes, menu["default"].reach.parts
+    longest = math.isqrt(square)
     honest = {"id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 1}
-    one.admit(MomentRelease(payload=bounds.tolist(), **honest))
-    with pytest.raises(Rejected, match="magnitude"):
-        one.admit(MomentRelease(payload=[*bounds[:-1].tolist(), int(bounds[-1]) + 1], **honest))
+    rest = [0] * (len(bounds) - 1)
+    one.admit(MomentRelease(payload=[*rest, longest], **honest))
+    for beyond, found in ((longest + 1, "payload longer"), (int(bounds[-1]) + 1, "coordinate")):
+        with pytest.raises(Rejected, match=found):
+            one.admit(MomentRelease(payload=[*rest, beyond], **honest))
     with pytest.raises(MurkError, match="numbers"):
         one.learn_releases([MomentRelease(payload=[1], **honest)])
 

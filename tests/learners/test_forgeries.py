@@ -1,0 +1,125 @@
+"""What one forged release can do: the longest that is learned, against the longest that coordinates alone allow."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from murk.learners import LDPSGDClassifier, PublicDataRegression
+from murk.learners.engine import SGDEngine
+from murk.learners.objectives import Logistic
+from murk.learners.problem import problem_for
+from murk.learners.settings import Settings
+from murk.privacy import ApproxDP, GaussianDP, PureDP
+from murk.privacy.mechanisms import calibrate
+from murk.stream.codec import Rejected, encode
+from murk.stream.releases import GradientRelease, MomentRelease
+from murk.stream.sqlite_log import SqliteLog
+from murk.stream.task import Task
+from murk.stream.worker import Worker
+
+FIELDS = {"id": "0" * 32, "level": "default", "chain": 0, "time": 86_400, "expires": 2**40}
+TASK = """
+name: forged
+features: [{{name: a, low: 0, high: 1}}, {{name: b, low: 0, high: 1}}, {{name: c, low: 0, high: 1}}]
+target: {{name: y, kind: binary, positive: "1"}}
+protocol: {protocol}
+privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}
+"""
+
+
+def gradient(payload, task="f" * 64, **more):
+    return GradientRelease(payload=payload, version=0, task=task, **{**FIELDS, **more})
+
+
+def moment(payload, task="f" * 64, **more):
+    return MomentRelease(payload=payload, task=task, **{**FIELDS, **more})
+
+
+def gradients(guarantee, features):
+    settings = Settings(objective=Logistic(), names=tuple(f"x{i}" for i in range(features)))
+    mechanism = calibrate(None, guarantee, dimension=features, radius=settings.bound)
+    return SGDEngine(settings, {"default": mechanism}), gradient
+
+
+def moments(guarantee, features, **more):
+    names = [f"x{i}" for i in range(features)]
+    model = PublicDataRegression(budget=guarantee, features=names, **more)
+    return model._require(), moment
+
+
+@pytest.mark.parametrize(
+    ("make", "guarantee", "features", "more"),
+    [
+        (gradients, GaussianDP(1.0), 6, {}),
+        (gradients, GaussianDP(4.0), 10, {}),
+        (gradients, ApproxDP(1.0, 1e-6), 30, {}),
+        (moments, GaussianDP(1.0), 4, {}),
+        (moments, ApproxDP(2.0, 1e-6), 5, {"release": "separate"}),
+    ],
+)
+def test_one_forged_release_reaches_three_to_eight_times_less_far(make, guarantee, features, more):
+    """Measured on what is learned: with every coordinate as large as its own bound, and shortened until admitted."""
+    engine, release = make(guarantee, features, **more)
+    mechanism = engine.mechanisms["default"]
+    alone = getattr(mechanism, "magnitudes", np.full(engine.dimension, mechanism.magnitude)).astype(float)
+
+    def admitted(factor):
+        try:
+            engine.admit(release([int(v) for v in factor * alone]))
+        except Rejected:
+            return False
+        return True
+
+    low, high = 0.0, 1.0
+    assert not admitted(high)
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if admitted(middle) else (low, middle)
+    before, after = (np.linalg.norm(mechanism.decode([[int(v) for v in factor * alone]])) for factor in (1.0, low))
+    assert 3.0 < before / after < 8.0
+    honest = mechanism.randomize(np.full((200, engine.dimension), 9.0), engine._noise, np.arange(200))
+    for payload in honest.tolist():
+        engine.admit(release(payload))
+
+
+@pytest.mark.parametrize("budget", [GaussianDP(1.0), PureDP(1.0)])
+def test_an_estimator_refuses_what_a_worker_refuses(budget):
+    for model, release in (
+        (LDPSGDClassifier(budget=budget, features=list("abcdef")), gradient),
+        (PublicDataRegression(budget=budget, features=list("abc")), moment),
+    ):
+        engine = model._require()
+        before = model.state_dict()
+        forged = release([engine.mechanisms["default"].magnitude] * engine.dimension)
+        with pytest.raises(Rejected, match="longer than"):
+            model.learn_release(forged)
+        assert model.state_dict() == before
+    table = PublicDataRegression(budget=budget, features=list("abc"), inputs="released")
+    with pytest.raises(Rejected, match="longer than"):
+        table.learn_many(np.array([[0] * len(forged.payload), forged.payload]))
+    assert table.n_releases == 0
+
+
+@pytest.mark.parametrize("protocol", ["gradients", "moments"])
+def test_a_forged_release_on_a_log_is_a_dead_letter_and_its_id_is_taken(protocol, tmp_path: Path):
+    """Whether it is one must not depend on what this version knows: a state remembers the last id that it read."""
+    task = Task.parse(TASK.format(protocol=protocol))
+    problem = problem_for(task)
+    release = gradient if protocol == "gradients" else moment
+    bound = problem.mechanisms["default"].magnitude
+
+    def message(number, size):
+        payload = [size] * problem.dimension
+        return encode(release(payload, task=task.hash, id=f"{number:032x}", simulated=task.simulated))
+
+    with SqliteLog(tmp_path / "log.db") as log:
+        log.announce(task.document())
+        log.append([(0, message(1, 7)), (0, message(2, bound)), (0, message(2, 7))])
+        with Worker(log, task, problem.engine()) as worker:
+            worker.step()
+            assert (worker.counters.learned, worker.counters.dead) == (1, {"magnitude": 1})
+            assert worker.counters.duplicates == 1
+        # It goes on from there.
+        with Worker(log, task, problem.engine()) as worker:
+            assert worker.offset == 3
