@@ -17,8 +17,9 @@ ALLOWED = {
     "learners": {"privacy", "stream"},
     "producers": {"privacy", "stream", "learners"},
     "monitoring": {"privacy", "stream", "learners"},
+    "audit": {"privacy", "stream", "learners", "producers"},
     "demo": {"privacy", "stream", "learners", "producers"},
-    "cli": {"privacy", "stream", "learners", "producers", "monitoring", "demo"},
+    "cli": {"privacy", "stream", "learners", "producers", "monitoring", "audit", "demo"},
 }
 EVERYBODY = {"errors", "_jit", "__version__"}
 

@@ -24,6 +24,7 @@ _COMMANDS = {
     "status": ("murk.cli.status", "Show what a log holds and what was learned from it."),
     "monitor": ("murk.cli.monitor", "Serve metrics and a live page of what is learned."),
     "ledger": ("murk.cli.ledger", "Show what a person was promised, spent and sent; withdraw."),
+    "audit": ("murk.cli.audit", "Measure what releases disclose, against what is claimed."),
     "dead-letters": ("murk.cli.dead_letters", "List the messages that were not learned from, and why."),
 }
 

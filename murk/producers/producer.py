@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from murk.privacy.noise import Purpose, identifiers
 from murk.producers.claims import Claims, person_name
 from murk.producers.models import Model, models_of
+from murk.producers.randomizing import payloads_of
 from murk.producers.releaser import Releaser
 from murk.producers.reports import BlockReport, Counts, Receipt
 from murk.stream.codec import encode
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from murk.producers.spending import Spending
     from murk.stream.log import Log
     from murk.stream.task import Task
-
-Key = TypeVar("Key", int, str)
 
 SINGLES = 1 << 40
 """Where the simulated draws of records begin that come from no file: far beyond every row."""
@@ -252,12 +251,8 @@ class Producer(Releaser["PersonProblem"]):
     ) -> None:
         """Randomize for those who were granted a release, and hand the bytes to the ledger."""
         problem, noise = self._problem, self._noise
-        vectors = np.empty((len(x), problem.dimension))
-        for own, chain in _groups(chains.tolist()):
-            vectors[own] = problem.vectors(x[own], y[own], models[chain].iterate)
-        payloads = np.empty(vectors.shape, dtype=np.int64)
-        for own, level in _groups(spend.levels):
-            payloads[own] = problem.mechanisms[level].randomize(vectors[own], noise, indices[own])
+        iterates = {chain: model.iterate for chain, model in models.items()}
+        payloads = payloads_of(problem, x, y, chains.tolist(), iterates, spend.levels, noise, indices)
         names = chains.tolist()
         now = self._clock()
         messages = self._messages(identifiers(noise, indices), spend.levels, names, models, payloads.tolist(), now)
@@ -290,13 +285,3 @@ class Producer(Releaser["PersonProblem"]):
             )
             for name, level, chain, payload in zip(names, levels, chains, payloads, strict=True)
         ]
-
-
-def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | NDArray[np.int64], Key]]:
-    """Give the places of each key; all of them as one slice, without a copy, where there is but one key."""
-    distinct = set(keys)
-    if len(distinct) == 1:
-        yield slice(None), distinct.pop()
-        return
-    for key in distinct:
-        yield np.array([place for place, one in enumerate(keys) if one == key], dtype=np.int64), key

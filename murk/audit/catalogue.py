@@ -1,0 +1,108 @@
+"""What `murk audit --all` audits: every mechanism by itself, and small tasks of every protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from murk.audit.trials import Trial, mechanism_trial, task_trial
+from murk.learners.problem import Problem, problem_for
+from murk.privacy.guarantees import GaussianDP, PureDP
+from murk.privacy.mechanisms import GaussianMechanism, L2BallMechanism, LaplaceMechanism, RandomizedResponse
+from murk.stream.task import Task
+from murk.stream.task_privacy import DEFAULT_LEVEL
+
+_BINARY = "{name: label, kind: binary, positive: 'yes', negative: 'no'}"
+_REAL = "{name: dose, kind: real, low: 0, high: 10}"
+_CLASSES = "{name: kind, kind: classes, classes: [a, b, c]}"
+_FEATURES = "[{name: age, low: 20, high: 60}, {name: size, low: 0, high: 1}, {name: sex, categories: [m, f]}]"
+_MU, _PURE = "{gdp: {mu: 1}}", "{pure: {epsilon: 1}}"
+_APPROX = "{approx: {epsilon: 1, delta: 0.05}}"
+_SKETCH = "features: [{name: age, low: 20, high: 60}]\ntarget: {name: dose, kind: real, low: 0, high: 10}\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something to audit, prepared only when its turn comes.
+
+    Parameters
+    ----------
+    name
+        What it is.
+    prepare
+        Searches for its worst neighbours.
+    """
+
+    name: str
+    prepare: Callable[[], Trial]
+
+
+def cases_of(task: Task) -> list[Case]:
+    """The levels of a task."""
+    problem = problem_for(task)
+    several = len(problem.mechanisms) > 1
+    return [
+        Case(f"{task.name}: {level}" if several else task.name, partial(_level, task, problem, level))
+        for level in problem.mechanisms
+    ]
+
+
+def _level(task: Task, problem: Problem, level: str) -> Trial:
+    return task_trial(task, problem, level, np.random.default_rng(0))
+
+
+def catalogue() -> list[Case]:
+    """Every mechanism and every protocol."""
+    return [*_mechanisms(), *(Case(name, partial(_of_text, text)) for name, text in _tasks())]
+
+
+def _of_text(text: str) -> Trial:
+    task = Task.parse("name: audited\n" + text)
+    return _level(task, problem_for(task), DEFAULT_LEVEL)
+
+
+def _mechanisms() -> Iterator[Case]:
+    """With the furthest vectors that a mechanism accepts, in its own norm."""
+    pure, axis = PureDP(1.0), np.eye(1, 5)[0]
+    vectors: dict[str, tuple[Any, Any]] = {
+        "gaussian": (GaussianMechanism.calibrate(GaussianDP(1.0), dimension=5, radius=1.0), axis),
+        "laplace": (LaplaceMechanism.calibrate(pure, dimension=5, radius=1.0), np.sqrt(5) * axis),
+        "l2-ball": (L2BallMechanism.calibrate(pure, dimension=5, radius=1.0), axis),
+    }
+    for name, (mechanism, vector) in vectors.items():
+        yield Case(f"mechanism {name}", partial(mechanism_trial, mechanism, vector, -vector))
+    for classes in (2, 5):
+        response = RandomizedResponse.calibrate(pure, classes=classes)
+        yield Case(f"randomized response, k={classes}", partial(mechanism_trial, response, 0, 1))
+
+
+def _tasks() -> Iterator[tuple[str, str]]:
+    for objective, target in (("logistic", _BINARY), ("softmax", _CLASSES), ("huber", _REAL)):
+        for mechanism, guarantee in (("gaussian", _MU), ("laplace", _PURE), ("l2-ball", _PURE)):
+            yield f"gradients {objective}, {mechanism}", _people("gradients", target, guarantee, mechanism)
+    yield "examples joint, label", _people("examples", _BINARY, _MU)
+    yield "examples joint, real", _people("examples", _REAL, _MU)
+    separate = "examples: {release: separate}\n"
+    yield "examples separate, label", _people("examples", _BINARY, _MU) + separate
+    yield "examples separate, real", _people("examples", _REAL, _MU) + separate
+    for mechanism, guarantee in (("gaussian", _MU), ("laplace", _PURE), ("l2-ball", _PURE)):
+        text = _people("moments", _BINARY, guarantee, mechanism)
+        yield f"moments joint, {mechanism}", f"{text}public: {{set_aside: 100}}\n"
+    text = _people("moments", _BINARY, _MU)
+    yield "moments separate", f"{text}public: {{set_aside: 100}}\nmoments: {{release: separate}}\n"
+    for neighbours in ("zero-out", "replace-one"):
+        for method in ("mixing", "linear-mixing"):
+            block = f"sketch: {{rows: 8, method: {method}, neighbours: {neighbours}}}\n"
+            text = f"{_SKETCH}protocol: sketch\nprivacy: {{guarantee: {_APPROX}}}\n{block}"
+            yield f"sketch {method}, {neighbours}", text
+
+
+def _people(protocol: str, target: str, guarantee: str, mechanism: str | None = None) -> str:
+    chosen = f", mechanism: {mechanism}" if mechanism else ""
+    return (
+        f"features: {_FEATURES}\ntarget: {target}\nprotocol: {protocol}\nprivacy: {{guarantee: {guarantee}{chosen}}}\n"
+    )

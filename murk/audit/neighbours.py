@@ -1,0 +1,219 @@
+"""The search for a task's worst neighbours: two records of its public box, and the iterate of a gradient.
+
+A pool of records gives the start, for gradients at many iterates within the radius; then one value at a time is
+changed for the better, first among the ends of its range and what is missing, then by ever smaller steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.audit.laws import distances, places
+from murk.learners.problem import HostileModel, PersonProblem
+from murk.stream.task import Task
+from murk.stream.task_features import BinaryTarget, CategoryFeature, ClassTarget
+
+Floats = NDArray[np.float64]
+Record = dict[str, Any]
+
+POOL, ITERATES, STARTS, SWEEPS = 96, 96, 3, 12
+_OTHER = "(any other value)"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two neighbouring records, and the iterate at which they are furthest apart.
+
+    Parameters
+    ----------
+    first, second
+        Raw values by column; None where a value is missing.
+    theta
+        The iterate, where releases are of one.
+    distance
+        Between the two releases' centres, in the noise's own norm.
+    """
+
+    first: Record
+    second: Record
+    theta: Floats | None = field(default=None, repr=False)
+    distance: float = 0.0
+
+
+@dataclass(frozen=True)
+class Box:
+    """The values that a task's records can hold, column by column, the target last."""
+
+    names: tuple[str, ...]
+    choices: tuple[tuple[Any, ...], ...]
+    """Ends of the range, categories, and None for a missing value."""
+    widths: tuple[float, ...]
+    """Width of a number's range; 0 for categories."""
+
+    @classmethod
+    def of(cls, task: Task) -> Box:
+        """The box of a task."""
+        choices: list[tuple[Any, ...]] = []
+        widths: list[float] = []
+        for column in (*task.features, task.target):
+            if isinstance(column, CategoryFeature):
+                options: tuple[Any, ...] = column.categories
+            elif isinstance(column, BinaryTarget):
+                options = (column.positive, _OTHER if column.negative is None else column.negative)
+            elif isinstance(column, ClassTarget):
+                options = column.classes
+            else:
+                choices.append((column.low, column.high, None))
+                widths.append(column.high - column.low)
+                continue
+            choices.append((*options, None))
+            widths.append(0.0)
+        return cls((*task.coding.columns, task.coding.target), tuple(choices), tuple(widths))
+
+    def random(self, rng: np.random.Generator, count: int) -> list[list[Any]]:
+        """Corners of the box, drawn uniformly; one value in eight is missing."""
+        rows = []
+        for _ in range(count):
+            missing = rng.random(len(self.choices)) < 0.125
+            rows.append([
+                None if absent else options[rng.integers(len(options) - 1)]
+                for absent, options in zip(missing, self.choices, strict=True)
+            ])  # fmt: skip
+        return rows
+
+    def changes(self, row: list[Any], place: int, step: float) -> list[list[Any]]:
+        """The row with another value in one place: every choice, and a number moved by a share of its range."""
+        values = list(self.choices[place])
+        if self.widths[place]:
+            low, high, _ = self.choices[place]
+            start = (low + high) / 2 if row[place] is None else row[place]
+            values += [min(max(start + sign * step * self.widths[place], low), high) for sign in (-1, 1)]
+        return [[*row[:place], value, *row[place + 1 :]] for value in values if value != row[place]]
+
+
+def worst_neighbours(task: Task, problem: PersonProblem, mechanism: Any, rng: np.random.Generator) -> Pair:
+    """The pair of records whose releases are furthest apart, as far as a search finds it.
+
+    Parameters
+    ----------
+    task, problem, mechanism
+        Whose box, whose vectors, and which level's noise.
+    rng
+        Where the search begins; a function of nobody's data.
+    """
+    box = Box.of(task)
+
+    def centres(rows: list[list[Any]], theta: Floats | None) -> NDArray[Any]:
+        block = task.coding.encode(dict(zip(box.names, zip(*rows, strict=True), strict=True)))
+        return places(mechanism, problem.vectors(block.x, block.y, theta))
+
+    pool = box.random(rng, POOL)
+    starts: list[tuple[float, int, Floats | None, list[Any], list[Any]]] = []
+    for theta in _iterates(problem, rng, lambda theta: _best_of(mechanism, centres(pool, theta))[0]):
+        points = centres(pool, theta)
+        apart, one, other = _best_of(mechanism, points)
+        starts.append((apart, len(starts), theta, pool[one], pool[other]))
+    best: tuple[float, Floats | None, list[Any], list[Any]] = (-1.0, None, pool[0], pool[0])
+    for _, _, theta, one_row, other_row in sorted(starts, reverse=True, key=lambda start: start[:2])[:STARTS]:
+        found = _ascend(box, mechanism, centres, problem, theta, one_row, other_row, rng)
+        if found[0] > best[0]:
+            best = found
+    apart, theta, first, second = best
+    return Pair(_record(box, first), _record(box, second), theta, apart)
+
+
+def _record(box: Box, row: list[Any]) -> Record:
+    return dict(zip(box.names, row, strict=True))
+
+
+def _best_of(mechanism: Any, points: NDArray[Any]) -> tuple[float, int, int]:
+    apart = distances(mechanism, points[:, None], points[None])
+    one, other = np.unravel_index(int(np.argmax(apart)), apart.shape)
+    return float(apart[one, other]), int(one), int(other)
+
+
+def _ascend(
+    box: Box, mechanism: Any, centres: Callable[[list[list[Any]], Floats | None], NDArray[Any]],
+    problem: PersonProblem, theta: Floats | None, first: list[Any], second: list[Any], rng: np.random.Generator,
+) -> tuple[float, Floats | None, list[Any], list[Any]]:  # fmt: skip
+    """Change a value, or the iterate, while that brings the two further apart."""
+    step = 0.25
+    best = -1.0
+    for _ in range(SWEEPS):
+        before = best
+        for _ in range(2):
+            fixed = centres([second], theta)[0]
+            for place in range(len(box.names)):
+                options = [first, *box.changes(first, place, step)]
+                apart = distances(mechanism, centres(options, theta), fixed)
+                first, best = options[int(np.argmax(apart))], float(apart.max())
+            first, second = second, first
+        if theta is not None:
+            for moved in _around(problem, theta, step, rng):
+                pair = centres([first, second], moved)
+                apart_there = float(distances(mechanism, pair[:1], pair[1])[0])
+                if apart_there > best:
+                    best, theta = apart_there, moved
+        if best <= before * (1 + 1e-12):
+            step /= 4
+            if step < 1e-3:
+                break
+    return best, theta, first, second
+
+
+def _iterates(
+    problem: PersonProblem, rng: np.random.Generator, value: Callable[[Floats], float]
+) -> Iterator[Floats | None]:
+    """Iterates to begin at: the first one, the ends of each axis, random ones, and what is best near the best."""
+    if not problem.interactive:
+        yield None
+        return
+    settings: Any = problem.settings  # type: ignore[attr-defined]
+    d = problem.dimension
+    found = [np.asarray(problem.initial)]  # type: ignore[attr-defined]
+    slopes = d - settings.scaled
+    scales = (settings.scale_floor, settings.scale_start, settings.scale_ceiling)
+    directions = [*np.eye(slopes), *-np.eye(slopes), *rng.normal(size=(ITERATES, slopes))]
+    for direction in directions:
+        theta = np.empty(d)
+        theta[:slopes] = settings.radius * direction / np.linalg.norm(direction)
+        if settings.scaled:
+            theta[-1] = scales[rng.integers(3)] / settings.multiplier
+        found.append(theta)
+    best = max((theta for theta in found if _allowed(problem, theta)), key=value)
+    for step in (0.5, 0.25, 0.1, 0.05):
+        best = max([best, *_around(problem, best, step, rng)], key=value)
+    yield best
+    yield from found
+
+
+def _around(problem: PersonProblem, theta: Floats, step: float, rng: np.random.Generator) -> list[Floats]:
+    """Iterates near one, projected on the task's radius."""
+    settings: Any = problem.settings  # type: ignore[attr-defined]
+    slopes = problem.dimension - settings.scaled
+    moved = []
+    for _ in range(24):
+        other = theta.copy()
+        other[:slopes] += step * settings.radius * rng.normal(size=slopes) / np.sqrt(slopes)
+        norm = np.linalg.norm(other[:slopes])
+        if norm > settings.radius:
+            other[:slopes] *= settings.radius / norm
+        if settings.scaled and rng.random() < 0.5:
+            low, high = settings.scale_floor / settings.multiplier, settings.scale_ceiling / settings.multiplier
+            other[-1] = min(max(other[-1] * np.exp(step * rng.normal()), low), high)
+        if _allowed(problem, other):
+            moved.append(other)
+    return moved
+
+
+def _allowed(problem: PersonProblem, theta: Floats) -> bool:
+    try:
+        problem.check_iterate(theta)  # type: ignore[attr-defined]
+    except HostileModel:
+        return False
+    return True

@@ -1,0 +1,199 @@
+r"""Neighbouring windows of a sketch task, and the law of their sketches.
+
+Given the noise of variance s^2 (all in units of C), the rows of a sketch are independent and normal with covariance
+G + s^2 I, G = Z'Z. Zeroing out a row x makes G smaller by x x', so that only one direction differs: there the
+variances have the ratio 1 + x'(G - x x' + s^2 I)^{-1} x. Where s depends on the released eigenvalue, what that one
+discloses is added.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import chdtr, chdtrc, log_ndtr
+
+from murk.audit.neighbours import Box
+from murk.learners.gaussmix.problem import SketchProblem
+from murk.privacy.gaussmix import LEAST_SPREAD, GaussMixMechanism, Sketch
+from murk.stream.task import Task
+
+Floats = NDArray[np.float64]
+
+_DESIGN = 64
+_SCALES = (0.02, 0.1, 0.3, 0.6, 1.0, 1.4, 2.0)
+_GRID = np.linspace(-8.5, 8.5, 1201)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Two windows of one size that differ in one row, in units of the data.
+
+    Parameters
+    ----------
+    first, second
+        Rows (n, p + 1).
+    epsilon
+        The exact epsilon of their sketches at the claimed delta; None where it is not computed (replaced rows).
+    """
+
+    first: Floats = field(repr=False)
+    second: Floats = field(repr=False)
+    epsilon: float | None
+
+    @property
+    def description(self) -> str:
+        """What they are, in words."""
+        return f"windows of {len(self.first)} records; one of them is zeroed out or replaced"
+
+
+@dataclass(frozen=True)
+class SketchLaw:
+    """The joint law of spread and sketch of a window."""
+
+    mechanism: GaussMixMechanism
+    gram: Floats
+
+    @classmethod
+    def of(cls, mechanism: GaussMixMechanism, rows: Floats) -> SketchLaw:
+        """That of a window of rows."""
+        return cls(mechanism, rows.T @ rows / mechanism.bound**2)
+
+    @property
+    def centre(self) -> float:
+        """Where the noisy eigenvalue is centred, in units of C^2."""
+        return float(np.linalg.eigvalsh(self.gram)[0]) - self.mechanism.eta * self.mechanism.tau
+
+    def log_density(self, sketch: Sketch) -> float:
+        """Of a sketch, up to a constant that is the same for all windows."""
+        rows = self.mechanism.decode(sketch.integers, sketch.spread) / self.mechanism.bound
+        covariance = self.gram + sketch.spread**2 * np.eye(len(self.gram))
+        _, log_size = np.linalg.slogdet(covariance)
+        square = float(np.sum(rows * np.linalg.solve(covariance, rows.T).T))
+        return -(square + len(rows) * float(log_size)) / 2.0 + self._of_spread(sketch.spread)
+
+    def _of_spread(self, spread: float) -> float:
+        mechanism = self.mechanism
+        if not mechanism.releases_eigenvalue:
+            return 0.0
+        if spread >= mechanism.largest_spread:
+            return float(log_ndtr(-self.centre / mechanism.eta))
+        if spread <= LEAST_SPREAD * (1 + 1e-9):
+            return float(log_ndtr((self.centre - mechanism.g) / mechanism.eta))
+        value = (mechanism.g - spread**2 - self.centre) / mechanism.eta
+        return -value * value / 2.0
+
+
+def worst_windows(task: Task, problem: SketchProblem, mechanism: GaussMixMechanism) -> Windows:
+    """The neighbouring windows whose sketches disclose most, as far as a search finds it.
+
+    Tried are a window of one record, where no other hides it, and balanced windows of records at the corners of the
+    box, of sizes for which the eigenvalue spares little noise or all of it; in each, the record that is best seen.
+    """
+    rows = _corners(task, problem)
+    norms = np.linalg.norm(rows, axis=1)
+    longest = rows[int(np.argmax(norms))]
+    pairs = [(longest[None, :], np.zeros((1, rows.shape[1])))]
+    if mechanism.releases_eigenvalue:
+        least = max(float(np.linalg.eigvalsh(rows.T @ rows)[0]), 1e-9) / mechanism.bound**2
+        most = task.sketch.window if task.sketch and task.sketch.window else mechanism.largest_window
+        for scale in _SCALES:
+            times = math.ceil(scale * (mechanism.g + mechanism.eta * mechanism.tau) / least)
+            if times * len(rows) <= min(most, 2**16):
+                pairs.append(_zeroed(np.tile(rows, (times, 1))))
+    delta = mechanism.stated.delta
+    found = max(((_epsilon(mechanism, *pair, delta), number) for number, pair in enumerate(pairs)))
+    first, second = pairs[found[1]]
+    if mechanism.neighbours == "zero-out":
+        return Windows(first, second, found[0])
+    # The row that takes the place of the one that leaves: what differs most from all that is there.
+    law = SketchLaw.of(mechanism, second)
+    place = int(np.argmax(np.any(first != second, axis=1)))
+    noisy = law.gram + mechanism.spread(max(law.centre, 0.0)) ** 2 * np.eye(rows.shape[1])
+    inverse = np.linalg.inv(noisy)
+    seen, cross = np.einsum("ij,jk,ik->i", rows, inverse, rows), rows @ inverse @ first[place]
+    second = second.copy()
+    second[place] = rows[int(np.argmax(seen - np.abs(cross)))]
+    return Windows(first, second, None)
+
+
+def _corners(task: Task, problem: SketchProblem) -> Floats:
+    """Rows to be mixed of records at the corners of the box: all of them, or a sample."""
+    box = Box.of(task)
+    options = [choices[:-1] for choices in box.choices]
+    if math.prod(map(len, options)) <= _DESIGN:
+        rows = [list(row) for row in itertools.product(*options)]
+    else:
+        rng = np.random.default_rng(0)
+        count = max(_DESIGN, 4 * (task.coding.size + 1))
+        rows = [[choices[rng.integers(len(choices))] for choices in options] for _ in range(count)]
+    block = task.coding.encode(dict(zip(box.names, zip(*rows, strict=True), strict=True)))
+    return problem.records(block.x, block.y)
+
+
+def _zeroed(rows: Floats) -> tuple[Floats, Floats]:
+    """A window, and the same without the record that the least eigenvalue depends on most."""
+    _, vectors = np.linalg.eigh(rows.T @ rows)
+    place = int(np.argmax(np.abs(rows @ vectors[:, 0])))
+    second = rows.copy()
+    second[place] = 0.0
+    return rows, second
+
+
+def _epsilon(mechanism: GaussMixMechanism, first: Floats, second: Floats, delta: float) -> float:
+    """The exact epsilon at delta of a window against the one with a row zeroed out, by quadrature; of both ways."""
+    one, other = SketchLaw.of(mechanism, first), SketchLaw.of(mechanism, second)
+    row = first[int(np.argmax(np.any(first != second, axis=1)))] / mechanism.bound
+
+    def threshold(spread: float) -> float:
+        seen = float(row @ np.linalg.solve(other.gram + spread**2 * np.eye(len(row)), row))
+        return (1 + seen) / seen
+
+    # Pieces of the spread's law: its probability under either window, and what the sketch then tells.
+    if mechanism.releases_eigenvalue:
+        eta, g = mechanism.eta, mechanism.g
+        edges = np.unique(np.clip(np.concatenate([one.centre + eta * _GRID, other.centre + eta * _GRID]), 0.0, g))
+        middles = (edges[1:] + edges[:-1]) / 2
+        thresholds = np.array([threshold(mechanism.spread(u)) for u in (0.0, *middles, g)])
+        shares = [_masses(law.centre, eta, edges) for law in (one, other)]
+    else:
+        thresholds, shares = np.array([threshold(mechanism.spread(0.0))]), [np.ones(1), np.ones(1)]
+    kept = (shares[0] > 1e-18) & (shares[1] > 1e-18)
+    (p, q), g_here = (share[kept] for share in shares), thresholds[kept]
+    lost = max(1.0 - float(p.sum()), 1.0 - float(q.sum()), 0.0)
+    gain, k = np.log(p) - np.log(q), mechanism.rows
+
+    def excess(epsilon: float) -> float:
+        there = float(np.sum(p * _delta(epsilon - gain, g_here, k)))
+        back = float(np.sum(q * _delta_back(epsilon + gain, g_here, k)))
+        return max(there, back) + lost - delta
+
+    if excess(0.0) <= 0.0:
+        return 0.0
+    return float(brentq(excess, 0.0, 4 * mechanism.stated.epsilon + 50.0, xtol=1e-9))
+
+
+def _masses(centre: float, eta: float, edges: Floats) -> Floats:
+    """Probabilities of a normal eigenvalue below the first edge, between edges, and above the last."""
+    tails = np.exp(log_ndtr((centre - edges) / eta))
+    heads = np.exp(log_ndtr((edges - centre) / eta))
+    between = np.where(edges[:-1] > centre, tails[:-1] - tails[1:], heads[1:] - heads[:-1])
+    return np.concatenate([heads[:1], between, tails[-1:]])
+
+
+def _delta(epsilon: Floats, g: Floats, k: int) -> Floats:
+    """delta of k rows of N(0, g) against N(0, g - 1): at most 1, whatever the sign of epsilon."""
+    cut = np.maximum(0.0, (epsilon - k / 2 * np.log1p(-1 / g)) * 2 * g * (g - 1))
+    found: Floats = chdtrc(k, cut / g) - np.exp(epsilon) * chdtrc(k, cut / (g - 1))
+    return np.maximum(found, 0.0)
+
+
+def _delta_back(epsilon: Floats, g: Floats, k: int) -> Floats:
+    """The same of N(0, g - 1) against N(0, g)."""
+    cut = np.maximum(0.0, (-epsilon - k / 2 * np.log1p(-1 / g)) * 2 * g * (g - 1))
+    found: Floats = chdtr(k, cut / (g - 1)) - np.exp(epsilon) * chdtr(k, cut / g)
+    return np.maximum(found, 0.0)
