@@ -14,7 +14,7 @@ from murk.privacy.noise import SimulatedNoise
 from murk.producers import FileSource, Ledger, Policy, Producer
 from murk.stream import Task, open_log
 from murk.stream.codec import encode_iterate
-from murk.stream.log import Log, Message
+from murk.stream.log import Log, Message, Standing
 from murk.stream.releases import IterateMessage
 
 TEXT = """
@@ -100,6 +100,10 @@ class Wrapped:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
+
+    def standing(self, chain: int) -> Standing:
+        # What is made of others is made of those that were replaced.
+        return Log.standing(self, chain)  # type: ignore[arg-type]
 
 
 class Untouchable(Mapping[str, Any]):
