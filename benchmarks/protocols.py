@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.mothers import FILE, raw
+from murk.producers import Policy
 from murk.producers.local import LocalRun
 from murk.producers.population import Crowd
 from murk.stream.task import Task
@@ -105,7 +106,8 @@ def run(name, protocol, epsilon, seed, x, y):
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as place:
         crowd = Crowd(FILE, seed=seed)
-        with LocalRun(task, crowd, f"sqlite:///{place}/log.db", Path(place) / "ledger.db") as local:
+        policy = Policy(public_sample=True)
+        with LocalRun(task, crowd, f"sqlite:///{place}/log.db", Path(place) / "ledger.db", policy=policy) as local:
             for _ in local.steps():
                 pass
             estimate, releases, task = local.estimate(), local.releases, local.task

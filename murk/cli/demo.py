@@ -13,6 +13,7 @@ import click
 from murk.cli.options import as_json
 from murk.cli.output import number, paragraph, print_json, table
 from murk.cli.page import LivePage
+from murk.cli.publication import asking
 from murk.cli.run import execute
 from murk.errors import UserError
 
@@ -63,9 +64,10 @@ def command(
     if not as_json:
         click.echo(
             "Does having two children of the same sex make a third more likely?\n"
-            "254,654 mothers, US census 1980. Each has her own account and her own privacy level, here drawn by\n"
-            "lot since the data has none. 5,000 drawn by lot show their covariates, not the outcome, and release\n"
-            "nothing. What leaves the others' devices is noise with a little truth in it."
+            "254,654 mothers, US census 1980. Each has an account of their own and a privacy level, here drawn at\n"
+            "random since the data has none. The features of 5,000 of them, drawn at random, become public as they\n"
+            "are, without the outcome; these release nothing. What leaves the others' devices is noise with a\n"
+            "little truth in it."
         )
     with LivePage(port) as live:
         show = page if page is not None else log_url is not None
@@ -76,7 +78,9 @@ def command(
                 live.watch(run, last)
 
         crowd = Crowd(DATA, level="lot", seed=seed)
-        found = execute(task, crowd, url, folder / f"{stem}.ledger.db", quiet=as_json, watch=watch)
+        # Whoever starts the demonstration is told, and not asked: these people's records are public already.
+        agree = asking(url, str(DATA), simulated=seed is not None, agreed=True)
+        found = execute(task, crowd, url, folder / f"{stem}.ledger.db", agree, quiet=as_json, watch=watch)
         _tell(found, task, folder, stem, url, path, picture=picture, as_json=as_json)
         if not as_json:
             live.stay()
@@ -162,7 +166,7 @@ def _print(found: dict[str, Any], folder: Path, stem: str, url: str) -> None:
         "She released once; the ledger refuses a second time."
     )
     paragraph(
-        f"{found['set_aside']:,} women released nothing and showed their covariates. "
+        f"{found['public_sample']['words']} "
         f"{found['refusals']:,} releases were refused for want of budget. "
         f"{sum(found['dead_letters'].values()):,} dead letters, {found['duplicates']:,} duplicates."
     )

@@ -95,7 +95,7 @@ def _say(task: Task, server: Server, as_json: bool) -> None:
 
 def _compare(task: Task, carried: Task, url: str) -> None:
     """Make sure that the log carries the author's task; whether it is simulated is chosen when it is run."""
-    from murk.stream.log import settle
+    from murk.stream.task_change import settle
 
     # The author's file does not hold the covariates; everything else must be the same.
     settle(url, carried.without_public().document(), task.with_simulated(carried.simulated).document())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from murk.cli.publication import yes
 from murk.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def population(function: F) -> F:
             ),
             click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise. Protects nobody."),
             click.option("--block", type=click.IntRange(1), metavar="N", help="At most N records at a time."),
+            yes,
         ]
     ):  # fmt: skip
         function = option(function)

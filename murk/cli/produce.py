@@ -9,6 +9,7 @@ import click
 
 from murk.cli.options import as_json, population, stoppable
 from murk.cli.output import print_json, progress
+from murk.cli.publication import asking
 from murk.cli.report import print_windows, say_notice
 from murk.cli.sharing import metrics_port, people_metrics
 
@@ -23,13 +24,15 @@ _PAUSE = 0.5
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    seed: int | None, block: int | None, patience: float, metrics_port: int | None, metrics_host: str, as_json: bool,
+    seed: int | None, block: int | None, yes: bool, patience: float, metrics_port: int | None, metrics_host: str,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Let a file's people privatize and send their records to a log; `murk learn` learns from it.
 
     Gradients need a fresh model, so the people wait until learners have published one. With `protocol: sketch`
     organisations release, a window of records at a time.
     """
+    from murk.producers import Policy
     from murk.producers.population import Crowd, open_accounts, population_of
     from murk.producers.waiting import wait_for_models
     from murk.stream import Task, open_log
@@ -45,7 +48,10 @@ def command(
         open_log(log_url, create=create, name=task.name) as log,
         open_accounts(log, ledger or f"{task.name}.ledger.db") as accounts,
     ):
-        people = population_of(task, Crowd(Path(source), person, level, seed), log, accounts, block=block)
+        crowd = Crowd(Path(source), person, level, seed)
+        agree = asking(log.url, source, simulated=seed is not None, agreed=yes)
+        policy = Policy(public_sample=True)
+        people = population_of(task, crowd, log, accounts, block=block, policy=policy, agree=agree)
         say_notice(people.task, people, as_json)
         with (
             progress(f"{task.name}: produced", people.source.size, quiet=as_json) as tick,

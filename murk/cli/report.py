@@ -164,8 +164,11 @@ def fits_chances(task: Task) -> bool:
 
 def result(task: Task, log: Log, *, level: float = 0.95, **more: Any) -> dict[str, Any]:
     """The one object that ``--json`` prints: what is committed on the log, and what else is known."""
+    from murk.stream.disclosure import Disclosure
+
     estimate, counts = committed(task, log)
     intervals = estimate.intervals(level)
+    disclosure = Disclosure.of(task)
     return {
         "task": task.name,
         "protocol": task.protocol,
@@ -182,6 +185,7 @@ def result(task: Task, log: Log, *, level: float = 0.95, **more: Any) -> dict[st
         "levels": describe_levels(task),
         "cap": None if task.privacy.per_person is None else task.privacy.per_person.to_dict(),
         "cap_words": describe_cap(task),
+        "public_sample": None if disclosure is None else disclosure.to_dict(),
         "simulated": task.simulated,
         "task_hash": task.hash,
     }
@@ -220,11 +224,8 @@ def print_result(found: Mapping[str, Any]) -> None:
     )
     paragraph(describe_intervals(found))
     print_windows(found)
-    if found.get("set_aside"):
-        paragraph(
-            f"{_many(found['set_aside'], 'record')} set aside: their features (without the target) are published with "
-            "the task, under no guarantee, and nothing else of theirs is released."
-        )
+    if found["public_sample"] is not None:
+        paragraph(found["public_sample"]["words"])
     click.echo()
     for level, promise in found["levels"].items():
         paragraph(f"Promised for each release at level {level}: {promise['words']}", "  ")

@@ -11,11 +11,12 @@ import click
 
 from murk.cli.options import as_json, population
 from murk.cli.output import print_json, progress
+from murk.cli.publication import asking
 from murk.cli.report import brief, print_result, result, say_notice
 
 if TYPE_CHECKING:
     from murk.producers.local import LocalRun
-    from murk.producers.population import Crowd
+    from murk.producers.population import Agree, Crowd
     from murk.stream import Task
 
 Watch = Callable[["LocalRun", bool], None]
@@ -26,7 +27,7 @@ Watch = Callable[["LocalRun", bool], None]
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    seed: int | None, block: int | None, as_json: bool,
+    seed: int | None, block: int | None, yes: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Learn TASK from a file of people: devices, log and learner in one process.
 
@@ -40,7 +41,8 @@ def command(
     task = Task.load(task_path)
     crowd = Crowd(Path(source), person, level, seed)
     log_url = log_url or f"sqlite:///{task.name}.db"
-    found = execute(task, crowd, log_url, ledger or f"{task.name}.ledger.db", block=block, quiet=as_json)
+    agree = asking(log_url, source, simulated=seed is not None, agreed=yes)
+    found = execute(task, crowd, log_url, ledger or f"{task.name}.ledger.db", agree, block=block, quiet=as_json)
     if as_json:
         print_json(found)
     else:
@@ -48,14 +50,16 @@ def command(
 
 
 def execute(
-    task: Task, crowd: Crowd, log_url: str, ledger: str | Path, *, block: int | None = None, quiet: bool = False,
-    watch: Watch | None = None,
+    task: Task, crowd: Crowd, log_url: str, ledger: str | Path, agree: Agree, *, block: int | None = None,
+    quiet: bool = False, watch: Watch | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Run to the end, show how far it is, and give the result."""
+    from murk.producers import Policy
     from murk.producers.local import LocalRun
 
     start = monotonic()
-    with LocalRun(task, crowd, log_url, ledger, block=block) as run:
+    policy = Policy(public_sample=True)
+    with LocalRun(task, crowd, log_url, ledger, block=block, policy=policy, agree=agree) as run:
         people = run.population
         say_notice(run.task, people, quiet)
         with progress(task.name, people.source.size, quiet=quiet) as tick:

@@ -8,6 +8,7 @@ import click
 
 from murk.cli.options import as_json
 from murk.cli.output import print_json
+from murk.cli.publication import asking, yes
 
 
 @click.command("topics")
@@ -17,8 +18,11 @@ from murk.cli.output import print_json
 @click.option("--replication", type=click.IntRange(1), metavar="N",
               help="Copies of each partition.  [default: the brokers' own]")  # fmt: skip
 @click.option("--check", is_flag=True, help="Change nothing; the exit status is 1 if something is wrong.")
+@yes
 @as_json
-def command(task_path: str, log_url: str, simulated: bool, replication: int | None, check: bool, as_json: bool) -> None:
+def command(
+    task_path: str, log_url: str, simulated: bool, replication: int | None, check: bool, yes: bool, as_json: bool
+) -> None:
     """Create the topics of TASK on a Kafka cluster, mend their settings, and say what does not fit.
 
     The task is announced there, too, unless its public covariates come from the people themselves: then whoever
@@ -28,6 +32,7 @@ def command(task_path: str, log_url: str, simulated: bool, replication: int | No
     from murk.learners.problem import problem_for
     from murk.producers.public import public_covariates
     from murk.stream import Task
+    from murk.stream.disclosure import Disclosure
 
     if not log_url.startswith("kafka:"):
         raise UserError("only a log on Kafka has topics: give --log kafka://HOST:PORT")
@@ -41,9 +46,13 @@ def command(task_path: str, log_url: str, simulated: bool, replication: int | No
     with TopicSetup(log_url, task, replication=replication) as setup:
         created = [] if check else setup.create()
         problems = setup.problems()
-        if not check and not problems and not waiting:
-            setup.announce()
         announced = setup.announced()
+        if not check and not problems and not waiting:
+            disclosure = None if announced else Disclosure.of(task)
+            if disclosure is not None:
+                asking(setup.url, simulated=simulated, agreed=yes)(disclosure)
+            setup.announce()
+            announced = setup.announced()
     found = {
         "task": task.name,
         "log": setup.url,

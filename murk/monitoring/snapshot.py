@@ -12,6 +12,7 @@ from typing import Any
 from murk.monitoring.description import STALENESS_BOUNDS
 from murk.monitoring.figures import LEVEL, Figures
 from murk.monitoring.history import Point
+from murk.stream.disclosure import Disclosure
 from murk.stream.task import Task
 
 VERSION = 1
@@ -86,7 +87,7 @@ class Snapshot:
         return known
 
     def _figures(self) -> dict[str, Any]:
-        found, task = self.figures, self.task
+        found, task, disclosure = self.figures, self.task, Disclosure.of(self.task)
         return {
             "task": {
                 "name": task.name,
@@ -97,6 +98,7 @@ class Snapshot:
                 "simulated": task.simulated,
                 "log": self.url,
                 "levels": [asdict(level) for level in found.levels],
+                "public_sample": None if disclosure is None else disclosure.to_dict(),
             },
             "releases": found.releases,
             "duplicates": found.duplicates,

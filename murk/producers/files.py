@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,16 @@ from murk.producers.notes import Facts, begun_with, compare, differs, hold, in_f
 from murk.producers.policy import Policy
 from murk.producers.public import public_covariates
 from murk.producers.sources import FileSource
-from murk.stream.log import Log, settle
+from murk.stream.disclosure import Disclosure
+from murk.stream.log import Log
 from murk.stream.task import Task
+from murk.stream.task_change import settle
 
 if TYPE_CHECKING:
     from murk.learners.problem import Problem
+
+
+Agree = Callable[[Disclosure], None]
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,9 @@ class FilePopulation(ABC):
         Most records of a block.
     policy
         What their devices allow, in the word of whoever starts this and may decide it for them.
+    agree
+        Called with what is about to become public with the task, before anything is written; it raises where that
+        is not agreed to. What a log carries already is public, and is not asked about again.
 
     Attributes
     ----------
@@ -157,9 +165,10 @@ class FilePopulation(ABC):
         *,
         block: int | None = None,
         policy: Policy | None = None,
+        agree: Agree | None = None,
     ) -> None:
         self.log, self.ledger, self.crowd = log, ledger, crowd
-        self._block, self._policy = block, policy or Policy()
+        self._block, self._policy, self._agree = block, policy or Policy(), agree
         self.close = hold(log, self, ledger.path)
         try:
             self._open(task)
@@ -242,6 +251,9 @@ class FilePopulation(ABC):
         # What devices would refuse is not announced: a log carries its task for life.
         self._policy.admit(task, self.problem.mechanisms)
         self._check_beginning(len(set_aside))
+        disclosure = Disclosure.of(task)
+        if disclosure is not None and self._agree is not None:
+            self._agree(disclosure)
         self.log.prepare(task.document())
         # Who releases nothing is noted before the log knows the task: they never will.
         self.ledger.bind(self.log.identity, task.hash, name=task.name)
@@ -253,8 +265,9 @@ class FilePopulation(ABC):
     def _set_aside(self, name: str, count: int) -> list[int]:
         if not self._policy.public_sample:
             raise UserError(
-                "the devices' policy does not allow that features are published as a public sample: leave "
-                "public.set_aside out, or give the task public records with public.file"
+                "the devices' policy does not allow that people's features are published as a public sample "
+                "(Policy(public_sample=True) does): leave public.set_aside out, or give the task public records with "
+                "public.file"
             )
         # Named as it is: the task's hash is not known before its sample is. With another sample it would be another
         # task, with caps of its own.
@@ -282,6 +295,7 @@ class FilePopulation(ABC):
                 f"{'give the --seed it was begun with' if carried.simulated else 'leave --seed out'}, "
                 "or use another log"
             )
+        task = task.with_defaults_of(carried)
         # The author's file does not hold the covariates; everything else must be the same.
         settle(self.log.url, carried.without_public().document(), task.document())
         self.task = task if carried.covariates is None else task.with_public(*carried.covariates)

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from murk.producers.population import Crowd, Step, open_accounts, population_of
+from murk.producers.policy import Policy
+from murk.producers.population import Agree, Crowd, Step, open_accounts, population_of
 from murk.stream.log import open_log
 from murk.stream.task import Task
 from murk.stream.worker import Worker
@@ -49,13 +50,21 @@ class LocalRun:
     """
 
     def __init__(
-        self, task: Task, crowd: Crowd, log_url: str, ledger_path: str | Path, *, block: int | None = None
+        self,
+        task: Task,
+        crowd: Crowd,
+        log_url: str,
+        ledger_path: str | Path,
+        *,
+        block: int | None = None,
+        policy: Policy | None = None,
+        agree: Agree | None = None,
     ) -> None:
         self._stack = ExitStack()
         try:
             self.log = self._stack.enter_context(open_log(log_url, name=task.name))
             self.ledger = self._stack.enter_context(open_accounts(self.log, ledger_path))
-            self.population = population_of(task, crowd, self.log, self.ledger, block=block)
+            self.population = population_of(task, crowd, self.log, self.ledger, block=block, policy=policy, agree=agree)
             self._stack.callback(self.population.close)
             self.task = self.population.task
             self.problem = self.population.problem

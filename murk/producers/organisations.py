@@ -41,7 +41,7 @@ class OrganisationPopulation(FilePopulation):
 
     Parameters
     ----------
-    task, crowd, log, ledger, block, policy
+    task, crowd, log, ledger, block, policy, agree
         As `FilePopulation`.
 
     Attributes

@@ -55,9 +55,9 @@ class Policy:
         Kinds of mechanism that may be used; all by default. ("composite" releases several things at once, each by a
         mechanism of its own; "gaussmix" is an organisation's, which `Producer` never uses.)
     public_sample
-        Whether a person may be set aside for a task's public sample: her features (without the target) are
-        then published as they are, and she releases nothing. Without it she is never set aside. A population
-        of the command line is started by whoever may decide this for its people.
+        Whether people may be set aside for a task's public sample: their features (without the target) are
+        then published as they are, and they release nothing. Not unless it is agreed to. The command line says
+        what would become public, and asks whoever starts it.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Policy:
     lifetime: Guarantee | None = None
     per_task: Guarantee | None = None
     mechanisms: tuple[str, ...] = ("gaussian", "laplace", "l2-ball", "composite", "gaussmix")
-    public_sample: bool = True
+    public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed]) -> Admission:
         """Decide which levels of a task may be used, and under which caps.

@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import Any
 
 from murk.learners.problem import PersonProblem, person_problem_for
-from murk.producers.files import Crowd, FilePopulation, Step, open_accounts
+from murk.producers.files import Agree, Crowd, FilePopulation, Step, open_accounts
 from murk.producers.ledger import Ledger
 from murk.producers.policy import Policy
 from murk.producers.producer import Producer
 from murk.stream.log import Log
 from murk.stream.task import Task
 
-__all__ = ["Crowd", "Population", "Step", "open_accounts", "population_of"]
+__all__ = ["Agree", "Crowd", "Population", "Step", "open_accounts", "population_of"]
 
 SHARE = 100
 """A block holds at most a SHARE-th of the releases so far: larger ones make gradients stale."""
@@ -27,7 +27,7 @@ class Population(FilePopulation):
 
     Parameters
     ----------
-    task, crowd, log, ledger, block, policy
+    task, crowd, log, ledger, block, policy, agree
         As `FilePopulation`; a block holds by default at most a hundredth of the releases so far, where they are of a
         model.
 
@@ -109,7 +109,14 @@ class Population(FilePopulation):
 
 
 def population_of(
-    task: Task, crowd: Crowd, log: Log, ledger: Ledger, *, block: int | None = None, policy: Policy | None = None
+    task: Task,
+    crowd: Crowd,
+    log: Log,
+    ledger: Ledger,
+    *,
+    block: int | None = None,
+    policy: Policy | None = None,
+    agree: Agree | None = None,
 ) -> FilePopulation:
     """Those whose records stand in a file: people, or with ``protocol: sketch`` organisations.
 
@@ -121,5 +128,5 @@ def population_of(
     if task.protocol == "sketch":
         from murk.producers.organisations import OrganisationPopulation
 
-        return OrganisationPopulation(task, crowd, log, ledger, block=block, policy=policy)
-    return Population(task, crowd, log, ledger, block=block, policy=policy)
+        return OrganisationPopulation(task, crowd, log, ledger, block=block, policy=policy, agree=agree)
+    return Population(task, crowd, log, ledger, block=block, policy=policy, agree=agree)

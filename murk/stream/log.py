@@ -21,8 +21,6 @@ from typing import NamedTuple, Self
 
 from murk.errors import MurkError, UserError
 from murk.stream.membership import AllChains, Membership
-from murk.stream.task import Task
-from murk.stream.task_document import differences
 
 MAX_MESSAGE = 1_000_000
 """Longest message in bytes that a log takes: what a Kafka broker accepts by default, less its envelope."""
@@ -350,42 +348,6 @@ def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
     from murk.stream.sqlite_log import SqliteLog
 
     return SqliteLog(path, create=create)
-
-
-def settle(url: str, standing: bytes | None, offered: bytes) -> Task | None:
-    """Decide what announcing a document on a log means, for every implementation alike.
-
-    Returns
-    -------
-    Task | None
-        The offered task, where its document is to be put on the log; None where nothing changes.
-
-    Raises
-    ------
-    UserError
-        When another task stands on the log, or its number of partitions would change.
-    """
-    if standing == offered:
-        return None
-    task = Task.from_document(offered)
-    if standing is None:
-        return task
-    carried = Task.from_document(standing)
-    if carried.hash != task.hash:
-        # Keys and never values: a document may hold people's covariates.
-        keys = [key for key in differences(standing, offered) if not key.startswith("log.")]
-        raise UserError(
-            f"{url} already carries the task {carried.name!r}, and the task {task.name!r} offered to it "
-            f"differs in: {', '.join(keys)}. A log carries one task for life: use another log, "
-            "or the task as it was"
-        )
-    if carried.log.partitions != task.log.partitions:
-        raise UserError(
-            f"{url} has {carried.log.partitions} partitions and the task {task.name!r} now asks for "
-            f"{task.log.partitions}: each partition is a chain with a state of its own, so their number "
-            f"stays. Set log.partitions back to {carried.log.partitions}, or use another log"
-        )
-    return task
 
 
 def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:

@@ -25,9 +25,9 @@ from murk.stream.log import (
     Ownership,
     check_range,
     check_sizes,
-    settle,
 )
 from murk.stream.task import Task
+from murk.stream.task_change import settle
 
 READ_BYTES = 16 * 2**20
 """One read stops after this many bytes of messages, so that a hostile log cannot fill the memory."""

@@ -25,11 +25,13 @@ from murk.stream.task_learner import LearnerBlock, LogBlock, MaxStaleness, Publi
 from murk.stream.task_privacy import PrivacyBlock
 from murk.stream.task_protocols import (
     BLOCKS,
+    FORMER_SET_ASIDE,
     ExamplesBlock,
     MomentsBlock,
     ProtocolName,
     SketchBlock,
     check_protocol,
+    check_public,
     resolved,
 )
 from murk.stream.task_yaml import read_yaml
@@ -107,8 +109,7 @@ class Task(Block):
     )
     public: PublicBlock | None = Field(
         default=None,
-        description="public covariates, for whitening and intervals; `moments` need some, and set 1000 records aside "
-        "where none are named",
+        description="public covariates, for whitening and intervals; nobody's features are public unless it says so",
     )
     log: LogBlock = Field(default=LogBlock(), description="the log's settings; not part of the task's hash")
     simulated: Annotated[bool, Field(strict=True)] = Field(default=False, description="whether noise is simulated")
@@ -194,6 +195,8 @@ class Task(Block):
         return self
 
     def _check_covariates(self) -> None:
+        if self.public is None and self.moments is not None:
+            check_public(self.moments)
         if self.covariates is None:
             return
         if self.public is None:
@@ -272,6 +275,16 @@ class Task(Block):
     def without_public(self) -> Self:
         """Give the task as its file declares it, without the resolved covariates."""
         return self._with(covariates=None)
+
+    def with_defaults_of(self, carried: Self) -> Self:
+        """Return the task with what an earlier version filled in for it when a log was begun.
+
+        Up to 0.3, moments without ``public`` set 1,000 records aside. A log that carries that goes on as it is.
+        """
+        filled_in = PublicBlock(set_aside=FORMER_SET_ASIDE)
+        if self.protocol != "moments" or self.public is not None or carried.public != filled_in:
+            return self
+        return self._with(public=filled_in.model_dump(mode="json"))
 
     def with_simulated(self, simulated: bool) -> Self:
         """Give the task for simulated releases, or for real ones."""

@@ -38,8 +38,8 @@ _WHY: Final = {
     "sketch": "what is known of a random mixture of records is a bound on (epsilon, delta)",
 }
 
-SET_ASIDE: Final = 1000
-"""Records that give public features where moments need some and the task names none."""
+FORMER_SET_ASIDE: Final = 1000
+"""Records that versions up to 0.3 set aside of moments' own accord; logs that were begun so go on."""
 
 
 def _known(value: object) -> object:
@@ -177,10 +177,31 @@ def resolved(data: dict[str, Any]) -> dict[str, Any]:
         for key, by_kind in _BY_TARGET.get(protocol, {}).items():
             if kind in by_kind and block.get(key) is None:
                 block = {**block, key: by_kind[kind]}
-    data = {**data, protocol: block}
-    if protocol == "moments" and data.get("public") is None:
-        data["public"] = {"set_aside": SET_ASIDE}
-    return data
+    return {**data, protocol: block}
+
+
+def check_public(moments: MomentsBlock) -> None:
+    """Check that moments without public covariates are not asked for what is made from them.
+
+    What remains needs none: scores are then taken as normal, with the mean and variance that the releases tell.
+
+    Raises
+    ------
+    PydanticCustomError
+        Naming the key, with the choices.
+    """
+    wanted = {"design": "gaussian", "covariance": "pooled"}
+    if moments.link != "identity":
+        wanted["solver"] = "score"
+    for key, value in wanted.items():
+        if getattr(moments, key) == value:
+            raise problem(
+                f"{value} needs public covariates (features without the target), and the task has none; nobody's are "
+                "public unless it says so. Give public: {file: F}, features that everybody may know already; or "
+                "public: {set_aside: N}, which publishes the features of N of the people as they are, under no "
+                f"guarantee, while they release nothing; or leave {key} out; or choose another protocol",
+                "moments", key,
+            )  # fmt: skip
 
 
 def check_protocol(

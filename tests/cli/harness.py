@@ -80,14 +80,19 @@ def clean(done: Done) -> Done:
     return done
 
 
-def murk(*arguments: object, folder: Path, prepare: Callable[[], None] | None = None) -> Done:
-    """Run a command to its end; with ``prepare`` as `python -m murk`, else in a process that was forked."""
+def murk(
+    *arguments: object, folder: Path, prepare: Callable[[], None] | None = None, answer: str | None = None
+) -> Done:
+    """Run a command to its end; with ``prepare`` as `python -m murk`, else in a process that was forked.
+
+    With an ``answer`` it runs at a terminal, at which that is typed.
+    """
     if prepare is not None:
         return finish(start(*arguments, folder=folder, prepare=prepare))
     server = serving()
     assert server.stdin
     assert server.stdout
-    server.stdin.write(json.dumps([str(folder), list(map(str, arguments))]) + "\n")
+    server.stdin.write(json.dumps([str(folder), list(map(str, arguments)), answer]) + "\n")
     server.stdin.flush()
     return clean(Done(*json.loads(server.stdout.readline())))
 

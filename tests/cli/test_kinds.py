@@ -124,7 +124,7 @@ def test_public_covariates_from_a_file(folder: Path) -> None:
 def test_nobody_is_set_aside_who_has_other_records(folder: Path) -> None:
     (folder / "task.yaml").write_text(f"{WEEKS}privacy: {MENU}\npublic: {{set_aside: 20}}\n")
     (folder / "people.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records()))
-    command = ["run", "task.yaml", "--source", "people.jsonl", "--json"]
+    command = ["run", "task.yaml", "--source", "people.jsonl", "--yes", "--json"]
     refused(murk(*command, "--person", "who", folder=folder), "set aside only where every row is a person of its own")
     # Nothing was begun: people may be named otherwise, with the same files.
     assert murk(*command, folder=folder).json["releases"] == RECORDS - 20

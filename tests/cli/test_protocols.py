@@ -48,20 +48,20 @@ def test_from_file_to_estimate(folder: Path, protocol: str, target: str) -> None
     (folder / "task.yaml").write_text(f"{TASK}{target}protocol: {protocol}\n")
     command = ["run", "task.yaml", "--source", "people.csv", "--seed", 1]
     found = murk(*command, "--json", folder=folder).json
-    aside = 1000 if protocol == "moments" else 0
-    assert (found["protocol"], found["set_aside"]) == (protocol, aside)
-    assert found["releases"] == rows - aside
+    # Nobody's features are public where the task does not say so.
+    assert (found["protocol"], found["set_aside"], found["public_sample"]) == (protocol, 0, None)
+    assert found["releases"] == rows
     assert (found["duplicates"], found["dead_letters"]) == (0, {})
     assert found["coefficients"].keys() == {"same_sex", "age", "intercept"}
     assert found["per_unit"].keys() == found["coefficients"].keys()
     done = murk(*command, folder=folder)
     assert done.status == 0
     assert "nominal" not in done.out
-    assert f"{rows - aside:,} releases learned" in done.out
+    assert f"{rows:,} releases learned" in done.out
     assert ("Intervals by " in done.out) != ("No intervals: " in done.out)
-    assert ("1,000 records set aside: their features (without the target) are published" in done.out) == (aside > 0)
     plain = murk("status", "--log", "sqlite:///any.db", folder=folder)
     assert plain.status == 0
+    assert "public" not in (done.out + plain.out).replace("for want of public covariates", "")
     assert ("odds ratio" in plain.out) == found["odds_ratios"] == (protocol == "moments" and target == BINARY)
 
 

@@ -100,6 +100,10 @@ def made_up(
                 }
                 for level, promise, part in levels
             ],
+            "public_sample": None if simulated else {
+                "features": ["same_sex", "age"], "target": "third_child", "people": 5000, "file": None,
+                "words": "The features same_sex, age of 5,000 people are public with this task.",
+            },
         },
         "releases": releases, "duplicates": releases // 1800, "dead_letters": dead or {},
         "rate": rates[-1] if rates else 0.0, "lag": waiting(releases),

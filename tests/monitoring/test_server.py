@@ -151,7 +151,7 @@ def test_the_status_has_the_shape_that_the_page_is_built_against(client):
     }  # fmt: skip
     assert found["version"] == 1
     assert found["task"].keys() == {
-        "name", "protocol", "objective", "model", "hash", "simulated", "log", "levels",
+        "name", "protocol", "objective", "model", "hash", "simulated", "log", "levels", "public_sample",
     }  # fmt: skip
     names = ["same_sex", "age", "intercept"]
     for level in found["task"]["levels"]:

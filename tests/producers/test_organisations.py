@@ -167,7 +167,8 @@ class TestWindows:
             inner = folder / sketch[-6:]
             inner.mkdir()
             write_records(inner / "records.csv", ROWS)
-            found = work(inner, make_task(sketch, "public: {set_aside: 20}", windows=9))
+            task = make_task(sketch, "public: {set_aside: 20}", windows=9)
+            found = work(inner, task, policy=Policy(public_sample=True))
             assert (found["set_aside"], found["records_released"]) == (20, ROWS - 20)
 
     def test_beyond_the_cap_are_refused_once(self, folder: Path) -> None:

@@ -13,10 +13,12 @@ from murk.errors import UserError
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import FileSource, Ledger, Policy
 from murk.producers.local import LocalRun
-from murk.producers.population import Crowd, Population, open_accounts
+from murk.producers.population import Agree, Crowd, Population, open_accounts
 from murk.stream import open_log
+from murk.stream.disclosure import Disclosure
 from tests.producers.world import Wrapped, make_task, write_people
 
+AGREED = Policy(public_sample=True)
 SET_ASIDE = "public: {set_aside: 8}"
 MANY_ASIDE = "public: {set_aside: 24}"
 """So many that secure noise does not draw women of one kind alone: with 8 it did once in a hundred times."""
@@ -29,12 +31,14 @@ def population(
     ledger: str = "ledger.db",
     person: str | None = None,
     policy: Policy | None = None,
+    agree: Agree | None = None,
     seed: int | None = 7,
     source: str = "people.csv",
 ) -> Iterator[Population]:
     crowd = Crowd(folder / source, person=person, seed=seed)
     with open_log(f"sqlite:///{folder}/log.db") as log, open_accounts(log, folder / ledger) as accounts:
-        people = Population(make_task(*more, simulated=False), crowd, log, accounts, policy=policy)
+        task = make_task(*more, simulated=False)
+        people = Population(task, crowd, log, accounts, policy=policy or AGREED, agree=agree)
         try:
             yield people
         finally:
@@ -44,7 +48,7 @@ def population(
 def work(folder: Path, *more: str, seed: int | None = 7) -> None:
     crowd = Crowd(folder / "people.csv", seed=seed)
     task = make_task(*more, simulated=False)
-    with LocalRun(task, crowd, f"sqlite:///{folder}/log.db", folder / "ledger.db") as run:
+    with LocalRun(task, crowd, f"sqlite:///{folder}/log.db", folder / "ledger.db", policy=AGREED) as run:
         assert len(list(run.steps())) > 1
 
 
@@ -215,7 +219,7 @@ def test_another_sample_gives_nobody_another_cap(folder: Path) -> None:
     ):
         crowd = Crowd(folder / "people.csv")
         with pytest.raises(UserError, match="have released to a task of the name 'third-child' already"):
-            Population(make_task(MANY_ASIDE, simulated=False), crowd, log, accounts)
+            Population(make_task(MANY_ASIDE, simulated=False), crowd, log, accounts, policy=AGREED)
         assert accounts.totals().releases == released == 16
 
 
@@ -233,8 +237,9 @@ def test_an_account_says_who_was_published(folder: Path) -> None:
             assert "Nothing was ever released" not in words
 
 
-def test_a_policy_may_forbid_a_public_sample(folder: Path) -> None:
-    strict = Policy(public_sample=False)
+def test_a_policy_must_allow_a_public_sample(folder: Path) -> None:
+    strict = Policy()
+    assert not strict.public_sample
     with (
         pytest.raises(UserError, match=r"policy does not allow .* public.file"),
         population(folder, SET_ASIDE, policy=strict),
@@ -244,3 +249,25 @@ def test_a_policy_may_forbid_a_public_sample(folder: Path) -> None:
         assert log.document() is None
     with population(folder, policy=strict) as people:
         assert people.excluded == frozenset()
+
+
+def test_what_becomes_public_is_agreed_to_before_anything_is_written(folder: Path) -> None:
+    asked: list[Disclosure] = []
+
+    def decline(disclosure: Disclosure) -> None:
+        asked.append(disclosure)
+        raise UserError("no")
+
+    with pytest.raises(UserError, match=r"^no$"), population(folder, SET_ASIDE, agree=decline):
+        pass
+    features = ("age", "same_sex", "origin")
+    assert asked == [Disclosure(features, "third_child", 8, None)]
+    with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(folder / "ledger.db") as ledger:
+        assert log.document() is None
+        assert ledger.totals().people == 0
+    with population(folder, SET_ASIDE, agree=asked.append) as people:
+        assert Disclosure.of(people.task) == asked[0]
+    # What is public already is not asked about again; where nothing becomes public nobody is asked.
+    with population(folder, SET_ASIDE, agree=decline) as people:
+        assert len(people.excluded) == 8
+    assert len(asked) == 2

@@ -434,11 +434,13 @@ def test_what_was_promised_and_what_was_refused(page):
     assert "right at most 69.2% of the time" in page.text(".level .right")
     assert "5,580 releases learned at this level (62.0%)" in page.text(".level .learned")
     assert not page.visible("#simulated")
+    assert page.text("#public-sample") == status["task"]["public_sample"]["words"]
     assert page.texts("#dead-table tbody td:last-child") == ["1,204", "17", "3", "1"]
     assert page.text("#dead") == "1,225"
     assert page.texts("#chains .nobody") == ["not known"]
     page.open(made_up(9000))
     assert page.text("#simulated").startswith("SIMULATED: protects nobody")
+    assert not page.visible("#public-sample")
     assert page.visible("#dead-none")
     assert not page.visible("#dead-table")
 

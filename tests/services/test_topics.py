@@ -199,16 +199,26 @@ def test_covariates_from_the_people_are_announced_by_whoever_lets_them_produce(f
     assert "announced by `murk produce`" in found.out
     assert topics(folder, url, "--json", task="aside.yaml").json["announced"] is False
     learner = harness.start("learn", "--log", url, "--wait", "--json", folder=folder)
+    produce = ["produce", "aside.yaml", "--source", "people.csv", "--log", url, "--ledger", "aside.db", "--json"]
+    harness.refused(harness.murk(*produce, folder=folder), "5 people become public", "say --yes")
     try:
-        made = harness.murk(
-            "produce", "aside.yaml", "--source", "people.csv", "--log", url, "--ledger", "aside.db", "--json",
-            folder=folder,
-        )  # fmt: skip
+        made = harness.murk(*produce, "--yes", folder=folder)
         assert made.json["set_aside"] == 5
         assert topics(folder, url, "--json", task="aside.yaml").json["announced"] is True
     finally:
         learner.terminate()
         assert harness.finish(learner).status == 0
+
+
+def test_a_public_file_is_published_when_that_is_agreed_to(folder, place):
+    url, _ = place
+    (folder / "public.csv").write_text("same_sex,age\nno,21\nyes,35\nno,30\n")
+    (folder / "task.yaml").write_text(TASK + "public: {file: public.csv}\n")
+    harness.refused(topics(folder, url), "of 3 people become public", "public.csv", "say --yes")
+    assert topics(folder, url, "--check", "--json").json["announced"] is False
+    assert topics(folder, url, "--yes", "--json").json["announced"] is True
+    # It is public now.
+    assert topics(folder, url).err == ""
 
 
 def test_a_log_of_another_task(folder, place):

@@ -95,7 +95,8 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     MaxStaleness: (content(), ("max_staleness",)),
     PublicBlock: (PUBLIC, ("public",)),
     ExamplesBlock: (protocol("examples", release="separate", loss="log"), ("examples",)),
-    MomentsBlock: (protocol("moments"), ("moments",)),
+    # With a public sample, without which some settings are refused.
+    MomentsBlock: (protocol("moments") | {"public": {"set_aside": 10}}, ("moments",)),
     SketchBlock: (content(HUBER) | protocol("sketch") | {"target": content(HUBER)["target"]}, ("sketch",)),
     LogBlock: (content(), ("log",)),
 }

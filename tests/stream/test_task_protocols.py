@@ -9,7 +9,8 @@ from murk.errors import UserError
 from murk.stream.codec import longest_release
 from murk.stream.releases import KINDS
 from murk.stream.task import Task
-from murk.stream.task_protocols import GUARANTEES, MECHANISMS, PROTOCOLS, RELEASED, SET_ASIDE
+from murk.stream.task_change import settle
+from murk.stream.task_protocols import GUARANTEES, MECHANISMS, PROTOCOLS, RELEASED
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX
 
 APPROX = "{approx: {epsilon: 1.0, delta: 1e-6}}"
@@ -51,14 +52,45 @@ def test_a_protocol_has_good_defaults(protocol: str, text: str, found: dict[str,
     assert resolved.hash != Task.parse(text).hash
 
 
-def test_moments_set_people_aside_where_no_public_features_are_named() -> None:
-    found = task("moments").public
-    assert found is not None
-    assert found.set_aside == SET_ASIDE
-    assert task("examples").public is None
-    named = task("moments", LOGISTIC, "public: {set_aside: 7}").public
+@pytest.mark.parametrize("text", [LOGISTIC, HUBER])
+@pytest.mark.parametrize("lines", [(), ("public: null",)])
+def test_nobodys_features_are_public_unless_the_task_says_so(text: str, lines: tuple[str, ...]) -> None:
+    for protocol in PROTOCOLS:
+        assert task(protocol, text, *lines).public is None
+    named = task("moments", text, "public: {set_aside: 7}").public
     assert named is not None
     assert named.set_aside == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [(LOGISTIC, "solver", "score"), (LOGISTIC, "design", "gaussian"), (HUBER, "covariance", "pooled")],
+)
+def test_what_needs_public_features_and_has_none_is_refused_with_the_choices(text: str, key: str, value: str) -> None:
+    block = f"moments: {{{key}: {value}}}"
+    with pytest.raises(UserError, match=f"moments.{key}: {value} needs public covariates") as found:
+        task("moments", text, block)
+    for choice in ("public: {file: F}", "public: {set_aside: N}", "publishes the features of N", "another protocol"):
+        assert choice in str(found.value)
+    assert task("moments", text, block, "public: {set_aside: 7}").moments is not None
+
+
+def test_least_squares_needs_no_public_features_however_it_is_solved() -> None:
+    assert task("moments", HUBER, "moments: {solver: score}").public is None
+
+
+def test_a_log_that_was_begun_with_the_former_sample_goes_on() -> None:
+    """Up to 0.3 Murk wrote a sample of 1,000 into the document of moments whose author named none."""
+    author = task("moments")
+    former = task("moments", LOGISTIC, "public: {set_aside: 1000}")
+    assert settle("here", former.document(), author.document()) is None
+    assert author.with_defaults_of(former) == former
+    for other in (task("moments", LOGISTIC, "public: {set_aside: 999}"), task("examples")):
+        with pytest.raises(UserError, match="differs in"):
+            settle("here", other.document(), author.document())
+    named = task("moments", LOGISTIC, "public: {set_aside: 7}")
+    with pytest.raises(UserError, match=r"differs in: public.set_aside"):
+        settle("here", former.document(), named.document())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -68,6 +68,8 @@ function showTask({ task, releases, started }) {
   setText(byId("hash"), `task ${task.hash.slice(0, 12)}`);
   byId("hash").title = task.hash;
   byId("simulated").hidden = !task.simulated;
+  byId("public-sample").hidden = !task.public_sample;
+  setText(byId("public-sample"), task.public_sample?.words ?? "");
   setText(byId("since"), `This monitor watches since ${dayOf(started)}; curves begin there.`);
 }
 

@@ -33,11 +33,11 @@ from murk.stream.log import (
     Unreachable,
     check_range,
     check_sizes,
-    settle,
 )
 from murk.stream.membership import Membership
 from murk.stream.releases import truncate_time
 from murk.stream.task import Task
+from murk.stream.task_change import settle
 
 _ANNOUNCE_TRIES = 10
 _ASIDE = 0.5

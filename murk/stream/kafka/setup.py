@@ -11,8 +11,8 @@ from murk.stream.kafka.client import Clients
 from murk.stream.kafka.log import KafkaLog
 from murk.stream.kafka.settings import Settings
 from murk.stream.kafka.topics import Names
-from murk.stream.log import settle
 from murk.stream.task import Task
+from murk.stream.task_change import settle
 
 
 class TopicSetup:
@@ -58,9 +58,12 @@ class TopicSetup:
         return found
 
     def announce(self) -> None:
-        """Put the task on the log; see `Log.announce`."""
+        """Put the task on the log; see `Log.announce`. One whose sample is set aside is not known yet, and waits."""
         with KafkaLog(self.url) as log:
-            log.announce(self._task.document())
+            standing = log.document()
+            task = self._task if standing is None else self._task.with_defaults_of(Task.from_document(standing))
+            if task.public is None or task.covariates is not None:
+                log.announce(task.document())
 
     def announced(self) -> bool:
         """Whether the log carries this task.

@@ -1,0 +1,87 @@
+"""Before anything of people becomes public it is said, and agreed to; afterwards every view says what is public."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from murk.stream import open_log
+from tests.cli.harness import LEDGER, LOG, TASK, murk, query, refused, run, world
+
+MOMENTS = TASK + "protocol: moments\n"
+ASIDE = MOMENTS + "public: {set_aside: 8}\n"
+ROWS = 60
+WHAT = "The features same_sex, age (without the target third_child) of 8 people"
+REAL = ("task.yaml", "--source", "people.csv", "--json")
+
+
+def untouched(folder: Path) -> bool:
+    """Whether the log carries nothing and nobody has an account."""
+    with open_log(f"sqlite:///{folder}/third-child.db", create=False) as log:
+        assert log.document() is None
+    assert query(folder / LEDGER, "SELECT * FROM runs") == []
+    return not (folder / "third-child.db.run.json").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "produce"])
+def test_where_nobody_can_be_asked_nothing_is_published(folder: Path, command: str) -> None:
+    world(folder, ROWS, ASIDE)
+    refused(murk(command, *REAL, folder=folder), WHAT, "become public", "drawn at random from people.csv", "say --yes")
+    assert untouched(folder)
+    done = murk(command, *REAL, "--yes", folder=folder)
+    assert done.json["set_aside"] == 8
+    assert done.err.startswith(f"{WHAT} become public: they are written to {LOG[:10]}")
+    # What is public already is not asked about again.
+    again = murk(command, *REAL, folder=folder)
+    assert (again.status, again.err) == (0, "")
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "y\n"])
+def test_at_a_terminal_somebody_is_asked(folder: Path, answer: str) -> None:
+    world(folder, ROWS, ASIDE)
+    done = murk("run", "task.yaml", "--source", "people.csv", folder=folder, answer=answer)
+    assert f"{WHAT} become public" in done.out
+    assert "Publish them? [y/N]" in done.out
+    if answer == "y\n":
+        assert done.status == 0
+        assert "52 releases learned" in done.out
+    else:
+        assert done.status == 2
+        assert "nothing was published and nothing was begun" in done.out
+        assert untouched(folder)
+
+
+def test_a_simulation_says_it_and_does_not_ask(folder: Path) -> None:
+    world(folder, ROWS, ASIDE)
+    done = run(folder)
+    assert done.json["releases"] == ROWS - 8
+    assert WHAT in done.err
+
+
+def test_every_view_says_what_is_public(folder: Path) -> None:
+    world(folder, ROWS, ASIDE)
+    printed = murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, folder=folder).out
+    shown = murk("status", "--log", LOG, folder=folder).out
+    for text in (printed, shown):
+        assert f"{WHAT} are public with this task, as they are and under no guarantee." in " ".join(text.split())
+    found = murk("status", "--log", LOG, "--json", folder=folder).json["public_sample"]
+    assert (found["people"], found["features"], found["file"]) == (8, ["same_sex", "age"], None)
+
+
+def test_where_nothing_becomes_public_nobody_is_asked(folder: Path) -> None:
+    world(folder, ROWS, MOMENTS + "public: null\n")
+    done = murk("run", *REAL, folder=folder)
+    assert (done.json["releases"], done.json["set_aside"], done.json["public_sample"]) == (ROWS, 0, None)
+    with open_log(f"sqlite:///{folder}/third-child.db", create=False) as log:
+        document = json.loads(log.document() or b"")
+    assert (document["public"], document["covariates"]) == (None, None)
+
+
+def test_a_log_of_before_goes_on_with_the_sample_that_it_was_begun_with(folder: Path) -> None:
+    """Up to 0.3 a task of moments without `public` set 1,000 records aside; that is in the log for good."""
+    rows = 1040
+    world(folder, rows, MOMENTS + "public: {set_aside: 1000}\n")
+    assert murk("produce", *REAL, "--seed", 1, folder=folder).json["releases"] == 40
+    (folder / "task.yaml").write_text(MOMENTS)
+    found = run(folder).json
+    assert (found["releases"], found["set_aside"], found["public_sample"]["people"]) == (40, 1000, 1000)
