@@ -12,6 +12,7 @@ from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger import Ledger
 from murk.producers.notes import Facts, begun_with, compare, differs, hold, in_file, note
+from murk.producers.overlap import check_apart, check_carried
 from murk.producers.policy import Policy
 from murk.producers.public import public_covariates
 from murk.producers.sources import FileSource
@@ -242,8 +243,10 @@ class FilePopulation(ABC):
         """Begin on a log without a task; until the last line nothing is begun, and anything may be changed."""
         self._survey()
         set_aside: Sequence[int] = ()
-        if task.public_path is not None:
-            task = task.with_public(*public_covariates(task.public_path, task))
+        path = task.public_path
+        if path is not None:
+            task = task.with_public(*public_covariates(path, task))
+            check_apart(self.source, path)
         elif task.public is not None:
             set_aside = self._set_aside(task.name, task.public.set_aside or 0)
             task = task.with_public(*self.source.covariates(set_aside))
@@ -305,11 +308,18 @@ class FilePopulation(ABC):
         # file and ledger. With anything else they would release anew, and those set aside after all.
         set_aside = self.task.public is not None and self.task.public.set_aside is not None
         alone = set_aside or in_file(self.log) is not None
-        if alone and self.ledger.run(self.task.hash, self.source.digest) is None:
+        new = self.ledger.run(self.task.hash, self.source.digest) is None
+        if alone and new:
             if begun_with(self.log, self.ledger.path) is not None:
                 raise differs(self.log, "another file", "--source", seed=self.crowd.seed)
             found = f"another file than {self.source.path}, or another ledger than {self.ledger.path}"
             raise differs(self.log, found, "--source and --ledger", seed=self.crowd.seed)
+        if new and self.task.covariates is not None:
+            # Whoever announced the task need not have had these people's file.
+            check_carried(self.source, self.task.covariates)
+            path = self.task.public_path
+            if path is not None and path.exists():
+                check_apart(self.source, path)
         # A log may carry its task and another gateway's releases before this file was ever looked at.
         self._survey()
         if in_file(self.log) is None and begun_with(self.log, self.ledger.path) is None:

@@ -47,6 +47,10 @@ class Survey:
 class Table(Protocol):
     """A file of records."""
 
+    @property
+    def names(self) -> Sequence[str]:
+        """Its columns, wanted or not. In a file without a header they are somebody's record: they go nowhere."""
+
     def rows(self, start: int) -> Iterator[Any]:
         """Iterate over the records from row ``start`` (0 is the first) on."""
 
@@ -107,6 +111,7 @@ class CSVTable:
             header = next(_csv(text), None)
         if header is None:
             raise UserError(f"{path} has no rows: it is empty")
+        self.names: tuple[str, ...] = tuple(header)
         self._width = len(header)
         self._places: dict[str, int] = {}
         for name in wanted:
@@ -171,6 +176,7 @@ class JSONLinesTable:
         seen: set[str] = set()
         for row, line in enumerate(islice(self.rows(0), KEYS_LOOKED_AT)):
             seen.update(self._object(line, row))
+        self.names: tuple[str, ...] = tuple(sorted(seen))
         for name in wanted:
             if seen and name not in seen:
                 raise UserError(

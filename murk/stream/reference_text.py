@@ -84,6 +84,24 @@ Only the block of the task's own protocol may be given; of `learner`, examples r
 and `radius`, moments and sketches none of it (`radius` may stand there). Examples, moments and sketches
 learn a binary or a real target.
 
+## Public covariates
+
+Nobody's features are public unless `public` says so. `file` names features that everybody may know already; `set_aside`
+makes those of so many of the people public, as they are and under no guarantee, and these people release nothing.
+`moments` do without, but for `solver: score`, `design: gaussian` and `covariance: pooled`.
+
+The file may not hold people who are to release. Their source is compared with it, by the declared features as coded
+and by all columns that both have (but for names and numbers of rows), and refused is
+
+- a file of the same rows, whatever their order, format, compression or further columns;
+- one with a piece of the source: 32 runs of equal rows in a row that are in neither file twice;
+- a part of the source's rows in their order, where other people's rows would be that with a probability below 1e-6;
+- one that shares rare rows: of rows that occur twice in both files together a share 2 r / (1 + r)^2 would be split
+  between two samples of one population, r the ratio of their sizes; refused is what exceeds it by chance in one of 1e6.
+
+What this cannot see is a random part of the people in another order and of few features with few values each: it looks
+like any other sample.
+
 ## Coding
 
 - A number maps [`low`, `high`] to [-1, 1]; values outside are clamped, and counted on the device only.

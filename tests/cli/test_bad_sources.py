@@ -128,7 +128,13 @@ def test_public_covariates(folder: Path) -> None:
     ):
         (folder / "public.csv").write_text(content)
         refused(run(folder), "public.csv", *words)
-    (folder / "public.csv").write_text(GOOD)
+    # The people themselves, and these without what is not declared.
+    features = "".join(f"{cells[0]},{cells[3]}\n" for cells in (row.split(",") for row in GOOD.splitlines()))
+    for content in (GOOD, features):
+        (folder / "public.csv").write_text(content)
+        refused(run(folder), "public.csv holds people of people.csv", "public: {set_aside: N}", "other people's")
+        assert not (folder / "third-child.db.run.json").exists()
+    people(folder / "public.csv", range(1000, 1000 + ROWS_HERE))
     found = run(folder).json
     assert (found["releases"], found["set_aside"], found["interval"]["method"]) == (ROWS_HERE, 0, "plug-in")
     # Resolved when the log was begun: it is not read again.

@@ -114,8 +114,8 @@ def test_a_level_by_lot_is_a_persons_own(folder: Path) -> None:
 
 def test_public_covariates_from_a_file(folder: Path) -> None:
     public = "public: {file: public.jsonl}\n"
-    # Features alone: nobody's target is there to be read.
-    rows = [{name: record[name] for name in ("same_sex", "age")} for record in records(300)]
+    # Features alone, of other people: nobody's target is there to be read.
+    rows = [{name: record[name] for name in ("same_sex", "age")} for record in records(RECORDS + 300)[RECORDS:]]
     (folder / "public.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = learn(folder, WORK + public, MENU)
     assert (found["releases"], found["set_aside"], found["interval"]["method"]) == (RECORDS, 0, "plug-in")
