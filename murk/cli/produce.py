@@ -10,7 +10,7 @@ import click
 from murk.cli.options import as_json, population, stoppable
 from murk.cli.output import print_json, progress
 from murk.cli.publication import asking
-from murk.cli.report import print_windows, say_notice
+from murk.cli.report import print_labels, print_windows, say_notice
 from murk.cli.sharing import metrics_port, people_metrics
 
 _PAUSE = 0.5
@@ -86,3 +86,4 @@ def command(
     else:
         click.echo(f"{task.name}: {found['releases']:,} releases sent, {found['refusals']:,} refused")
         print_windows(found)
+        print_labels(found)

@@ -224,6 +224,7 @@ def print_result(found: Mapping[str, Any]) -> None:
     )
     paragraph(describe_intervals(found))
     print_windows(found)
+    print_labels(found)
     if found["public_sample"] is not None:
         paragraph(found["public_sample"]["words"])
     click.echo()
@@ -265,6 +266,17 @@ def print_windows(found: Mapping[str, Any]) -> None:
     paragraph(" ".join(parts))
     if found["refusals"]:
         paragraph(f"{_many(found['refusals'], 'window')} refused: {found['refusal']}.")
+
+
+def print_labels(found: Mapping[str, Any]) -> None:
+    """Say how many labels of a simulation are not declared in the task, where there are any."""
+    labels = found.get("undeclared_labels")
+    if labels and labels["rows"]:
+        which = "one value" if labels["values"] == 1 else f"{labels['values']:,} different values"
+        paragraph(
+            f"{_many(labels['rows'], 'record')} with a target that the task does not declare ({which}), taken for not "
+            "positive: with target.negative in the task, other values are refused."
+        )
 
 
 def _many(count: int, noun: str) -> str:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.producers.labels import LabelSurvey, undeclared
 from murk.producers.ledger import Ledger
 from murk.producers.notes import Facts, begun_with, compare, differs, hold, in_file, note
 from murk.producers.overlap import check_apart, check_carried
 from murk.producers.policy import Policy
 from murk.producers.public import public_covariates
-from murk.producers.sources import FileSource
+from murk.producers.sources import Block, FileSource
 from murk.stream.disclosure import Disclosure
 from murk.stream.log import Log
 from murk.stream.task import Task
@@ -221,8 +222,14 @@ class FilePopulation(ABC):
 
         A mistake in the last row can still be corrected; and no value in the middle decides when sending stops.
         """
-        for _ in self.source.blocks():
-            pass
+        self._labels = LabelSurvey(self.source)
+        for block in self.source.blocks():
+            self._labels.add(block)
+            self._look(block)
+        self._undeclared = undeclared(self.source)
+
+    def _look(self, block: Block) -> None:  # noqa: B027 - most have nothing to note
+        """Note what else is to be known of a block of the survey."""
 
     def _check_beginning(self, set_aside: int) -> None:
         """Refuse to begin what cannot lead to anything, with so many rows set aside."""
@@ -242,6 +249,7 @@ class FilePopulation(ABC):
     def _begin(self, task: Task) -> None:
         """Begin on a log without a task; until the last line nothing is begun, and anything may be changed."""
         self._survey()
+        self._labels.check()
         set_aside: Sequence[int] = ()
         path = task.public_path
         if path is not None:
@@ -322,6 +330,8 @@ class FilePopulation(ABC):
                 check_apart(self.source, path)
         # A log may carry its task and another gateway's releases before this file was ever looked at.
         self._survey()
+        if new:
+            self._labels.check()
         if in_file(self.log) is None and begun_with(self.log, self.ledger.path) is None:
             note(self.log, self._facts(), self.ledger.path)
         self.log.announce(self.task.document())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +45,8 @@ class OrganisationPopulation(FilePopulation):
 
     Attributes
     ----------
+    organisations
+        Rows of each organisation.
     lost
         Windows that an earlier process had begun when it died, as found when this was made.
     refusal
@@ -81,13 +82,6 @@ class OrganisationPopulation(FilePopulation):
             "rows are read again from its first one on"
         )
 
-    @cached_property
-    def organisations(self) -> Mapping[str, int]:
-        """Rows of each organisation (the file is read through to count them)."""
-        if self.source.organisation_column is None:
-            return {ORGANISATION: self.source.size}
-        return Counter(name for block in self.source.blocks() for name in block.people or ())
-
     def steps(self) -> Iterator[Step]:
         """Release the rest of the file, a block a step; see `FilePopulation.steps`."""
         self._all.flush()
@@ -111,6 +105,7 @@ class OrganisationPopulation(FilePopulation):
         return {
             "organisations": len(self.organisations),
             "records": self.source.size,
+            "undeclared_labels": self._undeclared,
             "set_aside": len(self.excluded),
             "refusals": sums.refused,
             "refusal": (self.refusal or remedy(self.task, self.crowd.level)) if sums.refused else None,
@@ -131,15 +126,17 @@ class OrganisationPopulation(FilePopulation):
         return sketch_problem_for(task)
 
     def _survey(self) -> None:
-        if self.source.organisation_column is None:
-            super()._survey()
-        # Counting them looks at every row.
-        elif len(self.organisations) > MOST:
+        self.organisations: Counter[str] = Counter()
+        super()._survey()
+        if len(self.organisations) > MOST:
             raise UserError(
                 f"{self.source.path} has {len(self.organisations):,} organisations in the column "
                 f"{self.source.organisation_column!r}, each with an open window in memory: at most {MOST:,} can be "
                 "worked through at once. Name another column with sketch.organisation, or split the file"
             )
+
+    def _look(self, block: Block) -> None:
+        self.organisations.update([ORGANISATION] * len(block) if block.people is None else block.people)
 
     def _check_beginning(self, set_aside: int) -> None:
         super()._check_beginning(set_aside)

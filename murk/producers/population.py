@@ -84,6 +84,7 @@ class Population(FilePopulation):
         return {
             "people": self.size,
             "records": self.source.size,
+            "undeclared_labels": self._undeclared,
             "set_aside": len(self.excluded),
             "refusals": self.refused,
         }

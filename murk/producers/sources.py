@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -250,6 +251,20 @@ class FileSource:
         coded = self._encode(columns, numbers, target=False)
         points, counts = np.unique(coded.x, axis=0, return_counts=True)
         return points, counts.astype(np.int64)
+
+    def labels(self) -> Counter[str]:
+        """Return how many rows have each raw value of the target, as text; empty cells are left out.
+
+        Raw values: they are for whoever holds the file of a simulation, and for nobody else.
+        """
+        found: Counter[str] = Counter()
+        numbered = enumerate(self._table.rows(0))
+        while pairs := list(islice(numbered, SELECT_CHUNK)):
+            rows, records = zip(*pairs, strict=True)
+            [column] = self._table.columns(records, rows, [self.task.target.name]).values()
+            found.update(str(value).strip() for value in column if not _is_blank(value))
+        self._check_unchanged()
+        return found
 
     def __repr__(self) -> str:
         return f"FileSource({str(self.path)!r})"

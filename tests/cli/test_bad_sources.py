@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,6 +94,59 @@ def test_missing_values_by_the_tasks_rule(folder: Path) -> None:
     refused(run(folder), "row 40", "'age'", "is missing", "missing: midpoint")
     (folder / "task.yaml").write_text(TASK)
     assert run(folder).json["releases"] == ROWS_HERE
+
+
+@pytest.mark.parametrize("command", ["run", "produce"])
+@pytest.mark.parametrize("seed", [(), ("--seed", 1)], ids=["real", "simulated"])
+def test_a_misspelt_positive_value(folder: Path, command: str, seed: tuple[object, ...]) -> None:
+    """Nothing could be learned; which values there are is said of a simulation alone."""
+    task = TASK.replace('positive: "yes", negative: "no"', "positive: Yes")
+    world(folder, rows=60, task=task + "protocol: moments\n")
+    labels = Counter(row.split(",")[-1] for row in ROWS[1:61])
+    done = murk(command, "task.yaml", "--source", "people.csv", "--json", *seed, folder=folder)
+    refused(done, "'third_child' has the positive value 'Yes' in no row", "Spell positive as the file does")
+    for value, count in labels.items():
+        assert (f"'{value}' in {count}" in done.err) == bool(seed)
+    assert query(folder / "third-child.ledger.db", "SELECT * FROM runs") == []
+    (folder / "task.yaml").write_text(task.replace("Yes", '"yes"') + "protocol: moments\n")
+    assert murk(command, "task.yaml", "--source", "people.csv", "--json", *seed, folder=folder).json["records"] == 60
+
+
+@pytest.mark.parametrize("protocol", ["gradients", "sketch"])
+def test_a_target_with_one_class_only(folder: Path, protocol: str) -> None:
+    guarantee = "{approx: {epsilon: 1.0, delta: 1.0e-6}}"
+    world(folder, task=TASK.replace("{gdp: {mu: 1.0}}", guarantee) + f"protocol: {protocol}\n")
+    alike = [row for row in ROWS[1:200] if row.endswith(",yes")][:30]
+    (folder / "people.csv").write_text("\n".join([ROWS[0], *alike]) + "\n")
+    refused(run(folder), "'third_child' has the positive value 'yes' in all rows with a value", "'yes' in 30")
+
+
+@pytest.mark.parametrize(("count", "looked_at"), [(19, False), (20, True)])
+def test_fewer_than_20_people_are_not_refused_for_their_labels(folder: Path, count: int, looked_at: bool) -> None:
+    """Whether so few release would tell what their records say."""
+    world(folder, task=TASK + "protocol: moments\n")
+    alike = [row for row in ROWS[1:200] if row.endswith(",yes")][:count]
+    # Each of them has three rows.
+    lines = [f"{row},w{place}" for place, row in enumerate(alike)] * 3
+    (folder / "people.csv").write_text("\n".join([f"{ROWS[0]},who", *lines]) + "\n")
+    done = murk("run", "task.yaml", "--source", "people.csv", "--person", "who", "--json", folder=folder)
+    if looked_at:
+        refused(done, "so that nothing could be learned")
+    else:
+        assert done.json["releases"] == count
+
+
+def test_undeclared_labels_are_counted_in_a_simulation(folder: Path) -> None:
+    task = TASK.replace(', negative: "no"', "") + "protocol: moments\n"
+    world(folder, rows=60, task=task)
+    people(folder / "people.csv", 60, (7, "third_child", "Yes"))
+    others = sum(row.split(",")[-1] == "no" or at == 7 for at, row in enumerate(ROWS[1:61], 1))
+    assert run(folder).json["undeclared_labels"] == {"rows": others, "values": 2}
+    plain = murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, folder=folder)
+    assert f"{others} records with a target that the task does not declare (2 different values)" in plain.out
+    real = ["--log", "sqlite:///real.db", "--ledger", "real.ledger.db", "--json"]
+    done = murk("run", "task.yaml", "--source", "people.csv", *real, folder=folder)
+    assert done.json["undeclared_labels"] is None
 
 
 def grown(path: Path) -> None:

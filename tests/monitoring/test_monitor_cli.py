@@ -235,7 +235,7 @@ def test_a_populations_sums_are_served_while_it_produces(tmp_path, monkeypatch):
 
 def test_produce_says_where_its_metrics_are(tmp_path):
     (tmp_path / "task.yaml").write_text(TEXT)
-    write = ["age,same_sex,third_child"] + ["30,yes,no"] * 30
+    write = ["age,same_sex,third_child"] + ["30,yes,no", "30,no,yes"] * 15
     (tmp_path / "people.csv").write_text("\n".join(write) + "\n")
     process = start(
         "produce", "task.yaml", "--source", "people.csv", "--log", "sqlite:///log.db", "--seed", 1, "--patience", 1,
