@@ -14,17 +14,19 @@ import click
 from murk.cli.output import number, paragraph, table
 
 if TYPE_CHECKING:
+    from murk.learners.curve import CurvePoint
     from murk.learners.inference import Estimate
     from murk.producers.files import FilePopulation
     from murk.stream import Task
     from murk.stream.log import Log
 
 
-def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any]]:
-    """What all chains of a log have learned together, and what became of the messages they read.
+def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...]]:
+    """What all chains of a log have learned together, what became of the messages they read, and the estimate's curve.
 
     ``state_digest`` is equal where, bit for bit, the same was learned.
     """
+    from murk.learners.curve import merged_curve
     from murk.learners.problem import problem_for
     from murk.stream.checkpoint import decode_state
 
@@ -47,7 +49,9 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any]]:
     if task.protocol == "sketch":
         more["records_learned"] = sum(state.learner["records"] for state in messages)
     states = json.dumps([engine.state_dict() for engine in engines], sort_keys=True)
-    return problem.estimate(engines), {
+    estimate = problem.estimate(engines)
+    points = merged_curve([message.trail for message in messages], len(estimate.names), estimate.method)
+    counts = {
         "releases": sum(one.learned for one in counters),
         "duplicates": sum(one.duplicates for one in counters),
         "dead_letters": dict(dead),
@@ -55,21 +59,7 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any]]:
         "state_digest": hashlib.sha256(states.encode()).hexdigest(),
         **more,
     }
-
-
-def on_logit_scale(task: Task) -> bool:
-    """Whether a task's coefficients are log odds, so that their exponentials are odds ratios.
-
-    A binary target alone does not make them so: a probit's are not, nor are those of quadratic and exponential losses.
-    """
-    if task.protocol == "examples":
-        return task.examples is not None and task.examples.loss == "log"
-    if task.protocol == "moments":
-        return task.moments is not None and task.moments.loss == "logistic"
-    if task.protocol == "sketch":
-        # The quadratic surrogate's coefficients are its own.
-        return task.target.kind == "binary" and task.sketch is not None and task.sketch.range is None
-    return task.objective == "logistic"
+    return estimate, counts, points
 
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
@@ -123,50 +113,34 @@ def describe_cap(task: Task) -> str:
 def per_unit(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
     """Coefficients and intervals per unit of each feature, with what a unit is, in words.
 
-    The intercept is the fit at the middle of every feature: of a real target in its own units, unless a link stands
-    between; of a line through labels as a chance.
+    ``factor * coefficient + shift`` is what stands there, for whoever has others: those of ``history``, say.
     """
-    coding = task.coding
-    if task.objective == "softmax":
-        return {}
-    factor, shift = _in_units(task)
-    factors = dict(zip(coding.names, (factor * coding.unit_factors).tolist(), strict=True))
-    labels = dict(zip(coding.names, coding.unit_labels, strict=True))
-    halves = estimate.half_widths(level)
+    from murk.learners.units import units
+
+    known = units(task)
     found = {}
-    for name, value, half in zip(estimate.names, estimate.values, halves, strict=True):
-        if name not in factors:
+    for name, value, half in zip(estimate.names, estimate.values, estimate.half_widths(level), strict=True):
+        unit = known.get(name)
+        if unit is None:
             continue
-        effect, width = float(value) * factors[name], float(half) * factors[name]
-        if name == "intercept":
-            effect += shift
-        found[name] = {"unit": labels[name], "value": effect, "interval": [effect - width, effect + width]}
+        effect, width = float(value) * unit.factor + unit.shift, float(half) * unit.factor
+        found[name] = {
+            "unit": unit.label, "value": effect, "interval": [effect - width, effect + width],
+            "factor": unit.factor, "shift": unit.shift,
+        }  # fmt: skip
     return found
 
 
-def _in_units(task: Task) -> tuple[float, float]:
-    """What effects per unit, in the target's units as coded, are to be multiplied by; and what an intercept lacks."""
-    from murk.stream.task_features import RealTarget
+def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, **more: Any) -> dict[str, Any]:
+    """The one object that ``--json`` prints: what is committed on the log, and what else is known.
 
-    if isinstance(task.target, RealTarget):
-        half, middle = (task.target.high - task.target.low) / 2.0, (task.target.high + task.target.low) / 2.0
-        linked = task.moments is not None and task.moments.link != "identity"
-        return (1.0 / half, 0.0) if linked else (1.0, middle)
-    if fits_chances(task):
-        return 0.5, 0.5
-    return 1.0, 0.0
-
-
-def fits_chances(task: Task) -> bool:
-    """Whether a task fits a line through labels of -1 and +1, so that half an effect changes the chance."""
-    return task.examples is not None and task.examples.loss == "quadratic"
-
-
-def result(task: Task, log: Log, *, level: float = 0.95, **more: Any) -> dict[str, Any]:
-    """The one object that ``--json`` prints: what is committed on the log, and what else is known."""
+    ``history`` adds how the estimate came there.
+    """
+    from murk.learners.curve import columns
+    from murk.learners.units import fits_chances, on_logit_scale
     from murk.stream.disclosure import Disclosure
 
-    estimate, counts = committed(task, log)
+    estimate, counts, points = committed(task, log)
     intervals = estimate.intervals(level)
     disclosure = Disclosure.of(task)
     return {
@@ -181,6 +155,7 @@ def result(task: Task, log: Log, *, level: float = 0.95, **more: Any) -> dict[st
         "confidence_intervals": {name: list(interval) for name, interval in intervals.items()},
         "interval": {"method": intervals.method, "level": intervals.level, "note": intervals.note},
         "per_unit": per_unit(task, estimate, level),
+        **({"history": columns(points, estimate.names)} if history else {}),
         "guarantee": task.privacy.guarantee.to_dict(),
         "levels": describe_levels(task),
         "cap": None if task.privacy.per_person is None else task.privacy.per_person.to_dict(),
@@ -194,6 +169,7 @@ def result(task: Task, log: Log, *, level: float = 0.95, **more: Any) -> dict[st
 def print_result(found: Mapping[str, Any]) -> None:
     """Print a result for people."""
     from murk.learners.inference import RANDOM_SCALING
+    from murk.learners.units import odds_ratio
 
     click.echo()
     odds = found["odds_ratios"]
@@ -287,11 +263,6 @@ def say_notice(task: Task, population: FilePopulation, quiet: bool) -> None:
     """Say what happened before, where somebody reads it."""
     if population.notice and not quiet:
         click.echo(f"{task.name}: {population.notice}", err=True)
-
-
-def odds_ratio(effect: float) -> float:
-    """``e^effect``; infinite where the effect is unknown (of either sign), or that is beyond a float."""
-    return math.exp(effect) if -math.inf < effect < 700.0 else math.inf
 
 
 def brief(estimate: Estimate, level: float = 0.95, most: int = 2) -> str:

@@ -16,7 +16,7 @@ def command(log_url: str, as_json: bool) -> None:
     """Show what a log holds and what was learned from it; nothing is changed."""
     log, task = open_existing(log_url)
     with log:
-        found = result(task, log, chains=task.log.partitions)
+        found = result(task, log, chains=task.log.partitions, history=as_json)
     if as_json:
         print_json(found)
         return

@@ -154,6 +154,11 @@ class SGDEngine:
         """The average in working coordinates, a copy."""
         return np.array(self.memory.rows[k.AVERAGE])
 
+    @property
+    def coefficients(self) -> int:
+        """Coefficients of the estimate."""
+        return len(inference.coefficient_names(self.settings, self.classes))
+
     def estimate(self) -> inference.Estimate:
         """Coefficients in coded units, with what their intervals need."""
         return inference.estimate(self.settings, [self.memory], self.covariates, self.classes)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from murk.errors import UserError
 from murk.monitoring.description import METRICS, Metric, Side
-from murk.monitoring.figures import LEVEL
 from murk.monitoring.snapshot import Snapshot
 from murk.stream.codec import REASONS
+from murk.stream.trail import LEVEL
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from murk.learners.inference import Estimate
+from murk.learners.curve import CurvePoint, merged_curve
 from murk.learners.problem import Problem
 from murk.monitoring.description import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
@@ -19,9 +20,9 @@ from murk.privacy.gaussmix.words import described
 from murk.privacy.mechanisms import Costed
 from murk.stream.checkpoint import Counters, StateMessage
 from murk.stream.task import Task
+from murk.stream.trail import LEVEL, Trail
 
-LEVEL = 0.95
-"""Level of the intervals that are shown."""
+Floats = NDArray[np.float64]
 
 
 class Place(NamedTuple):
@@ -107,6 +108,8 @@ class Figures:
         Root of the summed squared standard errors of the coefficients; infinite where nothing is known yet.
     parameter_error
         Euclidean distance from the reference; None without one.
+    curve
+        How the estimate has moved, as the chains' states have it.
     unbiased_loss, unbiased_loss_error
         Mean loss over all chains' releases, estimated from the releases without bias, and its standard error; None
         where the protocol has none, or nothing is known yet.
@@ -126,6 +129,7 @@ class Figures:
     note: str
     estimated_error: float
     parameter_error: float | None
+    curve: tuple[CurvePoint, ...] = ()
     unbiased_loss: float | None = None
     unbiased_loss_error: float | None = None
 
@@ -198,6 +202,7 @@ def figures(
         ChainFigures(chain, engine.n_releases, 0, 0, None, **engine.figures()) for chain, engine in enumerate(engines)
     )
     loss, loss_error = _unbiased_loss(chains)
+    trails = [Trail() if message is None else message.trail for message in messages]
     dead: Counter[str] = Counter()
     learned: Counter[str] = Counter()
     for one in counters:
@@ -220,7 +225,8 @@ def figures(
         method=found.method,
         note=found.note,
         estimated_error=found.standard_error,
-        parameter_error=None if reference is None else _distance(found, reference),
+        parameter_error=None if reference is None else distance(found.names, found.values, reference),
+        curve=merged_curve(trails, len(found.names), found.method),
         unbiased_loss=loss,
         unbiased_loss_error=loss_error,
     ).placed(places)
@@ -267,6 +273,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _distance(found: Estimate, reference: Mapping[str, float]) -> float:
-    truth = np.array([reference[name] for name in found.names])
-    return float(np.linalg.norm(found.values - truth))
+def distance(names: Sequence[str], values: Sequence[float] | Floats, reference: Mapping[str, float]) -> float:
+    """Euclidean distance of coefficients from the reference."""
+    truth = np.array([reference[name] for name in names])
+    return float(np.linalg.norm(np.asarray(values) - truth))

@@ -1,11 +1,12 @@
-"""How the figures have moved since the monitor started, in bounded memory."""
+"""How the figures have moved: first as the states have it, and since the monitor started as it was seen."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from murk.monitoring.figures import Figures
+from murk.monitoring.figures import Figures, distance
 
 MOST_POINTS = 600
 FEWEST_POINTS = 20
@@ -13,7 +14,7 @@ MOST_NUMBERS = 200_000
 
 
 class Point(NamedTuple):
-    """What the curves show at one moment."""
+    """What the curves show at one moment; what only a monitor sees is None before one did."""
 
     releases: int
     time: float
@@ -21,17 +22,17 @@ class Point(NamedTuple):
     half_widths: tuple[float, ...]
     estimated_error: float
     parameter_error: float | None
-    rate: float
-    dead: int
-    lag: int
+    rate: float | None
+    dead: int | None
+    lag: int | None
     unbiased_loss: float | None
     unbiased_loss_error: float | None
 
 
 class History:
-    """Points in the order of releases, thinned so that they stay evenly spread over the logarithm of releases.
+    """What was seen, in the order of releases, thinned so that it stays evenly spread over the logarithm of releases.
 
-    At most 600, and fewer where each holds very many coefficients.
+    At most 600 points, and fewer where each holds very many coefficients.
 
     Examples
     --------
@@ -46,8 +47,21 @@ class History:
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """The points, oldest first."""
+        """What was seen, oldest first."""
         return tuple(self._points)
+
+    def whole(self, figures: Figures, reference: Mapping[str, float] | None = None) -> tuple[Point, ...]:
+        """All points, oldest first: those of the states for as long as nothing was seen, then what was."""
+        begin = self._points[0].releases if self._points else math.inf
+        before = [
+            Point(
+                point.releases, point.time, point.values, point.half_widths, point.estimated_error,
+                None if reference is None else distance(figures.names, point.values, reference),
+                None, None, None, None, None,
+            )
+            for point in figures.curve if point.releases < begin
+        ]  # fmt: skip
+        return (*before, *self._points)
 
     def add(self, figures: Figures, time: float, rate: float) -> None:
         """Note how things stand.

@@ -138,7 +138,8 @@ class Monitor:
         grew = found.releases > before.figures.releases and before.read
         self._snapshot = replace(
             before, now=now, figures=found, read=True, problem=None, rate=rate,
-            grown=now if grew or not before.read else before.grown, history=self._history.points,
+            grown=now if grew or not before.read else before.grown,
+            history=self._history.whole(found, self._reference),
         )  # fmt: skip
         return True
 

@@ -9,11 +9,13 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from murk.learners.units import effect_name, units
 from murk.monitoring.description import STALENESS_BOUNDS
-from murk.monitoring.figures import LEVEL, Figures
+from murk.monitoring.figures import Figures
 from murk.monitoring.history import Point
 from murk.stream.disclosure import Disclosure
 from murk.stream.task import Task
+from murk.stream.trail import LEVEL
 
 VERSION = 1
 _COLUMNS = (
@@ -45,7 +47,7 @@ class Snapshot:
     reference
         True coefficients where they are known.
     history
-        How the figures have moved.
+        How the figures have moved, from the first release on.
     """
 
     task: Task
@@ -119,6 +121,8 @@ class Snapshot:
                 "note": found.note,
                 "estimated_error": found.estimated_error,
                 "parameter_error": found.parameter_error,
+                "effect": effect_name(task),
+                "units": {name: asdict(unit) for name, unit in units(task).items()},
             },
         }
 

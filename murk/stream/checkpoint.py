@@ -11,8 +11,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from murk.errors import MurkError
+from murk.stream.trail import Trail
 
-SCHEMA = 1
+SCHEMA = 2
+_WITHOUT_TRAIL = 1
+"""Schema of states that carry no trail, which are read all the same."""
 
 _Count = Annotated[int, Field(ge=0)]
 _STRICT = ConfigDict(strict=True, frozen=True, extra="forbid")
@@ -69,13 +72,15 @@ class StateMessage(BaseModel):
         from ``offset``, or None where there is none.
     counters
         What became of the messages read.
+    trail
+        How the estimate has moved.
     learner
         The learner's own state, plain JSON data.
     """
 
     model_config = _STRICT
 
-    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
+    schema_: Annotated[Literal[2], Field(alias="schema")] = 2
     kind: Literal["state"] = "state"
     task: str
     identity: str
@@ -83,6 +88,7 @@ class StateMessage(BaseModel):
     offset: _Count
     last_id: str | None
     counters: Counters
+    trail: Trail = Field(default_factory=Trail)
     learner: dict[str, Any]
 
     def encode(self) -> bytes:
@@ -114,10 +120,12 @@ def decode_state(message: bytes, where: str) -> StateMessage:
     except (ValueError, RecursionError) as error:
         raise MurkError(f"the state of {where} is not JSON: restore the log from a copy") from error
     schema = data.get("schema") if isinstance(data, dict) else None
+    if schema == _WITHOUT_TRAIL and "trail" not in data:
+        data["schema"] = schema = SCHEMA
     if isinstance(schema, int) and schema != SCHEMA:
         raise MurkError(
             f"the state of {where} was written by another version of Murk (schema {schema}, while this one "
-            f"reads schema {SCHEMA}): use the version that wrote it, or start a new log"
+            f"reads schemas {_WITHOUT_TRAIL} and {SCHEMA}): use the version that wrote it, or start a new log"
         )
     try:
         return StateMessage.model_validate(data)

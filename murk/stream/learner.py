@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms import Costed
+    from murk.stream.trail import Estimated
 
 
 class StreamLearner(Protocol):
@@ -31,6 +32,13 @@ class StreamLearner(Protocol):
     @property
     def dimension(self) -> int:
         """Length of a release's payload."""
+
+    @property
+    def coefficients(self) -> int:
+        """Number of coefficients of the estimate."""
+
+    def estimate(self) -> Estimated:
+        """Return what has been learned, which changes nothing."""
 
     def admit(self, release: Any, ahead: int) -> None:
         """Raise `Rejected` when a release cannot be learned as number ``n_releases + ahead``.

@@ -78,6 +78,8 @@ def schemas() -> dict[str, Schema]:
     codec = json_schema()
     state = _written(StateMessage.model_json_schema(by_alias=True, mode="serialization"))
     state["$defs"]["Counters"] = _described(state["$defs"]["Counters"], StateMessage.model_fields["counters"])
+    state["$defs"]["Trail"] = _described(state["$defs"]["Trail"], StateMessage.model_fields["trail"])
+    state["$defs"]["Trail"]["properties"]["numbers"] |= _BASE64
     state["properties"]["learner"] = LEARNER
     task = _written(Task.model_json_schema(by_alias=True, mode="serialization"), descriptions=False)
     task["properties"]["schema"] = {"const": SCHEMA_VERSION}

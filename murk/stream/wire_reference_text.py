@@ -85,7 +85,10 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "A state",
         "What a chain's learner is, as of `offset`, in one message with what became of everything before it: "
         "messages read = learned + duplicates + dead letters. A monitor reads it; nobody but the chain's owner "
-        "writes it.",
+        "writes it. Its `trail` is how the estimate has moved: a point at 16 releases and then four an octave (of "
+        "sketches from the first one on), every second one left out where they would be more than 200, or 256 KiB; of "
+        "more than about 1,500 coefficients none is kept. At which counts follows from the count alone, and times are "
+        "the log's own, so that whoever replays the log has the same bytes.",
     ),
     "dead letter": (
         "A dead letter",
@@ -201,12 +204,14 @@ in the message is what removes duplicates.
 VERSIONS: Final = """\
 ## Versions
 
-Every message says its `schema`, and so does the task's document; all are 1. A change of what a message holds or
-means, a new key included, is a new number, and nothing reads a number that it does not know:
+Every message says its `schema`, and so does the task's document; a state's is 2, all others are 1. A change of what a
+message holds or means, a new key included, is a new number, and nothing reads a number that it does not know:
 
 - a release becomes a dead letter with the reason `schema`;
 - a device refuses the model or the task, and releases nothing;
 - a learner stops at the state and says so: use the version of Murk that wrote it, or start a new log.
+
+A state of schema 1, which has no `trail`, is read as one with an empty trail, and written as schema 2.
 
 The task's schema is part of its hash, so that releases of one meaning are never learned as those of another. A
 learner's own state has a `schema` too, and a fingerprint of its settings.

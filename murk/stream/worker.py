@@ -16,12 +16,13 @@ from murk.errors import MurkError, UserError
 from murk.stream.checkpoint import Counters, StateMessage
 from murk.stream.codec import Rejected, WireRules, decode, encode_iterate
 from murk.stream.learner import StreamLearner
-from murk.stream.log import DeadLetter, Fenced, Log, Message
-from murk.stream.releases import IterateMessage, Release
+from murk.stream.log import MAX_STATE, DeadLetter, Fenced, Log, Message
+from murk.stream.releases import IterateMessage, Release, truncate_time
 from murk.stream.resume import check_carries, check_last, open_state, rebuild_window
 from murk.stream.tally import Tally
 from murk.stream.task import Task
 from murk.stream.task_protocols import RELEASED
+from murk.stream.trail import Trail, TrailRecorder, first_point
 
 DEAD_BYTES = 2**16
 """A dead letter keeps this much of a message's beginning: more than what a person sends has."""
@@ -266,6 +267,10 @@ class Worker:
             check_last(self._log, self._task, message, self._window)
             self._learner.load_state_dict(message.learner)
             self._counters = message.counters
+        self._trail = TrailRecorder(
+            Trail() if message is None else message.trail, self._learner.coefficients, first_point(self._learner.kind),
+            self._where,
+        )  # fmt: skip
         if self._learner.n_releases != self._counters.learned:
             raise MurkError(
                 f"the state of {self._where} is damaged: its learner has learned "
@@ -279,7 +284,7 @@ class Worker:
         admitted: list[Release] = []
         dead: list[DeadLetter] = []
         tally = Tally(self._counters)
-        chunk = min(_LEARN, learner.stride)
+        chunk = self._chunk()
         for offset, appended, value in messages:
             try:
                 release = decode(value, rules)
@@ -303,7 +308,8 @@ class Worker:
             if len(admitted) == chunk:
                 self._learn(admitted, tally)
                 self._let_out()
-                admitted, chunk = [], min(_LEARN, learner.stride)
+                self._mark(appended)
+                admitted, chunk = [], self._chunk()
         self._learn(admitted, tally)
         learned = learner.n_releases - before
         model = self._newest_model()
@@ -319,11 +325,34 @@ class Worker:
             offset=self.offset,
             last_id=self._window.newest(self.offset),
             counters=self._counters,
+            trail=self._trail.trail,
             learner=learner.state_dict(),
         )
         duplicates = len(messages) - learned - len(dead)
         progress = Progress(len(messages), learned, duplicates, len(dead), self.offset, learner.n_releases)
-        return _Pending(state.encode(), dead, model, progress)
+        encoded = state.encode()
+        if len(encoded) > MAX_STATE:
+            # A learner that took nearly all the room before there were trails has to get by without.
+            encoded = state.model_copy(update={"trail": Trail()}).encode()
+        return _Pending(encoded, dead, model, progress)
+
+    def _chunk(self) -> int:
+        """How many releases to learn at once: not beyond the next count at which something is to be noted."""
+        count = self._learner.n_releases
+        at = self._trail.next(count)
+        return min(_LEARN, self._learner.stride, _LEARN if at is None else at - count)
+
+    def _mark(self, appended: int) -> None:
+        """Add a point to the trail where the count is one of its grid; ``appended`` is when its release was."""
+        count = self._learner.n_releases
+        if self._trail.next(count - 1) != count:
+            return
+        try:
+            estimate = self._learner.estimate()
+        except (ArithmeticError, ValueError, MurkError):
+            # What cannot be told at this count, and never could be, is a gap in a curve; learning goes on.
+            return
+        self._trail.add(count, truncate_time(appended, self._task.granularity), estimate)
 
     def _learn(self, admitted: Sequence[Release], tally: Tally) -> None:
         version = self._learner.n_releases

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from murk.cli.report import describe_intervals, on_logit_scale
+from murk.cli.report import describe_intervals
+from murk.learners.units import on_logit_scale
 from murk.stream import Task
 from tests.cli.harness import murk, people
 

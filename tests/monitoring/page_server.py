@@ -30,6 +30,11 @@ MODELS = {
     "sketch": "quadratic surrogate of the logistic loss",
 }  # fmt: skip
 THIRD_CHILD = {"same_sex": 0.1093, "age": 0.2387, "intercept": -0.8291}
+UNITS = {
+    "same_sex": {"label": "same_sex: yes against no", "factor": 2.0, "shift": 0.0},
+    "age": {"label": "age: one unit more", "factor": 1.0 / 7.0, "shift": 0.0},
+    "intercept": {"label": "at the middle of every feature", "factor": 1.0, "shift": 0.0},
+}
 HOSTILE = ["<img src=x onerror=\"document.title='stolen'\">", "<b>bold</b>&amp;", "origin=JFK", "x" * 120, "__proto__"]
 
 
@@ -137,6 +142,9 @@ def made_up(
             "method": "random scaling", "note": RANDOM_SCALING,
             "estimated_error": estimated[-1] if estimated else None,
             "parameter_error": distance(releases) if reference and releases else None,
+            "effect": "odds ratio" if protocol == "gradients" else "effect",
+            # As of the demonstration's task; a name that it has not has no unit.
+            "units": {one: unit for one, unit in UNITS.items() if one in truth},
         },
         "reference": truth if reference else None,
         "history": {

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import math
 import re
 import signal
 import subprocess
@@ -413,6 +414,74 @@ def test_the_loss_comes_with_its_error(page):
     assert page.complaints() == []
 
 
+def test_a_run_that_was_over_before_is_shown_whole(page):
+    """As a monitor says it that was opened afterwards: the curve is the log's, and of speed there is one look."""
+    status = made_up(250_000)
+    last = len(status["history"]["releases"]) - 1
+    for key in ("rate", "dead", "lag"):
+        status["history"][key] = [None] * last + [0]
+    status["rate"] = status["lag"] = 0
+    page.open(status)
+    assert page.texts(".empty:not([hidden])") == []
+    label = "return document.querySelector(arguments[0]).getAttribute('aria-label')"
+    assert "after 250,000 releases" in page.script(label, ".parameter .plot")
+    assert page.script(label, "#rate-card .plot").startswith("Releases per second: now 0, at ")
+    from selenium.webdriver.common.keys import Keys
+
+    page.find(".parameter .plot").send_keys(Keys.HOME)
+    eventually(lambda: page.text(".parameter .beside") == "at 1")
+    page.find(".parameter .plot").send_keys(Keys.ESCAPE)
+    assert "comes from the log" in page.text("#since")
+    assert page.complaints() == []
+
+
+def test_coefficients_are_read_in_natural_units_at_a_switch(page):
+    status = made_up(9000)
+    page.open(status)
+    [value, *_], [half, *_] = (status["estimate"][key] for key in ("values", "half_widths"))
+    coded = page.text(".parameter .value")
+    page.script(
+        "document.querySelectorAll('.parameter canvas').forEach(canvas => { canvas.kept = canvas.toDataURL() })"
+    )
+    assert page.texts(".unit:not([hidden])") == []
+    page.find("#all summary").click()
+    switch = page.find("#natural")
+    assert (switch.get_attribute("role"), switch.get_attribute("aria-checked")) == ("switch", "false")
+    switch.click()
+    assert switch.get_attribute("aria-checked") == "true"
+    # Of same_sex a unit is 2 in coded units.
+    low, middle, high = (math.exp(2 * end) for end in (value - half, value, value + half))
+    wanted = f"{middle:.2f} ({low:#.3g} to {high:.2f})"
+    assert page.text(".parameter .value") == wanted
+    assert page.texts(".unit") == [unit["label"] for unit in status["estimate"]["units"].values()]
+    assert page.text(".parameter .beside") == f"reference {math.exp(2 * status['reference']['same_sex']):.2f}"
+    assert page.text("#scale-words") == "as the odds ratio per unit of its feature"
+    assert page.text("#value-column") == "Odds ratio"
+    rows = page.texts("#coefficients tr:first-child > *")
+    assert rows[1:3] == ["same_sex: yes against no", f"{middle:.2f}"]
+    assert rows[3] == f"{low:#.3g} to {high:.2f}"
+    drawn = "return [...document.querySelectorAll('.parameter canvas')].map(c => c.kept !== c.toDataURL())"
+    eventually(lambda: all(page.script(drawn)))
+    page.polls()
+    assert page.text(".parameter .value") == wanted
+    page.resize("phone")
+    assert page.script(TOUCHING) == page.script(OUTSIDE) == []
+    page.resize("wide")
+    switch.click()
+    assert page.text(".parameter .value") == coded
+    assert page.texts(".unit:not([hidden])") == []
+    eventually(lambda: not any(page.script(drawn)))
+
+    # Effects that are no odds are not raised to anything, and of classes there is nothing to be switched to.
+    status["estimate"] |= {"effect": "effect"}
+    page.open(status).find("#natural").click()
+    assert page.text(".parameter .value") == f"{2 * value:.2f} ± {2 * half:.2f}"
+    status["estimate"] |= {"units": {}}
+    page.open(status)
+    assert not page.visible("#natural")
+    assert page.complaints() == []
+
+
 def test_intervals_are_said_as_what_they_are(page):
     page.open(SCENARIOS["blind"](9000))
     assert page.text("#interval-note").startswith("No interval yet. Intervals by random scaling: valid in the limit")
@@ -519,7 +588,8 @@ SMALLEST_TEXT = WITH_TEXT + "return Math.min(...texts.map(n => parseFloat(getCom
 TOUCHING = """
   const end = (n) => { const r = document.createRange(); r.selectNodeContents(n); return r.getBoundingClientRect(); };
   return [...document.querySelectorAll('.parameter')].filter(card => card.querySelector('.beside').textContent &&
-    end(card.querySelector('.value')).right > end(card.querySelector('.beside')).left).map(card => card.innerText);
+    end(card.querySelector('.value')).right > end(card.querySelector('.beside')).left &&
+    end(card.querySelector('.value')).bottom > end(card.querySelector('.beside')).top).map(card => card.innerText);
 """
 # Texts whose contrast is below 4.5 (WCAG 2.2, level AA).
 FAINT = (

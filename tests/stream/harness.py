@@ -13,6 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from murk.learners.inference import Estimate
 from murk.learners.problem import Problem, problem_for
 from murk.stream.checkpoint import Counters, StateMessage, decode_state
 from murk.stream.codec import Rejected, encode
@@ -110,6 +113,7 @@ class SumLearner:
 
     kind = "gradient"
     dimension = DIMENSION
+    coefficients = DIMENSION
     stride = 10**9
 
     def __init__(self, task: Task, patience: int = 10**9) -> None:
@@ -137,6 +141,10 @@ class SumLearner:
 
     def published(self) -> tuple[int, list[float]]:
         return self.newest
+
+    def estimate(self) -> Estimate:
+        names, spread = tuple(map(str, range(DIMENSION))), np.full(DIMENSION, 1.0 / (1.0 + self.n_releases))
+        return Estimate(names, np.array(self.sums, dtype=float), "sums", spread, "", 1, self.n_releases)
 
     def state_dict(self) -> dict[str, Any]:
         return {"n": self.n_releases, "sums": self.sums, "digest": self.digest, "newest": list(self.newest)}

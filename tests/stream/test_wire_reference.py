@@ -173,7 +173,7 @@ def test_a_message_without_a_field_or_with_one_more_is_refused_by_schema_and_cod
         ("task", "learner.radius", -1),
         ("task", "target.kind", "ternary"),
         ("task", "log.partitions", 0),
-        ("state", "schema", 2),
+        ("state", "schema", 3),
         ("state", "kind", "iterate"),
         ("state", "offset", ...),
         ("state", "offset", -1),

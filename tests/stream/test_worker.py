@@ -50,7 +50,7 @@ def test_state_offset_and_newest_model_stand_on_the_log_together(log: SqliteLog)
     learn(log)
     state = state_of(log)
     assert json.loads(log.checkpoint(0).state or b"").keys() == {
-        "schema", "kind", "task", "identity", "chain", "offset", "last_id", "counters", "learner",
+        "schema", "kind", "task", "identity", "chain", "offset", "last_id", "counters", "trail", "learner",
     }  # fmt: skip
     assert (state.task, state.identity, state.chain) == (task.hash, log.identity, 0)
     assert state.offset == log.checkpoint(0).offset == 20

@@ -115,6 +115,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, subject:
         state = learn(log, task)
         assert outcome(log) == wanted
     assert state.counters.read == count
+    assert state.trail.counts[-1] > state.counters.learned // 2
     assert state.counters.duplicates > count // 24
 
 

@@ -62,7 +62,7 @@ def change_state(log: SqliteLog, **changes: Any) -> None:
         ({"offset": 9}, "ends at offset 9, and 10 was committed"),
         ({"last_id": "0" * 32}, "last release before offset 10 is not the one"),
         ({"last_id": None}, "last release before offset 10 is not the one"),
-        ({"schema": 2}, "another version of Murk .schema 2"),
+        ({"schema": 3}, "another version of Murk .schema 3"),
         ({"kind": "iterate"}, "damaged at: kind"),
         ({"counters": {"learned": -1, "duplicates": 0, "dead": {}}}, "damaged at: counters.learned"),
         (

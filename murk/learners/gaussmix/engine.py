@@ -144,6 +144,11 @@ class SketchEngine:
             weight = precision(rows=settings.rows, records=records, noise=noise, unit=settings.signal)
         self.sums.add(moment / settings.rows, rows=settings.rows, records=records, noise=noise, weight=weight)
 
+    @property
+    def coefficients(self) -> int:
+        """Coefficients of the estimate."""
+        return len(self.settings.names)
+
     def estimate(self) -> Estimate:
         """Coefficients in coded units, with what their intervals need."""
         return estimate(self.settings, [self.sums])

@@ -169,6 +169,11 @@ class IWPEngine:
             found |= {"unbiased_loss": loss, "unbiased_loss_error": error}
         return found
 
+    @property
+    def coefficients(self) -> int:
+        """Coefficients of the estimate."""
+        return len(self.settings.names)
+
     def estimate(self) -> Estimate:
         """Coefficients in coded units, with what their intervals need."""
         return estimate([self])

@@ -22,6 +22,7 @@ from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSe
 from murk.learners.settings import InverseScalingStep
 from murk.stream.log import MAX_STATE
 from murk.stream.task import Task
+from murk.stream.trail import trail_bytes
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class ExampleProblem:
             Saying how large it would be.
         """
         numbers = k.ROWS * self.dimension + (2 * triangle(self.dimension) if self.settings.polish else 0)
-        size = 11 * numbers + 4096
+        size = 11 * numbers + trail_bytes(self.dimension) + 4096
         if size > MAX_STATE:
             raise UserError(
                 f"a chain's state would take up to {size / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}: an "

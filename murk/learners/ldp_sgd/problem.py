@@ -24,6 +24,7 @@ from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.stream.log import MAX_STATE
 from murk.stream.task import Task
 from murk.stream.task_features import ClassTarget
+from murk.stream.trail import trail_bytes
 
 # In coded units: features and a real target lie in [-1, 1], so a regression's fit has a norm near 1; a logit of 3
 # is odds of 20. A radius much beyond the truth makes steps too large (docs/coverage.md).
@@ -79,7 +80,7 @@ class GradientProblem:
         """
         rows = self._memory.ring.shape[0] + self._memory.rows.shape[0]
         # Base64 of float64, and the versions of the remembered iterates as numbers.
-        size = rows * (11 * self.dimension + 24) + 4096
+        size = rows * (11 * self.dimension + 24) + trail_bytes(self.engine().coefficients) + 4096
         if size > MAX_STATE:
             raise UserError(
                 f"a chain's state would take up to {size / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}: it "

@@ -136,6 +136,11 @@ class MomentEngine:
             self._fit = self.model.fit(self.sums, self.layout)
         return self._fit
 
+    @property
+    def coefficients(self) -> int:
+        """Coefficients of the estimate."""
+        return self.layout.size
+
     def estimate(self) -> Estimate:
         """Coefficients with what their intervals need."""
         return self.fitted().estimate

@@ -21,6 +21,7 @@ from murk.learners.public_glm.public import Covariates
 from murk.learners.public_glm.statistics import Statistics, balanced
 from murk.privacy.mechanisms.base import Randomizer
 from murk.stream.log import MAX_MESSAGE, MAX_STATE
+from murk.stream.trail import trail_bytes
 
 if TYPE_CHECKING:
     from murk.stream.task import Task
@@ -95,7 +96,7 @@ def check_size(layout: Statistics) -> None:
     UserError
         Saying how many coded features would do.
     """
-    fits = min((MAX_MESSAGE - _ENVELOPE) // _NUMBER, (MAX_STATE - 4096) // _STATE_NUMBER)
+    fits = min((MAX_MESSAGE - _ENVELOPE) // _NUMBER, (MAX_STATE - trail_bytes(layout.size) - 4096) // _STATE_NUMBER)
     if layout.dimension <= fits:
         return
     # p (p + 1) / 2 + p numbers, one fewer with a constant.

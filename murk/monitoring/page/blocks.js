@@ -70,7 +70,7 @@ function showTask({ task, releases, started }) {
   byId("simulated").hidden = !task.simulated;
   byId("public-sample").hidden = !task.public_sample;
   setText(byId("public-sample"), task.public_sample?.words ?? "");
-  setText(byId("since"), `This monitor watches since ${dayOf(started)}; curves begin there.`);
+  setText(byId("since"), `This monitor watches since ${dayOf(started)}; what went before comes from the log.`);
 }
 
 function showHeadline(status) {

@@ -67,12 +67,18 @@ function makeError() {
   };
 }
 
+// What only a monitor sees is not known before it started.
+function since(seen, ...lists) {
+  const from = seen.findIndex((v) => v !== null);
+  return lists.map((list) => (from < 0 ? [] : list.slice(from)));
+}
+
 function makeOverTime(id, field, name, write, height) {
   const draw = makeCurve(byId(id), {
     x: "time", y: "linear", height, name, when: atTime, range: fromZero,
     lines: [{ label: "now", colour: "accent", swatch: "estimate", fill: "area", write: (v) => (v === null ? NONE : write(v)) }],
   });
-  return ({ history }) => draw([history.time, history[field]]);
+  return ({ history }) => draw(since(history[field], history.time, history[field]));
 }
 
 function makeLoss() {
@@ -88,11 +94,9 @@ function makeLoss() {
         write: (v, [, , , high]) => plusMinus(v, high === null ? null : high - v),
       }],
     });
-    const from = history.releases.findIndex((n) => n > 0);
-    const cut = (list) => (from < 0 ? [] : list.slice(from));
-    const [values, errors] = [cut(history.unbiased_loss), cut(history.unbiased_loss_error)];
+    const [counts, values, errors] = since(history.unbiased_loss, history.releases, history.unbiased_loss, history.unbiased_loss_error);
     const around = (sign) => values.map((v, i) => (v === null || errors[i] === null ? null : v + sign * 1.96 * errors[i]));
-    draw([cut(history.releases), values, around(-1), around(1)]);
+    draw([counts, values, around(-1), around(1)]);
   };
 }
 

@@ -1,20 +1,29 @@
 // The coefficients: one small plot each, twelve at a time, and all of them as a table.
 
 import { byId, element, fillRows, setText } from "./dom.js";
-import { count, decimals, estimatePlaces, plusMinus } from "./format.js";
+import { count } from "./format.js";
 import { lateRange, makePlot } from "./plot.js";
+import { describeScale, hasUnits, scaleFor } from "./units.js";
 
 const PAGE = 12;
 const cards = new Map();
-const chosen = { filter: "", page: 0 };
+const chosen = { filter: "", page: 0, natural: false };
 let latest = null;
 
 export function updateEstimates(status) {
   latest = status;
+  showScale(status);
   showChoice();
   for (const card of cards.values()) card.update(status);
   showInterval(status);
   showTable(status);
+}
+
+function showScale({ estimate }) {
+  const button = byId("natural");
+  button.hidden = !hasUnits(estimate);
+  button.setAttribute("aria-checked", String(chosen.natural));
+  setText(byId("scale-words"), describeScale(estimate, chosen.natural));
 }
 
 // What was found on the page at first sight stays where it is: cards change only with the names or the choice.
@@ -56,16 +65,17 @@ function makeCard(name, grid) {
   const node = grid.appendChild(element("article", "card parameter"));
   const title = node.appendChild(element("h3", "", name));
   title.title = name;
+  const unit = node.appendChild(element("p", "unit"));
   const value = node.appendChild(element("p", "value"));
   const beside = node.appendChild(element("p", "beside"));
   const host = node.appendChild(element("div"));
-  const state = { releases: [], values: [], halves: [], reference: null, index: null };
+  const state = { releases: [], values: [], halves: [], reference: null, index: null, scale: null };
 
   function read(index) {
     const hovering = index !== null && index < state.values.length;
     state.index = hovering ? index : null;
     const half = hovering ? state.halves[index] : state.half;
-    const text = plusMinus(hovering ? state.values[index] : state.value, half);
+    const text = state.scale.write(hovering ? state.values[index] : state.value, half);
     setText(value, text);
     setText(beside, hovering ? `at ${count(state.releases[index])}` : half === null ? "no interval yet" : truthOf(state));
     beside.classList.toggle("truth", !hovering && half !== null);
@@ -78,7 +88,7 @@ function makeCard(name, grid) {
       { colour: "truth", width: 1.5, dash: [6, 4] },
     ],
     bands: [[3, 2]],
-    range: ([releases, values, low, high]) => lateRange(releases, [values, low, high], state.reference === null ? [] : [state.reference]),
+    range: ([releases, values, low, high]) => lateRange(releases, [values, low, high], state.reference === null ? [] : [state.scale.of(state.reference)]),
     label: () => describe(name, state),
     readout: read,
   });
@@ -89,8 +99,12 @@ function makeCard(name, grid) {
     state.value = status.estimate.values[i];
     state.half = status.estimate.half_widths[i];
     state.reference = status.reference?.[name] ?? null;
-    const around = (sign) => state.values.map((v, k) => (v === null || state.halves[k] === null ? null : v + sign * state.halves[k]));
-    plot.update([state.releases, state.values, around(-1), around(1), state.releases.map(() => state.reference)]);
+    state.scale = scaleFor(status.estimate, name, chosen.natural);
+    setText(unit, state.scale.label);
+    unit.hidden = state.scale.label === "";
+    const { of } = state.scale;
+    const around = (sign) => state.values.map((v, k) => (v === null || state.halves[k] === null ? null : of(v + sign * state.halves[k])));
+    plot.update([state.releases, state.values.map(of), around(-1), around(1), state.releases.map(() => of(state.reference))]);
     if (state.index === null) read(null);
   }
   return { node, update, destroy: () => { plot.destroy(); node.remove(); } };
@@ -104,15 +118,15 @@ function history(all, name) {
   return { releases, values: fill(all.values[name]), halves: fill(all.half_widths[name]) };
 }
 
-function truthOf({ value, half, reference }) {
-  return reference === null ? "" : `reference ${decimals(reference, estimatePlaces(value, half))}`;
+function truthOf({ value, half, reference, scale }) {
+  return reference === null ? "" : `reference ${scale.beside(reference, value, half)}`;
 }
 
 function describe(name, state) {
-  const { value, half, releases } = state;
+  const { value, half, releases, scale } = state;
   const truth = truthOf(state) && `, ${truthOf(state)}`;
   const end = releases.length ? ` after ${count(releases[releases.length - 1])} releases` : "";
-  return `${name}: ${plusMinus(value, half)}${half === null ? ", no interval yet" : ""}${truth}${end}. Arrow keys read the curve.`;
+  return `${name}: ${scale.write(value, half)}${half === null ? ", no interval yet" : ""}${truth}${end}. Arrow keys read the curve.`;
 }
 
 // Only the plug-in interval is known to cover what its level says; the others are never printed as if they did.
@@ -127,13 +141,17 @@ function showInterval({ estimate, reference }) {
 
 function showTable({ estimate, reference }) {
   if (!byId("all").open) return;
+  const natural = chosen.natural && hasUnits(estimate);
   byId("reference-column").hidden = reference === null;
+  byId("unit-column").hidden = !natural;
+  const ratios = natural && estimate.effect === "odds ratio";
+  setText(byId("value-column"), ratios ? "Odds ratio" : "Estimate");
+  setText(byId("half-column"), ratios ? "Interval" : "Half width");
   fillRows(byId("coefficients"), estimate.names.map((name, i) => {
-    const [value, half] = [estimate.values[i], estimate.half_widths[i]];
-    const places = estimatePlaces(value, half);
-    const row = [{ head: true, text: name }, { kind: "n", text: decimals(value, places) },
-      { kind: "n", text: half === null ? "none yet" : decimals(half, places) }];
-    return reference === null ? row : [...row, { kind: "n", text: decimals(reference[name], places) }];
+    const [value, half, scale] = [estimate.values[i], estimate.half_widths[i], scaleFor(estimate, name, chosen.natural)];
+    return [{ head: true, text: name }, ...(natural ? [{ text: scale.label }] : []),
+      { kind: "n", text: scale.beside(value, value, half) }, { kind: "n", text: half === null ? "none yet" : scale.ends(value, half) },
+      ...(reference === null ? [] : [{ kind: "n", text: scale.beside(reference[name], value, half) }])];
   }));
 }
 
@@ -145,5 +163,6 @@ export function startEstimates() {
   byId("filter").addEventListener("input", choose(() => ({ filter: byId("filter").value, page: 0 })));
   byId("previous").addEventListener("click", choose(() => ({ page: Math.max(0, chosen.page - 1) })));
   byId("next").addEventListener("click", choose(() => ({ page: chosen.page + 1 })));
+  byId("natural").addEventListener("click", choose(() => ({ natural: !chosen.natural })));
   byId("all").addEventListener("toggle", choose(() => ({})));
 }

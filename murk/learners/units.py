@@ -1,0 +1,96 @@
+"""Coefficients in natural units: what one unit of a feature does to the target, as people read it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from murk.stream.task import Task
+from murk.stream.task_features import RealTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """How a coded coefficient is read: ``factor * coefficient + shift`` is its effect.
+
+    Parameters
+    ----------
+    label
+        What a unit of the feature is, in words.
+    factor, shift
+        The effect per unit, and what an intercept lacks.
+    """
+
+    label: str
+    factor: float
+    shift: float
+
+
+def on_logit_scale(task: Task) -> bool:
+    """Whether a task's coefficients are log odds, so that their exponentials are odds ratios.
+
+    A binary target alone does not make them so: a probit's are not, nor are those of quadratic and exponential losses.
+    """
+    if task.protocol == "examples":
+        return task.examples is not None and task.examples.loss == "log"
+    if task.protocol == "moments":
+        return task.moments is not None and task.moments.loss == "logistic"
+    if task.protocol == "sketch":
+        # The quadratic surrogate's coefficients are its own.
+        return task.target.kind == "binary" and task.sketch is not None and task.sketch.range is None
+    return task.objective == "logistic"
+
+
+def fits_chances(task: Task) -> bool:
+    """Whether a task fits a line through labels of -1 and +1, so that half an effect changes the chance."""
+    return task.examples is not None and task.examples.loss == "quadratic"
+
+
+def effect_name(task: Task) -> Literal["odds ratio", "chance", "effect"]:
+    """What an effect per unit is called; of log odds, its exponential."""
+    return "odds ratio" if on_logit_scale(task) else "chance" if fits_chances(task) else "effect"
+
+
+def odds_ratio(effect: float) -> float:
+    """``e^effect``; infinite where the effect is unknown (of either sign), or that is beyond a float."""
+    return math.exp(effect) if -math.inf < effect < 700.0 else math.inf
+
+
+def units(task: Task) -> dict[str, Unit]:
+    """The unit of each coefficient that has one, by name.
+
+    The intercept is the fit at the middle of every feature: of a real target in its own units, unless a link stands
+    between; of a line through labels as a chance.
+
+    Examples
+    --------
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> round(units(task)["age"].factor, 4)  # coded, 14 years are 2
+    0.1429
+    """
+    coding = task.coding
+    if task.objective == "softmax":
+        return {}
+    factor, shift = _in_units(task)
+    factors = (factor * coding.unit_factors).tolist()
+    return {
+        name: Unit(label, own, shift if name == "intercept" else 0.0)
+        for name, label, own in zip(coding.names, coding.unit_labels, factors, strict=True)
+    }
+
+
+def _in_units(task: Task) -> tuple[float, float]:
+    """What effects per unit, in the target's units as coded, are to be multiplied by; and what an intercept lacks."""
+    if isinstance(task.target, RealTarget):
+        half, middle = (task.target.high - task.target.low) / 2.0, (task.target.high + task.target.low) / 2.0
+        linked = task.moments is not None and task.moments.link != "identity"
+        return (1.0 / half, 0.0) if linked else (1.0, middle)
+    if fits_chances(task):
+        return 0.5, 0.5
+    return 1.0, 0.0

@@ -1,0 +1,191 @@
+"""The trail of a chain's estimate: its points follow from the log alone, and are few whatever the count."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from murk.errors import MurkError
+from murk.stream.checkpoint import decode_state
+from murk.stream.codec import WireRules, decode
+from murk.stream.log import Message, open_log
+from murk.stream.sqlite_log import SqliteLog
+from murk.stream.trail import MOST_POINTS, TRAIL_BYTES, Trail, TrailRecorder, first_point, most_points, trail_bytes
+from murk.stream.worker import Worker
+from tests.stream.harness import DIMENSION, drain, learn, learner_for, make_task, message, put, spoil, state_of
+
+MANY = 300
+
+
+class Flat:
+    """An estimate that says at which count it was made."""
+
+    def __init__(self, count: int, coefficients: int) -> None:
+        self.values = np.full(coefficients, float(count))
+        self.standard_error = 0.5
+
+    def half_widths(self, level: float = 0.95) -> np.ndarray:
+        assert level == 0.95
+        return np.full(len(self.values), np.inf)
+
+
+def walked(until: int, coefficients: int = 2, first: int = 16) -> Trail:
+    """The trail of a chain that has come so far, one release after another."""
+    recorder = TrailRecorder(Trail(), coefficients, first, "here")
+    count = 0
+    while (count := recorder.next(count) or until + 1) <= until:
+        recorder.add(count, count // 100, Flat(count, coefficients))
+    return recorder.trail
+
+
+def test_points_are_spread_over_the_logarithm() -> None:
+    counts = walked(10**6).counts
+    assert counts[:10] == [16, 20, 24, 28, 32, 40, 48, 56, 64, 80]
+    steps = np.diff(np.log2(counts))
+    assert steps.max() < 0.33
+    assert steps.min() > 0.19
+    assert walked(20, first=1).counts == [*range(1, 9), 10, 12, 14, 16, 20]
+    assert (first_point("gradient"), first_point("sketch")) == (16, 1)
+
+
+@pytest.mark.parametrize("coefficients", [1, 200, 1000])
+def test_there_are_never_too_many_and_they_follow_from_the_count_alone(coefficients: int) -> None:
+    most = most_points(coefficients)
+    assert 16 <= most <= MOST_POINTS
+    reached = 2**55
+    whole = walked(reached, coefficients)
+    assert most // 2 <= len(whole.counts) <= most
+    assert len(json.dumps(whole.model_dump())) <= trail_bytes(coefficients) < TRAIL_BYTES + 8000
+    for until in (50, 1000, 2**20 + 1):
+        assert len(walked(until, coefficients).counts) <= most
+    table = whole.table(coefficients, "here")
+    assert table.shape == (len(whole.counts), 2 * coefficients + 1)
+    assert np.all(table[:, :coefficients] == np.float32(whole.counts)[:, None])
+    assert np.all(np.isinf(table[:, coefficients:-1]))
+    # Where it began late, as one of an older version does, it has the same points from there on.
+    late = TrailRecorder(Trail(), coefficients, 16, "here")
+    count = late.next(1000) or 0
+    assert count in walked(2000, coefficients).counts
+
+
+def test_a_point_beyond_all_room_is_not_kept() -> None:
+    assert most_points(5000) == 0
+    recorder = TrailRecorder(Trail(), 5000, 16, "here")
+    assert recorder.next(0) is None
+
+
+def test_times_never_go_back() -> None:
+    recorder = TrailRecorder(Trail(), 1, 16, "here")
+    for count, time in ((16, 500), (20, 400), (24, 600)):
+        recorder.add(count, time, Flat(count, 1))
+    assert recorder.trail.times == [500, 500, 600]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"counts": [16, 16, 24]}, {"counts": [20, 16, 24]}, {"counts": [16, 20]}, {"times": [1, 2]},
+        {"numbers": "AAAA"}, {"numbers": "*"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_damaged_trail_is_refused(change: dict) -> None:
+    whole = walked(24)
+    assert len(whole.counts) == 3
+    TrailRecorder(whole, 2, 16, "here")
+    with pytest.raises(MurkError, match="the state of here is damaged at: trail"):
+        TrailRecorder(whole.model_copy(update=change), 2, 16, "here")
+    with pytest.raises(MurkError, match="damaged"):
+        TrailRecorder(whole, 3, 16, "here")
+
+
+@pytest.fixture
+def log(tmp_path: Path):
+    with open_log(f"sqlite:///{tmp_path}/log.db") as opened:
+        opened.announce(make_task(more="granularity: 100s").document())
+        yield opened
+
+
+TASK = make_task(more="granularity: 100s")
+
+
+def test_a_chain_notes_where_it_stood_and_when(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the log's own times, truncated, whatever the clock says; duplicates and dead letters are no releases."""
+    read = SqliteLog.read
+
+    def timed(self: SqliteLog, partition: int, offset: int, limit: int) -> list[Message]:
+        return [
+            Message(one.offset, 1_000_050 + 3 * one.offset, one.value) for one in read(self, partition, offset, limit)
+        ]
+
+    monkeypatch.setattr(SqliteLog, "read", timed)
+    releases = [message(TASK, i) for i in range(MANY)]
+    put(log, [b"malformed", *releases[:10], releases[3], *releases[10:]])
+    trail = learn(log, TASK).trail
+    assert trail.counts == walked(MANY).counts
+    # Before the release that made the count n stood 2 others and n - 1 releases.
+    assert trail.times == [(1_000_050 + 3 * (count + 1)) // 100 * 100 for count in trail.counts]
+    table = trail.table(DIMENSION, "here")
+    single = learner_for(TASK)
+    rules = WireRules(TASK.hash, TASK.simulated, DIMENSION, {"default": single.mechanisms["default"].magnitude})
+    for count, row in zip(trail.counts, table, strict=True):
+        single.learn_releases([decode(value, rules) for value in releases[single.n_releases : count]])
+        found = single.estimate()
+        assert row.tobytes() == np.float32([*found.values, *found.half_widths(), found.standard_error]).tobytes()
+
+
+@pytest.mark.parametrize("batch", [1, 7, 64])
+def test_it_does_not_depend_on_batches_and_restarts(log: SqliteLog, tmp_path: Path, batch: int) -> None:
+    put(log, [message(TASK, i) for i in range(MANY)])
+    whole = learn(log, TASK)
+    with open_log(f"sqlite:///{tmp_path}/other.db") as other:
+        other.announce(TASK.document())
+        put(other, [message(TASK, i) for i in range(MANY)])
+        for _ in range(3):
+            with Worker(other, TASK, learner_for(TASK), batch=batch) as worker:
+                worker.step()
+                worker.step()
+        with Worker(other, TASK, learner_for(TASK), batch=batch) as worker:
+            drain(worker)
+        again = state_of(other)
+    assert again.trail.model_copy(update={"times": []}) == whole.trail.model_copy(update={"times": []})
+    assert again.learner == whole.learner
+
+
+def test_a_state_without_a_trail_goes_on(log: SqliteLog) -> None:
+    put(log, [message(TASK, i) for i in range(MANY)])
+    with Worker(log, TASK, learner_for(TASK)) as worker:
+        worker.step(100)
+    old = json.loads(log.checkpoint(0).state or b"")
+    del old["trail"]
+    old["schema"] = 1
+    spoil(log, "UPDATE states SET state = ?", json.dumps(old).encode())
+    found = learn(log, TASK)
+    assert found.trail.counts == [count for count in walked(MANY).counts if count > 100]
+    assert json.loads(log.checkpoint(0).state or b"")["schema"] == 2
+    with pytest.raises(MurkError, match="damaged at: trail"):
+        decode_state(json.dumps({**old, "schema": 2, "trail": {"counts": [-1]}}).encode(), "here")
+
+
+def test_what_cannot_be_told_is_a_gap_and_stops_nothing(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(log, [message(TASK, i) for i in range(100)])
+    learner = learner_for(TASK)
+    estimate = type(learner).estimate
+
+    def failing(self: object) -> object:
+        if learner.n_releases == 32:
+            raise np.linalg.LinAlgError("did not converge")
+        return estimate(learner)
+
+    monkeypatch.setattr(type(learner), "estimate", failing)
+    with Worker(log, TASK, learner) as worker:
+        drain(worker)
+    assert state_of(log).trail.counts == [count for count in walked(100).counts if count != 32]
+
+
+def test_a_state_that_leaves_no_room_goes_without(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(log, [message(TASK, i) for i in range(100)])
+    monkeypatch.setattr("murk.stream.worker.MAX_STATE", 900)
+    found = learn(log, TASK)
+    assert (found.counters.learned, found.trail) == (100, Trail())
