@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, table
 from murk.errors import UserError
+
+if TYPE_CHECKING:
+    from murk.producers import Ledger
+    from murk.producers.accounts import Account, LevelAccount, TaskAccount
+    from murk.producers.claims import Key
 
 
 @click.command("ledger")
@@ -19,83 +26,156 @@ from murk.errors import UserError
     help="Whose account: a name (a person's or an organisation's), or a row (from 1) with --source.",
 )
 @click.option("--source", metavar="FILE", help="The file that the row is of, where each row is a person.")
-@click.option("--withdraw", is_flag=True, help="Unsend what waits and refuse every further release of hers.")
+@click.option("--withdraw", is_flag=True, help="Unsend what waits and refuse every further release of this person.")
+@click.option(
+    "--task", metavar="NAME", help="With --withdraw: from this task alone.  [default: from every task, for good]"
+)
+@click.option("--yes", is_flag=True, help="With --withdraw: do not ask.")
 @as_json
-def command(path: str, person: str | None, source: str | None, withdraw: bool, as_json: bool) -> None:
+def command(
+    path: str, person: str | None, source: str | None, withdraw: bool, task: str | None, yes: bool, as_json: bool
+) -> None:
     """Show what a person was promised, spent and sent; or sums over everybody in the ledger PATH.
 
     What was already sent cannot be taken back, and what was spent is not refunded.
     """
     from murk.producers import Ledger
 
+    if task is not None and not withdraw:
+        raise UserError("--task goes with --withdraw: it names the task that a person withdraws from")
     with Ledger(path, create=False) as ledger:
         if person is None:
             if withdraw:
                 raise UserError("--withdraw needs --person: who withdraws?")
-            totals = ledger.totals()
-            if as_json:
-                print_json(
-                    {
-                        "people": totals.people,
-                        "releases": totals.releases,
-                        "refused": totals.refused,
-                        "queued": totals.queued,
-                        "withdrawn": totals.withdrawn,
-                        "levels": [
-                            {"task": task, "level": level, "releases": count}
-                            for (task, level), count in totals.levels.items()
-                        ],
-                    }
-                )
-                return
-            click.echo(
-                f"{totals.people:,} people, {totals.releases:,} releases paid for, {totals.refused:,} refused, "
-                f"{totals.queued:,} waiting in the outbox, {totals.withdrawn:,} withdrawn"
-            )
-            rows = [[task, level, f"{count:,}"] for (task, level), count in totals.levels.items()]
-            table("", ["task", "level", "releases"], rows)
+            _everybody(ledger, as_json)
             return
         key, digest = _key(person, source)
-        purged = ledger.withdraw(key, source=digest) if withdraw else 0
+        receipt = _withdraw(ledger, key, digest, task, agreed=yes) if withdraw else None
         account = ledger.account(key, source=digest)
+        if not account.is_known:
+            raise UserError(account.describe()[0])
         if as_json:
-            print_json(
-                {
-                    "withdrawn": account.withdrawn,
-                    "purged": purged,
-                    "guarantee": None if account.guarantee is None else account.guarantee.to_dict(),
-                    "tasks": [
-                        {
-                            "task": task.name,
-                            "withdrawn": task.withdrawn,
-                            "windows": None if task.windows is None else asdict(task.windows),
-                            "levels": [
-                                {
-                                    "level": one.level,
-                                    "guarantee": one.guarantee.to_dict(),
-                                    "mechanism": one.mechanism,
-                                    "released": one.released,
-                                    "sent": one.sent,
-                                    "queued": one.queued,
-                                    "refused": one.refused,
-                                }
-                                for one in task.levels
-                            ],
-                        }
-                        for task in account.tasks
-                    ],
-                    "words": account.describe(),
-                }
-            )
+            print_json(_document(account, receipt))
             return
-        if withdraw:
-            click.echo(f"Withdrawn. {purged} release(s) that waited in the outbox will not be sent.")
+        if receipt is not None:
+            click.echo(receipt["words"])
         for line in account.describe():
             paragraph(line, "  ")
 
 
-def _key(person: str, source: str | None) -> tuple[str | int, str | None]:
-    """What the ledger knows her by: her name, or her row in a file."""
+def _everybody(ledger: Ledger, as_json: bool) -> None:
+    from murk.producers.account_words import describe_together
+
+    totals, together = ledger.totals(), ledger.together()
+    if as_json:
+        print_json(
+            {
+                "people": totals.people,
+                "releases": totals.releases,
+                "refused": totals.refused,
+                "queued": totals.queued,
+                "withdrawn": totals.withdrawn,
+                "levels": [
+                    {"task": task, "level": level, "releases": count} for (task, level), count in totals.levels.items()
+                ],
+                "together": [one.to_dict() for one in together],
+            }
+        )
+        return
+    click.echo(
+        f"{totals.people:,} people, {totals.releases:,} releases paid for, {totals.refused:,} refused, "
+        f"{totals.queued:,} waiting in the outbox, {totals.withdrawn:,} withdrawn"
+    )
+    rows = [[task, level, f"{count:,}"] for (task, level), count in totals.levels.items()]
+    table("", ["task", "level", "releases"], rows)
+    for line in describe_together(together):
+        click.echo(line)
+
+
+def _withdraw(ledger: Ledger, key: Key, source: str | None, task: str | None, *, agreed: bool) -> dict[str, Any]:
+    """Withdraw a person, after asking; the receipt."""
+    tasks: list[str | None] = [None] if task is None else [*ledger.tasks_named(task)]
+    known = ledger.account(key, source=source).is_known
+    scope = "every task, now and later" if task is None else f"the task {task!r}"
+    if not agreed:
+        if not terminal():
+            raise UserError("--withdraw asks first, and there is no terminal to ask at: say --yes")
+        unknown = "" if known else "Nothing was ever released under this name; is it spelt as it was given? "
+        click.confirm(
+            f"{unknown}Withdraw from {scope}? What waits is not sent, and nothing more is released. This cannot be "
+            "taken back.",
+            abort=True,
+            err=True,
+        )
+    purged = sum(ledger.withdraw(key, task_hash=one, source=source) for one in tasks)
+    day = _withdrawn_on(ledger.account(key, source=source), task)
+    return {
+        "task": task,
+        "date": day,
+        "purged": purged,
+        "known": known,
+        "words": f"Withdrawn from {scope}{f', on {day}' if day else ''}. {purged} release(s) that waited in the outbox "
+        f"will not be sent.{'' if known else ' Nothing was ever released under this name: is it spelt right?'}",
+    }
+
+
+def terminal() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty()
+
+
+def _withdrawn_on(account: Account, task: str | None) -> str | None:
+    if task is None:
+        return _day(account.withdrawn_on)
+    return next((_day(one.withdrawn_on) for one in account.tasks if one.name == task), None)
+
+
+def _document(account: Account, receipt: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "withdrawn": account.withdrawn,
+        "withdrawn_on": _day(account.withdrawn_on),
+        "purged": 0 if receipt is None else receipt["purged"],
+        "receipt": receipt,
+        "guarantee": None if account.guarantee is None else account.guarantee.to_dict(),
+        "caps": [one.to_dict() for one in account.caps],
+        "tasks": [_task(task) for task in account.tasks],
+        "words": account.describe(),
+    }
+
+
+def _task(task: TaskAccount) -> dict[str, Any]:
+    return {
+        "task": task.name,
+        "withdrawn": task.withdrawn,
+        "withdrawn_on": _day(task.withdrawn_on),
+        "windows": None if task.windows is None else asdict(task.windows),
+        "caps": [{"level": one.level or None, **one.to_dict()} for one in task.caps],
+        "levels": [_level(one) for one in task.levels],
+    }
+
+
+def _level(one: LevelAccount) -> dict[str, Any]:
+    return {
+        "level": one.level,
+        "guarantee": one.guarantee.to_dict(),
+        "mechanism": one.mechanism,
+        "released": one.released,
+        "sent": one.sent,
+        "queued": one.queued,
+        "refused": one.refused,
+        "first": _day(one.first),
+        "last": _day(one.last),
+    }
+
+
+def _day(day: int | None) -> str | None:
+    from murk.producers.account_words import day_text
+
+    return None if day is None else day_text(day)
+
+
+def _key(person: str, source: str | None) -> tuple[Key, str | None]:
+    """What the ledger knows a person by: a name, or a row in a file."""
     if source is None:
         return person, None
     from pathlib import Path

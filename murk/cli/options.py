@@ -15,6 +15,7 @@ from murk.cli.publication import yes
 from murk.errors import UserError
 
 if TYPE_CHECKING:
+    from murk.privacy import Guarantee
     from murk.stream import Task
     from murk.stream.log import Log
 
@@ -30,6 +31,32 @@ existing_log = click.option(
 wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and its task, if they are not there yet.")
 
 
+def guarantee(text: str) -> Guarantee:
+    """Read a guarantee from the command line: its kind, a colon, and its figures.
+
+    Raises
+    ------
+    UserError
+        When it is none.
+
+    Examples
+    --------
+    >>> guarantee("gdp:2"), guarantee("approx:1,1e-6")
+    (GaussianDP(mu=2.0), ApproxDP(epsilon=1.0, delta=1e-06))
+    """
+    from murk.privacy import guarantee_from_dict
+
+    kind, _, figures = text.partition(":")
+    names = {"gdp": ["mu"], "zcdp": ["rho"], "pure": ["epsilon"], "approx": ["epsilon", "delta"]}.get(kind)
+    try:
+        values = [float(figure) for figure in figures.split(",")]
+    except ValueError:
+        values = []
+    if names is None or len(values) != len(names):
+        raise UserError(f"{text!r} is no guarantee: write gdp:2, zcdp:0.5, pure:1 or approx:1,1e-6")
+    return guarantee_from_dict({kind: dict(zip(names, values, strict=True))})
+
+
 def population(function: F) -> F:
     """Options that say who the people are and where their accounts lie."""
     for option in reversed(
@@ -37,7 +64,14 @@ def population(function: F) -> F:
             click.argument("task_path", metavar="TASK", type=click.Path()),
             click.option("--source", required=True, metavar="FILE", help="CSV or JSON lines, also gzipped."),
             click.option("--log", "log_url", metavar="URL", help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"),
-            click.option("--ledger", metavar="PATH", help="People's accounts.  [default: NAME.ledger.db]"),
+            click.option(
+                "--ledger", metavar="PATH",
+                help="People's accounts, for all tasks.  [default: theirs, beside SOURCE; with --seed NAME.ledger.db]",
+            ),
+            click.option(
+                "--lifetime", type=guarantee, metavar="GUARANTEE",
+                help="A person's cap over all tasks in the ledger: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.",
+            ),
             click.option("--person", metavar="COLUMN", help="Column that names people; otherwise each row is one."),
             click.option(
                 "--level", default="default", metavar="LEVEL",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from murk.cli.options import as_json, population, stoppable
 from murk.cli.output import print_json, progress
 from murk.cli.publication import asking
-from murk.cli.report import print_labels, print_windows, say_notice
+from murk.cli.report import print_accounts, print_labels, print_windows, say_notice, spent_together
 from murk.cli.sharing import metrics_port, people_metrics
+
+if TYPE_CHECKING:
+    from murk.privacy import Guarantee
 
 _PAUSE = 0.5
 
@@ -24,8 +28,8 @@ _PAUSE = 0.5
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    seed: int | None, block: int | None, yes: bool, patience: float, metrics_port: int | None, metrics_host: str,
-    as_json: bool,
+    seed: int | None, block: int | None, yes: bool, lifetime: Guarantee | None, patience: float,
+    metrics_port: int | None, metrics_host: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Let a file's people privatize and send their records to a log; `murk learn` learns from it.
 
@@ -33,6 +37,7 @@ def command(
     organisations release, a window of records at a time.
     """
     from murk.producers import Policy
+    from murk.producers.places import default_ledger
     from murk.producers.population import Crowd, open_accounts, population_of
     from murk.producers.waiting import wait_for_models
     from murk.stream import Task, open_log
@@ -41,16 +46,17 @@ def command(
     task = Task.load(task_path)
     log_url = log_url or f"sqlite:///{task.name}.db"
     start = time.monotonic()
+    place = ledger or default_ledger(source, task.name, simulated=seed is not None)
     # A cluster's topics are made by whoever runs it, with `murk topics`; a file by whoever comes first.
     create = not log_url.startswith("kafka:")
     with (
         stoppable(),
         open_log(log_url, create=create, name=task.name) as log,
-        open_accounts(log, ledger or f"{task.name}.ledger.db") as accounts,
+        open_accounts(log, place, simulated=seed is not None) as accounts,
     ):
         crowd = Crowd(Path(source), person, level, seed)
         agree = asking(log.url, source, simulated=seed is not None, agreed=yes)
-        policy = Policy(public_sample=True)
+        policy = Policy(lifetime=lifetime, public_sample=True)
         people = population_of(task, crowd, log, accounts, block=block, policy=policy, agree=agree)
         say_notice(people.task, people, as_json)
         with (
@@ -80,6 +86,7 @@ def command(
             "releases": people.releases,
             "simulated": people.task.simulated,
             "seconds": time.monotonic() - start,
+            **spent_together(accounts),
         }
     if as_json:
         print_json(found)
@@ -87,3 +94,4 @@ def command(
         click.echo(f"{task.name}: {found['releases']:,} releases sent, {found['refusals']:,} refused")
         print_windows(found)
         print_labels(found)
+        print_accounts(found)

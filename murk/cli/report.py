@@ -16,6 +16,7 @@ from murk.cli.output import number, paragraph, table
 if TYPE_CHECKING:
     from murk.learners.curve import CurvePoint
     from murk.learners.inference import Estimate
+    from murk.producers import Ledger
     from murk.producers.files import FilePopulation
     from murk.stream import Task
     from murk.stream.log import Log
@@ -207,6 +208,7 @@ def print_result(found: Mapping[str, Any]) -> None:
     for level, promise in found["levels"].items():
         paragraph(f"Promised for each release at level {level}: {promise['words']}", "  ")
     paragraph(found["cap_words"], "  ")
+    print_accounts(found)
     if found["simulated"]:
         click.echo("SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected.")
     dead = sum(found["dead_letters"].values())
@@ -260,9 +262,29 @@ def _many(count: int, noun: str) -> str:
 
 
 def say_notice(task: Task, population: FilePopulation, quiet: bool) -> None:
-    """Say what happened before, where somebody reads it."""
+    """Say what happened before, where somebody reads it; and whatever is to be warned of in any case."""
+    for warning in population.warnings:
+        click.echo(f"{task.name}: caution: {warning}", err=True)
     if population.notice and not quiet:
         click.echo(f"{task.name}: {population.notice}", err=True)
+
+
+def spent_together(ledger: Ledger) -> dict[str, Any]:
+    """Where the accounts lie, and what their people have spent on all tasks together."""
+    from murk.producers.account_words import describe_together
+
+    standings = ledger.together()
+    return {
+        "ledger": str(ledger.path),
+        "together": [one.to_dict() for one in standings],
+        "together_words": describe_together(standings),
+    }
+
+
+def print_accounts(found: Mapping[str, Any]) -> None:
+    """Print what people have spent on all tasks together, and where their accounts lie."""
+    if "ledger" in found:
+        paragraph(f"Accounts: {found['ledger']}. {' '.join(f'{one}.' for one in found['together_words'])}")
 
 
 def brief(estimate: Estimate, level: float = 0.95, most: int = 2) -> str:

@@ -12,9 +12,10 @@ import click
 from murk.cli.options import as_json, population
 from murk.cli.output import print_json, progress
 from murk.cli.publication import asking
-from murk.cli.report import brief, print_result, result, say_notice
+from murk.cli.report import brief, print_result, result, say_notice, spent_together
 
 if TYPE_CHECKING:
+    from murk.privacy import Guarantee
     from murk.producers.local import LocalRun
     from murk.producers.population import Agree, Crowd
     from murk.stream import Task
@@ -27,7 +28,7 @@ Watch = Callable[["LocalRun", bool], None]
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    seed: int | None, block: int | None, yes: bool, as_json: bool,
+    seed: int | None, block: int | None, yes: bool, lifetime: Guarantee | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Learn TASK from a file of people: devices, log and learner in one process.
 
@@ -35,6 +36,7 @@ def command(
     log and learned. With `protocol: sketch` organisations do so instead, a window of records at a time. A killed
     run, started again with the same command, carries on where it stood.
     """
+    from murk.producers.places import default_ledger
     from murk.producers.population import Crowd
     from murk.stream import Task
 
@@ -42,7 +44,8 @@ def command(
     crowd = Crowd(Path(source), person, level, seed)
     log_url = log_url or f"sqlite:///{task.name}.db"
     agree = asking(log_url, source, simulated=seed is not None, agreed=yes)
-    found = execute(task, crowd, log_url, ledger or f"{task.name}.ledger.db", agree, block=block, quiet=as_json)
+    accounts = ledger or default_ledger(source, task.name, simulated=seed is not None)
+    found = execute(task, crowd, log_url, accounts, agree, block=block, quiet=as_json, lifetime=lifetime)
     if as_json:
         print_json(found)
     else:
@@ -51,14 +54,14 @@ def command(
 
 def execute(
     task: Task, crowd: Crowd, log_url: str, ledger: str | Path, agree: Agree, *, block: int | None = None,
-    quiet: bool = False, watch: Watch | None = None,
+    quiet: bool = False, watch: Watch | None = None, lifetime: Guarantee | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Run to the end, show how far it is, and give the result."""
     from murk.producers import Policy
     from murk.producers.local import LocalRun
 
     start = monotonic()
-    policy = Policy(public_sample=True)
+    policy = Policy(lifetime=lifetime, public_sample=True)
     with LocalRun(task, crowd, log_url, ledger, block=block, policy=policy, agree=agree) as run:
         people = run.population
         say_notice(run.task, people, quiet)
@@ -80,6 +83,7 @@ def execute(
             run.log,
             **people.figures(),
             accounts=totals.people,
+            **spent_together(run.ledger),
             by_level={level: count for (task, level), count in totals.levels.items() if task == run.task.name},
             seconds=monotonic() - start,
         )

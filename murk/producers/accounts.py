@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from murk.errors import UserError
 from murk.privacy import Accountant, Amount, Guarantee
-from murk.privacy.gaussmix.words import against_a_blank_record, promised
 from murk.producers import windows as window_notes
-from murk.producers.charges import Promise, Tariff
+from murk.producers.account_words import account_lines, day_text
+from murk.producers.charges import CURRENCIES, Promise, Tariff
 from murk.producers.claims import Key
 from murk.producers.runs import Run
 from murk.producers.windows import WindowSums
@@ -29,8 +29,10 @@ class LevelAccount:
     released, refused
         Releases that were paid for, and that were refused.
     queued, dropped
-        Of those paid for, how many wait in the outbox, and how many were let go of unsent (expired, or she
+        Of those paid for, how many wait in the outbox, and how many were let go of unsent (expired, or the person
         withdrew).
+    first, last
+        The days of the first and the last release (seconds since 1970, truncated); None where that is not known.
     """
 
     level: str
@@ -40,6 +42,8 @@ class LevelAccount:
     refused: int
     queued: int
     dropped: int
+    first: int | None = None
+    last: int | None = None
 
     @property
     def sent(self) -> int:
@@ -49,16 +53,37 @@ class LevelAccount:
     def plus(self, other: LevelAccount) -> LevelAccount:
         """The same level's releases, with others of it."""
         sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
-        return replace(self, **sums)
+        spent = [one for one in (self, other) if one.released]
+        first, last = [one.first for one in spent], [one.last for one in spent if one.last is not None]
+        sums["first"] = None if None in first else min((day for day in first if day is not None), default=None)
+        return replace(self, **sums, last=max(last, default=None))
+
+    @property
+    def days(self) -> str:
+        """When it released, in words; empty where nothing is known."""
+        if self.last is None:
+            return ""
+        if self.first is None:
+            return f", last on {day_text(self.last)}"
+        if self.first == self.last:
+            return f", on {day_text(self.last)}"
+        return f", from {day_text(self.first)} to {day_text(self.last)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A cap that was promised, and how much of it is spent (None where that has no figure)."""
+    """A cap that was promised (None: no cap), and how much of it is spent (None where that has no figure)."""
 
-    cap: Amount
+    cap: Amount | None
     spent: Amount | None
     level: str = ""
+
+    def to_dict(self) -> dict[str, dict[str, dict[str, float]] | None]:
+        """Plain data: the cap and what is spent, each as a guarantee."""
+        return {
+            name: None if amount is None else amount.to_dict()
+            for name, amount in (("spent", self.spent), ("cap", self.cap))
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +109,8 @@ class TaskAccount:
         The same in the strongest terms that all of them allow; None without any release, or any such terms.
     windows
         What became of an organisation's windows; None for a person.
+    withdrawn_on
+        The day of the withdrawal (seconds since 1970); None where there is none, or it is not known.
     """
 
     name: str
@@ -95,6 +122,7 @@ class TaskAccount:
     accountant: Accountant
     guarantee: Guarantee | None
     windows: WindowSums | None = None
+    withdrawn_on: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,24 +148,16 @@ class Account:
     withdrawn: bool
     accountant: Accountant
     guarantee: Guarantee | None
+    withdrawn_on: int | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the ledger has ever heard of this person."""
+        return bool(self.tasks) or self.withdrawn
 
     def describe(self) -> list[str]:
         """Say it in plain words, a sentence or two a line."""
-        if not self.tasks and not self.withdrawn:
-            return [
-                "Nothing was ever released under this name. (Where the rows of a file are people, a person is her row "
-                "together with the file, --source; an organisation without a column of its own is 'organisation'.)"
-            ]
-        lines = []
-        for task in self.tasks:
-            lines += _task_lines(task)
-        # Nothing released is not nothing disclosed where features were published.
-        if len(self.tasks) > 1 and (self.accountant.releases or not any(task.published for task in self.tasks)):
-            lines.append(f"All tasks: {self.accountant.describe()}")
-        lines += [f"Promised over all tasks: {_words(standing)}" for standing in self.caps]
-        if self.withdrawn:
-            lines.append("She has withdrawn: nothing more is released to any task.")
-        return lines
+        return account_lines(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +189,8 @@ def account(file: Database, home: int, person: Key) -> Account:
     """Read a person's account."""
     tariffs = {row[0]: Tariff(*row) for row in file.query("SELECT * FROM tariffs")}
     rows = file.query(
-        "SELECT tariff, released, refused, dropped FROM spending WHERE home = ? AND person = ? ORDER BY tariff",
+        "SELECT tariff, released, refused, dropped, first, last FROM spending "
+        "WHERE home = ? AND person = ? ORDER BY tariff",
         (home, person),
     )
     waiting = dict(
@@ -178,12 +199,11 @@ def account(file: Database, home: int, person: Key) -> Account:
             (home, person),
         )
     )
-    left = file.query("SELECT task FROM withdrawals WHERE home = ? AND person = ?", (home, person))
-    withdrawn = {task for (task,) in left}
+    withdrawn = dict(file.query("SELECT task, day FROM withdrawals WHERE home = ? AND person = ?", (home, person)))
     runs = file.query("SELECT task, people, excluded, next_row, counters FROM runs WHERE source = ?", (home,))
     published = {task for task, *row in runs if person in Run.from_row(tuple(row)).excluded}
     promises = [Promise(*row) for row in file.query("SELECT * FROM promises ORDER BY task, level, currency")]
-    history = {tariff: released for tariff, released, _, _ in rows if released}
+    history = {tariff: released for tariff, released, *_ in rows if released}
     tasks = []
     for number, name, task_hash in file.query("SELECT number, name, hash FROM tasks ORDER BY number"):
         own = [row for row in rows if tariffs[row[0]].task == number]
@@ -204,11 +224,49 @@ def account(file: Database, home: int, person: Key) -> Account:
                 number in published,
                 *_together({row[0]: row[1] for row in own if row[1]}, tariffs),
                 windows,
+                withdrawn.get(number),
             )
         )
     lifetime = [promise for promise in promises if promise.task == 0]
     standings = _standings(lifetime, history, tariffs)
-    return Account(tuple(tasks), standings, 0 in withdrawn, *_together(history, tariffs))
+    return Account(tuple(tasks), standings, 0 in withdrawn, *_together(history, tariffs), withdrawn.get(0))
+
+
+def together(file: Database) -> tuple[Standing, ...]:
+    """Read the most that anybody has spent on all tasks together; see `Ledger.together`."""
+    tariffs = {row[0]: Tariff(*row) for row in file.query("SELECT * FROM tariffs")}
+    rows = file.query(
+        """SELECT DISTINCT group_concat(tariff || ':' || released) FROM
+           (SELECT * FROM spending WHERE released > 0 ORDER BY home, person, tariff) GROUP BY home, person"""
+    )
+    histories = [
+        {int(one): int(count) for one, count in (pair.split(":") for pair in text.split(","))} for (text,) in rows
+    ]
+    caps = [Promise(*row) for row in file.query("SELECT * FROM promises WHERE task = 0 ORDER BY currency")]
+    if caps:
+        return tuple(Standing(cap.amount, _most(cap, histories, tariffs)) for cap in caps)
+    for currency in CURRENCIES:
+        most = _most(Promise(0, "", currency, 0, 0), histories, tariffs)
+        if most is not None and histories:
+            return (Standing(None, most),)
+    return ()
+
+
+def _most(cap: Promise, histories: Sequence[Mapping[int, int]], tariffs: Mapping[int, Tariff]) -> Amount | None:
+    """What is spent by whoever has spent most; None where nobody can say."""
+    spent = [cap.spent(history, tariffs) for history in histories]
+    known = [one for one in spent if one is not None]
+    return None if len(known) < len(spent) else Amount(cap.currency, *max(known, default=(0, 0)))
+
+
+def tasks_named(file: Database, name: str) -> list[str]:
+    """Read the hashes of the tasks of a name; see `Ledger.tasks_named`."""
+    known = file.query("SELECT name, hash FROM tasks ORDER BY number")
+    found = [task_hash for one, task_hash in known if one == name]
+    if not found:
+        names = ", ".join(dict.fromkeys(one for one, _ in known)) or "none"
+        raise UserError(f"the ledger {file.path} knows no task of the name {name!r}: it knows {names}")
+    return found
 
 
 def withdrawn(file: Database, source: str, task_name: str) -> frozenset[Key]:
@@ -252,9 +310,11 @@ def totals(file: Database) -> Totals:
     )
 
 
-def _level(tariff: Tariff, row: tuple[int, int, int, int], waiting: int) -> LevelAccount:
-    _, released, refused, dropped = row
-    return LevelAccount(tariff.level, tariff.guarantee, tariff.mechanism, released, refused, waiting, dropped)
+def _level(tariff: Tariff, row: Sequence[int], waiting: int) -> LevelAccount:
+    _, released, refused, dropped, first, last = row
+    return LevelAccount(
+        tariff.level, tariff.guarantee, tariff.mechanism, released, refused, waiting, dropped, first, last
+    )
 
 
 def _levels(accounts: Sequence[LevelAccount]) -> tuple[LevelAccount, ...]:
@@ -299,55 +359,3 @@ def _together(history: Mapping[int, int], tariffs: Mapping[int, Tariff]) -> tupl
         except UserError:
             continue
     return accountant, None
-
-
-def _task_lines(task: TaskAccount) -> list[str]:
-    lines = []
-    for one in task.levels:
-        state = [f"{one.sent} sent", f"{one.queued} waiting", f"{one.dropped} let go of unsent"]
-        lines.append(
-            f"{task.name}, level {one.level!r}: {one.released} released ({', '.join(state)}), "
-            f"{one.refused} refused. Each release: {promised(one.guarantee, one.mechanism)}"
-        )
-    if task.windows is not None:
-        lines.append(_window_words(task.name, task.windows))
-    if task.accountant.releases > 1:
-        lines.append(f"{task.name}: {_all_words(task)}")
-    for standing in task.caps:
-        scope = f"{task.name}, level {standing.level!r}" if standing.level else task.name
-        lines.append(f"Promised for {scope}: {_words(standing)}")
-    if task.published:
-        lines.append(
-            f"{task.name}: her features (without the target) were published with the task {task.name!r}, as part "
-            "of its public sample. No noise protects them, and she releases nothing to it."
-        )
-    if task.withdrawn:
-        lines.append(f"{task.name}: she has withdrawn; nothing more is released to it.")
-    return lines
-
-
-def _all_words(task: TaskAccount) -> str:
-    """What all releases to a task promise together."""
-    if task.windows is None or task.guarantee is None:
-        return task.accountant.describe()
-    return f"{task.accountant.releases} windows together: {against_a_blank_record(task.guarantee)}"
-
-
-def _window_words(name: str, sums: WindowSums) -> str:
-    parts = [f"{_windows(sums.released)} released as sketches, with {sums.records:,} records in all"]
-    if sums.open:
-        parts.append(f"{_windows(sums.open)} open when last heard of (nothing is debited for that yet)")
-    if sums.left_out:
-        parts.append(f"{_windows(sums.left_out)} left out as too small, with {sums.records_left_out:,} records in all")
-    if sums.lost:
-        parts.append(f"a window was lost {sums.lost:,} times, when a process died (nothing was debited for that)")
-    return f"{name}: {'; '.join(parts)}."
-
-
-def _windows(count: int) -> str:
-    return "1 window was" if count == 1 else f"{count:,} windows were"
-
-
-def _words(standing: Standing) -> str:
-    spent = "an amount that has no figure in it" if standing.spent is None else standing.spent.rounded()
-    return f"at most {standing.cap}; spent {spent}"

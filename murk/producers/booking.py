@@ -42,23 +42,23 @@ class Tariffs(dict[int, Tariff]):
         return int(added.lastrowid or 0)
 
 
-def bind(file: LedgerFile, log_identity: str, task_hash: str, name: str) -> None:
+def bind(file: LedgerFile, log_identity: str, task_hash: str, name: str, simulated: bool | None) -> None:
     """Tie a task to a log; see `Ledger.bind`."""
     query = "SELECT log, name FROM tasks WHERE hash = ?"
     known = file.query(query, (task_hash,))
     if not known:
         with file.write() as connection:
             connection.execute(
-                "INSERT INTO tasks (hash, name, log) VALUES (?, ?, ?) ON CONFLICT (hash) DO NOTHING",
-                (task_hash, name, log_identity),
+                "INSERT INTO tasks (hash, name, log, simulated) VALUES (?, ?, ?, ?) ON CONFLICT (hash) DO NOTHING",
+                (task_hash, name, log_identity, simulated),
             )
         known = file.query(query, (task_hash,))
     if known[0][0] != log_identity:
         raise UserError(
             f"the ledger {file.path} has released the task {known[0][1] or task_hash[:12]!r} to another log "
             f"(identity {known[0][0][:8]}; this one's is {log_identity[:8]}), and no record is released "
-            "twice. Use that log; or, to collect anew, write a task of another name, for which people's caps must "
-            "have room"
+            "twice. Use that log. (A task of another name asks these people again: what it costs them comes on top, "
+            "and --lifetime caps the sum.)"
         )
 
 

@@ -103,6 +103,23 @@ def are_plain(names: Sequence[str]) -> bool:
     return joined.isascii() and joined.isprintable() and " " not in joined and "" not in names
 
 
+def known_by(person: Key, source: str | None) -> Key:
+    """What an account is known by: a person's name, or the row of a file with a digest.
+
+    Raises
+    ------
+    UserError
+        When it is neither.
+    """
+    if isinstance(person, str) and source is None:
+        return person_name(person)
+    if type(person) is int and 0 <= person < 2**62 and source is not None:
+        return person
+    raise UserError(
+        "a person is named by a text; or by a row, an integer from 0 on, together with the digest of its file"
+    )
+
+
 def folded_name(name: str) -> str:
     """The name that somebody's account has from now on who was known by ``name`` when all spellings were allowed."""
     seen = unicodedata.normalize("NFC", "".join(one for one in name if not _unseen(one)).strip())

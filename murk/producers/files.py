@@ -14,6 +14,7 @@ from murk.producers.labels import LabelSurvey, undeclared
 from murk.producers.ledger import Ledger
 from murk.producers.notes import Facts, begun_with, compare, differs, hold, in_file, note
 from murk.producers.overlap import check_apart, check_carried
+from murk.producers.places import register
 from murk.producers.policy import Policy
 from murk.producers.public import public_covariates
 from murk.producers.sources import Block, FileSource
@@ -103,17 +104,37 @@ class Step:
     refused: int
 
 
-def open_accounts(log: Log, path: str | Path) -> Ledger:
+def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) -> Ledger:
     """Open the ledger of the people who release to a log; where the log was begun, no new one is made.
 
     Raises
     ------
     UserError
-        When it is not there, or not the one that the log was begun with.
+        When it is not there, or not the one that the log was begun with; and when the log carries releases of the
+        other kind than ``simulated`` says, where that is given.
     """
+    document = log.document()
+    if simulated is not None and document is not None:
+        check_kind(log, Task.from_document(document, f"the task on {log.url}"), simulated)
     known = begun_with(log, path)
     begun = known is not None or (in_file(log) is not None and log.document() is not None)
     return Ledger(path, identity=known, create=not begun)
+
+
+def check_kind(log: Log, carried: Task, simulated: bool) -> None:
+    """Make sure that a log takes releases of a kind.
+
+    Raises
+    ------
+    UserError
+        When it carries those of the other kind.
+    """
+    if carried.simulated != simulated:
+        kind = "simulated" if carried.simulated else "real"
+        raise UserError(
+            f"{log.url} carries {kind} releases, and which kind is fixed when a log is begun: "
+            f"{'give the --seed it was begun with' if carried.simulated else 'leave --seed out'}, or use another log"
+        )
 
 
 class FilePopulation(ABC):
@@ -146,6 +167,8 @@ class FilePopulation(ABC):
         Made from it.
     next_row
         The first row that was not worked on.
+    warnings
+        Sentences about other ledgers that these people have accounts in.
 
     Raises
     ------
@@ -156,6 +179,7 @@ class FilePopulation(ABC):
 
     problem: Problem
     next_row = 0
+    warnings: tuple[str, ...] = ()
     excluded: frozenset[int] = frozenset()
 
     def __init__(
@@ -171,7 +195,7 @@ class FilePopulation(ABC):
     ) -> None:
         self.log, self.ledger, self.crowd = log, ledger, crowd
         self._block, self._policy, self._agree = block, policy or Policy(), agree
-        self.close = hold(log, self, ledger.path)
+        self.close = hold(log, self, ledger.path, task.name)
         try:
             self._open(task)
         except BaseException:
@@ -245,6 +269,8 @@ class FilePopulation(ABC):
         else:
             self._carry_on(task, Task.from_document(standing, f"the task on {log.url}"))
         self._take_up()
+        if not self.task.simulated:
+            self.warnings = register(self.source, self.ledger)
 
     def _begin(self, task: Task) -> None:
         """Begin on a log without a task; until the last line nothing is begun, and anything may be changed."""
@@ -267,7 +293,7 @@ class FilePopulation(ABC):
             self._agree(disclosure)
         self.log.prepare(task.document())
         # Who releases nothing is noted before the log knows the task: they never will.
-        self.ledger.bind(self.log.identity, task.hash, name=task.name)
+        self.ledger.bind(self.log.identity, task.hash, name=task.name, simulated=task.simulated)
         self.ledger.book(task.hash, [])
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
         note(self.log, self._facts(), self.ledger.path)
@@ -285,8 +311,8 @@ class FilePopulation(ABC):
         if self.ledger.has_released(self.source.digest, task_name=name):
             raise UserError(
                 f"people of {self.source.path} have released to a task of the name {name!r} already, by the ledger "
-                f"{self.ledger.path}, and no record is released twice. Use the log that they released to; or, to "
-                "collect anew, write a task of another name, for which people's caps must have room"
+                f"{self.ledger.path}, and no record is released twice. Use the log that they released to. (A task of "
+                "another name asks these people again: what it costs them comes on top, and --lifetime caps the sum.)"
             )
         gone = self.ledger.withdrawn(self.source.digest, task_name=name)
         if count >= self.source.size - len(gone):
@@ -299,13 +325,7 @@ class FilePopulation(ABC):
 
     def _carry_on(self, task: Task, carried: Task) -> None:
         """Make sure that all is as it was when the log was begun."""
-        if carried.simulated != task.simulated:
-            kind = "simulated" if carried.simulated else "real"
-            raise UserError(
-                f"{self.log.url} carries {kind} releases, and which kind is fixed when a log is begun: "
-                f"{'give the --seed it was begun with' if carried.simulated else 'leave --seed out'}, "
-                "or use another log"
-            )
+        check_kind(self.log, carried, task.simulated)
         task = task.with_defaults_of(carried)
         # The author's file does not hold the covariates; everything else must be the same.
         settle(self.log.url, carried.without_public().document(), task.document())

@@ -6,6 +6,7 @@ may lose a report, never a debit. All amounts are integers, rounded against the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +18,13 @@ from murk.errors import MurkError, UserError
 from murk.privacy import Amount
 from murk.producers import accounts, booking, outbox
 from murk.producers.charges import Charge, Promise
-from murk.producers.claims import Claims, Key, person_name
-from murk.producers.runs import Run, check_people
+from murk.producers.claims import Claims, Key, known_by
+from murk.producers.runs import Run, check_people, read_run
 from murk.producers.schema import LedgerFile
-from murk.producers.spending import Spending
+from murk.producers.spending import DAY, Spending
 from murk.producers.sums import GroupSums
 from murk.producers.windows import Windows
+from murk.stream.releases import truncate_time
 
 
 class Ledger:
@@ -98,7 +100,7 @@ class Ledger:
         """Number that the next release will get; numbers grow and are never used twice."""
         return int(self._file.query("SELECT value FROM meta WHERE key = 'next'")[0][0])
 
-    def bind(self, log_identity: str, task_hash: str, *, name: str = "") -> None:
+    def bind(self, log_identity: str, task_hash: str, *, name: str = "", simulated: bool | None = None) -> None:
         """Tie a task to the log that its releases go to: recorded at first use, checked ever after.
 
         Raises
@@ -106,7 +108,7 @@ class Ledger:
         UserError
             When the task's releases went to another log before.
         """
-        booking.bind(self._file, log_identity, task_hash, name)
+        booking.bind(self._file, log_identity, task_hash, name, simulated)
 
     def book(
         self,
@@ -228,7 +230,9 @@ class Ledger:
             values = self._booked(task_hash).number, int(now)
             return outbox.drop(connection, "task = ? AND expires <= ?", values)
 
-    def withdraw(self, person: Key, *, task_hash: str | None = None, source: str | None = None) -> int:
+    def withdraw(
+        self, person: Key, *, task_hash: str | None = None, source: str | None = None, now: float | None = None
+    ) -> int:
         """Release nothing more of a person, and let go of what waits; what was spent stays spent.
 
         Parameters
@@ -239,6 +243,8 @@ class Ledger:
             The task she withdraws from; None for every task, now and later.
         source
             Digest of the file when ``person`` is a row.
+        now
+            When that is, in seconds since 1970; noted to the day. By default the clock says.
 
         Returns
         -------
@@ -246,11 +252,12 @@ class Ledger:
             Number of releases that will not be sent.
         """
         task = self._number(task_hash)
-        person = _person(person, source)
+        person = known_by(person, source)
         with self._settling() as connection:
             home = self._source(connection, source)
             connection.execute(
-                "INSERT INTO withdrawals VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (home, person, task or 0)
+                "INSERT INTO withdrawals VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (home, person, task or 0, truncate_time(time.time() if now is None else now, DAY)),
             )
             where = "home = ? AND person = ? AND (? IS NULL OR task = ?)"
             return outbox.drop(connection, where, (home, person, task, task))
@@ -265,7 +272,7 @@ class Ledger:
         source
             Digest of the file when ``person`` is a row.
         """
-        person = _person(person, source)
+        person = known_by(person, source)
         self.settle()
         home = 0
         if source is not None:
@@ -280,6 +287,20 @@ class Ledger:
     def has_released(self, source: str, *, task_name: str) -> bool:
         """Whether people of a file have released to a task of this name, whatever its public sample was."""
         return accounts.has_released(self._file, source, task_name)
+
+    def tasks_named(self, name: str) -> list[str]:
+        """Give the hashes of the tasks of a name that this ledger knows.
+
+        Raises
+        ------
+        UserError
+            When it knows none.
+        """
+        return accounts.tasks_named(self._file, name)
+
+    def together(self) -> tuple[accounts.Standing, ...]:
+        """Give the most that anybody has spent on all tasks together, beside each cap over all tasks (if any)."""
+        return accounts.together(self._file)
 
     def totals(self) -> accounts.Totals:
         """Give sums over everyone in the ledger; they name nobody."""
@@ -329,13 +350,7 @@ class Ledger:
 
     def run(self, task_hash: str, source: str) -> Run | None:
         """How far the work through a file has come; None when it has not begun."""
-        rows = self._file.query(
-            """SELECT people, excluded, next_row, counters FROM runs
-               JOIN sources ON sources.number = runs.source JOIN tasks ON tasks.number = runs.task
-               WHERE tasks.hash = ? AND sources.digest = ?""",
-            (task_hash, source),
-        )
-        return Run.from_row(rows[0]) if rows else None
+        return read_run(self._file, task_hash, source)
 
     def close(self) -> None:
         """Let go of what was confirmed, and close the file; closing twice is allowed."""
@@ -401,13 +416,3 @@ class Ledger:
                 return int(added.lastrowid or 0)
             known = self._sources[digest] = int(row[0])
         return known
-
-
-def _person(person: Key, source: str | None) -> Key:
-    if isinstance(person, str) and source is None:
-        return person_name(person)
-    if type(person) is int and 0 <= person < 2**62 and source is not None:
-        return person
-    raise UserError(
-        "a person is named by a text; or by a row, an integer from 0 on, together with the digest of its file"
-    )

@@ -63,7 +63,9 @@ class LocalRun:
         self._stack = ExitStack()
         try:
             self.log = self._stack.enter_context(open_log(log_url, name=task.name))
-            self.ledger = self._stack.enter_context(open_accounts(self.log, ledger_path))
+            self.ledger = self._stack.enter_context(
+                open_accounts(self.log, ledger_path, simulated=crowd.seed is not None)
+            )
             self.population = population_of(task, crowd, self.log, self.ledger, block=block, policy=policy, agree=agree)
             self._stack.callback(self.population.close)
             self.task = self.population.task

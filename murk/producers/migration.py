@@ -29,6 +29,7 @@ def upgrade(connection: Connection, target: int) -> None:
         return
     _add_gdp(connection)
     _merge_spellings(connection)
+    _add_days(connection)
     connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (target,))
 
 
@@ -53,6 +54,12 @@ def _add_gdp(connection: Connection) -> None:
                 "WHERE task = ? AND level = ? AND currency = 'rho'",
                 (task, level),
             )
+
+
+def _add_days(connection: Connection) -> None:
+    """Make room for days, and for which tasks were simulations; of what was before nobody knows."""
+    for table, column in (("spending", "first"), ("spending", "last"), ("withdrawals", "day"), ("tasks", "simulated")):
+        connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER")
 
 
 def _merge_spellings(connection: Connection) -> None:

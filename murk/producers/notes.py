@@ -91,11 +91,12 @@ def compare(log: Log, facts: Facts, ledger: str | Path) -> None:
 
 def differs(log: Log, found: str, options: str, *, seed: int | None) -> UserError:
     """The refusal to carry on with something else than what the work on a log was begun with."""
-    another = "a task of another name" if seed is None else "--ledger"
-    return UserError(
-        f"{log.url} was begun with {found}: give the same {options} again to carry on; "
-        f"to begin anew, give another --log and {another}"
+    again = (
+        "its people's releases are spent: another --log is for another task, by the same ledger"
+        if seed is None
+        else "to begin anew, give another --log and --ledger"
     )
+    return UserError(f"{log.url} was begun with {found}: give the same {options} again to carry on; {again}")
 
 
 def begun_with(log: Log, ledger: str | Path) -> str | None:
@@ -104,17 +105,17 @@ def begun_with(log: Log, ledger: str | Path) -> str | None:
     return None if known is None else known.ledger
 
 
-def hold(log: Log, owner: object, ledger: str | Path) -> Callable[[], object]:
+def hold(log: Log, owner: object, ledger: str | Path, task: str) -> Callable[[], object]:
     """Keep other processes that let people release off a log, while its owner lives or until this is called.
 
-    Off a cluster's log only those with the same ledger.
+    Off a cluster's log only those with the same ledger and a task of the same name: a ledger serves several tasks.
 
     Raises
     ------
     UserError
         When another one is at work.
     """
-    path = Path(f"{ledger}.lock") if in_file(log) is None else beside(log, ".lock", ledger)
+    path = Path(f"{ledger}.{task}.lock") if in_file(log) is None else beside(log, ".lock", ledger)
     if path is None:
         return lambda: None
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)

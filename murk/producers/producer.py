@@ -256,7 +256,7 @@ class Producer(Releaser["PersonProblem"]):
         names = chains.tolist()
         now = self._clock()
         messages = self._messages(identifiers(noise, indices), spend.levels, names, models, payloads.tolist(), now)
-        spend.freeze(messages, names, [models[chain].end for chain in names], self._expiry(now))
+        spend.freeze(messages, names, [models[chain].end for chain in names], self._expiry(now), self._day(now))
 
     def _messages(
         self,

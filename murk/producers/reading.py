@@ -44,6 +44,18 @@ class Survey:
     stamp: tuple[int, int, int, int]
 
 
+def readable(path: Path) -> None:
+    """Refuse a file that cannot be read.
+
+    Raises
+    ------
+    UserError
+        Saying why.
+    """
+    with _explained(path), path.open("rb"):
+        pass
+
+
 class Table(Protocol):
     """A file of records."""
 

@@ -14,6 +14,7 @@ from murk.errors import UserError
 from murk.privacy.noise import Purpose, SecureNoise, below
 from murk.producers.delivery import Delivery
 from murk.producers.policy import Policy
+from murk.producers.spending import DAY
 from murk.stream.releases import truncate_time
 from murk.stream.resume import check_carries
 
@@ -78,7 +79,7 @@ class Releaser(ABC, Generic[P]):
         check_carries(log, task)
         self._problem: P = self._find_problem(task) if problem is None else problem
         self._admission = (policy or Policy()).admit(task, self._problem.mechanisms)
-        ledger.bind(log.identity, task.hash, name=task.name)
+        ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated)
         ledger.book(
             task.hash,
             list(self._admission.charges.values()),
@@ -150,6 +151,10 @@ class Releaser(ABC, Generic[P]):
             "expires": self._expiry(now),
             "simulated": task.simulated,
         }
+
+    def _day(self, now: float) -> int:
+        """What the ledger notes of a moment."""
+        return truncate_time(now, max(DAY, self.task.granularity))
 
     def _expiry(self, now: float) -> int:
         return truncate_time(now + self.task.expiry, self.task.granularity)

@@ -46,6 +46,17 @@ class Run:
         return cls(people, _unpack(excluded), next_row, json.loads(counters))
 
 
+def read_run(file: Database, task_hash: str, source: str) -> Run | None:
+    """Read how far the work through a file has come; None when it has not begun."""
+    rows = file.query(
+        """SELECT people, excluded, next_row, counters FROM runs
+           JOIN sources ON sources.number = runs.source JOIN tasks ON tasks.number = runs.task
+           WHERE tasks.hash = ? AND sources.digest = ?""",
+        (task_hash, source),
+    )
+    return Run.from_row(rows[0]) if rows else None
+
+
 def check_people(file: Database, task: int, source: str, people: str) -> None:
     """Make sure that nobody whose row in a file is her name is met again in another file.
 
@@ -62,8 +73,7 @@ def check_people(file: Database, task: int, source: str, people: str) -> None:
     if others:
         raise UserError(
             "people have released to this task from another file, and where rows name people, those of two files "
-            "cannot be told apart: they would release twice. Give that file; or, to collect from another one, "
-            "a task of another name"
+            "cannot be told apart: they would release twice. Give that file; or name people by a column (--person)"
         )
 
 

@@ -19,7 +19,7 @@ from murk.producers.migration import OLD_FORMATS, read_format, upgrade
 from murk.stream.database import Database, FileKind
 
 FORMAT = 2
-"""1 knew no currency of GDP: see `migration`."""
+"""1 knew no currency of GDP, no days, and several spellings of a name: see `migration`."""
 APPLICATION = 0x4D75726C
 """SQLite's application id of a ledger ("Murl")."""
 
@@ -32,9 +32,11 @@ BEYOND = (
 )
 
 TABLES = """
--- A task that people may release to; `log` is the identity of the only log that its releases go to.
+-- A task that people may release to; `log` is the identity of the only log that its releases go to. `simulated` is
+-- NULL where an earlier format did not note it.
 CREATE TABLE tasks (
-    number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, log TEXT NOT NULL);
+    number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, log TEXT NOT NULL,
+    simulated INTEGER);
 
 -- A file of records, by the SHA-256 of its bytes. Number 0 stands for callers who name people and records.
 CREATE TABLE sources (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
@@ -60,16 +62,17 @@ CREATE TABLE debits (
     tariff INTEGER NOT NULL, number INTEGER NOT NULL,
     PRIMARY KEY (task, source, key, person)) WITHOUT ROWID;
 
--- The same by person and tariff. `home` is the file whose rows name people, 0 for people with a name.
+-- The same by person and tariff. `home` is the file whose rows name people, 0 for people with a name. `first` and
+-- `last` are the days of the first and the last release (seconds since 1970; NULL where that was not noted).
 CREATE TABLE spending (
     home INTEGER NOT NULL, person NOT NULL, tariff INTEGER NOT NULL,
     released INTEGER NOT NULL CHECK (released >= 0), refused INTEGER NOT NULL CHECK (refused >= 0),
-    dropped INTEGER NOT NULL CHECK (dropped >= 0 AND dropped <= released),
+    dropped INTEGER NOT NULL CHECK (dropped >= 0 AND dropped <= released), first INTEGER, last INTEGER,
     PRIMARY KEY (home, person, tariff)) WITHOUT ROWID;
 
--- People who want no more of their data released to a task (0: to any).
+-- People who want no more of their data released to a task (0: to any), and since which day.
 CREATE TABLE withdrawals (
-    home INTEGER NOT NULL, person NOT NULL, task INTEGER NOT NULL,
+    home INTEGER NOT NULL, person NOT NULL, task INTEGER NOT NULL, day INTEGER,
     PRIMARY KEY (home, person, task)) WITHOUT ROWID;
 
 -- Releases that the log has not confirmed yet, as the bytes that are sent however often they are sent.

@@ -246,7 +246,7 @@ class SketchProducer(Releaser["SketchProblem"]):
                 if window.message is None:
                     # Made once: what is tried again after the ledger could not be written is these bytes.
                     window.message = self._sketch(window, now)
-                spend.freeze([window.message], [window.chain], [window.since], self._expiry(now))
+                spend.freeze([window.message], [window.chain], [window.since], self._expiry(now), self._day(now))
             ending: Ending = "released" if spend.granted or spend.known else "refused"
             spend.windows.end(window.key, self.organisation, ending, window.records, window.next_row)
         self._window = None

@@ -14,6 +14,8 @@ from murk.producers.charges import Promise, Tariff
 from murk.producers.claims import Claims, Key
 from murk.producers.windows import WindowNotes
 
+DAY = 86_400
+"""Dates in the ledger are truncated to days (UTC), or coarser where a task's granularity is."""
 CHUNK = 256
 """Most names put into one query (SQLite of long ago takes 999 values)."""
 
@@ -102,6 +104,7 @@ class Spending:
         self._messages: Sequence[bytes] | None = None
         self._addresses: Sequence[tuple[int, int]] = ()
         self._expires = 0
+        self._day: int | None = None
         self._progress: tuple[int, str] | None = None
         self.granted: list[int] = []
         self.levels: list[str] = []
@@ -160,7 +163,14 @@ class Spending:
             self._paid.append(number)
         self.levels = [self._tariffs[number].level for number in self._paid]
 
-    def freeze(self, messages: Sequence[bytes], chains: Sequence[int], since: Sequence[int], expires: int) -> None:
+    def freeze(
+        self,
+        messages: Sequence[bytes],
+        chains: Sequence[int],
+        since: Sequence[int],
+        expires: int,
+        day: int | None = None,
+    ) -> None:
         """Hand over what was released, as the bytes that will be sent.
 
         Parameters
@@ -171,12 +181,15 @@ class Spending:
             For each of them where its partition ends now: the log cannot have it before that offset.
         expires
             When to give up sending (seconds since 1970).
+        day
+            The day that the ledger notes (seconds since 1970, truncated); None to note none.
         """
         if not len(messages) == len(chains) == len(since) == len(self.granted):
             raise ValueError("one message, one chain and one offset for each that was granted")
         self._messages = messages
         self._addresses = list(zip(chains, since, strict=True))
         self._expires = expires
+        self._day = day
 
     def progress(self, next_row: int, more: Mapping[str, int]) -> None:
         """Note how far the work through the claims' file has come, and add to its counters.
@@ -237,14 +250,17 @@ class Spending:
                 ],
             )
             run(
-                "INSERT INTO spending VALUES (?, ?, ?, 1, 0, 0) "
-                "ON CONFLICT (home, person, tariff) DO UPDATE SET released = released + 1",
-                [(home, people[place], tariff) for _, place, tariff in rows],
+                # Where something was released on a day that is not known, that may have been the first.
+                "INSERT INTO spending VALUES (?, ?, ?, 1, 0, 0, ?, ?) "
+                "ON CONFLICT (home, person, tariff) DO UPDATE SET released = released + 1, "
+                "first = CASE WHEN released THEN min(first, excluded.first) ELSE excluded.first END, "
+                "last = coalesce(max(last, excluded.last), excluded.last, last)",
+                [(home, people[place], tariff, self._day, self._day) for _, place, tariff in rows],
             )
             self._connection.execute("UPDATE meta SET value = ? WHERE key = 'next'", (self.numbers.stop,))
         if self.refusals:
             run(
-                "INSERT INTO spending VALUES (?, ?, ?, 0, 1, 0) "
+                "INSERT INTO spending VALUES (?, ?, ?, 0, 1, 0, NULL, NULL) "
                 "ON CONFLICT (home, person, tariff) DO UPDATE SET refused = refused + 1",
                 [
                     (self._home, people[place], self._tariff_of(refusal.level))

@@ -36,6 +36,8 @@ target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
 privacy: {guarantee: {gdp: {mu: 1.0}}}
 """
 LOG, LEDGER = "sqlite:///third-child.db", "third-child.ledger.db"
+ACCOUNTS = "people.ledger.db"
+"""The ledger of simulations, and that of people.csv with real noise, where none is named."""
 
 
 @dataclass(frozen=True)

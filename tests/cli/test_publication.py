@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from murk.stream import open_log
-from tests.cli.harness import LEDGER, LOG, TASK, murk, query, refused, run, world
+from tests.cli.harness import ACCOUNTS, LOG, TASK, murk, query, refused, run, world
 
 MOMENTS = TASK + "protocol: moments\n"
 ASIDE = MOMENTS + "public: {set_aside: 8}\n"
@@ -19,7 +19,7 @@ def untouched(folder: Path) -> bool:
     """Whether the log carries nothing and nobody has an account."""
     with open_log(f"sqlite:///{folder}/third-child.db", create=False) as log:
         assert log.document() is None
-    assert query(folder / LEDGER, "SELECT * FROM runs") == []
+    assert query(folder / ACCOUNTS, "SELECT * FROM runs") == []
     return not (folder / "third-child.db.run.json").exists()
 
 

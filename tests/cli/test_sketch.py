@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.harness import FIGURE, HEADER, ROWS, finish, murk, people, query, refused, start
+from tests.cli.harness import ACCOUNTS, FIGURE, HEADER, ROWS, finish, murk, people, query, refused, start
 
 TASK = """\
 name: weeks
@@ -74,10 +74,10 @@ def test_what_people_read(folder: Path) -> None:
     assert "effect" in done.out
     assert "nominal" not in done.out
     assert "weeks: 1,300 of 1,300" in done.err
-    plain = murk("ledger", LEDGER, "--person", "organisation", folder=folder)
+    plain = murk("ledger", ACCOUNTS, "--person", "organisation", folder=folder)
     assert "3 windows were released as sketches, with 1,300 records in all." in plain.out
     assert "any other" not in plain.out
-    own = murk("ledger", LEDGER, "--person", "organisation", "--json", folder=folder).json
+    own = murk("ledger", ACCOUNTS, "--person", "organisation", "--json", folder=folder).json
     [task] = own["tasks"]
     assert (task["windows"]["released"], task["windows"]["records"], task["windows"]["lost"]) == (3, 1300, 0)
     [level] = task["levels"]

@@ -1,20 +1,28 @@
 """`murk ledger`, `murk status` and `murk dead-letters`: what they tell, and the way out."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from murk.cli.ledger import command as ledger_command
 from murk.cli.options import open_existing
 from murk.cli.status import command
 from murk.learners.problem import problem_for
+from murk.producers import Ledger
 from murk.stream import Worker
 from murk.stream.log import Checkpoint
 from murk.stream.sqlite_log import SqliteLog
-from tests.cli.harness import LEDGER, LOG, ROWS, TASK, murk, query, refused, run, totals, world
+from tests.cli.harness import ACCOUNTS, LEDGER, LOG, ROWS, TASK, murk, query, refused, run, totals, world
 
 PAID_TWICE = TASK.replace("mu: 1.0}}", "mu: 1.0}}, per_person: {gdp: {mu: 1.5}}")
+
+
+def today() -> str:
+    """The day as the ledger notes it. (A test that runs over midnight fails, once in a lifetime.)"""
+    return datetime.now(UTC).date().isoformat()
 
 
 def named(folder: Path, records: int, names: int) -> None:
@@ -37,8 +45,12 @@ def test_a_row_of_a_file(folder: Path) -> None:
     plain = murk("ledger", LEDGER, "--person", 50, "--source", "people.csv", folder=folder)
     assert "1 released (1 sent, 0 waiting" in plain.out
     assert "mu = 1" in plain.out
-    nobody = murk("ledger", LEDGER, "--person", 51, "--source", "people.csv", "--json", folder=folder).json
-    assert nobody["tasks"] == []
+    assert f"on {today()}" in plain.out
+    assert (level["first"], level["last"]) == (today(), today())
+    assert task["caps"][0]["cap"] == {"gdp": {"mu": 1.0}}
+    assert "at most mu = 1; spent mu = 1" in plain.out
+    for nobody in (["51", "--source", "people.csv"], ["w50"]):
+        refused(murk("ledger", LEDGER, "--person", *nobody, folder=folder), "Nothing was ever released under this name")
     for wrong in ("0", "-1", "x", "\u00b2"):
         done = murk("ledger", LEDGER, f"--person={wrong}", "--source", "people.csv", folder=folder)
         refused(done, "is no row", "counted from 1")
@@ -78,6 +90,57 @@ def test_one_ledger_for_two_tasks(folder: Path) -> None:
     assert 0.99999 < own["guarantee"]["gdp"]["mu"] / 1.25**0.5 <= 1.0
 
 
+def test_a_cap_over_all_tasks_and_one_ledger_for_them(folder: Path) -> None:
+    """Real people's accounts lie with their file: two tasks add up, and no third fits under the cap."""
+    world(folder, rows=40)
+    for name in ("other", "third"):
+        (folder / f"{name}.yaml").write_text(TASK.replace("name: third-child", f"name: {name}"))
+    command = ["--source", "people.csv", "--lifetime", "gdp:1.5"]
+    first = murk("run", "task.yaml", *command, folder=folder)
+    assert "Accounts: people.ledger.db. All tasks together: mu = 1 of 1.5 at most for a person." in first.out
+    second = murk("run", "other.yaml", *command, "--json", folder=folder).json
+    assert (second["releases"], second["ledger"]) == (40, "people.ledger.db")
+    assert second["together_words"] == ["All tasks together: mu = 1.415 of 1.5 at most for a person"]
+    third = murk("run", "third.yaml", "--source", "people.csv", "--json", folder=folder).json
+    assert (third["releases"], third["refusals"]) == (0, 40)
+    plain = murk("ledger", ACCOUNTS, folder=folder)
+    assert "All tasks together: mu = 1.415 of 1.5 at most for a person" in plain.out
+    # Another ledger for the same people is a choice that is said, on standard error even for machines.
+    (folder / "fourth.yaml").write_text(TASK.replace("name: third-child", "name: fourth"))
+    other = murk("run", "fourth.yaml", "--source", "people.csv", "--ledger", "mine.db", "--json", folder=folder)
+    assert other.json["releases"] == 40
+    assert "caution: the people of people.csv have accounts in another ledger, too (people.ledger.db)" in other.err
+
+
+@pytest.mark.parametrize("wrong", ["mu:2", "gdp", "gdp:x", "gdp:1,2", "approx:1", "gdp:-1"])
+def test_a_lifetime_that_is_no_guarantee(folder: Path, wrong: str) -> None:
+    world(folder, rows=5)
+    done = run(folder, "--lifetime", wrong)
+    assert done.status == 2
+    assert "guarantee" in done.err
+    assert not (folder / LEDGER).exists()
+
+
+def test_withdrawing_asks(folder: Path) -> None:
+    with Ledger(folder / "ledger.db") as ledger:
+        ledger.bind("a" * 32, "7" * 64, name="demo")
+        ledger.withdraw("ann", task_hash="7" * 64)
+    command = [str(folder / "ledger.db"), "--person", "ann", "--withdraw"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("murk.cli.ledger.terminal", lambda: True)
+        for answer, withdrawn in (("n\n", False), ("y\n", True)):
+            done = CliRunner().invoke(ledger_command, command, input=answer)
+            assert "Withdraw from every task, now and later?" in done.output
+            with Ledger(folder / "ledger.db") as ledger:
+                assert ledger.account("ann").withdrawn is withdrawn
+        assert f"Withdrawn from every task, now and later, on {today()}" in done.output
+        # Who was never asked may say so beforehand, after being asked whether the name is right.
+        done = CliRunner().invoke(ledger_command, [*command[:2], "bob", "--withdraw"], input="y\n")
+        assert "is it spelt as it was given?" in done.output
+    with Ledger(folder / "ledger.db") as ledger:
+        assert ledger.account("bob").withdrawn
+
+
 def test_withdrawing(folder: Path) -> None:
     """Who withdraws releases nothing more, what waits of hers is not sent, and nothing is refunded."""
     world(folder, task=PAID_TWICE)
@@ -85,9 +148,14 @@ def test_withdrawing(folder: Path) -> None:
     command = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--person", "who", "--patience", 0]
     assert murk(*command, folder=folder).status == 1
     # Her release waits in the outbox: it was paid for, and nothing has heard yet that the log has it.
-    done = murk("ledger", LEDGER, "--person", "w3", "--withdraw", "--json", folder=folder).json
-    assert done["withdrawn"] is True
+    withdraw = ["ledger", LEDGER, "--withdraw", "--person"]
+    refused(murk(*withdraw, "w3", folder=folder), "--withdraw asks first", "no terminal", "--yes")
     refused(murk("ledger", LEDGER, "--withdraw", folder=folder), "--withdraw needs --person")
+    assert totals(folder)["withdrawn"] == 0
+    done = murk(*withdraw, "w3", "--yes", "--json", folder=folder).json
+    assert (done["withdrawn"], done["withdrawn_on"], done["receipt"]["date"]) == (True, today(), today())
+    # Who was never asked may say so beforehand; a machine that misspelt a name can tell.
+    assert done["receipt"]["known"] is False
     found = run(folder, "--person", "who").json
     assert (found["releases"], found["refusals"], found["duplicates"]) == (398, 2, 0)
     assert totals(folder)["withdrawn"] == 1
@@ -103,8 +171,11 @@ def test_withdrawing_what_waits(folder: Path) -> None:
     command = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--person", "who", "--patience", 0]
     assert murk(*command, folder=folder).status == 1
     assert totals(folder)["queued"] == 1
-    done = murk("ledger", LEDGER, "--person", "w0", "--withdraw", folder=folder)
-    assert "1 release(s) that waited in the outbox will not be sent" in done.out
+    withdraw = ["ledger", LEDGER, "--person", "w0", "--withdraw", "--yes", "--task"]
+    refused(murk(*withdraw, "fourth-child", folder=folder), "knows no task of the name 'fourth-child'", "third-child")
+    done = murk(*withdraw, "third-child", folder=folder)
+    assert f"Withdrawn from the task 'third-child', on {today()}. 1 release(s) that waited in the outbox" in done.out
+    assert f"third-child: withdrawn on {today()}; nothing more is released to it." in done.out
     found = run(folder, "--person", "who").json
     # The log had it all the same: what was sent cannot be taken back, and is not sent again.
     assert (found["releases"], found["refusals"], found["duplicates"]) == (399, 1, 0)

@@ -232,7 +232,7 @@ def test_an_account_says_who_was_published(folder: Path) -> None:
             [task] = account.tasks
             assert task.published == (row in people.excluded)
             assert task.published == (not task.levels)
-            said = "her features (without the target) were published with the task 'third-child'" in words
+            said = "this person's features (without the target) were published with the task 'third-child'" in words
             assert said == task.published
             assert "Nothing was ever released" not in words
 

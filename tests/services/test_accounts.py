@@ -46,11 +46,11 @@ def test_another_ledger_in_its_place_is_refused(tmp_path: Path, url: str) -> Non
     assert murk("status", "--log", url, "--json", folder=tmp_path).json["releases"] == 30
 
 
-def test_a_ledger_serves_one_process_at_a_time(tmp_path: Path, url: str) -> None:
+def test_a_ledger_serves_one_process_a_task_at_a_time(tmp_path: Path, url: str) -> None:
     world(tmp_path, rows=300)
     first = start("run", "task.yaml", "--source", "people.csv", "--log", url, "--ledger", LEDGER, folder=tmp_path)
     assert first.stderr is not None
-    while not (tmp_path / f"{LEDGER}.lock").exists():
+    while not (tmp_path / f"{LEDGER}.third-child.lock").exists():
         assert first.poll() is None, first.stderr.read()
         time.sleep(0.02)
     # In the middle of its work, for as long as the other one looks.

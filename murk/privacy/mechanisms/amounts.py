@@ -105,6 +105,15 @@ class Amount:
         """The same in four digits, rounded up."""
         return self._written(number)
 
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """The same as plain data, like a guarantee's: ``{"gdp": {"mu": 1.0}}``; for reading, not for reckoning."""
+        loss = self.units / UNITS
+        if self.currency == "gdp":
+            return {"gdp": {"mu": math.sqrt(loss)}}
+        if self.currency == "approx":
+            return {"approx": {"epsilon": loss, "delta": self.delta_units / DELTA_UNITS}}
+        return {"zcdp": {"rho": loss}} if self.currency == "rho" else {"pure": {"epsilon": loss}}
+
     def _written(self, write: Callable[[float], str]) -> str:
         loss = self.units / UNITS
         if self.currency == "gdp":

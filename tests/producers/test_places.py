@@ -1,0 +1,168 @@
+"""One ledger for one population: found by its file, whatever it is asked; and what cannot be known."""
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from murk.errors import MurkError, UserError
+from murk.privacy import GaussianDP
+from murk.producers import Ledger, Policy
+from murk.producers.local import LocalRun
+from murk.producers.places import default_ledger
+from murk.producers.population import Crowd
+from tests.producers.world import TEXT, make_task, write_people
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with people in a file in another one."""
+    (tmp_path / "data").mkdir()
+    write_people(tmp_path / "data" / "people.csv", 8)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+SOURCE = Path("data/people.csv")
+
+
+def work(
+    name: str = "a",
+    ledger: str | Path | None = None,
+    source: Path = SOURCE,
+    person: str | None = None,
+    lifetime: GaussianDP | None = None,
+    seed: int | None = None,
+) -> tuple[Path, tuple[str, ...], int]:
+    """Run a task over the file with real noise; the ledger, what was warned of, and how many released."""
+    task = make_task(simulated=False, text=TEXT.replace("name: third-child\n", f"name: {name}\n"))
+    place = Path(ledger) if ledger else default_ledger(source, name, simulated=seed is not None)
+    with LocalRun(
+        task, Crowd(source, person, seed=seed), f"sqlite:///{name}.db", place, policy=Policy(lifetime=lifetime)
+    ) as run:
+        for _ in run.steps():
+            pass
+        return place, run.population.warnings, run.population.releases
+
+
+def test_two_tasks_of_one_file_have_one_ledger_whatever_the_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert work("a") == (Path("data/people.ledger.db"), (), 8)
+    assert work("b") == (Path("data/people.ledger.db"), (), 8)
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    link = Path("link.csv")
+    link.symlink_to(folder / SOURCE)
+    for source in (Path("../data/people.csv"), link):
+        assert default_ledger(source, "c", simulated=False) == folder / "data" / "people.ledger.db"
+    with Ledger(folder / "data/people.ledger.db") as ledger:
+        assert ledger.totals().releases == 16
+        assert ledger.totals().people == 8
+        [together] = ledger.together()
+        assert together.cap is None
+        assert together.spent is not None
+        assert together.spent.rounded() == "mu = 1.415"
+
+
+def test_a_cap_over_all_tasks(folder: Path) -> None:
+    assert work("a", lifetime=GaussianDP(1.2))[2] == 8
+    # It holds for tasks that do not ask for it, too: 1 and 1 are 1.41.
+    assert work("b")[2] == 0
+    with Ledger("data/people.ledger.db") as ledger:
+        [together] = ledger.together()
+        assert (together.to_dict()["cap"], str(together.cap)) == ({"gdp": {"mu": 1.2}}, "mu = 1.2")
+    with pytest.raises(UserError, match=r"promises people to spend at most mu = 1\.2 over all tasks"):
+        work("c", lifetime=GaussianDP(1.3))
+
+
+def test_a_ledger_of_an_earlier_version_goes_on_being_used(folder: Path) -> None:
+    work("a", ledger="a.ledger.db")
+    note = folder / "data" / "people.csv.ledgers.json"
+    note.unlink()
+    with sqlite3.connect("a.ledger.db") as connection:
+        connection.execute("UPDATE tasks SET simulated = NULL")
+    assert default_ledger(SOURCE, "a", simulated=False) == Path("a.ledger.db")
+    # And another task finds it by the digest of the file that it holds.
+    assert default_ledger(SOURCE, "b", simulated=False) == Path("a.ledger.db")
+    write_people(folder / "data" / "others.csv", 9)
+    assert default_ledger(Path("data/others.csv"), "b", simulated=False) == Path("data/others.ledger.db")
+
+
+def test_a_ledger_that_was_named_is_found_again(folder: Path) -> None:
+    (folder / "safe").mkdir()
+    work("a", ledger="safe/accounts.db")
+    assert default_ledger(SOURCE, "b", simulated=False) == Path("safe/accounts.db")
+    os.rename("safe/accounts.db", "safe/moved.db")
+    with pytest.raises(UserError, match="which is not there: put it back"):
+        default_ledger(SOURCE, "b", simulated=False)
+    # The same ledger at another place is the same ledger.
+    assert work("b", ledger="safe/moved.db")[1] == ()
+    assert default_ledger(SOURCE, "c", simulated=False) == Path("safe/moved.db")
+
+
+def test_another_ledger_is_warned_of_and_then_nobody_guesses(folder: Path) -> None:
+    work("a")
+    place, [warning], released = work("b", ledger="mine.db")
+    assert (place, released) == (Path("mine.db"), 8)
+    assert "accounts in another ledger, too (data/people.ledger.db)" in warning
+    assert "may spend it again" in warning
+    with pytest.raises(UserError, match=r"accounts in several ledgers.*Say which one"):
+        default_ledger(SOURCE, "c", simulated=False)
+    # What was begun by one of them carries on with it.
+    assert default_ledger(SOURCE, "a", simulated=False) == Path("data/people.ledger.db")
+    assert default_ledger(SOURCE, "b", simulated=False) == Path("mine.db")
+
+
+def test_ledgers_near_by_are_known_without_a_note(folder: Path) -> None:
+    work("a", ledger="a.ledger.db")
+    (folder / "data" / "people.csv.ledgers.json").unlink()
+    _, [warning], _ = work("b", ledger="data/b.ledger.db")
+    assert "a.ledger.db" in warning
+
+
+def test_simulations_have_ledgers_of_their_own(folder: Path) -> None:
+    assert work("a", seed=1) == (Path("a.ledger.db"), (), 8)
+    assert not (folder / "data" / "people.csv.ledgers.json").exists()
+    # What was only simulated spent nothing: the real ledger is begun beside the file.
+    assert default_ledger(SOURCE, "a", simulated=False) == Path("data/people.ledger.db")
+    assert default_ledger(SOURCE, "b", simulated=False) == Path("data/people.ledger.db")
+
+
+def test_a_file_that_changed_has_new_people_where_rows_are_people(folder: Path) -> None:
+    work("a")
+    write_people(folder / SOURCE, 9)
+    place, [warning], released = work("b")
+    assert (place, released) == (Path("data/people.ledger.db"), 9)
+    assert "taken for new people" in warning
+    assert work("c", person="who")[1] == ()
+    write_people(folder / SOURCE, 10)
+    assert work("d", person="who")[1] == ()
+
+
+def test_no_room_beside_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *anything: False)
+    with pytest.raises(UserError, match="its folder cannot be written: name a ledger with --ledger"):
+        default_ledger(SOURCE, "a", simulated=False)
+
+
+def test_what_cannot_be_read(folder: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        default_ledger("data/nobody.csv", "a", simulated=False)
+    Path("data/people.csv.ledgers.json").write_text(json.dumps({"ledger": 1}))
+    with pytest.raises(MurkError, match="cannot be read: it says which ledgers"):
+        default_ledger(SOURCE, "a", simulated=False)
+    Path("data/people.csv.ledgers.json").unlink()
+    # A file that only looks like a ledger is nobody's.
+    Path("a.ledger.db").write_text("no ledger")
+    assert default_ledger(SOURCE, "a", simulated=False) == Path("data/people.ledger.db")
+
+
+def test_the_note_is_for_its_owner_alone(folder: Path) -> None:
+    work("a")
+    note = folder / "data" / "people.csv.ledgers.json"
+    assert note.stat().st_mode & 0o077 == 0
+    [one] = json.loads(note.read_text())["ledgers"]
+    assert one["path"] == "people.ledger.db"
