@@ -100,11 +100,12 @@ def same(mine: Hashes, theirs: Hashes) -> bool:
 
 
 def rare(mine: Hashes, theirs: Hashes) -> bool:
-    """Whether too many rows that occur twice in all occur once in each.
+    """Whether rare rows are split between the two as they are between people and some of them.
 
     If the two are samples of one population, with r = m / n, of the rows that occur twice in both together a share
-    2 r / (1 + r)^2 has one in each, whatever the population. Where the public file is denser than that (its own
-    pairs show it), r is taken towards 1 accordingly.
+    2 r / (1 + r)^2 has one in each, whatever the population: more are too many. Where the public file is denser than
+    that (its own pairs show it), r is taken towards 1 accordingly. And of the rows that occur once in all a share
+    r / (1 + r) is the public file's: it has too few where it goes to rare rows as often, but only to the people's.
     """
     values, places = np.unique(np.concatenate([mine, theirs]), return_inverse=True)
     own = np.bincount(places[: len(mine)], minlength=len(values))
@@ -112,11 +113,22 @@ def rare(mine: Hashes, theirs: Hashes) -> bool:
     pairs = own + public == 2
     split = int(np.sum(pairs & (own == 1)))
     inside, outside = int(np.sum(pairs & (own == 2))), int(np.sum(pairs & (public == 2)))
+    if split < FEWEST:
+        return False
+    of = split + inside + outside
     ratio = len(theirs) / len(mine)
+    # Rows that only the public file has, however often: one that is dense in itself is no part of the people.
+    alone, new = int(np.sum(own + public == 1)), int(np.sum(public[own == 0]))
+    if 2 * split > of * _split(ratio) and _tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLIKELY:
+        return True
     seen = math.sqrt(outside / inside) if inside else math.inf if outside else ratio
     low, high = min(ratio, seen), max(ratio, seen)
-    ratio = min(max(low, 1.0), high)
-    return split >= FEWEST and _tail(split, split + inside + outside, 2.0 * ratio / (1.0 + ratio) ** 2) < UNLIKELY
+    return _tail(split, of, _split(min(max(low, 1.0), high))) < UNLIKELY
+
+
+def _split(ratio: float) -> float:
+    """Probability that of two rows one is in each file, where these are in a ratio."""
+    return 2.0 * ratio / (1.0 + ratio) ** 2
 
 
 def consecutive(mine: Hashes, theirs: Hashes) -> bool:
@@ -180,7 +192,7 @@ def _sorted(rows: Hashes) -> bool:
 
 def _tail(count: int, of: int, chance: float) -> float:
     """Logarithm of a bound on the probability that so many or more of independent draws succeed (Chernoff)."""
-    share = count / of
+    share = count / of if of else 0.0
     if share <= chance:
         return 0.0
     rest = 0.0 if count == of else (of - count) * math.log((1.0 - share) / (1.0 - chance))

@@ -97,7 +97,8 @@ and by all columns that both have (but for names and numbers of rows), and refus
 - one with a piece of the source: 32 runs of equal rows in a row that are in neither file twice;
 - a part of the source's rows in their order, where other people's rows would be that with a probability below 1e-6;
 - one that shares rare rows: of rows that occur twice in both files together a share 2 r / (1 + r)^2 would be split
-  between two samples of one population, r the ratio of their sizes; refused is what exceeds it by chance in one of 1e6.
+  between two samples of one population, r the ratio of their sizes, and of rows that occur once r / (1 + r) would be in
+  the file; refused is what exceeds the one, or falls short of the other, by chance once in 1e6.
 
 What this cannot see is a random part of the people in another order and of few features with few values each: it looks
 like any other sample.

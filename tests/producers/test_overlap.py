@@ -123,11 +123,12 @@ def test_a_part_in_another_order_is_recognised_where_rows_are_rare(tmp_path: Pat
 
 def test_a_few_columns_more_make_rows_rare(tmp_path: Path) -> None:
     """Two features do not tell a random part of the people from others; with the other columns they do."""
-    people = mothers(0, 2000)
-    part = shuffled(people)[:300]
-    check(tmp_path, people, features(part))
-    with pytest.raises(UserError, match="too rare to be shared by chance"):
-        check(tmp_path, people, part)
+    for count, size in ((2000, 300), (20_000, 2000)):
+        people = mothers(0, count)
+        part = shuffled(people)[:size]
+        check(tmp_path, people, features(part))
+        with pytest.raises(UserError, match="too rare to be shared by chance"):
+            check(tmp_path, people, part)
 
 
 HONEST: dict[str, Callable[[Rows], Rows]] = {
@@ -155,6 +156,9 @@ def test_people_of_another_population_are_not_refused() -> None:
     mine = rng.integers(0, 200_000, 20_000).astype(np.uint64)
     for towns, count in ((500, 400), (5000, 400), (40_000, 4000)):
         assert not rare(mine, rng.integers(0, towns, count).astype(np.uint64))
+    # Most people live in a few towns; the public sample is from these alone.
+    mine = np.concatenate([mine, rng.integers(200_000, 200_500, 50_000).astype(np.uint64)])
+    assert not rare(mine, rng.integers(200_000, 200_500, 5000).astype(np.uint64))
 
 
 def test_people_with_several_rows_are_recognised(tmp_path: Path) -> None:
