@@ -82,7 +82,7 @@ def main(argv: list[str]) -> None:
     print(f"{'':66s} {'ours':>8s} {'peer':>9s}")
 
     def learner(seed):
-        model = LDPSGDClassifier(budget=GaussianDP(1.0), seed=seed)
+        model = LDPSGDClassifier(budget=GaussianDP(1.0), seed=seed, features=NAMES)
 
         def learn():
             for x, label in zip(records, labels, strict=True):

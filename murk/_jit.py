@@ -48,14 +48,23 @@ def jit(function: F) -> F:
 
     No fast-math: results must repeat bit for bit on one build and kind of CPU.
     """
+    return _compiled(function, nogil=True)
+
+
+def brief(function: F) -> F:
+    """Like :func:`jit`, for a kernel of a microsecond, which is not worth giving the interpreter's lock away for."""
+    return _compiled(function, nogil=False)
+
+
+def _compiled(function: F, nogil: bool) -> F:
     if not HAVE_NUMBA:
         return function
-    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    compiled: Any = numba.njit(cache=True, nogil=nogil, error_model="numpy")(function)
     # Numba takes a cached kernel as current while its own file is unchanged. Kernels hold compiled copies of
     # those they call in other files: a mended sampler must not live on in a cached learner.
     try:
         compiled._cache._cache_file._source_stamp = _STAMP
     except AttributeError:
-        compiled = numba.njit(nogil=True, error_model="numpy")(function)
+        compiled = numba.njit(nogil=nogil, error_model="numpy")(function)
     kernel: F = compiled
     return kernel

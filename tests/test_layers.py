@@ -21,7 +21,7 @@ ALLOWED = {
     "demo": {"privacy", "stream", "learners", "producers"},
     "cli": {"privacy", "stream", "learners", "producers", "monitoring", "audit", "demo"},
 }
-EVERYBODY = {"errors", "_jit", "__version__"}
+EVERYBODY = {"errors", "_jit", "_turns", "__version__"}
 
 
 def imports(path):

@@ -5,9 +5,10 @@ River-free. The River estimators and the worker both drive this class.
 
 from __future__ import annotations
 
-import base64
+import copy
 import math
 import os
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,11 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import HAVE_NUMBA
+from murk._turns import Turns, in_turn, occupied
 from murk.errors import MurkError, UserError
 from murk.learners import inference
 from murk.learners import kernels as k
 from murk.learners.memory import Memory, level_rows
 from murk.learners.settings import InverseScalingStep, Settings
+from murk.learners.state import count_of, pack, unpack
+from murk.learners.values import number
 from murk.privacy import lattice
 from murk.privacy.mechanisms import Mechanism
 from murk.privacy.mechanisms.reach import FORGED
@@ -36,39 +40,12 @@ _SUMS = ("SUM_PRECISION", "SUM_WEIGHT", "SUM_SPREAD", "SUM_SQUARES")
 _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradient")
 
 
-def pack(array: NDArray[np.float64]) -> str:
-    """Base64 of an array's little-endian float64 bytes: plain data, exact."""
-    return base64.b64encode(np.ascontiguousarray(array, dtype="<f8").tobytes()).decode("ascii")
-
-
-def unpack(text: str, size: int) -> NDArray[np.float64]:
-    """The array :func:`pack` wrote, of ``size`` finite numbers; anything else is an error."""
-    try:
-        array = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8")
-    except (ValueError, TypeError) as error:
-        raise MurkError("the state holds an array that is not base64 of float64 numbers") from error
-    if array.size != size or not np.all(np.isfinite(array)):
-        raise MurkError(f"the state holds an array of {array.size} numbers where {size} finite ones belong")
-    return array.astype(np.float64)
-
-
-def count_of(value: object, name: str) -> int:
-    """A count of a state: a whole number from 0, within the 64 bits of the kernels.
-
-    Raises
-    ------
-    MurkError
-        If it is anything else.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
-        raise MurkError(f"the state's {name} is not a whole number from 0 to 2^62")
-    return value
-
-
 class SGDEngine:
     """LDP-SGD / LDP-ASGD on one chain.
 
     ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` with ``g~_i`` the released gradient, and its average.
+
+    Threads take turns, and between calls nothing of a record is left.
 
     Parameters
     ----------
@@ -104,6 +81,7 @@ class SGDEngine:
         self.covariates = covariates
         self.classes = tuple(classes)
         self.memory = Memory(settings)
+        self._turns = Turns()
         self._noise: NoiseSource = noise if noise is not None else SecureNoise()
         if seed is not None and noise is not None:
             raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
@@ -147,12 +125,21 @@ class SGDEngine:
     @property
     def iterate(self) -> NDArray[np.float64]:
         """The newest iterate in working coordinates, a copy."""
-        return np.array(self.memory.rows[k.ITERATE])
+        return self._row(k.ITERATE)
 
     @property
     def average(self) -> NDArray[np.float64]:
         """The average in working coordinates, a copy."""
-        return np.array(self.memory.rows[k.AVERAGE])
+        return self._row(k.AVERAGE)
+
+    @in_turn
+    def _row(self, place: int) -> NDArray[np.float64]:
+        return np.array(self.memory.rows[place])
+
+    @in_turn
+    def snapshot(self) -> Memory:
+        """The state as it stands, a copy."""
+        return copy.copy(self.memory)
 
     @property
     def coefficients(self) -> int:
@@ -161,25 +148,54 @@ class SGDEngine:
 
     def estimate(self) -> inference.Estimate:
         """Coefficients in coded units, with what their intervals need."""
-        return inference.estimate(self.settings, [self.memory], self.covariates, self.classes)
+        return inference.estimate(self.settings, [self.snapshot()], self.covariates, self.classes)
 
     # Records: randomized here, once
 
     def use(self, mechanism: Mechanism) -> None:
-        """Randomize the next records by ``mechanism``."""
+        """Randomize the next records by ``mechanism``, where none is given with them."""
         if mechanism is not self.current:
             self.memory.set_level(mechanism)
             self.current = mechanism
 
-    def learn_record(self, y: float) -> None:
-        """Randomize the gradient of the record whose features stand in ``memory.x``, and learn from it."""
-        memory = self.memory
-        if self._seeded:
-            k.learn_record(memory.real, memory.whole, y, self._coins)
-        elif self._direct:
-            self._learn_directly(y)
-        else:
-            self.learn_records(memory.x[None, :].copy(), np.array([y]))
+    def learn_record(self, values: Sequence[Any], y: float, mechanism: Mechanism | None = None) -> None:
+        """Randomize the gradient of one record once, and learn from the result.
+
+        Parameters
+        ----------
+        values
+            Coded features without the constant, ``(p - 1,)``; what is no number counts as 0.
+        y
+            The coded target; NaN where it is missing.
+        mechanism
+            What randomizes it; by default the one in use.
+        """
+        if not (self._seeded or self._direct):
+            row = np.array([[number(value) for value in values]])
+            self.learn_records(row, np.array([y]), None if mechanism is None else [mechanism])
+            return
+        memory, turns = self.memory, self._turns
+        # As `in_turn` has it: another call would take as long as several numbers of a release.
+        with turns:
+            if turns.busy:
+                raise occupied()
+            try:
+                turns.busy = True
+                if mechanism is not None and mechanism is not self.current:
+                    self.use(mechanism)
+                try:
+                    memory.put(memory.real, memory.at, *values)
+                except struct.error:
+                    memory.put(memory.real, memory.at, *map(number, values))
+                if self._seeded:
+                    k.learn_record(memory.real, memory.whole, y, self._coins)
+                else:
+                    self._learn_directly(y)
+            except BaseException:
+                self.memory.wipe()
+                raise
+            finally:
+                turns.busy = False
 
     def _learn_directly(self, y: float) -> None:
         """Learn with secure noise whose random words go straight to the kernel."""
@@ -194,18 +210,26 @@ class SGDEngine:
 
             law = LAPLACE_LAW if memory.whole[k.KIND] == lattice.LAPLACE else GAUSSIAN_LAW
             fill(law, memory.noise, feed, DRAW)
-            self._coins[0] = words[-3:]
-            k.learn_record(memory.real, memory.whole, y, self._coins)
+            k.learn_record(memory.real, memory.whole, y, words[None, -3:].copy())
 
+    @in_turn
     def learn_records(
         self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Mechanism] | None = None
     ) -> None:
         """Learn from the rows of ``X`` in turn, as :meth:`learn_record` would.
 
         ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant.
-
-        ``mechanisms`` gives each row's own; otherwise all are randomized by the one in use.
+        ``mechanisms`` gives each row's own, or one for all; otherwise they are randomized by the one in use.
         """
+        try:
+            self._learn_records(X, y, mechanisms)
+        except BaseException:
+            self.memory.wipe()
+            raise
+
+    def _learn_records(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Mechanism] | None
+    ) -> None:
         memory = self.memory
         X = np.ascontiguousarray(X, dtype=np.float64)
         y = np.ascontiguousarray(y, dtype=np.float64)
@@ -213,7 +237,9 @@ class SGDEngine:
             return
         levels = np.zeros(0, dtype=np.int64)
         reals, wholes = np.zeros((0, 4)), np.zeros((0, 3), dtype=np.int64)
-        if mechanisms is not None:
+        if mechanisms is not None and len(mechanisms) == 1:
+            self.use(mechanisms[0])
+        elif mechanisms is not None:
             distinct = {id(mechanism): mechanism for mechanism in mechanisms}
             numbers = {key: number for number, key in enumerate(distinct)}
             levels = np.array([numbers[id(mechanism)] for mechanism in mechanisms], dtype=np.int64)
@@ -271,6 +297,7 @@ class SGDEngine:
         if not self._reach[release.level].holds(release.payload):
             raise Rejected("magnitude", FORGED)
 
+    @in_turn
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
         """Learn from admitted releases in turn.
 
@@ -293,9 +320,11 @@ class SGDEngine:
         if learned < len(releases):
             raise MurkError(f"the iterate of version {releases[learned].version} is not remembered")
 
+    @in_turn
     def figures(self) -> dict[str, float]:
         """How far the iterate is from its average, and what the next release's gradient is multiplied by."""
-        apart = inference.report_matrix(self.settings) @ (self.iterate - self.average)
+        rows = self.memory.rows
+        apart = inference.report_matrix(self.settings) @ (rows[k.ITERATE] - rows[k.AVERAGE])
         return {"iterate_gap": float(np.linalg.norm(apart)), "step_size": self.step_size()}
 
     def step_size(self) -> float:
@@ -318,6 +347,7 @@ class SGDEngine:
         """Most releases to learn before the newest iterate is to be published: a hundredth of the count."""
         return max(1, self.n_releases // 100)
 
+    @in_turn
     def published(self) -> tuple[int, list[float]] | None:
         """The newest published version and its iterate, for devices to take gradients at."""
         memory = self.memory
@@ -326,6 +356,12 @@ class SGDEngine:
 
     # State
 
+    @in_turn
+    def __getstate__(self) -> dict[str, Any]:
+        # What is copied later, array by array, another thread could be writing to.
+        return {**self.__dict__, "memory": copy.copy(self.memory)}
+
+    @in_turn
     def state_dict(self) -> dict[str, Any]:
         """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
         memory = self.memory
@@ -345,6 +381,7 @@ class SGDEngine:
             },
         }
 
+    @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state that :meth:`state_dict` gave.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
+import threading
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -14,23 +14,29 @@ from river.utils import dataframe
 
 from murk.errors import MurkError, UserError
 from murk.learners.inference import Estimate, Intervals
+from murk.learners.values import numbers
 from murk.privacy import Guarantee
+from murk.privacy.noise import NoiseSource
 from murk.stream.codec import Rejected
 from murk.stream.releases import Release
 
 Record = Mapping[Any, Any]
 
+# Of two threads with a first record, one fixes the features.
+_BEGINNING = threading.RLock()
+
 
 class StreamEstimator(base.Estimator):
     """A River estimator around an engine: each protocol's says how its engine is made.
 
-    The features are fixed once: at construction, or by the first record.
+    The features are fixed once: at construction or, in a simulation, by the first record.
     """
 
     budget: Guarantee
     levels: Mapping[str, Guarantee] | None
     features: Sequence[Any] | None
     seed: int | None
+    noise: NoiseSource | None
 
     def _prepare(self) -> None:
         """Set what is not a constructor argument; check what can be checked without a record."""
@@ -44,10 +50,22 @@ class StreamEstimator(base.Estimator):
             )
         if self.features is not None:
             self._begin(tuple(self.features))
+        elif self.seed is None and not getattr(self.noise, "simulated", False):
+            raise UserError(
+                "features= is required where noise is real: give the features' names, in a fixed order, as in "
+                "features=['age', 'dose']. Taken from the first record they might be what one person said, since "
+                "encoders make names of values ('diagnosis_HIV'), and coefficients and states show them. A simulation "
+                "(seed=) may go without"
+            )
 
     @abstractmethod
     def _begin(self, names: tuple[Any, ...]) -> Any:
         """Make the engine for these features."""
+
+    def _begun(self, names: tuple[Any, ...]) -> Any:
+        """The engine; made for these features, where the first record is yet to fix them."""
+        with _BEGINNING:
+            return self._begin(names) if self._engine is None else self._engine
 
     @abstractmethod
     def _made(self, guarantee: Guarantee) -> Any:
@@ -210,36 +228,6 @@ class StreamEstimator(base.Estimator):
 
     def _unit_test_skips(self) -> set[str]:
         return set()
-
-
-def number(value: Any) -> float:
-    """A feature's value; what is missing or no finite number counts as 0, for everybody alike."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return 0.0
-    return found if math.isfinite(found) else 0.0
-
-
-def target(value: Any) -> float:
-    """A target's value; NaN, which is learned from as no gradient, where it is missing or no number."""
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
-def numbers(values: Any, one: Callable[[Any], float] = number) -> NDArray[np.float64]:
-    """A column of numbers. The text of a failed conversion would quote a record, so none leaves here."""
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        # A list among the values: numpy knows no such column.
-        array = np.empty(0, dtype=object)
-    if array.dtype.kind in "biuf":
-        return array.astype(np.float64)
-    # Not numpy's: it makes text of everything beside a text.
-    return np.array([one(value) for value in values], dtype=np.float64)
 
 
 def series(values: Any, X: Any, name: str | None) -> Any:

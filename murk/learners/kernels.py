@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from murk._jit import inlined, jit
+from murk._jit import brief, inlined, jit
 from murk.learners.gradients import *
 from murk.learners.layout import *
 from murk.learners.objectives import HUBER_SCALE, LOGISTIC
@@ -275,7 +275,7 @@ def learn_records(
     forget(real, whole, x, z, own_noise, payload)
 
 
-@jit
+@brief
 def learn_record(real: Array, whole: Array, y: float, coins: Array) -> None:
     """Learn from the record whose features stand in ``real``, with the noise that stands in ``whole``."""
     real[TARGET] = y
@@ -284,7 +284,7 @@ def learn_record(real: Array, whole: Array, y: float, coins: Array) -> None:
         coins[0, j] = 0
 
 
-@jit
+@brief
 def learn_record_secure(real: Array, whole: Array, y: float, trials: int, words: Array, coins: Array) -> bool:
     """Learn from one record with noise drawn from random words, or tell that they did not suffice.
 
@@ -329,9 +329,11 @@ def learn_releases(
 
 @jit
 def gradients(real: Array, whole: Array, theta: Array, X: Array, y: Array, out: Array) -> None:
-    """Bounded gradients of the rows of ``X``, all at ``theta``: what devices compute before they randomize."""
-    z_at = places(whole)[2]
-    z = real[z_at : z_at + whole[FEATURES]]
+    """Bounded gradients of the rows of ``X``, all at ``theta``: what devices compute before they randomize.
+
+    ``real`` and ``whole`` are only read: devices that share a problem may be at work at once.
+    """
+    z = np.zeros(whole[FEATURES])
     for i in range(X.shape[0]):
         whiten(whole, real, X[i], z)
         gradient(whole, real, theta, z, y[i], out[i])

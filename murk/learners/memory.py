@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,8 @@ class Memory:
         Iterates of published versions that gradients may still arrive for.
     noise
         Where a record's noise is put before it is learned from.
+    put, at
+        ``put(real, at, *values)`` makes numbers the coded features of the next record, without the constant.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -102,12 +105,19 @@ class Memory:
         self.whole[k.SEED] = np.array(seed, dtype=np.uint64).view(np.int64)
 
     def __getstate__(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        # Views would be copied one by one; they are made anew over the copied arrays instead.
-        return self.real, self.whole
+        # Views would be copied one by one; they are made anew over the copied arrays instead. Whatever is going on
+        # or went wrong, a copy has nothing of a record.
+        real, whole = self.real.copy(), self.whole.copy()
+        forget(real, whole)
+        return real, whole
 
     def __setstate__(self, state: tuple[NDArray[np.float64], NDArray[np.int64]]) -> None:
         self.real, self.whole = state
         self._bind()
+
+    def wipe(self) -> None:
+        """Wipe what is of one record: its features, its gradient, its noise."""
+        forget(self.real, self.whole)
 
     def _bind(self) -> None:
         real, whole = self.real, self.whole
@@ -118,8 +128,22 @@ class Memory:
         self.rows = real[state:x].reshape(k.ROWS, d)
         self.x = real[x : x + p]
         self.features = self.x[:-1]
+        # Several times as fast as numpy's own assignment.
+        self.put: Callable[..., None] = Struct(f"{p - 1}d").pack_into
+        self.at = x * real.itemsize
         self._basis = real[basis:transform].reshape(classes, classes - 1)
         self._transform = real[transform:ring].reshape(wide, wide)
         self.ring = real[ring : ring + size * d].reshape(size, d)
         self.ring_versions = whole[k.WHOLE_HEADER : k.WHOLE_HEADER + size]
         self.noise = whole[k.WHOLE_HEADER + size : k.WHOLE_HEADER + size + d]
+
+
+def forget(real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
+    """Wipe what is of one record in a fold's two arrays."""
+    p, d = int(whole[k.FEATURES]), int(whole[k.DIMENSION])
+    x = k.places(whole)[1]
+    real[x : x + 2 * p + d] = 0.0
+    # The constant of x, which nobody puts there again.
+    real[x + p - 1] = 1.0
+    real[k.TARGET] = 0.0
+    whole[-2 * d :] = 0

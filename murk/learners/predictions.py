@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from river.utils import dataframe
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, StreamEstimator, number, series
+from murk.learners.estimator import Record, StreamEstimator, series
+from murk.learners.values import number
 
 
 class LabelEstimator(StreamEstimator):

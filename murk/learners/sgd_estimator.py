@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, StreamEstimator, number
+from murk.learners.estimator import Record, StreamEstimator
 from murk.learners.settings import InverseScalingStep
 from murk.privacy import Guarantee
 
@@ -19,36 +20,31 @@ class SGDEstimator(StreamEstimator):
     """A River estimator around an engine with an iterate and its average."""
 
     def _start(self, names: tuple[Any, ...], engine: Any) -> Any:
-        self._names, self._engine = names, engine
-        self._getter = itemgetter(*names)
+        self._names = names
+        # With one name, an itemgetter gives a value and no tuple.
+        self._values = itemgetter(*names) if len(names) > 1 else partial(_only, names[0])
         engine.use(self._default)
+        self._engine = engine
         return engine
 
     def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
         engine = self._engine
         if engine is None:
-            engine = self._begin(tuple(sorted(x)))
+            engine = self._begun(tuple(sorted(x)))
         mechanism = self._default if budget is None else self._calibrated(budget)
-        # Each call takes as long as three of a release's numbers.
-        if mechanism is not engine.current:
-            engine.use(mechanism)
         try:
-            engine.features[:] = self._getter(x)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            engine.features[:] = [number(x.get(name)) for name in self._names]
-        engine.learn_record(y)
+            values = self._values(x)
+        except KeyError:
+            values = [x.get(name) for name in self._names]
+        engine.learn_record(values, y, mechanism)
 
     def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
         engine = self._engine
         if engine is None:
-            engine = self._begin(self._columns(X))
+            engine = self._begun(self._columns(X))
         rows = self._rows_of(X, y)
         own = self._of_rows(budget, len(rows))
-        if isinstance(own, list):
-            engine.learn_records(rows, y, own)
-        else:
-            engine.use(own)
-            engine.learn_records(rows, y)
+        engine.learn_records(rows, y, own if isinstance(own, list) else [own])
 
     @property
     def iterate(self) -> NDArray[np.float64]:
@@ -61,6 +57,10 @@ class SGDEstimator(StreamEstimator):
         """The average bar_t of the iterates, in working coordinates."""
         found: NDArray[np.float64] = self._require().average
         return found
+
+
+def _only(name: Any, x: Record) -> tuple[Any]:
+    return (x[name],)
 
 
 def step_setting(step: Any) -> Any:

@@ -82,6 +82,8 @@ class Ledger:
         self._confirmed: list[tuple[int, int]] = []
         self.identity = str(self._file.query("SELECT value FROM meta WHERE key = 'identity'")[0][0])
         """Random name that the ledger was given when it was made."""
+        self.check_thread = self._file.check_owner
+        """Refuses any other thread or process than the one that opened the file, which is not looked at."""
         if identity is not None and identity != self.identity:
             self._file.close()
             raise UserError(

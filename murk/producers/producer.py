@@ -40,6 +40,8 @@ class Producer(Releaser["PersonProblem"]):
     value. A model is checked before a record is looked at. What is missing is coded by the task's public
     rule, and a record without a usable target releases the mechanism of a zero gradient.
 
+    It works in the thread that opened its ledger, and refuses to in another before a record is looked at.
+
     Parameters
     ----------
     task
@@ -135,6 +137,7 @@ class Producer(Releaser["PersonProblem"]):
         MurkError
             When the log cannot be read or the ledger cannot be written: nothing was debited or released.
         """
+        self._ledger.check_thread()
         person = person_name(person)
         self._check_levels([level])
         # Draws of a simulation are told apart by the number that the release will get.
@@ -191,6 +194,7 @@ class Producer(Releaser["PersonProblem"]):
             When ledger or log cannot be written. Nothing is lost: what was debited waits in the outbox and is
             sent first of all next time.
         """
+        self._ledger.check_thread()
         self._delivery.flush_backlog(self._clock())
         rows, simulated = block.rows, self._noise.simulated
         levels = self._lot(rows) if block.levels is None else block.levels

@@ -144,12 +144,12 @@ class LedgerFile(Database):
 
     def query(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
         """Run one reading statement and give its rows."""
-        self._check_owner()
+        self.check_owner()
         return super().query(sql, values)
 
     def check(self) -> None:
         """Make sure that the file is the one under its name, and that this process and thread opened it."""
-        self._check_owner()
+        self.check_owner()
         if self._connection.in_transaction:
             raise MurkError("one block of releases must be done before the next begins")
         super().check()
@@ -168,7 +168,8 @@ class LedgerFile(Database):
     def __reduce__(self) -> NoReturn:
         raise MurkError("an open ledger cannot be copied or pickled: open it by its path where it is needed")
 
-    def _check_owner(self) -> None:
+    def check_owner(self) -> None:
+        """Make sure that this process and thread opened it."""
         # SQLite's locks do not survive a fork: two processes on one connection could spend the same units.
         if self._owner != (os.getpid(), threading.get_ident()):
             raise MurkError(

@@ -50,6 +50,8 @@ class SketchProducer(Releaser["SketchProblem"]):
     Nothing is counted of what records say, neither values outside their bounds nor rows that were scaled down: the
     organisation holds its records anyway, and whoever else asks for such a count asks for a release of its own.
 
+    It works in the thread that opened its ledger, and refuses to in another before a record is looked at.
+
     Parameters
     ----------
     task
@@ -320,6 +322,7 @@ class SketchProducer(Releaser["SketchProblem"]):
 
     def _catch_up(self) -> list[WindowReceipt]:
         """Try the release again that failed before; until it is done nothing more is taken."""
+        self._ledger.check_thread()
         return [self.release()] if self.overdue else []
 
     def _take(self, window: Window, count: int, mixed: NDArray[np.float64] | None, next_row: int = 0) -> WindowReceipt:
@@ -348,6 +351,7 @@ class SketchProducer(Releaser["SketchProblem"]):
         return window.told()
 
     def _need(self) -> Window:
+        self._ledger.check_thread()
         if self._window is None:
             raise UserError("no window is open: add records first")
         return self._window

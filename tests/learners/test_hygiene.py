@@ -15,6 +15,7 @@ from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SecureNoise
 from murk.stream.codec import Rejected
 from murk.stream.releases import GradientRelease
+from tests.learners.catalogue import NAMES, made, target_of
 
 SECRETS = [0.314159265, -0.718281828]
 
@@ -47,7 +48,9 @@ def test_a_pickled_learner_holds_nothing_of_the_last_record(seed, budget, many, 
 def test_the_search_would_find_a_record():
     model = LDPSGDRegressor(budget=GaussianDP(1.0), features=["a", "b"])
     model._engine.memory.features[:] = SECRETS
-    assert all(holds(pickle.dumps(model), value) for value in SECRETS)
+    assert all(holds(model._engine.memory.real.tobytes(), value) for value in SECRETS)
+    # A copy is wiped, however it came to be there.
+    assert not any(holds(pickle.dumps(model), value) for value in SECRETS)
 
 
 def test_a_refused_budget_leaves_the_record_outside():
@@ -168,3 +171,19 @@ def test_an_empty_batch_learns_nothing():
     model = LDPSGDClassifier(budget=GaussianDP(1.0), features=["a"], seed=1)
     model.learn_many(np.zeros((0, 1)), [])
     assert model.n_releases == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_features_are_declared_where_noise_is_real(name):
+    """After an encoder the first record's keys are one person's values, and coefficients would show them."""
+    with pytest.raises(UserError, match=r"features= is required where noise is real.*features=\['age', 'dose'\]"):
+        made(name, features=None)
+    simulated = made(name, features=None, seed=1)
+    with pytest.raises(UserError, match="features="):
+        simulated.clone({"seed": None})
+    declared = made(name)
+    declared.learn_one({"diagnosis_HIV": 1, "a": 0.5}, target_of(name))
+    assert "HIV" not in repr(declared._names)
+    if name.startswith("GaussMix"):
+        declared.release()
+    assert "HIV" not in json.dumps(declared.state_dict())

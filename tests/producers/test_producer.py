@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -432,3 +433,31 @@ class TestDelivery:
             producer.release(RECORD, key="k")
         assert world.ledger.totals().releases == world.log.end(0) == 0
         assert world.producer.release(RECORD, key="k").outcome == "released"
+
+
+def elsewhere(act: Callable[[], object]) -> Exception | None:
+    """The error of an act in another thread."""
+    caught: list[Exception] = []
+
+    def run() -> None:
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001
+            caught.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return caught[0] if caught else None
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_another_thread_is_refused_before_the_record_is_looked_at(tmp_path: Path, simulated: bool) -> None:
+    with World(tmp_path, paid_task(4.0, simulated=simulated)) as world:
+        acts: list[Callable[[], object]] = [lambda: world.producer.release(Untouchable()), world.producer.flush]
+        for act in acts:
+            error = elsewhere(act)
+            assert isinstance(error, MurkError)
+            assert "another process or thread" in str(error)
+        assert world.ledger.totals().releases == 0
+        assert world.producer.release(RECORD).outcome == "released"

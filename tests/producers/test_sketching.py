@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import struct
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from murk.stream import open_log
 from murk.stream.releases import SketchRelease
 from tests.producers.sketches import RECORD, WINDOW, SketchWorld, coded, make_task
 from tests.producers.test_crashes import Killer, after, before, in_child, patched
+from tests.producers.test_producer import elsewhere
 from tests.producers.world import SECRET, Untouchable, Wrapped
 from tests.producers.world import make_task as people_task
 
@@ -680,3 +681,26 @@ def test_killed_while_records_stream_in(tmp_path: Path, point: str, simulated: b
         assert frozen <= set(values)
         assert len({release.id for release in world.releases()}) == sums.released
         assert world.ledger.pending() == 0
+
+
+def test_another_thread_is_refused_while_a_window_is_open(world: SketchWorld) -> None:
+    """With an open window nothing else would have asked the ledger, and its counts would be those of two threads."""
+    world.producer.add(RECORD)
+    x, y = coded(2)
+    acts: list[Callable[[], object]] = [
+        lambda: world.producer.add(Untouchable()), lambda: world.producer.add_block(x, y), world.producer.open,
+        world.producer.release, world.producer.leave_out,
+    ]  # fmt: skip
+    for act in acts:
+        error = elsewhere(act)
+        assert isinstance(error, MurkError)
+        assert "another process or thread" in str(error)
+    assert (world.producer.taken, world.producer.records) == (1, 1)
+
+
+def test_rows_do_not_stay_in_the_window_after_they_were_mixed(world: SketchWorld) -> None:
+    world.producer.add(RECORD)
+    window = world.producer._window
+    assert window is not None
+    assert window.accumulator is not None
+    assert not window.accumulator._inside.any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -10,16 +11,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
-from murk.learners.estimator import Record, StreamEstimator, number
+from murk.learners.estimator import Record, StreamEstimator
 from murk.learners.gaussmix.engine import SketchEngine
 from murk.learners.gaussmix.estimates import estimate
 from murk.learners.gaussmix.settings import Kind, SketchSettings, Weighting, default_rows
+from murk.learners.gaussmix.sums import Sums
 from murk.learners.inference import Estimate
+from murk.learners.values import number
 from murk.privacy import ApproxDP, Guarantee
 from murk.privacy.gaussmix import Analysis, GaussMixMechanism, Method, Neighbours, SketchAccumulator
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
-from murk.stream.releases import Release
 
 _BLOCK = 4096
 
@@ -42,9 +45,10 @@ class GaussMix(StreamEstimator):
 
     def _prepare(self) -> None:
         """Set what is not a constructor argument; check what can be checked without a record."""
+        self._turns = Turns()
         self._window: SketchAccumulator | None = None
         self._released = 0
-        self._fit: NDArray[np.float64] | None = None
+        self._fit: tuple[Sums, NDArray[np.float64]] | None = None
         if isinstance(self.windows, bool) or not isinstance(self.windows, int) or self.windows < 1:
             raise UserError(f"windows={self.windows!r}: give how many windows may be released, 1 or more")
         if self.window is not None and (not isinstance(self.window, int) or self.window < 1):
@@ -97,8 +101,8 @@ class GaussMix(StreamEstimator):
         )
 
     def _open(self) -> SketchAccumulator:
-        """The window that records go to, a new one where the last was released."""
-        if self._window is None:
+        """The window that records go to, a new one where the last was released, or lost when adding was interrupted."""
+        if self._window is None or self._window.released:
             if self._released >= self.windows:
                 raise UserError(
                     f"windows={self.windows}: so many were released, each at the whole budget. If no person is in "
@@ -112,12 +116,12 @@ class GaussMix(StreamEstimator):
 
     def _put(self, x: Record, y: float) -> None:
         if self._engine is None:
-            self._begin(tuple(sorted(x)))
+            self._begun(tuple(sorted(x)))
         self._add(np.array([[*(number(x.get(name)) for name in self._names), 1.0, y]]))
 
     def _put_rows(self, X: Any, y: NDArray[np.float64]) -> None:
         if self._engine is None:
-            self._begin(self._columns(X))
+            self._begun(self._columns(X))
         rows = self._with_constant(self._rows_of(X, y))
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
@@ -128,6 +132,7 @@ class GaussMix(StreamEstimator):
         rows = np.where(np.isfinite(rows), rows, 0.0)
         return np.column_stack([rows, np.ones(len(rows))])
 
+    @in_turn
     def _add(self, rows: NDArray[np.float64]) -> None:
         """Put coded rows into the window, releasing it whenever it is full."""
         # A target that is missing: the zero row, so that the count of records stays public.
@@ -138,8 +143,9 @@ class GaussMix(StreamEstimator):
             window.add_block(rows[:room])
             rows = rows[room:]
             if window.records == self.window:
-                self.release()
+                self._release()
 
+    @in_turn
     def release(self) -> None:
         """Release the sketch of the records since the last one, forget them, and learn from it.
 
@@ -150,24 +156,22 @@ class GaussMix(StreamEstimator):
         UserError
             If there is no record since the last release.
         """
+        self._release()
+
+    def _release(self) -> None:
         engine, window = self._require(), self._window
-        if window is None or not window.records:
+        if window is None or window.released or not window.records:
             raise UserError("there is no record since the last release: learn some first")
         # Counted and let go first: a release that fails must not be tried again on the same records.
         self._released, self._window = self._released + 1, None
         sketch = window.release()
         engine.learn_sketch(sketch.integers, records=sketch.records, spread=sketch.spread)
-        self._fit = None
 
     @property
     def pending(self) -> int:
         """Records that are in no release yet: lost by a copy, a pickle or a crash."""
-        return 0 if self._window is None else self._window.records
-
-    def learn_release(self, release: Release) -> None:
-        """Learn from a sketch that was made elsewhere, of the same rows, columns and bounds; as the base class."""
-        super().learn_release(release)
-        self._fit = None
+        window = self._window
+        return 0 if window is None or window.released else window.records
 
     # What was learned
 
@@ -182,10 +186,12 @@ class GaussMix(StreamEstimator):
         engines = self._engines(others)
         return estimate(engines[0].settings, [engine.sums for engine in engines])
 
+    @in_turn
     def state_dict(self) -> dict[str, Any]:
         """The state as plain data (JSON), of released sketches alone: records still pending are not in it."""
         return {**super().state_dict(), "released": self._released}
 
+    @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state of a learner with the same settings; pending records are dropped.
 
@@ -199,18 +205,21 @@ class GaussMix(StreamEstimator):
             raise MurkError("the state is malformed: it needs a count of released windows")
         super().load_state_dict(state)
         # Windows spent here are spent, whatever the state says.
-        self._released, self._window, self._fit = max(self._released, released), None, None
+        self._released, self._window = max(self._released, released), None
 
+    @in_turn
     def __getstate__(self) -> dict[str, Any]:
-        # Raw records are in the open window and in nothing else: it is never copied.
-        return {**self.__dict__, "_window": None}
+        # Raw records are in the open window and in nothing else: it is never copied. The engine is, now: its sums and
+        # the count of released windows belong together.
+        return {**self.__dict__, "_window": None, "_engine": copy.copy(self._engine)}
 
     # Prediction
 
     def _values(self) -> NDArray[np.float64]:
-        if self._fit is None:
-            self._fit = self.estimate().values
-        return self._fit
+        sums, known = self._require().sums, self._fit
+        if known is None or known[0] is not sums:
+            self._fit = known = sums, estimate(self._settings, [sums]).values
+        return known[1]
 
     def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scores of rows of features without the constant."""

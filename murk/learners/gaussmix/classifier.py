@@ -122,6 +122,6 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        many = {"rows": 64, "windows": 10**6}
+        many = {"rows": 64, "windows": 10**6, "seed": 1}
         yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, **many}
         yield {"budget": ApproxDP(1.0, 1e-5), "window": 20, "range": 3.0, "debiased": False, **many}

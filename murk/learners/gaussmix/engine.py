@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
-from murk.learners.engine import pack, unpack
 from murk.learners.gaussmix.estimates import estimate
 from murk.learners.gaussmix.settings import SketchSettings
 from murk.learners.gaussmix.sums import SCALARS, Sums, gram, precision
 from murk.learners.inference import Estimate
+from murk.learners.state import pack, unpack
 from murk.privacy.gaussmix import LARGEST_WINDOW, GaussMixMechanism
 from murk.stream.codec import Rejected
 from murk.stream.releases import SketchRelease
@@ -24,7 +25,7 @@ _COUNTS = ("rows", "records", "sketches")
 
 
 class SketchEngine:
-    """Running sums over sketches, O(d^2), and the regression that they tell.
+    """Running sums over sketches, O(d^2), and the regression that they tell. Threads take turns.
 
     Parameters
     ----------
@@ -46,9 +47,11 @@ class SketchEngine:
             wanted = (settings.rows, settings.columns, settings.feature_bound, settings.target_bound)
             if (mechanism.rows, mechanism.columns, mechanism.feature_bound, mechanism.target_bound) != wanted:
                 raise UserError(f"level {level!r} makes sketches of other rows, columns or bounds than the learner's")
+        self._turns = Turns()
+        # Never written to, only replaced: whoever reads it reads one moment, and an interrupt finds the old or the new.
+        self.sums = Sums(settings.columns)
         self.settings = settings
         self.mechanisms = dict(mechanisms)
-        self.sums = Sums(settings.columns)
 
     @property
     def n_releases(self) -> int:
@@ -142,7 +145,13 @@ class SketchEngine:
         weight = 1.0
         if settings.weighting == "inverse-variance":
             weight = precision(rows=settings.rows, records=records, noise=noise, unit=settings.signal)
-        self.sums.add(moment / settings.rows, rows=settings.rows, records=records, noise=noise, weight=weight)
+        self._add(moment / settings.rows, records, noise, weight)
+
+    @in_turn
+    def _add(self, moment: NDArray[np.float64], records: int, noise: float, weight: float) -> None:
+        sums = self.sums.merged()
+        sums.add(moment, rows=self.settings.rows, records=records, noise=noise, weight=weight)
+        self.sums = sums
 
     @property
     def coefficients(self) -> int:
@@ -171,6 +180,7 @@ class SketchEngine:
             "sums": pack(np.array([getattr(sums, name) for name in SCALARS])),
         }
 
+    @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state that :meth:`state_dict` gave.
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, number
+from murk.learners.estimator import Record
 from murk.learners.inference import Estimate
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.engine import IWPEngine
@@ -20,6 +20,7 @@ from murk.learners.iwp_sgd.inference import estimate
 from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, settle
 from murk.learners.settings import Averaging, Weighting
 from murk.learners.sgd_estimator import SGDEstimator, step_setting
+from murk.learners.values import number
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
 from murk.stream.releases import ExampleRelease
@@ -94,12 +95,12 @@ class IWPSGD(SGDEstimator):
         engine = self._engine
         product = self._target == "binary" and self.release == "joint"
         if engine is None:
-            engine = self._begin(tuple(sorted(name for name in x if name != "intercept")))
-        engine.use(self._default if budget is None else self._calibrated(budget))
+            engine = self._begun(tuple(sorted(name for name in x if name != "intercept")))
+        mechanism = self._default if budget is None else self._calibrated(budget)
         vector = np.array([*(number(x.get(name)) for name in self._names), 1.0])
         if product:
             vector[-1] = number(x.get("intercept"))
-        engine.learn_decoded(vector[None, :], np.array([0.0 if product else y]))
+        engine.learn_decoded(vector[None, :], np.array([0.0 if product else y]), mechanism)
 
     def decoded(self, release: ExampleRelease) -> tuple[Example, Any]:
         """A release as ``(x, y)``, for River's evaluation and for learners with ``inputs="released"``.
@@ -151,7 +152,7 @@ class IWPSGD(SGDEstimator):
 
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Estimate from this learner and ``others`` of the same settings, each having learned its own chain."""
-        return estimate(self._engines(others))
+        return estimate([engine.snapshot() for engine in self._engines(others)])
 
     def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scores of rows of features without the constant."""

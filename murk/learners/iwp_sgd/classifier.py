@@ -46,7 +46,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     calibration
         ``"analytic"``, or ``"classic"`` for the paper's formula, where it holds.
     features
-        Feature names in a fixed order; by default the sorted names of the first record.
+        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
+        the first record.
     bound
         Public bound of the features' norm; longer ones are brought back to it. By default every feature is
         brought back to [-1, 1].
@@ -196,5 +197,5 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0)}
-        yield {"budget": ApproxDP(epsilon=2.0, delta=1e-5), "loss": "quadratic", "release": "separate"}
+        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
+        yield {"budget": ApproxDP(epsilon=2.0, delta=1e-5), "loss": "quadratic", "release": "separate", "seed": 1}

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import HAVE_NUMBA
+from murk._turns import Turns, in_turn, occupied
 from murk.errors import MurkError, UserError
-from murk.learners.engine import count_of, pack, unpack
 from murk.learners.inference import Estimate
 from murk.learners.iwp_sgd import kernels as f
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.inference import estimate
 from murk.learners.iwp_sgd.polish import triangle
 from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings, fill, level_rows
+from murk.learners.state import count_of, pack, unpack
+from murk.learners.values import number
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 from murk.privacy.noise.sources import DRAW, secure_feed
 from murk.privacy.noise.streaming import fill as fill_noise
@@ -33,6 +37,8 @@ _COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "iden
 
 class IWPEngine:
     """IWP-SGD on one chain: ``theta <- Project(theta - step (gradient estimate + lambda theta))``, and its average.
+
+    Threads take turns. Between calls it holds nothing of a record.
 
     Parameters
     ----------
@@ -65,6 +71,7 @@ class IWPEngine:
             raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
         self.settings = settings
         self.mechanisms = dict(mechanisms)
+        self._turns = Turns()
         p = settings.features
         self._size = triangle(p) if settings.polish else 0
         self.real: NDArray[np.float64] = np.zeros(k.REAL_HEADER + (k.ROWS + 2) * p + 2 * self._size)
@@ -99,12 +106,19 @@ class IWPEngine:
         self.triangles = self.real[middle : middle + 2 * self._size].reshape(2, self._size)
         self.x = self.real[-2 * p : -p]
         self.features = self.x[:-1]
+        # Several times as fast as numpy's own assignment.
+        self._put: Callable[..., None] = struct.Struct(f"{p - 1}d").pack_into
+        self._at = self.real.nbytes - 2 * p * self.real.itemsize
 
+    @in_turn
     def __getstate__(self) -> dict[str, Any]:
-        # Views would be copied apart from what they look at; they are made anew.
-        return {
-            name: value for name, value in self.__dict__.items() if name not in ("rows", "triangles", "x", "features")
-        }
+        # Views would be copied apart from what they look at; they are made anew. And what is copied later, array by
+        # array, another thread could be writing to.
+        state = {name: value for name, value in self.__dict__.items() if name not in _BOUND}
+        state["real"], state["whole"] = self.real.copy(), self.whole.copy()
+        # Whatever is going on or went wrong, a copy has nothing of a record.
+        _forget(state["real"], state["whole"], self.dimension)
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -125,17 +139,25 @@ class IWPEngine:
     @property
     def iterate(self) -> NDArray[np.float64]:
         """The newest iterate, a copy."""
-        return np.array(self.rows[k.ITERATE])
+        return self._row(k.ITERATE)
 
     @property
     def average(self) -> NDArray[np.float64]:
         """The average, a copy."""
-        return np.array(self.rows[k.AVERAGE])
+        return self._row(k.AVERAGE)
+
+    @in_turn
+    def _row(self, place: int) -> NDArray[np.float64]:
+        return np.array(self.rows[place])
+
+    def snapshot(self) -> IWPEngine:
+        """A copy whose arrays stay as they are now."""
+        return copy.copy(self)
 
     @property
     def reference(self) -> NDArray[np.float64]:
         """What predictions use, and where losses are estimated: the polished estimate of late, or the average."""
-        return np.array(self.rows[k.REFERENCE if self.settings.polish else k.AVERAGE])
+        return self._row(k.REFERENCE if self.settings.polish else k.AVERAGE)
 
     @property
     def refused_updates(self) -> int:
@@ -148,6 +170,10 @@ class IWPEngine:
 
         NaN before anything was learned.
         """
+        return self._mean_loss()
+
+    @in_turn
+    def _mean_loss(self) -> tuple[float, float]:
         real = self.real
         total = real[k.LOSS_WEIGHT]
         if not total > 0.0:
@@ -158,12 +184,12 @@ class IWPEngine:
 
     def figures(self) -> dict[str, float]:
         """Figures for the monitor: functions of releases and public settings alone."""
-        loss, error = self.unbiased_loss
-        gap = float(np.linalg.norm(self.rows[k.ITERATE] - self.rows[k.AVERAGE]))
+        still = self.snapshot()
+        loss, error = still.unbiased_loss
         found = {
-            "iterate_gap": gap,
-            "step_size": float(self.real[k.LAST_STEP]),
-            "refused_updates": float(self.refused_updates),
+            "iterate_gap": float(np.linalg.norm(still.rows[k.ITERATE] - still.rows[k.AVERAGE])),
+            "step_size": float(still.real[k.LAST_STEP]),
+            "refused_updates": float(still.refused_updates),
         }
         if math.isfinite(loss):
             found |= {"unbiased_loss": loss, "unbiased_loss_error": error}
@@ -176,7 +202,7 @@ class IWPEngine:
 
     def estimate(self) -> Estimate:
         """Coefficients in coded units, with what their intervals need."""
-        return estimate([self])
+        return estimate([self.snapshot()])
 
     # Records: randomized here, once
 
@@ -186,14 +212,44 @@ class IWPEngine:
             f.set_level(self.real, self.whole, *level_rows(self.settings, [mechanism]), 0)
             self.current = mechanism
 
-    def learn_record(self, y: float) -> None:
-        """Randomize the record whose features stand in ``x``, and learn from the release."""
-        if self._seeded:
-            f.learn_record(self.real, self.whole, y)
-        elif self._direct:
-            self._learn_directly(y)
-        else:
-            self.learn_records(self.x[None, :].copy(), np.array([y]))
+    def learn_record(self, values: Sequence[Any], y: float, mechanism: ExampleMechanism | None = None) -> None:
+        """Randomize one record once, and learn from the release.
+
+        Parameters
+        ----------
+        values
+            Coded features without the constant, ``(p - 1,)``; what is no number counts as 0.
+        y
+            The coded target; NaN where it is missing.
+        mechanism
+            What randomizes it; by default the one in use.
+        """
+        if not (self._seeded or self._direct):
+            row = np.array([[number(value) for value in values]])
+            self.learn_records(row, np.array([y]), None if mechanism is None else [mechanism])
+            return
+        turns = self._turns
+        # As `in_turn` has it: another call would take as long as several numbers of a release.
+        with turns:
+            if turns.busy:
+                raise occupied()
+            try:
+                turns.busy = True
+                if mechanism is not None and mechanism is not self.current:
+                    self.use(mechanism)
+                try:
+                    self._put(self.real, self._at, *values)
+                except struct.error:
+                    self._put(self.real, self._at, *map(number, values))
+                if self._seeded:
+                    f.learn_record(self.real, self.whole, y)
+                else:
+                    self._learn_directly(y)
+            except BaseException:
+                _forget(self.real, self.whole, self.dimension)
+                raise
+            finally:
+                turns.busy = False
 
     def _learn_directly(self, y: float) -> None:
         words = np.frombuffer(os.urandom(self._word_bytes), dtype=np.uint64)
@@ -208,6 +264,7 @@ class IWPEngine:
             self.whole[k.COIN] = words[-1:].view(np.int64)[0]
             f.learn_record(self.real, self.whole, y)
 
+    @in_turn
     def learn_records(
         self,
         X: NDArray[np.float64],
@@ -216,16 +273,27 @@ class IWPEngine:
     ) -> None:
         """Learn from the rows of ``X`` in turn, as :meth:`learn_record` would.
 
-        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant. ``mechanisms`` gives each row's own;
-        otherwise all are randomized by the one in use.
+        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant. ``mechanisms`` gives each row's own,
+        or one for all; otherwise they are randomized by the one in use.
         """
+        try:
+            self._learn_records(X, y, mechanisms)
+        except BaseException:
+            _forget(self.real, self.whole, self.dimension)
+            raise
+
+    def _learn_records(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[ExampleMechanism] | None
+    ) -> None:
         X = np.ascontiguousarray(X, dtype=np.float64)
         y = np.ascontiguousarray(y, dtype=np.float64)
         if len(X) == 0:
             return
         levels = np.zeros(0, dtype=np.int64)
         reals, wholes = np.zeros((0, k.LEVEL_REALS)), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
-        if mechanisms is not None:
+        if mechanisms is not None and len(mechanisms) == 1:
+            self.use(mechanisms[0])
+        elif mechanisms is not None:
             distinct = {id(mechanism): mechanism for mechanism in mechanisms}
             numbers = {key: number for number, key in enumerate(distinct)}
             reals, wholes = level_rows(self.settings, list(distinct.values()))
@@ -263,6 +331,7 @@ class IWPEngine:
         if self._labelled and release.payload[-1] not in (-1, 1):
             raise Rejected("magnitude", f"a label of {release.payload[-1]}, neither -1 nor 1")
 
+    @in_turn
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
         """Learn from admitted releases in turn."""
         if not releases:
@@ -274,8 +343,13 @@ class IWPEngine:
         self.current = None
         f.learn_releases(self.real, self.whole, payloads, levels, *self._menu)
 
-    def learn_decoded(self, vectors: NDArray[np.float64], targets: NDArray[np.float64]) -> None:
-        """Learn from decoded releases (m, p) of the mechanism in use; targets are 0 for products."""
+    @in_turn
+    def learn_decoded(
+        self, vectors: NDArray[np.float64], targets: NDArray[np.float64], mechanism: ExampleMechanism | None = None
+    ) -> None:
+        """Learn from decoded releases (m, p) of a mechanism, by default the one in use; targets are 0 for products."""
+        if mechanism is not None:
+            self.use(mechanism)
         f.learn_decoded(
             self.real, self.whole, np.ascontiguousarray(vectors, dtype=np.float64),
             np.ascontiguousarray(targets, dtype=np.float64),
@@ -289,6 +363,7 @@ class IWPEngine:
 
     # State
 
+    @in_turn
     def state_dict(self) -> dict[str, Any]:
         """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
         whole = self.whole
@@ -302,6 +377,7 @@ class IWPEngine:
             "triangles": pack(self.triangles.ravel()),
         }
 
+    @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state that :meth:`state_dict` gave.
 
@@ -334,4 +410,14 @@ class IWPEngine:
             self.whole[place] = count
 
 
+def _forget(real: NDArray[np.float64], whole: NDArray[np.int64], p: int) -> None:
+    """Wipe what is of one record: its features and target, what is released of it, its noise and coin."""
+    real[-2 * p : -p - 1] = 0.0
+    real[-p:] = 0.0
+    real[k.TARGET] = 0.0
+    whole[k.WHOLE_HEADER :] = 0
+    whole[k.COIN] = 0
+
+
+_BOUND = ("rows", "triangles", "x", "features", "_put", "_at")
 _PLACES = (k.COUNT, k.UPDATES, k.IN_BATCH, k.REFUSED, k.NEXT_REFRESH, k.IDENTIFIED)

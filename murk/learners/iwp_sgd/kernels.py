@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from murk._jit import inlined, jit
+from murk._jit import brief, inlined, jit
 from murk.learners.iwp_sgd.layout import *
 from murk.learners.iwp_sgd.polish import follow, refresh
 from murk.learners.iwp_sgd.transforms import SQUARED, slopes, value
@@ -313,14 +313,14 @@ def learn_records(
     whole[COIN] = 0
 
 
-@jit
+@brief
 def learn_record(real: Array, whole: Array, y: float) -> None:
     """Learn from the record whose features stand in ``real``, with the noise and the coin that stand in ``whole``."""
     real[TARGET] = y
     learn_records(real, whole, _NO_ROWS, _NO_TARGETS, _NO_LEVELS, _NO_ROWS, _NO_WHOLES, _NO_WHOLES, _NO_WORDS)
 
 
-@jit
+@brief
 def learn_record_secure(real: Array, whole: Array, y: float, trials: int, words: Array) -> bool:
     """Learn from one record with noise drawn from random words, or tell that they did not suffice.
 

@@ -84,7 +84,7 @@ class ExampleProblem:
 
     def estimate(self, engines: Sequence[IWPEngine]) -> Estimate:
         """Estimate merged over chains."""
-        return estimate(engines)
+        return estimate([engine.snapshot() for engine in engines])
 
 
 def problem_for(task: Task) -> ExampleProblem:

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, numbers, target
+from murk.learners.estimator import Record
 from murk.learners.inference import Estimate
 from murk.learners.iwp_sgd.base import IWPSGD
 from murk.learners.predictions import TargetEstimator
 from murk.learners.settings import Averaging, InverseScalingStep, Weighting
+from murk.learners.values import numbers, target
 from murk.privacy import ApproxDP, GaussianDP, Guarantee
 from murk.privacy.noise import NoiseSource
 
@@ -168,5 +169,5 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0)}
-        yield {"budget": ApproxDP(epsilon=2.0, delta=1e-5), "release": "separate", "target_bound": 100.0}
+        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
+        yield {"budget": ApproxDP(epsilon=2.0, delta=1e-5), "release": "separate", "target_bound": 100.0, "seed": 1}

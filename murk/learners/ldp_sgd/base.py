@@ -118,14 +118,14 @@ class LDPSGD(SGDEstimator):
         Averages are weighted by each chain's sum of weights; the interval is that of several chains.
         """
         engines = self._engines(others)
-        memories = [engine.memory for engine in engines]
+        memories = [engine.snapshot() for engine in engines]
         return estimate(engines[0].settings, memories, engines[0].covariates, engines[0].classes)
 
     # Prediction, by the average
 
     def _working(self) -> NDArray[np.float64]:
         engine = self._require()
-        rows = engine.memory.rows[1, : engine.dimension - engine.settings.scaled]
+        rows = engine.average[: engine.dimension - engine.settings.scaled]
         table: NDArray[np.float64] = rows.reshape(-1, engine.settings.features)
         transform = engine.settings.transform
         return table if transform is None else table @ transform

@@ -136,7 +136,7 @@ class GradientProblem:
 
     def estimate(self, engines: Sequence[SGDEngine]) -> Estimate:
         """What the learners of all chains have learned together."""
-        return estimate(self.settings, [engine.memory for engine in engines], self.covariates, self.classes)
+        return estimate(self.settings, [engine.snapshot() for engine in engines], self.covariates, self.classes)
 
 
 def problem_for(task: Task) -> GradientProblem:

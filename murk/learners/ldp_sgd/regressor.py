@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import base
 
-from murk.learners.estimator import Record, numbers, target
+from murk.learners.estimator import Record
 from murk.learners.ldp_sgd.base import LDPSGD
 from murk.learners.ldp_sgd.problem import SCALE_MULTIPLIER
 from murk.learners.objectives import Huber
 from murk.learners.predictions import TargetEstimator
 from murk.learners.settings import Averaging, InverseScalingStep, Weighting
+from murk.learners.values import numbers, target
 from murk.learners.weights import Weights
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
@@ -39,7 +40,8 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     calibration
         ``"analytic"``, or ``"classic"`` for the papers' (epsilon, delta) formula.
     features
-        Feature names in a fixed order; by default the sorted names of the first record.
+        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
+        the first record.
     weights
         ``"norm"`` (``1 / max(1, ||x||)``), the paper's ``"mallows"`` (``min(1, 2 / ||x||^2)``), or ``"clip"``:
         gradients are clipped at ``clip`` instead, which biases the estimate (Shi et al., Figure 1).
@@ -191,5 +193,5 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0)}
-        yield {"budget": PureDP(epsilon=2.0), "scale": 1.0}
+        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
+        yield {"budget": PureDP(epsilon=2.0), "scale": 1.0, "seed": 1}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from river.utils import dataframe
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, StreamEstimator, number
+from murk.learners.estimator import Record, StreamEstimator
 from murk.learners.inference import Estimate
 from murk.learners.public_glm.bounds import normal_reach
 from murk.learners.public_glm.curves import Curve
@@ -24,6 +24,7 @@ from murk.learners.public_glm.problem import check_size
 from murk.learners.public_glm.public import PublicSample
 from murk.learners.public_glm.root import NoRootError
 from murk.learners.public_glm.statistics import Statistics, balanced
+from murk.learners.values import number
 from murk.privacy import Guarantee
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.mechanisms.reach import FORGED
@@ -136,7 +137,7 @@ class PublicMoments(StreamEstimator):
         if self.inputs == "released":
             self._learn_released(x, budget)
             return
-        engine = self._engine or self._begin(tuple(sorted(x)))
+        engine = self._engine or self._begun(tuple(sorted(x)))
         row = np.array([[number(x.get(name)) for name in self._names]])
         own = self._default if budget is None else self._calibrated(budget)
         engine.learn_records(self._coded(row), np.array([y]), [own])
@@ -145,7 +146,7 @@ class PublicMoments(StreamEstimator):
         if self.inputs == "released":
             self._learn_released_rows(X, budget)
             return
-        engine = self._engine or self._begin(self._columns(X))
+        engine = self._engine or self._begun(self._columns(X))
         rows = self._rows_of(X, y)
         own = self._of_rows(budget, len(rows))
         # Coded a block at a time: a copy of everything would leave the processor's cache again and again.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
-from murk.learners.engine import pack, unpack
 from murk.learners.inference import Estimate
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.curves import Curve
@@ -19,6 +19,7 @@ from murk.learners.public_glm.mechanism import Level
 from murk.learners.public_glm.moments import Sums
 from murk.learners.public_glm.public import Covariates
 from murk.learners.public_glm.statistics import Statistics
+from murk.learners.state import pack, unpack
 from murk.privacy.mechanisms.reach import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.stream.codec import Rejected
@@ -67,7 +68,7 @@ class Model:
 
 
 class MomentEngine:
-    """Running sums of released moments on one chain, and the model fitted to them when asked.
+    """Running sums of released moments on one chain, and the model fitted to them when asked. Threads take turns.
 
     Parameters
     ----------
@@ -96,12 +97,12 @@ class MomentEngine:
                 raise UserError(
                     f"level {level!r} randomizes {mechanism.dimension} numbers, there are {layout.dimension} moments"
                 )
+        self._turns = Turns()
         self.layout, self.model = layout, model
         self.mechanisms = dict(mechanisms)
         self._noise: NoiseSource = SecureNoise() if noise is None else noise
-        self._total = np.zeros(layout.dimension)
-        self._sums = np.zeros(kernels.SUMS)
-        self._count = 0
+        # Never written to, only replaced: whoever reads it reads one moment, and an interrupt finds the old or the new.
+        self._learned = Sums(np.zeros(layout.dimension), np.zeros(kernels.SUMS), 0)
         self._places = {level: place for place, level in enumerate(self.mechanisms)}
         self._menu = _table([Level.of(mechanism, layout) for mechanism in self.mechanisms.values()])
         self._bounds = {
@@ -111,14 +112,14 @@ class MomentEngine:
         }
         self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
         self._others: dict[int, tuple[Randomizer, _Table]] = {}
-        self._fit: Fit | None = None
+        self._fit: tuple[Sums, Fit] | None = None
 
     # What is known
 
     @property
     def n_releases(self) -> int:
         """How many releases were learned."""
-        return self._count
+        return self._learned.count
 
     @property
     def dimension(self) -> int:
@@ -128,13 +129,15 @@ class MomentEngine:
     @property
     def sums(self) -> Sums:
         """The running sums, a copy."""
-        return Sums(self._total.copy(), self._sums.copy(), self._count)
+        now = self._learned
+        return Sums(now.total.copy(), now.sums.copy(), now.count)
 
     def fitted(self) -> Fit:
         """The model fitted to what was learned so far; computed once until the next release."""
-        if self._fit is None:
-            self._fit = self.model.fit(self.sums, self.layout)
-        return self._fit
+        now, known = self._learned, self._fit
+        if known is None or known[0] is not now:
+            self._fit = known = now, self.model.fit(now, self.layout)
+        return known[1]
 
     @property
     def coefficients(self) -> int:
@@ -151,6 +154,7 @@ class MomentEngine:
 
     # Records: randomized here, once
 
+    @in_turn
     def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Randomizer]) -> None:
         """Randomize the moments of coded records, each by its own mechanism, and learn from the results.
 
@@ -166,7 +170,7 @@ class MomentEngine:
             if len(distinct) > 1:
                 levels = np.array([places[id(mechanism)] for mechanism in own], dtype=np.int64)
             vectors = self.layout.vectors(X[block], y[block])
-            records = np.arange(self._count, self._count + rows, dtype=np.int64)
+            records = np.arange(self.n_releases, self.n_releases + rows, dtype=np.int64)
             payloads = np.empty(vectors.shape, dtype=np.int64)
             if len(distinct) == 1:
                 payloads = own[0].randomize(vectors, self._noise, records)
@@ -208,6 +212,7 @@ class MomentEngine:
         if not self._reach[release.level].holds(release.payload):
             raise Rejected("magnitude", FORGED)
 
+    @in_turn
     def learn_releases(self, releases: Sequence[MomentRelease]) -> None:
         """Learn from admitted releases in turn."""
         if not releases:
@@ -218,18 +223,19 @@ class MomentEngine:
         levels = np.array([self._places[release.level] for release in releases], dtype=np.int64)
         self._fold(payloads, levels, self._menu)
 
+    @in_turn
     def learn_payloads(self, payloads: Integers, level: str) -> None:
         """Learn from the released integers (m, d) of one level."""
         self._fold(payloads, np.full(len(payloads), self._places[level], dtype=np.int64), self._menu)
 
     def _fold(self, payloads: Integers, levels: Integers, table: _Table) -> None:
         balls, units, weights, variances = table
+        now = self.sums
         kernels.fold(
-            self._total, self._sums, self.layout.cross, np.ascontiguousarray(payloads), levels, balls, units, weights,
+            now.total, now.sums, self.layout.cross, np.ascontiguousarray(payloads), levels, balls, units, weights,
             variances,
         )  # fmt: skip
-        self._count += len(payloads)
-        self._fit = None
+        self._learned = Sums(now.total, now.sums, now.count + len(payloads))
 
     @property
     def stride(self) -> int:
@@ -248,14 +254,16 @@ class MomentEngine:
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        now = self._learned
         return {
             "schema": 1,
             "moments": self.layout.digest,
-            "n_releases": self._count,
-            "total": pack(self._total),
-            "sums": pack(self._sums),
+            "n_releases": now.count,
+            "total": pack(now.total),
+            "sums": pack(now.sums),
         }
 
+    @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state that :meth:`state_dict` gave.
 
@@ -277,7 +285,7 @@ class MomentEngine:
             if isinstance(error, MurkError):
                 raise
             raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
-        self._total, self._sums, self._count, self._fit = total, sums, count, None
+        self._learned = Sums(total, sums, count)
 
 
 _Table = tuple[NDArray[np.bool_], Floats, Floats, Floats]

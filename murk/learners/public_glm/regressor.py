@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, numbers, target
+from murk.learners.estimator import Record
 from murk.learners.predictions import TargetEstimator
 from murk.learners.public_glm.base import PublicMoments
 from murk.learners.public_glm.curves import LINKS, Curve, curve_of
 from murk.learners.public_glm.fit import Response
+from murk.learners.values import numbers, target
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 
@@ -178,5 +179,5 @@ class PublicDataRegression(PublicMoments, TargetEstimator, base.MiniBatchRegress
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0)}
-        yield {"budget": PureDP(epsilon=2.0), "link": "softplus"}
+        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
+        yield {"budget": PureDP(epsilon=2.0), "link": "softplus", "seed": 1}

@@ -5,13 +5,13 @@ is ever stored. All of it lives in memory only, and is wiped once the sketch has
 """
 
 import os
-import threading
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
+from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.privacy.gaussmix import kernels
 from murk.privacy.gaussmix.mechanism import GaussMixMechanism
@@ -96,8 +96,8 @@ class SketchAccumulator:
     """
 
     __slots__ = (
-        "_carry", "_drawn", "_inside", "_key", "_lock", "_mixtures", "_moments", "_noise", "_pid",
-        "_records", "_released", "_room", "mechanism", "window",
+        "_carry", "_drawn", "_inside", "_key", "_mixtures", "_moments", "_noise", "_pid", "_records", "_released",
+        "_room", "_turns", "mechanism", "window",
     )  # fmt: skip
 
     def __init__(self, mechanism: GaussMixMechanism, noise: NoiseSource | None = None, window: int = 0) -> None:
@@ -107,7 +107,7 @@ class SketchAccumulator:
         self.window = window
         self._noise: NoiseSource = SecureNoise() if noise is None else noise
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._turns = Turns()
         k, d = mechanism.rows, mechanism.columns
         words = self._noise.words([window], _KEY_WORDS, Purpose.COIN)[0]
         self._key = words.astype("<u8").view("<u4").astype(np.uint32)
@@ -144,18 +144,20 @@ class SketchAccumulator:
         UserError
             If the shape does not fit, a value is not a number, the window is full, or the sketch was released.
         """
-        block = self._block(rows)
-        with self._lock:
-            self._check()
-            largest = self.mechanism.largest_window
-            if self._records + len(block) > largest:
-                raise UserError(f"a window of this mechanism holds at most {largest} rows; release it, begin another")
-            try:
-                self._accumulate(block)
-            except BaseException:
-                # Rows added but not counted would share their normals with those that come next.
-                self.wipe()
-                raise
+        self._add(self._block(rows))
+
+    @in_turn
+    def _add(self, block: npt.NDArray[np.float64]) -> None:
+        self._check()
+        largest = self.mechanism.largest_window
+        if self._records + len(block) > largest:
+            raise UserError(f"a window of this mechanism holds at most {largest} rows; release it, begin another")
+        try:
+            self._accumulate(block)
+        except BaseException:
+            # Rows added but not counted would share their normals with those that come next.
+            self._wipe()
+            raise
 
     def _accumulate(self, block: npt.NDArray[np.float64]) -> None:
         room, mechanism = self._room, self.mechanism
@@ -178,6 +180,7 @@ class SketchAccumulator:
                 self._inside,
             )
             self._records += len(rows)
+        self._inside.fill(0.0)
 
     def _block(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
         try:
@@ -191,6 +194,7 @@ class SketchAccumulator:
             )
         return block
 
+    @in_turn
     def release(self) -> Sketch:
         """The sketch of all rows so far, once: whatever happens, the accumulator is wiped.
 
@@ -204,12 +208,11 @@ class SketchAccumulator:
         MurkError
             If the eigenvalue cannot be computed; the window is lost.
         """
-        with self._lock:
-            self._check()
-            try:
-                return self._release()
-            finally:
-                self.wipe()
+        self._check()
+        try:
+            return self._release()
+        finally:
+            self._wipe()
 
     def _release(self) -> Sketch:
         mechanism, size = self.mechanism, self.mechanism.dimension
@@ -235,8 +238,12 @@ class SketchAccumulator:
         lattice = int(np.floor((smallest - _EIGENVALUE_ERROR) / step))
         return (lattice + noise) * step - mechanism.eta * mechanism.tau
 
+    @in_turn
     def wipe(self) -> None:
         """Overwrite everything that was accumulated, and the key; the window is lost."""
+        self._wipe()
+
+    def _wipe(self) -> None:
         self._room.wipe()
         for array in (self._key, self._mixtures, self._moments, self._carry, self._drawn, self._inside):
             array.fill(0)

@@ -52,8 +52,7 @@ def test_records_are_learned_as_their_releases_would_be(target, more):
     many.learn_records(x, y)
     one = engine(target, seed=5, **more)
     for row, value in zip(x, y, strict=True):
-        one.features[:] = row
-        one.learn_record(value)
+        one.learn_record(row, value)
     payloads = many.mechanisms["default"].randomize(vectors(many, x, y), SimulatedNoise(5), np.arange(600))
     parts, decoded = engine(target, **more), engine(target, **more)
     parts.learn_releases([release(row) for row in payloads[:111]])
@@ -114,8 +113,7 @@ def test_secure_noise_in_place_and_in_blocks():
         for noise in (None, SecureNoise()):
             made = engine(noise=noise, **more)
             for row, value in zip(x[:20], y[:20], strict=True):
-                made.features[:] = row
-                made.learn_record(value)
+                made.learn_record(row, value)
             made.learn_records(x, y)
             assert made.n_releases == 320
             twin = copy.deepcopy(made)
@@ -127,8 +125,7 @@ def test_secure_noise_in_place_and_in_blocks():
 def test_nothing_of_the_last_record_is_left():
     for more in ({}, {"release": "separate"}):
         made = engine(**more)
-        made.features[:] = [0.314159265, -0.27182818]
-        made.learn_record(1.0)
+        made.learn_record([0.314159265, -0.27182818], 1.0)
         made.learn_records(np.array([[0.314159265, -0.27182818]]), np.array([1.0]))
         assert not made.features.any()
         assert not made.real[-3:].any()
@@ -307,11 +304,10 @@ def test_the_running_loss_is_the_mean_of_the_estimates_before_each_update():
     total, seen = [], made.average
     for row, value in zip(x, y, strict=True):
         seen = made.reference
-        made.features[:] = row
         rows = vectors(made, row[None, :], np.array([value]))
         mechanism = made.mechanisms["default"]
         u = mechanism.decode(mechanism.randomize(rows, SimulatedNoise(6), [made.n_releases]))[0]
-        made.learn_record(value)
+        made.learn_record(row, value)
         total.append(0.5 * (seen @ u - 1) ** 2 - 0.5 * mechanism.variance * seen @ seen)
     mean, error = made.unbiased_loss
     assert mean == pytest.approx(np.mean(total))

@@ -1,0 +1,39 @@
+"""States as plain data: arrays as base64 of little-endian float64, and counts."""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import MurkError
+
+
+def pack(array: NDArray[np.float64]) -> str:
+    """Base64 of an array's little-endian float64 bytes: plain data, exact."""
+    return base64.b64encode(np.ascontiguousarray(array, dtype="<f8").tobytes()).decode("ascii")
+
+
+def unpack(text: str, size: int) -> NDArray[np.float64]:
+    """The array :func:`pack` wrote, of ``size`` finite numbers; anything else is an error."""
+    try:
+        array = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8")
+    except (ValueError, TypeError) as error:
+        raise MurkError("the state holds an array that is not base64 of float64 numbers") from error
+    if array.size != size or not np.all(np.isfinite(array)):
+        raise MurkError(f"the state holds an array of {array.size} numbers where {size} finite ones belong")
+    return array.astype(np.float64)
+
+
+def count_of(value: object, name: str) -> int:
+    """A count of a state: a whole number from 0, within the 64 bits of the kernels.
+
+    Raises
+    ------
+    MurkError
+        If it is anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**62:
+        raise MurkError(f"the state's {name} is not a whole number from 0 to 2^62")
+    return value
