@@ -77,8 +77,12 @@ def test_nobody_waits_for_a_check_that_is_not_there():
 
 def test_services_know_each_others_addresses():
     jobs = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
-    asked = {job["job_name"]: job["static_configs"][0]["targets"][0].split(":") for job in jobs}
-    assert set(asked) == {rules.MONITOR_JOB, rules.PEOPLE_JOB}
+    asked = {
+        job["job_name"]: job["static_configs"][0]["targets"][0].split(":") for job in jobs if "static_configs" in job
+    }
+    [found] = [one for job in jobs for one in job.get("dns_sd_configs", [])]
+    asked[rules.LEARNER_JOB] = (found["names"][0], str(found["port"]))
+    assert set(asked) == {rules.MONITOR_JOB, rules.LEARNER_JOB, rules.PEOPLE_JOB} == {job["job_name"] for job in jobs}
     for service, port in asked.values():
         assert port in SERVICES[service]["command"]
         assert "0.0.0.0" in SERVICES[service]["command"]

@@ -7,11 +7,13 @@ import os
 import sys
 import traceback
 from importlib import import_module
+from logging import ERROR
 from typing import NoReturn
 
 import click
 
 from murk import __version__
+from murk.cli.logs import say
 from murk.errors import MurkError, UserError
 
 # Command name -> module with an attribute ``command``, and its one-line help (so that listing imports nothing).
@@ -54,7 +56,7 @@ def cli() -> None:
 
 
 def _end(message: str, status: int) -> NoReturn:
-    click.echo(message, err=True)
+    say(message, ERROR)
     sys.exit(status)
 
 

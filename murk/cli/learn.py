@@ -5,12 +5,21 @@ from __future__ import annotations
 import gc
 import time
 from contextlib import ExitStack
+from logging import INFO
+from typing import TYPE_CHECKING
 
 import click
 
-from murk.cli.options import as_json, existing_log, open_existing, stoppable, wait_for_task
+from murk.cli.logs import logging_options, say, start_logging
+from murk.cli.options import as_json, begin_on, existing_log, stoppable, wait_for_task
 from murk.cli.output import print_json, progress
 from murk.cli.report import brief, print_result, result
+from murk.cli.sharing import learner_metrics, metrics_port
+
+if TYPE_CHECKING:
+    from murk.stream import Task
+    from murk.stream.log import Log
+    from murk.stream.membership import Membership
 
 _SHORTEST, _LONGEST = 0.005, 0.05
 
@@ -29,9 +38,20 @@ are otherwise walked through again and again, which takes as long as learning th
     help="Learn this chain (repeatable), whoever else learns it; otherwise all that fall to this process.",
 )
 @click.option("--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for so long.")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="This learner's name, under which it comes back to its chains when it is started again (Kafka).  "
+    "[default: this machine's, and a number]",
+)
 @wait_for_task
+@metrics_port("Serve this process's health and metrics, for Prometheus.")
+@logging_options
 @as_json
-def command(log_url: str, chains: tuple[int, ...], idle: float | None, wait: bool, as_json: bool) -> None:  # fmt: skip
+def command(
+    log_url: str, chains: tuple[int, ...], idle: float | None, name: str | None, wait: bool,
+    metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Learn from the releases on a log, until stopped.
 
     On Kafka any number of these share a log's chains among them, on any number of machines. On a log in a file,
@@ -43,14 +63,21 @@ def command(log_url: str, chains: tuple[int, ...], idle: float | None, wait: boo
     from murk.stream.team import Team
 
     gc.set_threshold(*COLLECT)
+    # With --json there is no other sign of life before the end.
+    start_logging(max(verbose, int(as_json)), log_json)
     with stoppable(), ExitStack() as stack:
-        log, task = open_existing(log_url, wait=wait)
+
+        def join(log: Log, task: Task) -> Membership:
+            for chain in chains:
+                if chain >= task.log.partitions:
+                    raise UserError(f"--chain {chain}: {task.name!r} has the chains 0 to {task.log.partitions - 1}")
+            return AllChains(chains) if chains else log.join(name)
+
+        log, task, membership = begin_on(log_url, join, wait=wait)
         stack.enter_context(log)
-        for chain in chains:
-            if chain >= task.log.partitions:
-                raise UserError(f"--chain {chain}: {task.name!r} has the chains 0 to {task.log.partitions - 1}")
         problem = problem_for(task)
-        team = stack.enter_context(Team(log, task, problem.engine, AllChains(chains) if chains else log.join()))
+        team = stack.enter_context(Team(log, task, problem.engine, membership))
+        refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, task, team))
 
         def now() -> str:
             engines = list(team.learners.values())
@@ -62,22 +89,23 @@ def command(log_url: str, chains: tuple[int, ...], idle: float | None, wait: boo
 
         start = last = time.monotonic()
         shown, pause = 0.0, _SHORTEST
-        with progress(f"{task.name}: learned", None, quiet=as_json) as tick:
+        with progress(f"{task.name}: learned", None, quiet=as_json or log_json) as tick:
             try:
                 while idle is None or time.monotonic() - last <= idle:
                     read = team.step()
+                    refresh()
                     moment = time.monotonic()
                     if read:
                         last, pause = moment, _SHORTEST
                     else:
                         time.sleep(pause)
                         pause = min(_LONGEST, 1.5 * pause)
-                    if not as_json and moment - shown > 0.2:
+                    if not (as_json or log_json) and moment - shown > 0.2:
                         tick(sum(engine.n_releases for engine in team.learners.values()), now())
                         shown = moment
             except KeyboardInterrupt:
                 # Everything learned is committed; what is left to do is to say so.
-                click.echo("stopped", err=True)
+                say("stopped", INFO)
         found = result(task, log, seconds=time.monotonic() - start)
     if as_json:
         print_json(found)

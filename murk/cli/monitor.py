@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import time
 from contextlib import ExitStack
+from logging import INFO
 from typing import TYPE_CHECKING
 
 import click
 
-from murk.cli.options import existing_log, open_existing, stoppable, wait_for_task
+from murk.cli.logs import logging_options, say, start_logging
+from murk.cli.options import begin_on, existing_log, stoppable, wait_for_task
 
 if TYPE_CHECKING:
     from murk.monitoring import Monitor
     from murk.monitoring.server import Server
     from murk.stream import Task
+    from murk.stream.log import Log
 
 
 @click.command("monitor")
@@ -29,10 +32,11 @@ if TYPE_CHECKING:
 @click.option("--reference", metavar="FILE",
               help="True coefficients in coded units: JSON or YAML, or the --json output of another run.")  # fmt: skip
 @wait_for_task
+@logging_options
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON.")
 def command(
     task_path: str, log_url: str, port: int, host: str, interval: float, reference: str | None, wait: bool,
-    as_json: bool,
+    verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Serve metrics and a live page of what is learned, until stopped.
 
@@ -47,6 +51,7 @@ def command(
     from murk.monitoring.server import Server
     from murk.stream import Task, open_log
 
+    start_logging(verbose, log_json)
     task = Task.load(task_path)
     truth = None if reference is None else read_reference(reference)
     if truth is not None:
@@ -56,13 +61,16 @@ def command(
     registry = new_registry()
     try:
         with stoppable(), ExitStack() as stack:
-            log, carried = open_existing(log_url, wait=wait, name=task.name)
+
+            def watch(log: Log, carried: Task) -> Monitor:
+                _compare(task, carried, log_url)
+                return Monitor(
+                    log, carried, registry=registry, reference=truth,
+                    reopen=lambda: open_log(log.url, create=False), patience=max(60.0, 10.0 * interval),
+                )  # fmt: skip
+
+            log, carried, monitor = begin_on(log_url, watch, wait=wait, name=task.name)
             stack.callback(log.close)
-            _compare(task, carried, log_url)
-            monitor = Monitor(
-                log, carried, registry=registry, reference=truth,
-                reopen=lambda: open_log(log.url, create=False), patience=max(60.0, 10.0 * interval),
-            )  # fmt: skip
             stack.callback(monitor.close)
             monitor.poll()
             server = stack.enter_context(Server(monitor_routes(monitor), host, port))
@@ -70,7 +78,7 @@ def command(
             _watch(monitor, interval)
     except KeyboardInterrupt:
         # Whoever stops a monitor has seen what there was to see; the log is as it was.
-        click.echo("stopped", err=True)
+        say("stopped", INFO)
 
 
 def _watch(monitor: Monitor, interval: float) -> None:
@@ -80,7 +88,7 @@ def _watch(monitor: Monitor, interval: float) -> None:
         if monitor.healthy != healthy:
             healthy = not healthy
             problem = monitor.snapshot.problem
-            click.echo("the log can be read again" if problem is None else f"cannot read the log: {problem}", err=True)
+            say("the log can be read again" if problem is None else f"cannot read the log: {problem}")
         time.sleep(interval)
         monitor.poll()
 

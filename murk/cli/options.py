@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from signal import SIGTERM, signal
-from time import sleep
+from time import monotonic, sleep
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from murk.cli.logs import say
 from murk.cli.publication import yes
 from murk.errors import UserError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _LOOK = 0.5
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 existing_log = click.option(
@@ -96,30 +98,72 @@ def open_existing(url: str, *, wait: bool = False, name: str | None = None) -> t
     UserError
         If there is no log, or it carries no task.
     """
+    log, task, _ = begin_on(url, lambda log, task: None, wait=wait, name=name)
+    return log, task
+
+
+def begin_on(
+    url: str, make: Callable[[Log, Task], T], *, wait: bool = False, name: str | None = None
+) -> tuple[Log, Task, T]:
+    """Open a log as `open_existing` does, and make of it what a command begins with.
+
+    A log that cannot be reached is waited for, whichever of these calls meets it.
+    """
     from murk.stream import Task, open_log
     from murk.stream.log import Unreachable
 
     said = ""
     while True:
-        log, why = None, f"{url} carries no task yet: `murk run` or `murk produce` announces one"
+        log: Log | None = None
+        why = f"{url} carries no task yet: `murk run` or `murk produce` announces one"
+        opened = False
         try:
             log = open_log(url, create=False, name=name)
             document = log.document()
             if document is not None:
-                return log, Task.from_document(document, f"the task on {url}")
+                task = Task.from_document(document, f"the task on {url}")
+                opened = True
+                made, kept = make(log, task), log
+                log = None
+                return kept, task, made
         except (UserError, Unreachable) as error:
             # Credentials that are refused are no reason to wait, but who can tell a broker that is starting?
             why = str(error)
-            if not wait:
+            if not wait or (opened and isinstance(error, UserError)):
                 raise
-        if log is not None:
-            log.close()
+        finally:
+            if log is not None:
+                log.close()
         if not wait:
             raise UserError(why)
         if why != said:
-            click.echo(f"murk: waiting: {why}", err=True)
+            say(f"murk: waiting: {why}")
             said = why
         sleep(_LOOK)
+
+
+def patiently(seconds: float, function: Callable[[], T]) -> T:
+    """Call a function, again and again for so long, while the log cannot be reached.
+
+    Raises
+    ------
+    Unreachable
+        When it still could not be reached then.
+    """
+    from murk.stream.log import Unreachable
+
+    deadline = monotonic() + seconds
+    said = False
+    while True:
+        try:
+            return function()
+        except Unreachable as error:
+            if monotonic() > deadline:
+                raise
+            if not said:
+                say(f"murk: waiting: {error}")
+                said = True
+            sleep(_LOOK)
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from murk.cli.options import as_json, population, stoppable
+from murk.cli.logs import logging_options, start_logging
+from murk.cli.options import as_json, patiently, population, stoppable
 from murk.cli.output import print_json, progress
 from murk.cli.publication import asking
 from murk.cli.report import print_accounts, print_labels, print_windows, say_notice, spent_together
@@ -24,12 +25,13 @@ _PAUSE = 0.5
 @population
 @click.option("--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
               help="Stop when no learner reads the log for so long.")  # fmt: skip
-@metrics_port
+@metrics_port("Serve metrics: sums over 20 people or more, for Prometheus.")
+@logging_options
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
     seed: int | None, block: int | None, yes: bool, lifetime: Guarantee | None, patience: float,
-    metrics_port: int | None, metrics_host: str, as_json: bool,
+    metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Let a file's people privatize and send their records to a log; `murk learn` learns from it.
 
@@ -43,6 +45,7 @@ def command(
     from murk.stream import Task, open_log
     from murk.stream.log import Unreachable
 
+    start_logging(verbose, log_json)
     task = Task.load(task_path)
     log_url = log_url or f"sqlite:///{task.name}.db"
     start = time.monotonic()
@@ -52,15 +55,17 @@ def command(
     with (
         stoppable(),
         open_log(log_url, create=create, name=task.name) as log,
-        open_accounts(log, place, simulated=seed is not None) as accounts,
+        patiently(patience, lambda: open_accounts(log, place, simulated=seed is not None)) as accounts,
     ):
         crowd = Crowd(Path(source), person, level, seed)
         agree = asking(log.url, source, simulated=seed is not None, agreed=yes)
         policy = Policy(lifetime=lifetime, public_sample=True)
-        people = population_of(task, crowd, log, accounts, block=block, policy=policy, agree=agree)
+        people = patiently(
+            patience, lambda: population_of(task, crowd, log, accounts, block=block, policy=policy, agree=agree)
+        )
         say_notice(people.task, people, as_json)
         with (
-            progress(f"{task.name}: produced", people.source.size, quiet=as_json) as tick,
+            progress(f"{task.name}: produced", people.source.size, quiet=as_json or log_json) as tick,
             people_metrics(metrics_port, metrics_host, people.task, accounts) as refresh,
         ):
             last = time.monotonic()

@@ -1,17 +1,21 @@
-"""Metrics of a population's people, for Prometheus, while ``murk produce`` runs."""
+"""Metrics for Prometheus of what a command does itself: of a population's people, and of a learner."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from logging import INFO
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from murk.cli.logs import say
+
 if TYPE_CHECKING:
     from murk.producers import Ledger
     from murk.stream import Task
+    from murk.stream.team import Team
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,16 +24,43 @@ _SHARE = 20
 """At most a twentieth of the time is spent on sums."""
 
 
-def metrics_port(function: F) -> F:
-    """Options that say where the metrics of a population's people are served."""
-    function = click.option(
-        "--metrics-host", default="127.0.0.1", show_default=True, metavar="H",
-        help="Address that --metrics-port listens on.",
-    )(function)  # fmt: skip
-    return click.option(
-        "--metrics-port", type=click.IntRange(0, 65535), metavar="N",
-        help="Serve metrics: sums over 20 people or more, for Prometheus.",
-    )(function)  # fmt: skip
+def metrics_port(words: str) -> Callable[[F], F]:
+    """Options that say where a command's own metrics are served; ``words`` say which."""
+
+    def options(function: F) -> F:
+        function = click.option(
+            "--metrics-host", default="127.0.0.1", show_default=True, metavar="H",
+            help="Address that --metrics-port listens on.",
+        )(function)  # fmt: skip
+        port = click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="N", help=words)
+        return port(function)
+
+    return options
+
+
+@contextmanager
+def learner_metrics(port: int | None, host: str, task: Task, team: Team[Any]) -> Iterator[Callable[[], None]]:
+    """Serve a learner's ``/metrics`` and ``/healthz`` on a port, and yield what looks after its lag where that is due.
+
+    Without a port nothing is served. To be called in the thread that learns.
+    """
+    if port is None:
+        yield lambda: None
+        return
+    from murk.monitoring.learner import LearnerMetrics, learner_routes
+    from murk.monitoring.server import Server
+
+    due = 0.0
+
+    def refresh() -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            team.measure()
+            due = time.monotonic() + _SECONDS
+
+    with Server(learner_routes(LearnerMetrics(task.name, team.pulse), team.pulse), host, port) as server:
+        say(f"{task.name}: metrics of this learner at {server.url}/metrics", INFO)
+        yield refresh
 
 
 @contextmanager
@@ -67,6 +98,6 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         "/healthz": lambda headers: text(200, "ok"),
     }
     with Server(routes, host, port) as server:
-        click.echo(f"{task.name}: metrics of its people at {server.url}/metrics", err=True)
+        say(f"{task.name}: metrics of its people at {server.url}/metrics", INFO)
         refresh()
         yield refresh

@@ -13,7 +13,7 @@ from typing import Literal
 PREFIX = "murk_"
 
 Kind = Literal["counter", "gauge", "histogram"]
-Side = Literal["monitor", "people"]
+Side = Literal["monitor", "learner", "people"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class Metric:
     buckets
         Upper bounds of a histogram's buckets, without infinity.
     side
-        ``"monitor"``, or ``"people"`` for sums over a population or gateway of at least 20 people.
+        ``"monitor"``, ``"learner"`` for a process that learns, or ``"people"`` for sums over a population or gateway of
+        at least 20 people.
     optional
         When it is there, for those that are not always.
     """
@@ -115,6 +116,22 @@ METRICS = (
         "murk_last_release_timestamp_seconds", "gauge", "When the monitor last saw the count of learned releases grow."
     ),
     Metric("murk_log_reachable", "gauge", "1 while the monitor can read the log, else 0."),
+    Metric("murk_learner_owned_chains", "gauge", "Chains that fall to the process.", side="learner"),
+    Metric(
+        "murk_learner_messages_total", "counter", "Messages that the process has read, by what became of them.",
+        ("task", "result"), side="learner",
+    ),
+    Metric(
+        "murk_learner_lag_releases", "gauge", "Offsets on the log that the process has not committed yet.",
+        ("task", "partition"), side="learner",
+    ),
+    Metric(
+        "murk_learner_last_commit_timestamp_seconds", "gauge", "When the process last committed the chain.",
+        ("task", "partition"), side="learner",
+    ),
+    Metric(
+        "murk_learner_log_reachable", "gauge", "1 while the process can reach the log, else 0.", side="learner"
+    ),
     Metric(
         "murk_ledger_spent_ratio", "histogram", "Share of her cap that each person has spent.",
         buckets=SPENT_BOUNDS, side="people",

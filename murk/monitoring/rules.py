@@ -15,6 +15,7 @@ from murk.monitoring.promql import query
 Json = dict[str, Any]
 
 MONITOR_JOB: Final = "murk-monitor"
+LEARNER_JOB: Final = "murk-learner"
 PEOPLE_JOB: Final = "murk-population"
 INTERVAL: Final = "5s"
 MONITOR_URL: Final = "http://127.0.0.1:9464"
@@ -249,12 +250,14 @@ def _rule(alert: Alert, monitor_url: str) -> Json:
 
 
 def prometheus() -> Json:
-    """Make Prometheus' configuration: the two services of ``compose.yaml`` that export figures, and the rules."""
+    """Make Prometheus' configuration: the services of ``compose.yaml`` that export figures, and the rules."""
     return {
         "global": {"scrape_interval": INTERVAL, "scrape_timeout": "4s", "evaluation_interval": "15s"},
         "rule_files": ["rules.yml"],
         "scrape_configs": [
             {"job_name": MONITOR_JOB, "static_configs": [{"targets": ["monitor:9464"]}]},
+            # There are several of the same name, and each is asked.
+            {"job_name": LEARNER_JOB, "dns_sd_configs": [{"names": ["learner"], "type": "A", "port": 9466}]},
             {"job_name": PEOPLE_JOB, "static_configs": [{"targets": ["population:9465"]}]},
         ],
     }

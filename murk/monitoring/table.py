@@ -16,8 +16,9 @@ def table() -> str:
     lines = ["| metric | kind | labels | what it says |", "|---|---|---|---|"]
     for metric in METRICS:
         words = metric.help + (f" Exported {metric.optional}." if metric.optional else "")
-        if metric.side == "people":
-            words += " From the people's side."
+        words += {"monitor": "", "learner": " From the learner's side.", "people": " From the people's side."}[
+            metric.side
+        ]
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {words} |")
     return "\n".join(lines)

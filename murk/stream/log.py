@@ -243,8 +243,11 @@ class Log(ABC):
         """Who committed each chain's state last ("host:process"); empty where the log does not know."""
         return {}
 
-    def join(self) -> Membership:
-        """Share the chains with all who join; on a log in a file everything falls to whoever came last."""
+    def join(self, name: str | None = None) -> Membership:
+        """Share the chains with all who join; on a log in a file everything falls to whoever came last.
+
+        Under the same ``name`` a learner comes back to the chains that it had.
+        """
         return AllChains(range(self.partitions))
 
     @abstractmethod

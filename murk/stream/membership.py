@@ -25,8 +25,12 @@ class Membership(ABC):
         """
 
     @abstractmethod
-    def close(self) -> None:
-        """Leave, so that others take over at once."""
+    def close(self, *, for_good: bool = True) -> None:
+        """Leave, so that others take over at once.
+
+        ``for_good=False`` is for a process that ends by a fault: whoever looks after it starts it again, and it
+        comes back to its chains. Others take them over only if that takes too long.
+        """
 
 
 class AllChains(Membership):
@@ -39,5 +43,5 @@ class AllChains(Membership):
         """All of them."""
         return self._chains
 
-    def close(self) -> None:
+    def close(self, *, for_good: bool = True) -> None:
         """Nobody is waiting."""

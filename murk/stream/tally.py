@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from logging import Logger
+from time import monotonic
 
 from murk.stream.checkpoint import Counters
 from murk.stream.releases import GradientRelease, Release
@@ -66,3 +68,40 @@ class Tally:
             staleness=list(self._ages),
             staleness_sum=self._age_sum,
         )
+
+
+class Reasons:
+    """Logs dead letters by their reason, which is one of a short list; what they hold is a stranger's.
+
+    Whoever floods a log is not to flood what is logged of it, too: there is one line in so many seconds.
+
+    Parameters
+    ----------
+    log
+        Where to.
+    where
+        Which chain it is.
+    seconds
+        Between two lines.
+    """
+
+    def __init__(self, log: Logger, where: str, seconds: float = 10.0) -> None:
+        self._log = log
+        self._where = where
+        self._seconds = seconds
+        self._due = 0.0
+        self._untold: Counter[str] = Counter()
+
+    def add(self, reasons: Iterable[str]) -> None:
+        """Count some, and log all that was counted if it is time."""
+        self._untold.update(reasons)
+        if monotonic() >= self._due:
+            self.tell()
+
+    def tell(self) -> None:
+        """Log what was counted since it was last logged."""
+        if self._untold:
+            found = ", ".join(f"{reason} {count}" for reason, count in sorted(self._untold.items()))
+            self._log.info("%s: dead letters: %s", self._where, found)
+            self._untold.clear()
+            self._due = monotonic() + self._seconds

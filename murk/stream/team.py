@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from time import monotonic
 from types import TracebackType
@@ -10,11 +11,17 @@ from typing import Generic, Self, TypeVar
 from murk.stream.learner import StreamLearner
 from murk.stream.log import Fenced, Log, Unreachable
 from murk.stream.membership import Membership
+from murk.stream.pulse import Pulse
 from murk.stream.task import Task
 from murk.stream.worker import Worker
 
 PAUSE = 0.5
 """Seconds between two attempts to reach a log, or to take over a chain that somebody else still holds."""
+
+TELL = 60.0
+"""Seconds between two lines about how far learning is."""
+
+_log = logging.getLogger(__name__)
 
 Learner = TypeVar("Learner", bound=StreamLearner)
 
@@ -43,6 +50,8 @@ class Team(Generic[Learner]):
         The learner of each chain that is learned here now.
     trouble
         Why nothing can be done at the moment, or None.
+    pulse
+        What was done here; may be asked from other threads.
 
     Examples
     --------
@@ -75,6 +84,7 @@ class Team(Generic[Learner]):
     ) -> None:
         self.learners: dict[int, Learner] = {}
         self.trouble: str | None = None
+        self.pulse = Pulse()
         self._log = log
         self._task = task
         self._make = learner
@@ -83,6 +93,7 @@ class Team(Generic[Learner]):
         self._workers: dict[int, Worker] = {}
         self._not_before = 0.0
         self._refused: dict[int, float] = {}
+        self._tell_due, self._told = clock() + TELL, 0
 
     def step(self) -> int:
         """Let every chain that falls to this process make a step; give the number of messages read.
@@ -101,18 +112,35 @@ class Team(Generic[Learner]):
             self._follow(now)
             read = sum(self._step(chain, now) for chain in list(self._workers))
         except Unreachable as error:
+            if self.trouble is None:
+                _log.warning("waiting: %s", error)
             self.trouble = str(error)
             self._not_before = now + PAUSE
             # What a commit came to is not known: each chain is owned anew, from what was really committed.
             self._drop(*self._workers)
+            self.pulse.beat(self.trouble)
             return 0
-        self.trouble = None
+        if self.trouble is not None:
+            _log.warning("%s can be reached again", self._log.url)
+            self.trouble = None
+        self.pulse.beat(None)
+        if now >= self._tell_due:
+            self._tell(now)
         return read
 
-    def close(self) -> None:
-        """Let go of all chains, and leave them to others."""
+    def measure(self) -> None:
+        """Look how far each chain is behind, which asks the log; what is found is told by `pulse`."""
+        try:
+            for chain, worker in self._workers.items():
+                self.pulse.measured(chain, worker.lag)
+        except Unreachable:
+            # The next step meets it, too, and says so.
+            return
+
+    def close(self, *, for_good: bool = True) -> None:
+        """Let go of all chains, and leave them to others: at once, or only if this process does not come back."""
         self._drop(*self._workers)
-        self._membership.close()
+        self._membership.close(for_good=for_good)
 
     def __enter__(self) -> Self:
         return self
@@ -120,7 +148,9 @@ class Team(Generic[Learner]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        # A process that ends by a fault is started again by whoever looks after it, and may fail again: the others
+        # are not to share the chains out each time.
+        self.close(for_good=not isinstance(error, Exception))
 
     def _follow(self, now: float) -> None:
         """Take over what fell to this process, let go of what fell to others."""
@@ -130,12 +160,13 @@ class Team(Generic[Learner]):
             if now < self._refused.get(chain, 0.0):
                 continue
             learner = self._make()
-            self._workers[chain] = Worker(self._log, self._task, learner, chain)
+            self._workers[chain] = worker = Worker(self._log, self._task, learner, chain)
             self.learners[chain] = learner
+            self.pulse.owns(chain, version=learner.n_releases, offset=worker.offset)
 
     def _step(self, chain: int, now: float) -> int:
         try:
-            return self._workers[chain].step().read
+            done = self._workers[chain].step()
         except Fenced:
             self._drop(chain)
             if not self._membership.shared:
@@ -143,8 +174,26 @@ class Team(Generic[Learner]):
             # Most likely it fell to another one, and we shall hear of it in a moment.
             self._refused[chain] = now + PAUSE
             return 0
+        if done.read:
+            self.pulse.stepped(
+                chain, version=done.version, offset=done.offset,
+                learned=done.learned, duplicates=done.duplicates, dead=done.dead,
+            )  # fmt: skip
+        return done.read
 
     def _drop(self, *chains: int) -> None:
         for chain in chains:
+            self.pulse.dropped(chain)
             self._workers.pop(chain).close()
             self.learners.pop(chain)
+
+    def _tell(self, now: float) -> None:
+        """Log how far it is, where anything was read since that was last said."""
+        vitals = self.pulse.vitals()
+        if vitals.read > self._told:
+            _log.info(
+                "%s: chains %s: %d messages read since the start: %d learned, %d duplicates, %d dead letters",
+                self._log.url, sorted(vitals.chains), vitals.read, vitals.learned, vitals.duplicates, vitals.dead,
+            )  # fmt: skip
+            self._told = vitals.read
+        self._tell_due = now + TELL

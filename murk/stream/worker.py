@@ -6,6 +6,7 @@ worker was killed and started again, nor the time of day plays any part.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from murk.stream.learner import StreamLearner
 from murk.stream.log import MAX_STATE, DeadLetter, Fenced, Log, Message
 from murk.stream.releases import IterateMessage, Release, truncate_time
 from murk.stream.resume import check_carries, check_last, open_state, rebuild_window
-from murk.stream.tally import Tally
+from murk.stream.tally import Reasons, Tally
 from murk.stream.task import Task
 from murk.stream.task_protocols import RELEASED
 from murk.stream.trail import Trail, TrailRecorder, first_point
@@ -38,6 +39,8 @@ _LOOK = 1.0
 # Releases given to the learner at once. Thousands of them kept alive would be walked through by Python's
 # garbage collector again and again, which takes as long as learning them; these die young.
 _LEARN = 256
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,7 @@ class Worker:
         self._clock = clock
         self._trim_due = self._look_due = 0.0
         self._where = f"chain {chain} of {log.url}"
+        self._untold = Reasons(_log, self._where)
         # Before the chain is taken from whoever may own it rightly.
         check_carries(log, task)
         self._check_learner()
@@ -171,6 +175,7 @@ class Worker:
         except BaseException:
             self._ownership.close()
             raise
+        _log.info("%s: taken over at offset %d, with %d releases learned", self._where, self.offset, learner.n_releases)
 
     @property
     def counters(self) -> Counters:
@@ -219,12 +224,17 @@ class Worker:
             self._ownership.commit(pending.state, pending.progress.offset, pending.dead, pending.model)
         except Fenced:
             self._stopped = "was fenced by another one"
+            _log.info("%s: another one has taken it over", self._where)
             raise
         self._pending = None
+        self._tell(pending)
         return pending.progress
 
     def close(self) -> None:
         """Give the chain up; what was not committed will be read again by the next worker."""
+        if self._stopped is None:
+            self._untold.tell()
+            _log.info("%s: let go of, %d releases learned", self._where, self._counters.learned)
         self._stopped = "was closed"
         self._ownership.close()
 
@@ -380,6 +390,14 @@ class Worker:
 
     def _encoded(self, version: int, iterate: list[float]) -> bytes:
         return encode_iterate(IterateMessage(task=self._task.hash, chain=self.chain, version=version, iterate=iterate))
+
+    def _tell(self, pending: _Pending) -> None:
+        done = pending.progress
+        _log.debug(
+            "%s: committed up to offset %d: %d learned, %d duplicates, %d dead letters",
+            self._where, done.offset, done.learned, done.duplicates, done.dead,
+        )  # fmt: skip
+        self._untold.add(letter.reason for letter in pending.dead)
 
     def _mend(self) -> None:
         """See whether another model stands where the newest should, and if so put it there again.

@@ -8,6 +8,7 @@ import ctypes
 import gzip
 import json
 import os
+import re
 import resource
 import sqlite3
 import subprocess
@@ -38,6 +39,9 @@ privacy: {guarantee: {gdp: {mu: 1.0}}}
 LOG, LEDGER = "sqlite:///third-child.db", "third-child.ledger.db"
 ACCOUNTS = "people.ledger.db"
 """The ledger of simulations, and that of people.csv with real noise, where none is named."""
+
+LOGGED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ ")
+"""How a line of the log begins."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,11 @@ def run(folder: Path, *more: object, prepare: Callable[[], None] | None = None) 
 
 
 def refused(done: Done, *words: str, status: int = 2) -> None:
-    """A refusal: its status, nothing on standard output, and one line that holds some words."""
+    """A refusal: its status, nothing on standard output and, after what it logged, one line that holds some words."""
     assert (done.status, done.out) == (status, ""), done
-    line, end, rest = done.err.partition("\n")
-    assert (end, rest) == ("\n", ""), done.err
+    *logged, line, end = done.err.split("\n")
+    assert end == "", done.err
+    assert all(LOGGED.match(one) for one in logged), done.err
     assert line.startswith("murk: ")
     for word in words:
         assert word in line, line

@@ -125,9 +125,12 @@ def test_a_rule_cannot_name_what_is_not_exported(monkeypatch):
 
 
 def test_the_services_of_the_deployment_are_scraped():
-    targets = {job["job_name"]: job["static_configs"] for job in rules.prometheus()["scrape_configs"]}
+    jobs = rules.prometheus()["scrape_configs"]
+    targets = {job["job_name"]: job.get("static_configs") or job["dns_sd_configs"] for job in jobs}
     assert targets == {
         "murk-monitor": [{"targets": ["monitor:9464"]}],
+        # Every address that the name has: there is one for each learner.
+        "murk-learner": [{"names": ["learner"], "type": "A", "port": 9466}],
         "murk-population": [{"targets": ["population:9465"]}],
     }
 

@@ -89,13 +89,20 @@ class Composed:
             return
         kind, *command = self.services[name]["healthcheck"]["test"]
         assert (kind, command[0]) == ("CMD", "python")
-        command = [sys.executable, *map(self.here, command[1:])]
+        for copy, one in enumerate(self.copies(name)):
+            asked = [sys.executable, *(self.here(word, copy) for word in command[1:])]
 
-        def check():
-            assert self.running[name].poll() is None, self.said(name)
-            return subprocess.run(command, capture_output=True, env=self._environment({}), check=False).returncode == 0
+            def check(one=one, asked=asked):
+                assert self.running[one].poll() is None, self.said(one)
+                done = subprocess.run(asked, capture_output=True, env=self._environment({}), check=False)
+                return done.returncode == 0
 
-        eventually(check, limit=LIMIT, every=0.5)
+            eventually(check, limit=LIMIT, every=0.5)
+
+    def copies(self, name):
+        """Names of the processes of a service."""
+        count = self.services[name].get("deploy", {}).get("replicas", 1)
+        return [name] if count == 1 else [f"{name} {copy}" for copy in range(count)]
 
     def _start_kafka(self, name):
         self.broker = ComposedBroker(self.folder / "kafka", self.services[name]["environment"])
@@ -104,7 +111,10 @@ class Composed:
 
     def _start_prometheus(self, name):
         where = {Path(mount.split(":")[1]): ROOT / mount.split(":")[0] for mount in self.services[name]["volumes"]}
-        files = {place.name: self.here(file.read_text()) for place, file in where.items() if file.is_file()}
+        files = {place.name: file.read_text() for place, file in where.items() if file.is_file()}
+        files = {
+            name: self.scraped(text) if name == "prometheus.yml" else self.here(text) for name, text in files.items()
+        }
         # What is named in its command is mounted, and its flags are there.
         assert Path(re.search(r"--config.file=(\S+)", " ".join(self.services[name]["command"]))[1]) in where
         offered = subprocess.run([PROMETHEUS, "--help"], capture_output=True, text=True, check=False)
@@ -118,16 +128,14 @@ class Composed:
     def _start_murk(self, name):
         service = self.services[name]
         assert service["image"] == "murk"
-        copies = service.get("deploy", {}).get("replicas", 1)
-        for copy in range(copies):
-            one = name if copies == 1 else f"{name} {copy}"
+        for copy, one in enumerate(self.copies(name)):
             self.running[one] = spawn(
-                [sys.executable, "-m", "murk", *self.command(name)],
+                [sys.executable, "-m", "murk", *self.command(name, copy)],
                 self.folder / f"{one}.log",
                 self._environment(service.get("environment", {})),
             )
 
-    def command(self, name):
+    def command(self, name, copy=0):
         """A service's command, as it is run here."""
         mounted = {**IMAGE}
         for mount in self.services[name].get("volumes", []):
@@ -139,15 +147,26 @@ class Composed:
             mounted[config["target"]] = str(ROOT / self.file["configs"][config["source"]]["file"])
         places = re.compile("|".join(re.escape(target) for target in sorted(mounted, key=len, reverse=True)))
         return [
-            places.sub(lambda found: mounted[found[0]], word) if word.startswith("/") else self.here(word)
+            places.sub(lambda found: mounted[found[0]], word) if word.startswith("/") else self.here(word, copy)
             for word in map(str, self.services[name]["command"])
         ]
 
-    def here(self, text):
-        """Text with the addresses that its services have here."""
+    def here(self, text, copy=0):
+        """Text with the addresses that its services have here, for one of several copies."""
         hosts = "|".join(self.services)
         text = re.sub(rf"\b(?:{hosts}|localhost)(?=:\d)", "127.0.0.1", text)
-        return re.sub(r"\b(9092|9464|9465)\b", lambda found: str(self._port(found[1])), text)
+        text = re.sub(r"\b(9092|9464|9465)\b", lambda found: str(self._port(found[1])), text)
+        return re.sub(r"\b9466\b", lambda found: str(self._port(f"{found[0]} {copy}")), text)
+
+    def scraped(self, config):
+        """Prometheus' configuration, with the names that containers resolve as the addresses that they have here."""
+        found = yaml.safe_load(config)
+        for job in found["scrape_configs"]:
+            for one in job.pop("dns_sd_configs", []):
+                [name] = one["names"]
+                ports = [self._port(f"{one['port']} {copy}") for copy, _ in enumerate(self.copies(name))]
+                job["static_configs"] = [{"targets": [f"127.0.0.1:{port}" for port in ports]}]
+        return self.here(yaml.safe_dump(found))
 
     def _port(self, number):
         if number not in self._held:

@@ -40,8 +40,16 @@ def status(composed):
 
 
 def test_all_services_become_healthy(composed):
-    for name in ("monitor", "population"):
+    for name in ("learner", "monitor", "population"):
         composed.healthy(name)
+
+
+def test_a_learners_log_says_what_it_does_in_objects_with_times(composed):
+    for name in composed.copies("learner"):
+        lines = (composed.folder / f"{name}.log").read_text().splitlines()
+        said = [json.loads(line) for line in lines]
+        assert all({"time", "level", "logger", "message"} == found.keys() for found in said)
+        assert any("taken over at offset" in found["message"] for found in said)
 
 
 def test_every_panel_of_every_dashboard_fills(composed):

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deploy.broker.ports import number, reserve
 from murk.monitoring import promql, rules
 from murk.monitoring.description import METRICS
 from murk.monitoring.grafana import DASHBOARDS
@@ -99,12 +100,13 @@ def tool(folder, *arguments):
         running.process.stderr.close()
 
 
-def configuration(monitors, people):
+def configuration(monitors, people, learner):
     """The deployed configuration with other targets and shorter intervals."""
     found = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
-    targets = {rules.MONITOR_JOB: monitors, rules.PEOPLE_JOB: [people]}
+    targets = {rules.MONITOR_JOB: monitors, rules.PEOPLE_JOB: [people], rules.LEARNER_JOB: [learner]}
     assert {job["job_name"] for job in found["scrape_configs"]} == set(targets)
     for job in found["scrape_configs"]:
+        job.pop("dns_sd_configs", None)
         job["static_configs"] = [{"targets": targets[job["job_name"]]}]
     found["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     return yaml.safe_dump(found)
@@ -149,11 +151,14 @@ def scraped(tmp_path_factory):
     look = ["monitor", "examples.yaml", "--log", EXAMPLES_LOG, "--port", 0, "--json", "--interval", 0.5]
     with tool(folder, *produce) as people, tool(folder, *watch) as monitor, tool(folder, *look) as other:
         monitors = [address(one.line('"url"')) for one in (monitor, other)]
-        targets = monitors, address(people.line("/metrics"))
+        # The learner's port is known before it is started, so that it is scraped from the first release on.
+        held = reserve()
+        targets = monitors, address(people.line("/metrics")), f"127.0.0.1:{number(held)}"
         files = {"rules.yml": (DEPLOY / "rules.yml").read_text()}
         with (
+            held,
             Prometheus(folder / "prometheus", configuration(*targets), files) as server,
-            tool(folder, "learn", "--log", LOG) as learner,
+            tool(folder, "learn", "--log", LOG, "--metrics-port", number(held)) as learner,
         ):
             version = 'murk_model_version{task="third-child"}'
             eventually(lambda: sum(values(server.query(version))) > 1_000, limit=50)

@@ -16,6 +16,7 @@ from kafka.errors import TopicAuthorizationFailedError
 
 from murk.stream.kafka.topics import Names
 from tests.cli import harness
+from tests.cli.harness import LOGGED
 from tests.services.clients import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.services.secure import PASSWORDS, RIGHTS, right_names
 from tests.services.services import eventually
@@ -63,10 +64,12 @@ class Run:
 
     def refused(self, *words, status=2):
         found, out, err = self.done()
-        assert (found, out, err.count("\n")) == (status, "", 1), (found, out, err)
-        assert err.startswith("murk: "), err
+        *logged, line, end = err.split("\n")
+        assert (found, out, end) == (status, "", ""), (found, out, err)
+        assert all(LOGGED.match(one) for one in logged), err
+        assert line.startswith("murk: "), err
         for word in words:
-            assert word in err, err
+            assert word in line, err
 
 
 @pytest.fixture(scope="module")

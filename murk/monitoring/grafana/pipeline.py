@@ -16,7 +16,9 @@ MEAN_STALENESS = (
 )
 VERSION = 'avg(max by (partition) (murk_model_version{task="$task"}))'
 OUTBOX = 'sum(murk_outbox_pending{task="$task"})'
+BY_LEARNER = f'sum by (instance) (rate(murk_learner_messages_total{{task="$task"}}{RATE}))'
 NO_PEOPLE = "not exported here"
+NO_LEARNERS = "learners run without --metrics-port"
 NO_GRADIENTS = "only gradients have an age"
 
 
@@ -35,6 +37,10 @@ def pipeline() -> Json:
             Section("How old gradients are (protocol: gradients)", [
                 Line([_heatmap(), _quantiles()], 9),
                 Line([_relative()], 7),
+            ]),
+            Section("Learners, as they tell of themselves", [
+                Line([_owned(), _read_by()], 7),
+                Line([_own_lag(), _commit_age(), _reached()], 7),
             ]),
             Section("The ends of the pipe", [Line([_outbox(), _reachable(), _quiet()], 7)]),
         ],
@@ -156,6 +162,62 @@ def _relative() -> Json:
         steps=((None, "text"), (0.02, "orange"), (0.05, "red")),
         lines=True,
         empty=NO_GRADIENTS,
+    )
+
+
+def _owned() -> Json:
+    return timeseries(
+        "Chains of each learner",
+        "How many chains fall to it. All of them add up to the task's chains; a learner without one stands by.",
+        target('max by (instance) (murk_learner_owned_chains{task="$task"})', "{{instance}}"),
+        least=0,
+        empty=NO_LEARNERS,
+    )
+
+
+def _read_by() -> Json:
+    return timeseries(
+        "Read by each learner",
+        "Messages per second that it read, whatever became of them. They start again at 0 with the process.",
+        target(BY_LEARNER, "{{instance}}"),
+        unit="cps",
+        least=0,
+        empty=NO_LEARNERS,
+    )
+
+
+def _own_lag() -> Json:
+    return timeseries(
+        "Lag of the chains that it learns",
+        "Offsets that the chain's owner has not committed yet, as it sees them itself, every 2 seconds.",
+        target('max by (partition, instance) (murk_learner_lag_releases{task="$task"})', "chain {{partition}}"),
+        least=0,
+        empty=NO_LEARNERS,
+    )
+
+
+def _commit_age() -> Json:
+    return timeseries(
+        "Since the last commit",
+        "Seconds since the chain's owner last committed it. It grows where nothing arrives; where there is a lag, "
+        "the learner is stuck.",
+        target(
+            'time() - max by (partition) (murk_learner_last_commit_timestamp_seconds{task="$task"})',
+            "chain {{partition}}",
+        ),
+        unit="s",
+        least=0,
+        empty=NO_LEARNERS,
+    )
+
+
+def _reached() -> Json:
+    return timeseries(
+        "Log, as learners see it",
+        "1 while the learner can reach the log, 0 while it waits for it. Its /healthz says why.",
+        target('min by (instance) (murk_learner_log_reachable{task="$task"})', "{{instance}}"),
+        least=0,
+        empty=NO_LEARNERS,
     )
 
 

@@ -15,6 +15,9 @@ from murk.stream.log import Fenced
 TASK = b"task"
 """Key of the task's document on the topic of models."""
 
+TASK_PLACE = 0
+"""Partition of that topic on which it stands, and what follows."""
+
 TOPICS = b"topics"
 """Key beside it: the ids of the four topics that the task was announced on, by name."""
 
@@ -74,11 +77,11 @@ def put_document(
         with reaching(clients.url, "announcing the task"):
             # Whoever announces later ends our transaction here; whoever was earlier is done or ended.
             producer.init_transactions()
-            if models.refresh().get(TASK) != standing:
+            if models.refresh(TASK_PLACE).get(TASK) != standing:
                 raise Fenced("another one has announced")
             producer.begin_transaction()
-            producer.send(names.models, document, key=TASK, partition=0)
-            producer.send(names.models, json.dumps(ids).encode(), key=TOPICS, partition=0)
+            producer.send(names.models, document, key=TASK, partition=TASK_PLACE)
+            producer.send(names.models, json.dumps(ids).encode(), key=TOPICS, partition=TASK_PLACE)
             producer.commit_transaction()
     finally:
         producer.leave()

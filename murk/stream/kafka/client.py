@@ -9,11 +9,11 @@ from time import monotonic
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from murk.stream.kafka.address import Address
 from murk.stream.kafka.faults import reaching
+from murk.stream.kafka.member import Member
 from murk.stream.kafka.network import Network, explain
 from murk.stream.kafka.producing import Producer, TransactionalProducer
 from murk.stream.kafka.settings import Settings
@@ -21,7 +21,11 @@ from murk.stream.log import MAX_MESSAGE, MAX_STATE
 
 # Without it, whoever has not set logging up would see every hiccup of a connection on standard error. What
 # matters reaches the caller as an error.
-logging.getLogger("kafka").addHandler(logging.NullHandler())
+_library = logging.getLogger("kafka")
+_library.addHandler(logging.NullHandler())
+if _library.level == logging.NOTSET:
+    # At INFO it names users, and at DEBUG it repeats all that is sent, passwords among it.
+    _library.setLevel(logging.WARNING)
 
 PATIENCE_MS = 10_000
 """How long one request may take, in milliseconds, before the log counts as unreachable."""
@@ -111,16 +115,28 @@ class Clients:
             request_timeout_ms=PATIENCE_MS + 5_000,
         )
 
-    def member(self, group: str) -> Any:
-        """Consumer that is in a group, to learn which partitions fall to this process."""
+    def member(self, group: str, name: str | None, patience_ms: int) -> Any:
+        """Consumer that is in a group, to learn which partitions fall to this process.
+
+        Parameters
+        ----------
+        group
+            The group.
+        name
+            Under which this process comes back to what it had, where it has been away for less than the session's
+            time-out; None for one that comes as somebody new each time.
+        patience_ms
+            Who has not been asked for so long falls out of the group.
+        """
         return self._make(
-            KafkaConsumer,
+            Member,
             group_id=group,
+            group_instance_id=name,
+            patience_ms=patience_ms,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             allow_auto_create_topics=False,
             metrics_enabled=False,
-            partition_assignment_strategy=[CooperativeStickyAssignor],
             session_timeout_ms=self.settings.session_timeout_ms,
             # Also how late others hear of a newcomer.
             heartbeat_interval_ms=min(3_000, self.settings.session_timeout_ms // 10),

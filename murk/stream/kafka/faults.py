@@ -32,7 +32,9 @@ _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError, errors.
 
 
 @contextmanager
-def reaching(url: str, doing: str, *, gone: str | None = None) -> Iterator[None]:
+def reaching(
+    url: str, doing: str, *, gone: str | None = None, apart: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
     """Turn the client's errors into ours.
 
     Parameters
@@ -43,6 +45,8 @@ def reaching(url: str, doing: str, *, gone: str | None = None) -> Iterator[None]
         What was being done, as in "reading chain 0".
     gone
         What it means here that a topic is not there; by default that it has been deleted.
+    apart
+        The client's errors that the caller understands.
 
     Raises
     ------
@@ -57,6 +61,8 @@ def reaching(url: str, doing: str, *, gone: str | None = None) -> Iterator[None]
     """
     try:
         yield
+    except apart:
+        raise
     except (errors.KafkaError, ssl.SSLError) as error:
         raise translate(error, url, doing, gone) from error
 

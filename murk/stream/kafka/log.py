@@ -13,7 +13,7 @@ from kafka import TopicPartition
 from murk.errors import MurkError, UserError
 from murk.stream.kafka import topics
 from murk.stream.kafka.address import Address
-from murk.stream.kafka.announcing import TASK, announced_topics, check_same, put_document
+from murk.stream.kafka.announcing import TASK, TASK_PLACE, announced_topics, check_same, put_document
 from murk.stream.kafka.client import Clients
 from murk.stream.kafka.letters import letters
 from murk.stream.kafka.membership import KafkaMembership
@@ -152,7 +152,7 @@ class KafkaLog(Log):
             self._choose()
         if self._name is None or (self._known is None and self._standing() is None):
             return None
-        return self._newest_models().get(TASK)
+        return self._newest_models(TASK_PLACE).get(TASK)
 
     @property
     def partitions(self) -> int:
@@ -213,7 +213,7 @@ class KafkaLog(Log):
     def model(self, chain: int) -> bytes | None:
         """Give a chain's newest model, as it stands on the log now."""
         self._check(chain)
-        return self._newest_models().get(str(chain).encode())
+        return self._newest_models(chain).get(str(chain).encode())
 
     def at_hand(self, chain: int) -> tuple[bytes | None, int]:
         """Give what a thread in the background has heard last; see `Log.at_hand`."""
@@ -254,10 +254,9 @@ class KafkaLog(Log):
         self._same()
         return KafkaOwnership(self._clients, self._names, chain, self.checkpoint, self._same, self._tell)
 
-    def join(self) -> Membership:
-        """Join the consumer group of the learners."""
-        self._announced()
-        return KafkaMembership(self._clients, self._names)
+    def join(self, name: str | None = None) -> Membership:
+        """Join the consumer group of the learners; a broker that is away is waited for when chains are asked for."""
+        return KafkaMembership(self._clients, self._names, name)
 
     def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
         """Iterate over dead letters; what a repeated commit wrote twice is given once."""
@@ -319,7 +318,7 @@ class KafkaLog(Log):
     def _same(self) -> None:
         """Make sure that the topics are those that the task was announced on, and that this log was opened with."""
         if not self._announced_on:
-            found = announced_topics(self._models().refresh(), self._names)
+            found = announced_topics(self._models().refresh(TASK_PLACE), self._names)
             check_same(self.url, {self._names.releases: self.identity}, found)
             self._announced_on = found
         check_same(self.url, self._announced_on, topics.identities(self._admin, self.url, self._names))
@@ -327,7 +326,7 @@ class KafkaLog(Log):
     def _ids(self, standing: bytes | None) -> dict[str, str]:
         """Ids to be announced: those that are, however often the task's retention changes."""
         if standing is not None:
-            return announced_topics(self._models().refresh(), self._names)
+            return announced_topics(self._models().refresh(TASK_PLACE), self._names)
         return topics.identities(self._admin, self.url, self._names)
 
     def _check_beginning(self, task: Task) -> None:
@@ -366,14 +365,14 @@ class KafkaLog(Log):
             self._table = Table(self._clients, self._names.models, partitions, self._where())
         return self._table
 
-    def _newest_models(self) -> Mapping[bytes, bytes]:
-        """Read the models, or say that their topic is gone.
+    def _newest_models(self, partition: int) -> Mapping[bytes, bytes]:
+        """Read the models on a partition at least, or say that their topic is gone.
 
         Asked for the end of a topic that is not there the library asks again until time runs out: whoever then
         waited for a broker that answers would wait for ever.
         """
         try:
-            return self._models().refresh()
+            return self._models().refresh(partition)
         except Unreachable:
             if self._announced_on:
                 self._same()

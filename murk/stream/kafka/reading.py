@@ -235,8 +235,10 @@ class Table:
             self._consumer.seek(place, offset)
         self.values: dict[bytes, bytes] = {}
 
-    def refresh(self) -> dict[bytes, bytes]:
-        """Read all that is on the topic now.
+    def refresh(self, partition: int | None = None) -> dict[bytes, bytes]:
+        """Read all that is on the topic now, or at least all that is on one partition of it.
+
+        Where one's writer has died in a transaction, whoever needs another one's does not wait for the end of that.
 
         Raises
         ------
@@ -244,7 +246,8 @@ class Table:
             When the broker does not answer.
         """
         with reaching(self._url, self._doing):
-            ends = self._ends.decided(*self._places)
+            places = self._places if partition is None else [self._places[partition]]
+            ends = self._ends.decided(*places)
             deadline = monotonic() + PATIENCE_MS / 1000
             while any(self._consumer.position(place) < end for place, end in ends.items()):
                 if self.poll(100):

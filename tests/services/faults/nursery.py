@@ -15,6 +15,7 @@ import sys
 import traceback
 from pathlib import Path
 
+from tests.cli.harness import LOGGED
 from tests.services.services import eventually
 
 ROOT = Path(__file__).parents[3]
@@ -147,11 +148,12 @@ class Child:
         return words in self.out + self.err
 
     def refused(self, *words, status=1, limit=LIMIT):
-        """It has ended by itself with a status and one line on standard error that holds some words."""
+        """It has ended by itself with a status and, after what it logged, one line that holds some words."""
         assert self.wait(limit) == status, f"{self._status}: {self.out}{self.err}"
         assert self.out == ""
-        line, end, rest = self.err.partition("\n")
-        assert (end, rest) == ("\n", ""), self.err
+        *logged, line, end = self.err.split("\n")
+        assert end == ""
+        assert all(LOGGED.match(one) for one in logged), self.err
         assert line.startswith("murk: "), line
         assert "unexpected" not in line, line
         for word in words:

@@ -1,0 +1,101 @@
+"""Health and metrics of a process that learns: what it does itself, and not what the log holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from email.message import Message
+from functools import partial
+from typing import TYPE_CHECKING
+
+from murk.monitoring.description import METRICS
+from murk.monitoring.exporter import DEAD, DUPLICATE, LEARNED, Sample, described, family, new_registry, register
+from murk.monitoring.routes import metrics
+from murk.monitoring.server import Response, Route, text
+from murk.stream.pulse import ChainVitals, Pulse, Vitals
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client import Metric as Family
+
+STALLED = 60.0
+"""Seconds without a step after which a learner counts as ill: far more than any step takes."""
+
+
+class LearnerMetrics:
+    """Export what a learner's pulse tells.
+
+    Parameters
+    ----------
+    task
+        The task's name.
+    pulse
+        What the learner does.
+    registry
+        Where to export; by default a registry of its own, the attribute ``registry``.
+
+    Examples
+    --------
+    >>> pulse = Pulse()
+    >>> pulse.owns(1, version=10, offset=12)
+    >>> metrics = LearnerMetrics("third-child", pulse)
+    >>> metrics.registry.get_sample_value("murk_learner_owned_chains", {"task": "third-child"})
+    1.0
+    """
+
+    def __init__(self, task: str, pulse: Pulse, *, registry: CollectorRegistry | None = None) -> None:
+        self.registry = new_registry() if registry is None else registry
+        self._task = task
+        self._pulse = pulse
+        register(self.registry, self)
+
+    def describe(self) -> Iterator[Family]:
+        """The metrics without values, for the registry."""
+        return described("learner")
+
+    def collect(self) -> Iterator[Family]:
+        """The metrics, for the registry."""
+        vitals = self._pulse.vitals()
+        for metric in METRICS:
+            if metric.side == "learner":
+                yield family(metric, self._task, _VALUES[metric.name](vitals))
+
+
+def problem(vitals: Vitals, now: float) -> str | None:
+    """Say why a learner is not well; None where it is, also where no chain falls to it."""
+    if vitals.trouble is not None:
+        return vitals.trouble
+    silent = now - vitals.stepped
+    return f"no step for {silent:.0f} s" if silent > STALLED else None
+
+
+def learner_routes(exported: LearnerMetrics, pulse: Pulse, clock: Callable[[], float] = time.time) -> dict[str, Route]:
+    """``/metrics``, and ``/healthz``: 503 with the reason while the log cannot be reached or nothing moves."""
+
+    def healthz(headers: Message) -> Response:
+        found = problem(pulse.vitals(), clock())
+        return text(200, "ok") if found is None else text(503, found)
+
+    return {"/metrics": partial(metrics, exported.registry), "/healthz": healthz}
+
+
+def _by_result(vitals: Vitals) -> Iterable[Sample]:
+    counts = {LEARNED: vitals.learned, DUPLICATE: vitals.duplicates, DEAD: vitals.dead}
+    return [Sample((result,), count) for result, count in counts.items()]
+
+
+def _chains(value: Callable[[ChainVitals], float | None]) -> Callable[[Vitals], Iterable[Sample]]:
+    def samples(vitals: Vitals) -> Iterable[Sample]:
+        found = ((chain, value(one)) for chain, one in sorted(vitals.chains.items()))
+        return [Sample((str(chain),), one) for chain, one in found if one is not None]
+
+    return samples
+
+
+_VALUES: Mapping[str, Callable[[Vitals], Iterable[Sample]]] = {
+    "murk_learner_owned_chains": lambda vitals: [Sample((), float(len(vitals.chains)))],
+    "murk_learner_messages_total": _by_result,
+    "murk_learner_lag_releases": _chains(lambda chain: chain.lag),
+    "murk_learner_last_commit_timestamp_seconds": _chains(lambda chain: chain.committed),
+    "murk_learner_log_reachable": lambda vitals: [Sample((), float(vitals.trouble is None))],
+}

@@ -1,0 +1,122 @@
+"""Which partition falls to which member of a group: computed by one of them, for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from time import time
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
+from kafka.errors import LeaderNotAvailableError
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+
+def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> dict[str, list[int]]:
+    """Share partitions out evenly, with as few moves as that allows.
+
+    What has to move is given to nobody yet: its owner lets go of it first, and then it is shared out again.
+
+    Parameters
+    ----------
+    partitions
+        All of them.
+    owned
+        What each member has, longest-running member first. Nobody's partitions go to them in this order: who is
+        started again and again is the last to be given more.
+
+    Returns
+    -------
+    dict
+        The partitions of each member.
+
+    Examples
+    --------
+    Of three, one is nobody's; then a third member comes, and one moves:
+
+    >>> share([0, 1, 2], {"old": [0], "new": [1]})
+    {'old': [0, 2], 'new': [1]}
+    >>> share([0, 1, 2], {"old": [0, 2], "new": [1], "newest": []})
+    {'old': [0], 'new': [1], 'newest': []}
+    >>> share([0, 1, 2], {"old": [0], "new": [1], "newest": []})
+    {'old': [0], 'new': [1], 'newest': [2]}
+    """
+    free = set(partitions)
+    kept: dict[str, list[int]] = {}
+    for member, have in owned.items():
+        # Where two say that they have it, the older one does.
+        kept[member] = sorted(free & set(have))
+        free -= set(have)
+    # Whoever has most keeps most, and of those who have as much the oldest one.
+    order = sorted(owned, key=lambda member: -len(kept[member]))
+    least, more = divmod(len(partitions), len(order))
+    room = {member: least + (place < more) for place, member in enumerate(order)}
+    found = {member: have[: room[member]] for member, have in kept.items()}
+    for partition in sorted(free):
+        member = min((one for one in owned if len(found[one]) < room[one]), key=lambda one: len(found[one]))
+        found[member].append(partition)
+    return {member: sorted(have) for member, have in found.items()}
+
+
+class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
+    """`share` as the library asks for it; one by one (cooperatively), while the others are learned on.
+
+    Members that share out otherwise, as those of an older version may, understand what is said here.
+
+    Parameters
+    ----------
+    owned
+        Tells which partitions this member has.
+    """
+
+    name = "cooperative-sticky"
+    version = 1
+
+    def __init__(self, owned: Callable[[], Iterable[TopicPartition]]) -> None:
+        self._owned = owned
+        self._since = str(int(time())).encode()
+
+    def supported_protocols(self) -> list[RebalanceProtocol]:
+        """Keep what one has while the others are shared out."""
+        return [RebalanceProtocol.COOPERATIVE]
+
+    def metadata(self, topics: Collection[str]) -> Any:
+        """Tell the others since when this one runs, and what it has."""
+        have: dict[str, list[int]] = {}
+        for place in self._owned():
+            have.setdefault(place.topic, []).append(place.partition)
+        entry = ConsumerProtocolSubscription.TopicPartition
+        return ConsumerProtocolSubscription(
+            version=self.version,
+            topics=sorted(topics),
+            user_data=self._since,
+            owned_partitions=[entry(topic=topic, partitions=sorted(numbers)) for topic, numbers in have.items()],
+        )
+
+    def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, Any]:
+        """Share out for all, who are subscribed to the same one topic."""
+        topic = members[0].metadata.topics[0]
+        partitions = cluster.partitions_for_topic(topic)
+        if not partitions:
+            # A broker that is starting may know of none yet. Who then shared out nothing, and died before it looked
+            # again, would come back to the same nothing under its name, and nobody would look.
+            cluster.request_update()
+            raise LeaderNotAvailableError("no partition is known yet")
+        ordered = sorted(members, key=lambda member: (_since(member.metadata.user_data), member.member_id))
+        owned = {
+            member.member_id: [
+                number for entry in member.metadata.owned_partitions or () for number in entry.partitions
+            ]
+            for member in ordered
+        }
+        return {
+            member: ConsumerProtocolAssignment(self.version, [(topic, numbers)] if numbers else [], b"")
+            for member, numbers in share(sorted(partitions), owned).items()
+        }
+
+    def on_assignment(self, assignment: Any, generation: int) -> None:
+        """Do nothing: what this member has is asked for when it is needed."""
+
+
+def _since(data: bytes | None) -> float:
+    return float(data) if data is not None and data.isdigit() else time()

@@ -1,0 +1,90 @@
+"""`--wait` covers every call of the start: whichever of them meets a log that is away, the command goes on."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import murk.cli.monitor
+import murk.cli.options
+import murk.stream.team
+from murk.cli import cli
+from murk.stream import Task, open_log
+from murk.stream.log import Unreachable
+from murk.stream.sqlite_log import SqliteLog
+from tests.cli.harness import TASK
+
+# More than the start of any command has.
+DEEP = 25
+CALLS = ("document", "join", "own", "read", "begin", "end", "model", "checkpoint", "owners", "trim")
+
+
+class Away:
+    """A log that is away at the first call; begun anew, at the second; then at the third, and so on."""
+
+    def __init__(self):
+        self.met = []
+        self._deep = self._count = 0
+
+    def call(self, name):
+        self._count += 1
+        if self._count > self._deep and self._deep < DEEP:
+            self._deep, self._count = self._deep + 1, 0
+            self.met.append(name)
+            raise Unreachable(f"the log cannot be reached ({name})")
+
+
+@pytest.fixture
+def away(monkeypatch, tmp_path):
+    (tmp_path / "task.yaml").write_text(TASK)
+    monkeypatch.chdir(tmp_path)
+    with open_log("sqlite:///log.db") as log:
+        log.announce(Task.parse(TASK).document())
+    for pause in (murk.cli.options, "_LOOK"), (murk.stream.team, "PAUSE"):
+        monkeypatch.setattr(*pause, 0.001)
+    found = Away()
+
+    def shy(name):
+        call = getattr(SqliteLog, name)
+
+        def wrapped(*arguments, **options):
+            found.call(name)
+            return call(*arguments, **options)
+
+        monkeypatch.setattr(SqliteLog, name, wrapped)
+
+    for name in CALLS:
+        shy(name)
+    return found
+
+
+def test_learn_waits_whatever_call_meets_a_log_that_is_away(away):
+    done = CliRunner().invoke(cli, ["learn", "--log", "sqlite:///log.db", "--wait", "--json", "--idle", "0.3"])
+    assert done.exit_code == 0, (done.output, away.met)
+    assert {"document", "join"} <= set(away.met)
+    assert "murk: waiting: the log cannot be reached (join)" in done.stderr
+
+
+def test_monitor_waits_whatever_call_meets_a_log_that_is_away(away, monkeypatch):
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(murk.cli.monitor, "_watch", stop)
+    command = ["monitor", "task.yaml", "--log", "sqlite:///log.db", "--port", "0", "--wait", "--json"]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 0, (done.output, away.met)
+    assert json.loads(done.stdout)["task"] == "third-child"
+    # The task is read when the log is opened, and again for the monitor.
+    assert away.met[:2] == ["document", "document"]
+
+
+def test_a_mistake_is_not_waited_for(away):
+    away.call = lambda name: None
+    done = CliRunner().invoke(cli, ["learn", "--log", "sqlite:///log.db", "--wait", "--chain", "7"])
+    assert "--chain 7" in str(done.exception)
+
+
+def test_without_wait_the_first_call_that_fails_is_the_end(away):
+    done = CliRunner().invoke(cli, ["learn", "--log", "sqlite:///log.db"])
+    assert isinstance(done.exception, Unreachable)
+    assert away.met == ["document"]

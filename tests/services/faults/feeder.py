@@ -1,0 +1,46 @@
+"""Releases without an end, as people send them who wait for what was learned from the last ones."""
+
+import threading
+from itertools import cycle, islice
+
+from murk.stream import open_log
+from murk.stream.log import Unreachable
+
+PAUSE = 0.1
+AT_ONCE = 3
+
+
+class Feeder:
+    """Sends a few releases to each partition of a log whose chain has learned the last ones; a context manager.
+
+    They are the same ones again and again: those of a partition must be more than its window for duplicates holds.
+    """
+
+    def __init__(self, url, partitions):
+        self._url = url
+        self._closing = threading.Event()
+        # One each: whoever looks at a chain whose owner has died in a commit waits for the end of that.
+        self._threads = [
+            threading.Thread(target=self._run, args=(number, cycle(values)), daemon=True)
+            for number, values in enumerate(partitions)
+        ]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self._closing.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, number, values):
+        with open_log(self._url, create=False) as log:
+            while not self._closing.wait(PAUSE):
+                try:
+                    if log.checkpoint(number).offset == log.end(number):
+                        log.append([(number, value) for value in islice(values, AT_ONCE)])
+                except Unreachable:
+                    # The machine is so busy that the broker did not answer in time.
+                    continue
