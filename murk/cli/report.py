@@ -28,7 +28,7 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
     ``state_digest`` is equal where, bit for bit, the same was learned.
     """
     from murk.learners.curve import merged_curve
-    from murk.learners.problem import problem_for
+    from murk.learners.problem import plausible, problem_for
     from murk.stream.checkpoint import decode_state
 
     problem = problem_for(task)
@@ -50,8 +50,9 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
     if task.protocol == "sketch":
         more["records_learned"] = sum(state.learner["records"] for state in messages)
     states = json.dumps([engine.state_dict() for engine in engines], sort_keys=True)
-    estimate = problem.estimate(engines)
-    points = merged_curve([message.trail for message in messages], len(estimate.names), estimate.method)
+    with plausible():
+        estimate = problem.estimate(engines)
+        points = merged_curve([message.trail for message in messages], len(estimate.names), estimate.method)
     counts = {
         "releases": sum(one.learned for one in counters),
         "duplicates": sum(one.duplicates for one in counters),

@@ -406,6 +406,8 @@ class SGDEngine:
             sums = unpack(state["sums"], len(_SUMS))
             ring = unpack(state["published"]["iterates"], len(versions) * d).reshape(len(versions), d)
             count = count_of(state["n_releases"], "n_releases")
+            if not np.all(sums >= 0.0):
+                raise MurkError("the state holds a sum below zero of what is never below zero")
         except (KeyError, TypeError, ValueError) as error:
             raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         memory.rows[:] = rows

@@ -5,14 +5,15 @@ River-free: a device imports this and nothing heavier.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 from murk.learners.inference import Estimate
 from murk.privacy.mechanisms import Costed, Randomizer
 from murk.stream.learner import StreamLearner
@@ -105,6 +106,26 @@ class InteractiveProblem(PersonProblem, Protocol):
         HostileModel
             If it is one.
         """
+
+
+@contextmanager
+def plausible() -> Iterator[None]:
+    """Within it, states are made use of that may hold any numbers at all.
+
+    Raises
+    ------
+    MurkError
+        Where arithmetic comes to nothing with them.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except MurkError:
+        raise
+    except (ArithmeticError, ValueError) as error:
+        raise MurkError(
+            f"the states hold numbers that no learner comes to ({type(error).__name__}): restore the log from a copy"
+        ) from error
 
 
 def problem_for(task: Task) -> Problem:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.curve import CurvePoint, merged_curve
-from murk.learners.problem import Problem
+from murk.learners.problem import Problem, plausible
 from murk.monitoring.description import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.gaussmix import GaussMixMechanism
@@ -197,12 +197,15 @@ def figures(
             engine.load_state_dict(message.learner)
         engines.append(engine)
     counters = [Counters() if message is None else message.counters for message in messages]
-    found = problem.estimate(engines)
-    chains = tuple(
-        ChainFigures(chain, engine.n_releases, 0, 0, None, **engine.figures()) for chain, engine in enumerate(engines)
-    )
+    with plausible():
+        found = problem.estimate(engines)
+        chains = tuple(
+            ChainFigures(chain, engine.n_releases, 0, 0, None, **engine.figures())
+            for chain, engine in enumerate(engines)
+        )
+        trails = [Trail() if message is None else message.trail for message in messages]
+        curve = merged_curve(trails, len(found.names), found.method)
     loss, loss_error = _unbiased_loss(chains)
-    trails = [Trail() if message is None else message.trail for message in messages]
     dead: Counter[str] = Counter()
     learned: Counter[str] = Counter()
     for one in counters:
@@ -226,7 +229,7 @@ def figures(
         note=found.note,
         estimated_error=found.standard_error,
         parameter_error=None if reference is None else distance(found.names, found.values, reference),
-        curve=merged_curve(trails, len(found.names), found.method),
+        curve=curve,
         unbiased_loss=loss,
         unbiased_loss_error=loss_error,
     ).placed(places)

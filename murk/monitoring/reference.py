@@ -14,6 +14,7 @@ import yaml
 from murk.errors import UserError
 
 MOST_BYTES = 4_000_000
+LONGEST_NAME = 300
 
 
 def read_reference(path: str | Path) -> dict[str, float]:
@@ -36,7 +37,7 @@ def read_reference(path: str | Path) -> dict[str, float]:
     for name, value in content.items():
         found[str(name)] = _number(value)
         if not math.isfinite(found[str(name)]):
-            raise UserError(f"{path}: {name}: not a finite number; write the coefficient in coded units")
+            raise UserError(f"{path}: {_shown(name)}: not a finite number; write the coefficient in coded units")
     return found
 
 
@@ -88,6 +89,11 @@ def _number(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan
+
+
+def _shown(name: Any) -> str:
+    text = str(name)
+    return text if text.isprintable() and len(text) <= LONGEST_NAME else repr(text[:LONGEST_NAME])
 
 
 def _list(names: Sequence[str], most: int = 5) -> str:

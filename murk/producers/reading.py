@@ -120,7 +120,10 @@ class CSVTable:
     def __init__(self, path: Path, wanted: Sequence[str]) -> None:
         self.path = path
         with _explained(path), _text(path) as text:
-            header = next(_csv(text), None)
+            try:
+                header = next(_csv(text), None)
+            except csv.Error as error:
+                raise _no_row(path, "its first line", error) from None
         if header is None:
             raise UserError(f"{path} has no rows: it is empty")
         self.names: tuple[str, ...] = tuple(header)
@@ -144,11 +147,7 @@ class CSVTable:
                     if count > start:
                         yield cells
             except csv.Error as error:
-                # The module's own words quote nothing of the file but single characters.
-                raise UserError(
-                    f"{self.path}, row {count + 1}: not a CSV row ({_csv_words(error)}). Put cells with "
-                    "commas, quotes or line ends into double quotes, and double the quotes inside"
-                ) from None
+                raise _no_row(self.path, f"row {count + 1}", error) from None
 
     def columns(
         self, rows: Sequence[list[str]], numbers: Sequence[int], names: Sequence[str]
@@ -257,9 +256,14 @@ def _csv(text: io.TextIOWrapper) -> Iterator[list[str]]:
     return csv.reader(text, strict=True)
 
 
-def _csv_words(error: csv.Error) -> str:
+def _no_row(path: Path, where: str, error: csv.Error) -> UserError:
+    # The module's own words quote nothing of the file but single characters.
     words = str(error)
-    return "a quoted cell that never ends" if "field larger" in words or "unexpected end" in words else words
+    words = "a quoted cell that never ends" if "field larger" in words or "unexpected end" in words else words
+    return UserError(
+        f"{path}, {where}: not a CSV row ({words}). Put cells with commas, quotes or line ends into double quotes, "
+        "and double the quotes inside"
+    )
 
 
 def _stamp(file: IO[bytes] | Path) -> tuple[int, int, int, int]:

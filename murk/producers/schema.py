@@ -11,12 +11,13 @@ import os
 import secrets
 import sqlite3
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from murk.errors import MurkError, UserError
 from murk.producers.migration import OLD_FORMATS, read_format, upgrade
-from murk.stream.database import Database, FileKind
+from murk.stream.database import Database, FileKind, Kinds
 
 FORMAT = 2
 """1 knew no currency of GDP, no days, and several spellings of a name: see `migration`."""
@@ -142,10 +143,10 @@ class LedgerFile(Database):
             self.close()
             raise
 
-    def query(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        """Run one reading statement and give its rows."""
+    def query(self, sql: str, values: tuple[Any, ...] = (), kinds: Sequence[Kinds] = ()) -> list[Any]:
+        """Run one reading statement and give its rows, whose columns are of certain ``kinds``."""
         self.check_owner()
-        return super().query(sql, values)
+        return super().query(sql, values, kinds)
 
     def check(self) -> None:
         """Make sure that the file is the one under its name, and that this process and thread opened it."""
@@ -207,7 +208,7 @@ class LedgerFile(Database):
     def _damaged(self, what: str) -> UserError:
         return UserError(f"the ledger {self.path} is damaged ({what}). {BEYOND}")
 
-    def _explained(self, error: sqlite3.Error) -> Exception:
+    def _explained(self, error: Exception) -> Exception:
         # The low byte is SQLite's primary result code, whatever the extended one says.
         match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:
             case sqlite3.SQLITE_NOTADB:

@@ -11,11 +11,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from murk.errors import MurkError
+from murk.stream.codec import excerpt
 from murk.stream.trail import Trail
 
 SCHEMA = 2
 _WITHOUT_TRAIL = 1
 """Schema of states that carry no trail, which are read all the same."""
+_KEYS = 5
 
 _Count = Annotated[int, Field(ge=0)]
 _STRICT = ConfigDict(strict=True, frozen=True, extra="forbid")
@@ -130,5 +132,8 @@ def decode_state(message: bytes, where: str) -> StateMessage:
     try:
         return StateMessage.model_validate(data)
     except ValidationError as error:
-        keys = ", ".join(sorted({".".join(map(str, item["loc"])) or "(all)" for item in error.errors()}))
+        # Whoever wrote it chose the keys.
+        keys = ", ".join(
+            sorted({excerpt(".".join(map(str, item["loc"])) or "(all)") for item in error.errors()})[:_KEYS]
+        )
         raise MurkError(f"the state of {where} is damaged at: {keys}. Restore the log from a copy") from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,11 @@ from urllib.parse import quote
 
 from murk.errors import MurkError, UserError
 
+Kinds = type | tuple[type, ...]
+"""What values of a column may be."""
+
+# Of a damaged file SQLite's own message may quote bytes that are no text.
+_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _LEAST_BYTES = 512  # SQLite's smallest page
 
 
@@ -79,26 +84,26 @@ class Database:
             ) from error
         try:
             self._connection = self._connect(create)
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise self._explained(error) from error
         self._file = self._inode()
         try:
             self._recognise(create)
         except BaseException as error:
             self._connection.close()
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, _ERRORS):
                 raise self._explained(error) from error
             raise
 
-    def query(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        """Run one reading statement and give its rows."""
+    def query(self, sql: str, values: tuple[Any, ...] = (), kinds: Sequence[Kinds] = ()) -> list[Any]:
+        """Run one reading statement and give its rows, whose columns are of certain ``kinds``."""
         self.check()
         try:
-            return self._connection.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+            return self._checked(self._connection.execute(sql, values).fetchall(), kinds)
+        except _ERRORS as error:
             raise self._explained(error) from error
 
-    def rows(self, sql: str, values: tuple[Any, ...], budget: int) -> list[Any]:
+    def rows(self, sql: str, values: tuple[Any, ...], budget: int, kinds: Sequence[Kinds] = ()) -> list[Any]:
         """Run one reading statement, and stop after the row whose last column exhausts a budget of bytes."""
         self.check()
         found = []
@@ -106,13 +111,21 @@ class Database:
             cursor = self._connection.execute(sql, values)
             for row in cursor:
                 found.append(row)
-                budget -= len(row[-1])
+                # What is no text or bytes is refused below, and takes no room.
+                budget -= len(row[-1]) if isinstance(row[-1], bytes | str) else 1
                 if budget <= 0:
                     cursor.close()
                     break
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise self._explained(error) from error
-        return found
+        return self._checked(found, kinds)
+
+    def _checked(self, rows: list[Any], kinds: Sequence[Kinds]) -> list[Any]:
+        """SQLite checks what is written and not what is read: a damaged page may hold anything."""
+        for column, kind in zip(zip(*rows, strict=True), kinds, strict=False):
+            if not all(issubclass(found, kind) for found in set(map(type, column))):
+                raise self._damaged("a cell holds another kind of value than its table has")
+        return rows
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -126,7 +139,7 @@ class Database:
             # SQLite has sometimes rolled back by itself, after a full disk for instance.
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, _ERRORS):
                 raise self._explained(error) from error
             raise
 
@@ -263,7 +276,7 @@ class Database:
             return None
         return status.st_dev, status.st_ino
 
-    def _explained(self, error: sqlite3.Error) -> Exception:
+    def _explained(self, error: Exception) -> Exception:
         """Give the error to raise: one that names file and remedy, or SQLite's own where it shows a bug."""
         name = f"the {self.kind.noun} {self.path}"
         detail = getattr(error, "sqlite_errorname", "") or str(error)
@@ -296,9 +309,17 @@ class Database:
             case sqlite3.SQLITE_NOTADB:
                 return self._not_a_database()
             case sqlite3.SQLITE_CORRUPT:
-                return UserError(f"{name} is damaged ({detail}) and was left as it is: restore it from a copy")
+                return self._damaged(detail)
+            case sqlite3.SQLITE_ERROR | 0 if isinstance(error, sqlite3.OperationalError | UnicodeDecodeError):
+                # Tables or columns that are not there, or text that is none.
+                return self._damaged(ascii(str(error))[1:-1])
             case _:
                 return error
+
+    def _damaged(self, what: str) -> UserError:
+        return UserError(
+            f"the {self.kind.noun} {self.path} is damaged ({what}) and was left as it is: restore it from a copy"
+        )
 
     def _not_a_database(self) -> UserError:
         return UserError(
@@ -307,6 +328,6 @@ class Database:
         )
 
 
-def _primary(error: sqlite3.Error) -> int:
+def _primary(error: Exception) -> int:
     """SQLite's primary result code, the low byte of the extended one; 0 where the module itself complains."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -125,7 +125,7 @@ class SqliteLog(Log):
     def document(self) -> bytes | None:
         """Give the announced task's document."""
         value = self._meta("document")
-        return None if value is None else bytes(value)
+        return value.encode() if isinstance(value, str) else value
 
     @property
     def partitions(self) -> int:
@@ -173,6 +173,7 @@ class SqliteLog(Log):
             'ORDER BY "offset" LIMIT ?',
             (partition, offset, max(limit, 0)),
             READ_BYTES,
+            (int, int, bytes),
         )
         if not rows or rows[0][0] != offset:
             check_range(self, partition, offset)
@@ -181,14 +182,12 @@ class SqliteLog(Log):
     def begin(self, partition: int) -> int:
         """Offset of the oldest message kept."""
         self._check(partition)
-        rows = self._database.query('SELECT begin FROM streams WHERE "partition" = ?', (partition,))
-        return int(rows[0][0])
+        return self._stream("begin", partition)
 
     def end(self, partition: int) -> int:
         """Offset that the next message will get."""
         self._check(partition)
-        rows = self._database.query('SELECT "end" FROM streams WHERE "partition" = ?', (partition,))
-        return int(rows[0][0])
+        return self._stream('"end"', partition)
 
     def publish(self, chain: int, message: bytes) -> None:
         """Replace a chain's newest model."""
@@ -199,14 +198,16 @@ class SqliteLog(Log):
     def model(self, chain: int) -> bytes | None:
         """Give a chain's newest model."""
         self._check(chain)
-        rows = self._database.query("SELECT message FROM models WHERE chain = ?", (chain,))
+        rows = self._database.query("SELECT message FROM models WHERE chain = ?", (chain,), (bytes,))
         return bytes(rows[0][0]) if rows else None
 
     def checkpoint(self, chain: int) -> Checkpoint:
         """Read a chain's committed state and offset without owning it."""
         self._check(chain)
-        rows = self._database.query('SELECT state, "offset" FROM states WHERE chain = ?', (chain,))
-        return Checkpoint(*rows[0])
+        found = _checkpoints(self._database, "chain = ?", chain)
+        if not found:
+            raise self._incomplete(chain)
+        return found[0]
 
     def own(self, chain: int) -> Ownership:
         """Take over a chain: its epoch grows by one."""
@@ -215,6 +216,8 @@ class SqliteLog(Log):
             rows = connection.execute(
                 "UPDATE states SET epoch = epoch + 1 WHERE chain = ? RETURNING epoch", (chain,)
             ).fetchall()
+        if not rows:
+            raise self._incomplete(chain)
         return _Epoch(self.url, self._database, chain, rows[0][0], self._clock)
 
     def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
@@ -228,6 +231,7 @@ class SqliteLog(Log):
                 'SELECT "partition", "offset", reason, detail, value FROM dead_letters '
                 'WHERE "partition" = ? AND "offset" > ? ORDER BY "offset" LIMIT ?',
                 (number, last, _DEAD_PAGE),
+                (int, int, str, str, bytes),
             ):
                 yield from map(DeadLetter._make, rows)
                 last = rows[-1][1]
@@ -267,8 +271,20 @@ class SqliteLog(Log):
         self._database.close()
 
     def _meta(self, key: str) -> Any:
-        rows = self._database.query("SELECT value FROM meta WHERE key = ?", (key,))
+        rows = self._database.query("SELECT value FROM meta WHERE key = ?", (key,), ((bytes, str),))
         return rows[0][0] if rows else None
+
+    def _stream(self, column: str, partition: int) -> int:
+        rows = self._database.query(f'SELECT {column} FROM streams WHERE "partition" = ?', (partition,), (int,))
+        if not rows:
+            raise self._incomplete(partition)
+        return int(rows[0][0])
+
+    def _incomplete(self, number: int) -> UserError:
+        return UserError(
+            f"the log {self._database.path} is damaged (partition {number} of its task is not there) and was left as "
+            "it is: restore it from a copy"
+        )
 
     def _announced(self) -> Task:
         if self._task is None:
@@ -285,6 +301,12 @@ class SqliteLog(Log):
             )
 
 
+def _checkpoints(database: Database, where: str, *values: int) -> list[Checkpoint]:
+    kinds = ((bytes, type(None)), int)
+    rows = database.query(f'SELECT state, "offset" FROM states WHERE {where}', values, kinds)
+    return [Checkpoint(*row) for row in rows]
+
+
 class _Epoch(Ownership):
     """Ownership of a chain of the embedded log: the number that its row of states held when it was taken."""
 
@@ -296,12 +318,10 @@ class _Epoch(Ownership):
         self._clock = clock
 
     def load(self) -> Checkpoint:
-        rows = self._database.query(
-            'SELECT state, "offset" FROM states WHERE chain = ? AND epoch = ?', (self.chain, self._epoch)
-        )
-        if not rows:
+        found = _checkpoints(self._database, "chain = ? AND epoch = ?", self.chain, self._epoch)
+        if not found:
             raise self._fenced()
-        return Checkpoint(*rows[0])
+        return found[0]
 
     def commit(self, state: bytes, offset: int, dead: Sequence[DeadLetter] = (), model: bytes | None = None) -> None:
         with self._database.write() as connection:

@@ -11,6 +11,7 @@ from murk.errors import UserError
 
 Path = tuple[str | int, ...]
 MOST_SHOWN: Final = 10
+LONGEST_WORD: Final = 300
 # What to write for a key that people leave out.
 REMEDIES: Final = {
     "low": "; bounds are public and stated, never taken from the data, as in low: 0",
@@ -68,8 +69,13 @@ def place(path: Sequence[str | int]) -> str:
     """
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        text += f"[{part}]" if isinstance(part, int) else f".{_word(part)}" if text else _word(part)
     return text
+
+
+def _word(key: str) -> str:
+    # A key that nobody would write is quoted as a value is: what stands in it may be orders to a terminal.
+    return key if key.isprintable() and 0 < len(key) <= LONGEST_WORD else shown(key)
 
 
 def user_error(error: ValidationError, source: str, lines: Mapping[Path, int]) -> UserError:

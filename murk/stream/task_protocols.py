@@ -168,7 +168,7 @@ def resolved(data: dict[str, Any]) -> dict[str, Any]:
     protocol = data.get("protocol", PROTOCOLS[0])
     if protocol == "gradients":
         return data if data.get("objective") is not None else {**data, "objective": OBJECTIVES.get(kind, "logistic")}
-    if protocol not in BLOCKS:
+    if not isinstance(protocol, str) or protocol not in BLOCKS:
         return data
     block = data.get(protocol)
     if block is None:

@@ -1,14 +1,17 @@
 """Figures are what the states say: merged, measured as documented, and nothing else."""
 
+import json
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from murk.errors import MurkError
 from murk.learners import layout as at
 from murk.learners.inference import PLUG_IN, RANDOM_SCALING, Estimate
 from murk.learners.problem import problem_for
+from murk.learners.state import pack
 from murk.monitoring.description import STALENESS_BOUNDS
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.history import FEWEST_POINTS, MOST_POINTS, History
@@ -16,6 +19,7 @@ from murk.monitoring.snapshot import finite
 from murk.stream import GradientRelease, Task
 from murk.stream.checkpoint import Counters, StateMessage, decode_state
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, finished, opened
+from tests.protocols import MOMENTS
 
 SMALL = """
 name: small
@@ -43,6 +47,42 @@ def release(version: int, payload: list[int], task: Task) -> GradientRelease:
         id="0" * 32, task=task.hash, level="default", payload=payload, chain=0, version=version, simulated=False,
         expires=1, time=0,
     )  # fmt: skip
+
+
+def hostile_states() -> dict[str, tuple[Task, StateMessage]]:
+    """States that are well made, and hold numbers that no learner comes to."""
+    gradients, moments = small(), Task.parse(MOMENTS.text())
+    honest, sums = state(gradients), state(moments)
+    # All of it plausible but one.
+    total = np.array([1.2, 0.39, -1.48, 0.6, -0.38, 1.7e308, 0.2, -1.33])
+    huge = {"total": pack(total), "sums": pack(np.array([0.87, 0.82, 0.85, 0.76, 0.012, 0.011])), "n_releases": 64}
+    return {
+        "a negative sum": (gradients, replaced(honest, sums=pack(np.array([1.0, 1.0, -1.0, 1.0])))),
+        "a sum that overflows": (moments, replaced(sums, **huge)),
+        "a count of many digits": (moments, replaced(sums, n_releases=10**400)),
+    }
+
+
+def replaced(message: StateMessage, **learner: object) -> StateMessage:
+    return message.model_copy(update={"learner": {**message.learner, **learner}})
+
+
+@pytest.mark.parametrize("kind", ["a negative sum", "a sum that overflows", "a count of many digits"])
+def test_states_of_no_learner_are_refused(kind: str) -> None:
+    task, message = hostile_states()[kind]
+    with pytest.raises(MurkError, match="state"):
+        figures(task, problem_for(task), [message], [Place(0, 0)])
+
+
+def test_keys_of_a_hostile_state_give_no_orders_to_a_terminal() -> None:
+    content = json.loads(state(small()).encode())
+    data = json.dumps({**content, **dict.fromkeys(("\x1b[2J", "\u202e", *map(str, range(9000))), 1)}).encode()
+    with pytest.raises(MurkError, match=r"is damaged at: 0, 1, ") as caught:
+        decode_state(data, "here")
+    assert len(str(caught.value)) < 300
+    with pytest.raises(MurkError, match=r"\\x1b\[2J") as caught:
+        decode_state(json.dumps({**content, "\x1b[2J": 1}).encode(), "here")
+    assert str(caught.value).isprintable()
 
 
 def test_chains_are_merged_as_a_run_merges_them():

@@ -15,7 +15,7 @@ from murk.errors import MurkError, UserError
 from murk.stream import sqlite_log
 from murk.stream.log import DeadLetter, open_log
 from murk.stream.sqlite_log import SqliteLog
-from tests.stream.harness import make_task, message, read_all
+from tests.stream.harness import make_task, message, read_all, spoil
 from tests.stream.processes import fill, finish, start
 
 
@@ -123,6 +123,32 @@ def test_damage_within_a_file_is_noticed_and_nothing_is_overwritten(path: Path, 
         with pytest.raises(UserError, match="is damaged"):
             damaged.append([(0, b"x")])
     assert path.read_bytes() == bytes(data)
+
+
+DAMAGE = {
+    "UPDATE models SET message = 'text'": lambda log: log.model(0),
+    "UPDATE states SET state = 1.5": lambda log: log.checkpoint(0),
+    "UPDATE states SET \"offset\" = 'x'": lambda log: log.own(0).load(),
+    "UPDATE streams SET \"end\" = x'00'": lambda log: log.end(0),
+    "UPDATE messages SET value = 7": read_all,
+    "UPDATE messages SET value = 'text'": read_all,
+    "UPDATE meta SET value = 1.5 WHERE key = 'document'": lambda log: log.document(),
+    "INSERT INTO dead_letters VALUES (0, 1, 0, x'00', 'd', x'00')": lambda log: list(log.dead_letters()),
+    "DELETE FROM streams": lambda log: log.begin(0),
+    "DELETE FROM states": lambda log: log.checkpoint(0),
+    "DELETE FROM states WHERE chain = 0": lambda log: log.own(0),
+    "DROP TABLE models": lambda log: log.model(0),
+}
+
+
+@pytest.mark.parametrize("sql", DAMAGE)
+def test_a_damaged_cell_is_said_to_be_one(log: SqliteLog, sql: str) -> None:
+    """SQLite checks what is written, and not what it reads from a page that a bad disk has changed."""
+    log.append([(0, b"x")])
+    log.publish(0, b"{}")
+    spoil(log, sql)
+    with pytest.raises(UserError, match=r"is damaged.*restore it from a copy"):
+        DAMAGE[sql](log)
 
 
 def test_a_log_deleted_or_replaced_while_in_use_is_noticed(path: Path, log: SqliteLog, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Mistakes in task files: refused with the place and the remedy."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,9 @@ REFUSED = [
     ("privacy:", "log: !!int '1'\nprivacy:", "line 7: not readable as YAML: the tag"),
     ("privacy:", f"log: {'[' * 50}1{']' * 50}\nprivacy:", "line 7: not readable as YAML: nested too deeply"),
     ("privacy:", "? [a]\n: 1\nprivacy:", "line 7: : a key that is not a word"),
+    ("privacy:", "protocol: [gradients]\nprivacy:", "protocol: ['gradients'] is not"),
+    ("privacy:", "protocol: {a: 1}\nprivacy:", "protocol: {'a': 1} is not"),
+    ("privacy:", '"\\x1b[2J": 1\nprivacy:', "'\\x1b[2J': unknown key"),
     ("privacy:", "\tlog: 1\nprivacy:", "line 7: not readable as YAML"),
     ("privacy:", "log: [1\nprivacy:", "not readable as YAML"),
     ("privacy:", "log: \x07\nprivacy:", "line 7: not readable as YAML"),
@@ -189,6 +193,17 @@ def test_mistakes_are_refused_with_place_and_remedy(old: str, new: str, message:
         Task.parse(LOGISTIC.replace(old, new, 1), source="my.yaml")
     assert str(caught.value).startswith("my.yaml")
     assert message in str(caught.value)
+
+
+def test_keys_of_a_hostile_document_give_no_orders_to_a_terminal() -> None:
+    """The document that a log carries is anybody's; what a command says of it goes to a terminal."""
+    content = json.loads(Task.parse(LOGISTIC).document())
+    for key in ("\x1b[2J", "a\nmurk: all is well", "\u202e", "\ud800", "x" * 10_000):
+        with pytest.raises(UserError) as caught:
+            Task.from_document(json.dumps({**content, "learner": {key: 1}}).encode())
+        assert "learner." in str(caught.value)
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 600
 
 
 def test_every_mistake_is_named_in_its_own_line() -> None:

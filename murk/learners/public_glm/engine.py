@@ -19,7 +19,7 @@ from murk.learners.public_glm.mechanism import Level
 from murk.learners.public_glm.moments import Sums
 from murk.learners.public_glm.public import Covariates
 from murk.learners.public_glm.statistics import Statistics
-from murk.learners.state import pack, unpack
+from murk.learners.state import count_of, pack, unpack
 from murk.privacy.mechanisms.reach import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.stream.codec import Rejected
@@ -277,9 +277,7 @@ class MomentEngine:
                 raise MurkError(f"a state of schema {state['schema']!r} does not fit a learner of schema 1")
             if state["moments"] != self.layout.digest:
                 raise MurkError("the state is of other moments: make the learner with the same features and bounds")
-            count = state["n_releases"]
-            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-                raise MurkError("the state is malformed: n_releases is no count")
+            count = count_of(state["n_releases"], "n_releases")
             total, sums = unpack(state["total"], self.dimension), unpack(state["sums"], kernels.SUMS)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, MurkError):

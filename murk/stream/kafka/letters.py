@@ -10,6 +10,7 @@ from murk.stream.log import DeadLetter
 
 _REASON = "reason"
 _DETAIL = "detail"
+_DIGITS = 19
 
 
 def record(letter: DeadLetter) -> dict[str, Any]:
@@ -27,8 +28,9 @@ def letters(reader: Reader, chain: int) -> Iterator[DeadLetter]:
     for found in records(reader):
         place = (found.key or b"").rpartition(b":")[2]
         # Somebody else's record in the topic is none of ours.
-        if place.isdigit() and int(place) > last:
+        if place.isdigit() and len(place) <= _DIGITS and int(place) > last:
             last = int(place)
             headers = dict(found.headers)
-            reason, detail = (headers.get(key, b"").decode("utf-8", "replace") for key in (_REASON, _DETAIL))
+            # A stranger's header may have no value at all.
+            reason, detail = ((headers.get(key) or b"").decode("utf-8", "replace") for key in (_REASON, _DETAIL))
             yield DeadLetter(chain, last, reason, detail, found.value or b"")
