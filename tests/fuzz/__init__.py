@@ -1,0 +1,1 @@
+"""Hostile inputs by a grammar: ``python -m tests.fuzz`` (`make fuzz`)."""

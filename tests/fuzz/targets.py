@@ -1,0 +1,89 @@
+"""What is given hostile inputs, and what may become of one.
+
+A target makes inputs out of honest ones and gives them to the same code that meets them in earnest. What becomes of
+one is ``accepted`` or the kind of its refusal; every other exception is a finding.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from types import MappingProxyType
+
+from murk.errors import MurkError, UserError
+from murk.stream.codec import Rejected
+
+Maker = Callable[[Random], bytes]
+Taker = Callable[[bytes], str]
+
+
+class FindingError(AssertionError):
+    """Something that must not have happened, though nothing was raised."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One door, as it is set up in a process.
+
+    Parameters
+    ----------
+    make
+        Makes an input.
+    take
+        Takes it as the code does that meets it in earnest, and says what became of it.
+    check
+        Looks after some inputs at whether what took them is still in order.
+    """
+
+    make: Maker
+    take: Taker
+    check: Callable[[], None] = lambda: None
+
+
+def outcome(taker: Taker, data: bytes) -> str:
+    """What becomes of an input: ``accepted``, a `Rejected`'s reason, or that it was refused in words."""
+    try:
+        return taker(data)
+    except Rejected as rejected:
+        _check_words(str(rejected))
+        return rejected.reason
+    except UserError as error:
+        _check_words(str(error))
+        return "refused (user)"
+    except MurkError as error:
+        _check_words(str(error))
+        return "refused"
+
+
+def _check_words(text: str) -> None:
+    """A refusal says something, in so many words as a person reads, on a terminal that it does not take over."""
+    if not text.strip() or len(text) > MOST_WORDS:
+        raise FindingError(f"a refusal of {len(text)} characters: {text[:300]}")
+    if "\x1b" in text or "\0" in text:
+        raise FindingError(f"a refusal that holds control characters: {text[:300]!r}")
+
+
+MOST_WORDS = 20_000
+
+SHARES: Mapping[str, float] = MappingProxyType(
+    {
+        "gradient": 0.24, "example": 0.19, "moment": 0.19, "sketch": 0.13, "model": 0.15, "control": 0.03,
+        "state": 0.03, "source": 0.025, "task": 0.0075, "http": 0.0075,
+    }
+)  # fmt: skip
+"""Share of a campaign's inputs: most where an input takes microseconds and anybody may send one."""
+
+
+def target(name: str) -> Target:
+    """Set a target up in this process."""
+    from tests.fuzz import http, sources, states, tasks, wire
+
+    makers = {
+        **{kind: (lambda kind=kind: wire.releases(kind)) for kind in ("gradient", "example", "moment", "sketch")},
+        "model": wire.models,
+        "control": tasks.control,
+        "state": states.states,
+        "source": sources.sources,
+        "task": tasks.texts,
+        "http": http.requests,
+    }
+    return makers[name]()

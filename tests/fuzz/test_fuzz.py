@@ -1,0 +1,74 @@
+"""A fixed share of the hostile inputs, the same every time; and that what must not happen would be found."""
+
+import itertools
+
+import pytest
+
+from murk.errors import UserError
+from tests.fuzz import campaign
+from tests.fuzz.targets import SHARES, Target
+
+# Some half a second each.
+INPUTS = {"gradient": 3000, "example": 3000, "moment": 3000, "sketch": 3000, "model": 3000, "http": 300, "state": 250}
+FEW = 120
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_nothing_hostile_does_harm(name: str) -> None:
+    inputs = INPUTS.get(name, FEW)
+    report = campaign.chunk(1, name, 0, inputs)
+    assert report.findings == []
+    assert report.inputs == inputs
+    # Most of it is refused, and something gets through to what lies behind.
+    assert len(report.outcomes) > 1
+    assert 0 < report.outcomes["200" if name == "http" else "accepted"] < inputs / 2
+
+
+def test_an_input_is_made_again_from_its_number() -> None:
+    target = campaign.open_target("gradient")
+    rng = campaign.Random()
+    made = [target.make(campaign.numbered(3, "gradient", number, rng)) for number in range(50)]
+    again = [target.make(campaign.numbered(3, "gradient", number, rng)) for number in reversed(range(50))]
+    assert made == again[::-1]
+    assert len(set(made)) > 45
+
+
+def _raise(data: bytes) -> str:
+    raise ZeroDivisionError("x")
+
+
+def _hang(data: bytes) -> str:
+    for _ in itertools.repeat(None):
+        pass
+    return "accepted"
+
+
+def _escape(data: bytes) -> str:
+    raise UserError("\x1b[2J")
+
+
+def _kill(data: bytes) -> str:
+    raise SystemExit
+
+
+PLANTED = {"ZeroDivisionError": _raise, "HangError": _hang, "FindingError": _escape, "SystemExit": _kill}
+
+
+@pytest.mark.parametrize("error", PLANTED)
+def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch, error: str) -> None:
+    monkeypatch.setattr(campaign, "INPUT_SECONDS", 0.05)
+    monkeypatch.setattr(campaign, "open_target", lambda name: Target(lambda rng: b"x", PLANTED[error]))
+    report = campaign.chunk(1, "gradient", 0, 3)
+    assert [finding.error.partition(":")[0] for finding in report.findings] == [error] * 3
+    assert [finding.first for finding in report.findings] == [0, 1, 2]
+
+
+def test_shares_are_of_all_targets() -> None:
+    assert sum(SHARES.values()) == pytest.approx(1.0)
+    counts = campaign.shares(10**7, list(SHARES))
+    assert sum(counts.values()) == 10**7
+    jobs = list(campaign._jobs(1, counts, 0))
+    for name, count in counts.items():
+        numbers = [(first, size) for _, target, first, size in jobs if target == name]
+        assert sum(size for _, size in numbers) == count
+        assert all(a + size == b for (a, size), (b, _) in itertools.pairwise(numbers))

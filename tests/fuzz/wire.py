@@ -1,0 +1,126 @@
+"""Releases and models, as anybody can put them on a log."""
+
+import json
+from random import Random
+
+import numpy as np
+
+from murk.learners.problem import problem_for
+from murk.producers.models import Models
+from murk.stream import Task
+from murk.stream.checkpoint import Counters, StateMessage
+from murk.stream.codec import Rejected, WireRules, decode, encode_iterate
+from murk.stream.releases import IterateMessage
+from murk.stream.task_protocols import RELEASED
+from tests.fuzz.mutate import alter, spoil, written
+from tests.fuzz.targets import FindingError, Target
+from tests.protocols import PROTOCOLS
+from tests.stream.harness import message
+
+# Any age will do, so that what is given to a learner is learned however many came before.
+OLD = "max_staleness: {releases: 1000000}\n"
+PARTITIONS = 2
+NAMES = (
+    "schema", "kind", "id", "task", "level", "chain", "payload", "time", "expires", "simulated", "version", "rows",
+    "records", "spread", "iterate", "state", "offset",
+)  # fmt: skip
+
+
+def task_of(kind: str, old: bool = False) -> Task:
+    """The smallest task whose releases are of a kind, and may be ``old``."""
+    protocol = next(protocol for protocol in PROTOCOLS if RELEASED[protocol.name] == kind)
+    more = OLD if old and kind == "gradient" else ""
+    return Task.parse(protocol.text(f"{more}log: {{partitions: {PARTITIONS}}}\n"))
+
+
+def mutator(honest: list[bytes]):
+    """Makes of honest messages what is not: another content, another way to write it, other bytes."""
+
+    def make(rng: Random) -> bytes:
+        base = rng.choice(honest)
+        way = rng.random()
+        if way < 0.6:
+            return written(rng, alter(rng, json.loads(base), NAMES))
+        if way < 0.95:
+            return spoil(rng, base, honest)
+        return spoil(rng, written(rng, alter(rng, json.loads(base), NAMES)), honest)
+
+    return make
+
+
+def releases(kind: str) -> Target:
+    """Any bytes where releases of a kind belong: decoded, admitted and learned as a worker does it."""
+    task = task_of(kind, old=True)
+    engine = problem_for(task).engine()
+    rules = WireRules(
+        task_hash=task.hash,
+        simulated=task.simulated,
+        dimension=engine.dimension,
+        magnitudes={level: mechanism.magnitude for level, mechanism in engine.mechanisms.items()},
+        partitions=PARTITIONS,
+        kind=engine.kind,
+    )
+
+    def take(data: bytes) -> str:
+        release = decode(data, rules)
+        if release.chain != 0:
+            raise Rejected("chain", f"of chain {release.chain}, on partition 0")
+        if release.expires < release.time:
+            raise Rejected("expired", "before it was made")
+        engine.admit(release, 0)
+        engine.learn_releases([release])
+        return "accepted"
+
+    def check() -> None:
+        """Whatever was learned, the state is one that can be stored and taken up again, bit for bit."""
+        state = StateMessage(
+            task=task.hash, identity="0" * 32, chain=0, offset=engine.n_releases, last_id=None,
+            counters=Counters(learned=engine.n_releases), learner=engine.state_dict(),
+        ).encode()  # fmt: skip
+        again = problem_for(task).engine()
+        again.load_state_dict(json.loads(state)["learner"])
+        if again.state_dict() != engine.state_dict():
+            raise FindingError("a state that is another one when it was stored and taken up again")
+
+    honest = [message(task, number) for number in range(40)]
+    # What is compiled at its first use is compiled here, where no time is taken.
+    if take(honest[0]) != "accepted":
+        raise FindingError("an honest release is not accepted")
+    return Target(mutator(honest), take, check)
+
+
+class _OneModel:
+    """A log of which nothing is read but a model."""
+
+    url = "sqlite:///hostile.db"
+    message = b""
+
+    def model(self, chain: int) -> bytes:
+        return self.message
+
+    def end(self, chain: int) -> int:
+        return 10_000
+
+
+def models() -> Target:
+    """Any bytes where a chain's newest model belongs: what a device checks before it looks at a record."""
+    task = task_of("gradient")
+    problem, log, rng = problem_for(task), _OneModel(), np.random.default_rng(1)
+    models = Models(log, task, problem)
+    honest = [
+        encode_iterate(
+            IterateMessage(
+                task=task.hash, chain=0, version=version, iterate=rng.normal(size=problem.dimension).tolist()
+            )
+        )
+        for version in (0, 1, 2, 8, 64, 512, 4096)
+    ]
+
+    def take(data: bytes) -> str:
+        log.message = data
+        model = models.newest(0)
+        if not (np.isfinite(model.iterate).all() and model.iterate.shape == problem.initial.shape):
+            raise FindingError("a model that no gradient can be taken at")
+        return "accepted"
+
+    return Target(mutator(honest), take)
