@@ -29,10 +29,16 @@ lint: install
 kafka: install
 	$(BIN)/python -m deploy.broker
 
-# Learners and a broker killed again and again, for MURK_SOAK minutes (10 by default).
+# Devices, learners, monitors and a broker killed again and again: MURK_SOAK_KILLS times (1,000 by default), but no
+# longer than MURK_SOAK minutes.
 .PHONY: soak
 soak: install
-	$(BIN)/python -m tests.services.soak
+	$(BIN)/python -m tests.soak
+
+# Hostile inputs by a grammar: MURK_FUZZ of them (10^7 by default).
+.PHONY: fuzz
+fuzz: install
+	$(BIN)/python -m tests.fuzz
 
 bench: install
 	$(BIN)/python -m benchmarks

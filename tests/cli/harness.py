@@ -166,18 +166,26 @@ def query(path: Path, sql: str) -> list[Any]:
         copy.close()
 
 
-def traces(folder: Path) -> dict[str, Any]:
-    """All that a finished run of the task leaves: debits, accounts, outbox, the ids on the log in order, and trails."""
-    ledger, log = folder / LEDGER, folder / "third-child.db"
-    messages = query(log, 'SELECT "partition", value FROM messages ORDER BY "partition", "offset"')
-    states = [
-        json.loads(state) for (state,) in query(log, "SELECT state FROM states ORDER BY chain") if state is not None
-    ]
+def accounts(folder: Path) -> dict[str, Any]:
+    """All that is in a ledger: debits, accounts, outbox, and how far files were worked through."""
+    ledger = folder / LEDGER
     return {
         "debits": query(ledger, "SELECT * FROM debits ORDER BY number"),
         "spending": query(ledger, "SELECT * FROM spending ORDER BY home, person, tariff"),
         "outbox": query(ledger, "SELECT number FROM outbox"),
         "runs": query(ledger, "SELECT next_row, counters, excluded FROM runs"),
+    }
+
+
+def traces(folder: Path) -> dict[str, Any]:
+    """All that a finished run of the task leaves: its ledger, the ids on the log in order, and trails."""
+    log = folder / "third-child.db"
+    messages = query(log, 'SELECT "partition", value FROM messages ORDER BY "partition", "offset"')
+    states = [
+        json.loads(state) for (state,) in query(log, "SELECT state FROM states ORDER BY chain") if state is not None
+    ]
+    return {
+        **accounts(folder),
         # Their times are the log's, and each run's log is its own.
         "trails": [(state["trail"]["counts"], state["trail"]["numbers"]) for state in states],
         "messages": [(partition, json.loads(value)["id"]) for partition, value in messages],

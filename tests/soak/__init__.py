@@ -1,0 +1,1 @@
+"""The long campaign of kills: ``python -m tests.soak`` (`make soak`)."""
