@@ -139,6 +139,7 @@ class LedgerFile(Database):
             if self._format() != FORMAT:
                 with self.write() as connection:
                     upgrade(connection, FORMAT)
+            self._examined = True
         except BaseException:
             self.close()
             raise
@@ -203,7 +204,6 @@ class LedgerFile(Database):
             GROUP BY tariff"""
         if any(debited != released for _, debited, released in self.query(tally)):
             raise self._damaged("its debits and its accounts do not agree")
-        self._examined = True
 
     def _damaged(self, what: str) -> UserError:
         return UserError(f"the ledger {self.path} is damaged ({what}). {BEYOND}")

@@ -66,11 +66,12 @@ def test_another_version(folder: Path, name: str) -> None:
     world(folder, rows=30)
     expected = run(folder).json["state_digest"]
     with sqlite3.connect(folder / name) as file:
+        [before] = file.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
         file.execute("UPDATE meta SET value = 99 WHERE key = 'format'")
     file.close()
     refused(run(folder), name, "written by another version of Murk (format 99", UNTOUCHED[name].split()[0])
     with sqlite3.connect(folder / name) as file:
-        file.execute("UPDATE meta SET value = 1 WHERE key = 'format'")
+        file.execute("UPDATE meta SET value = ? WHERE key = 'format'", (before,))
     file.close()
     assert run(folder).json["state_digest"] == expected
 
