@@ -38,7 +38,7 @@ _COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "iden
 class IWPEngine:
     """IWP-SGD on one chain: ``theta <- Project(theta - step (gradient estimate + lambda theta))``, and its average.
 
-    Threads take turns. Between calls it holds nothing of a record.
+    Threads take turns.
 
     Parameters
     ----------
@@ -106,14 +106,12 @@ class IWPEngine:
         self.triangles = self.real[middle : middle + 2 * self._size].reshape(2, self._size)
         self.x = self.real[-2 * p : -p]
         self.features = self.x[:-1]
-        # Several times as fast as numpy's own assignment.
         self._put: Callable[..., None] = struct.Struct(f"{p - 1}d").pack_into
         self._at = self.real.nbytes - 2 * p * self.real.itemsize
 
     @in_turn
     def __getstate__(self) -> dict[str, Any]:
-        # Views would be copied apart from what they look at; they are made anew. And what is copied later, array by
-        # array, another thread could be writing to.
+        # Views are made anew; and what is copied later, array by array, another thread could be writing to.
         state = {name: value for name, value in self.__dict__.items() if name not in _BOUND}
         state["real"], state["whole"] = self.real.copy(), self.whole.copy()
         # Whatever is going on or went wrong, a copy has nothing of a record.
@@ -314,7 +312,6 @@ class IWPEngine:
             f.learn_records(self.real, self.whole, X[block], y[block], levels[block], reals, wholes, noise, words)
 
     # Releases: randomized elsewhere
-
     def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
         """Refuse a release with a number that its own coordinate's mechanism does not reach.
 
