@@ -175,7 +175,6 @@ class SGDEngine:
             self.learn_records(row, np.array([y]), None if mechanism is None else [mechanism])
             return
         memory, turns = self.memory, self._turns
-        # As `in_turn` has it: another call would take as long as several numbers of a release.
         with turns:
             if turns.busy:
                 raise occupied()
@@ -358,7 +357,6 @@ class SGDEngine:
 
     @in_turn
     def __getstate__(self) -> dict[str, Any]:
-        # What is copied later, array by array, another thread could be writing to.
         return {**self.__dict__, "memory": copy.copy(self.memory)}
 
     @in_turn
