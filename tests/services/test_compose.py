@@ -45,11 +45,12 @@ def test_all_services_become_healthy(composed):
 
 
 def test_a_learners_log_says_what_it_does_in_objects_with_times(composed):
+    def said(name):
+        return [json.loads(line) for line in (composed.folder / f"{name}.log").read_text().splitlines()]
+
     for name in composed.copies("learner"):
-        lines = (composed.folder / f"{name}.log").read_text().splitlines()
-        said = [json.loads(line) for line in lines]
-        assert all({"time", "level", "logger", "message"} == found.keys() for found in said)
-        assert any("taken over at offset" in found["message"] for found in said)
+        eventually(lambda name=name: any("taken over at offset" in one["message"] for one in said(name)), limit=180)
+        assert all({"time", "level", "logger", "message"} == found.keys() for found in said(name))
 
 
 def test_every_panel_of_every_dashboard_fills(composed):
