@@ -197,6 +197,7 @@ name: t
 features: [{name: a, low: 0, high: 10}, {name: b, categories: [x, y, z]}]
 target: {name: y, kind: binary, positive: "1"}
 protocol: moments
+public: {set_aside: 50}
 privacy: {guarantee: {gdp: {mu: 1.0}}, levels: {less: {gdp: {mu: 0.5}}}}
 """
 REAL = TASK.replace('kind: binary, positive: "1"', "kind: real, low: 0, high: 52")
