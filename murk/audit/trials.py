@@ -26,7 +26,7 @@ _NUMBERS = 1 << 18
 """Numbers of one block of releases."""
 _SKETCH_WORK = 3e8
 """Normals that an audit of one sketch task draws at most."""
-_SKETCHES = 20
+_SKETCHES = 200
 """A sketch is made for every so many draws that are asked for: it takes a thousand times as long as a vector."""
 
 
@@ -114,7 +114,7 @@ class SketchTrial:
         return {"windows": self.windows.description}
 
     def draws(self, wanted: int) -> int:
-        """One sketch for every twenty vectors that are asked for, fewer where sketches are large."""
+        """One sketch for every two hundred vectors that are asked for, fewer where sketches are large."""
         size = self.mechanism.rows * (len(self.windows.first) + self.mechanism.columns)
         return max(2, min(wanted // _SKETCHES, int(_SKETCH_WORK / size)))
 

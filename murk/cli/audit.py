@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     default=200_000,
     show_default=True,
     metavar="N",
-    help="Releases of each of two neighbours; of sketches N / 20 at most.",
+    help="Releases of each of two neighbours; of sketches N / 200 at most.",
 )
 @click.option(
     "--confidence",

@@ -122,10 +122,11 @@ class SketchBlock(Block):
         default="linear-mixing",
         description="`linear-mixing` also releases the least eigenvalue, to add less noise; `mixing` does not",
     )
-    analysis: Literal["joint", "published"] = Field(
-        default="joint",
-        description="how the guarantee is proved: `joint` adds Renyi divergences, `published` two pairs of (epsilon, "
-        "delta), which takes more noise",
+    analysis: Literal["tight", "joint", "published"] = Field(
+        default="tight",
+        description="how the guarantee is proved, and so how much noise it takes: `tight` is exact for mixing and "
+        "integrates over the eigenvalue's noise, `joint` (until 0.3) adds Renyi divergences, `published` two pairs of "
+        "(epsilon, delta)",
     )
     neighbours: Literal["zero-out", "replace-one"] = Field(
         default="zero-out",

@@ -58,6 +58,24 @@ def test_hash_does_not_change_between_versions() -> None:
     assert Task.parse(LOGISTIC).hash == "09dedd1ed2d4761cc8b9d359e865330743bf289ce1e0c3e385fe0af8a21dc248"
 
 
+def test_a_sketch_tasks_document_of_before_keeps_its_hash() -> None:
+    """Until 0.3 the default analysis was `joint`: a log's task says so, and means the same noise as ever."""
+    text = """
+name: weeks
+features: [{name: age, low: 20, high: 40}]
+target: {name: weeks, kind: real, low: 0, high: 52}
+protocol: sketch
+sketch: {rows: 100, analysis: joint}
+privacy: {guarantee: {approx: {epsilon: 1, delta: 1.0e-5}}}
+"""
+    before = Task.parse(text)
+    assert before.hash == "f12996d7f13680972cb78090ccccb169a9b30f18bb3bccafcbf317f63ea96360"
+    assert Task.from_document(before.document()).hash == before.hash
+    now = Task.parse(text.replace(", analysis: joint", ""))
+    assert now.hash != before.hash
+    assert differences(before.document(), now.document()) == ["sketch.analysis"]
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [

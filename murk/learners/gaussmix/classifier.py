@@ -65,7 +65,7 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         window: int | None = None,
         windows: int = 1,
         method: Method = "linear-mixing",
-        analysis: Analysis = "joint",
+        analysis: Analysis = "tight",
         neighbours: Neighbours = "zero-out",
         range: float | None = None,
         debiased: bool = True,

@@ -53,8 +53,8 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     method
         ``"linear-mixing"`` releases a noisy least eigenvalue, too, to add less noise; ``"mixing"`` does not.
     analysis
-        Of ``"linear-mixing"``: ``"joint"``, or the paper's ``"published"``, which needs about twice the eigenvalue to
-        do without noise, for the same guarantee.
+        How the guarantee is proved, and so how much noise it takes: ``"tight"`` the least, ``"joint"`` more,
+        ``"published"`` the paper's.
     neighbours
         ``"zero-out"``, or ``"replace-one"`` for a guarantee comparable with the local protocols'.
     debiased
@@ -98,7 +98,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         window: int | None = None,
         windows: int = 1,
         method: Method = "linear-mixing",
-        analysis: Analysis = "joint",
+        analysis: Analysis = "tight",
         neighbours: Neighbours = "zero-out",
         debiased: bool = True,
         weighting: Weighting = "inverse-variance",

@@ -23,8 +23,8 @@ from murk.privacy.gaussmix.bounds import (
     joint,
     modified,
     noise_on_eigenvalue,
+    quantile,
     sketch,
-    tail,
 )
 from murk.privacy.guarantees import ApproxDP
 
@@ -311,7 +311,7 @@ def joint_settings(
     require("epsilon", epsilon, positive=True)
     _check(_LEAST, rows, delta)
     part = rational(delta)
-    tau = _quantile(delta / 10)
+    tau = quantile(delta / 10)
 
     def settings(ratio: float) -> tuple[float, float, float]:
         def eta(g: float) -> float:
@@ -374,19 +374,6 @@ def two_steps(guarantee: ApproxDP) -> ApproxDP:
         if total_delta >= 1:
             raise UserError(f"{guarantee!r} is no guarantee for replaced rows: two steps have a delta of 1 or more")
         return ApproxDP(float_up(2 * epsilon), float_up(total_delta))
-
-
-def _quantile(probability: float) -> float:
-    """A tau for which `tail` is at most this."""
-    low, high = 0.01, 60.0
-    with precise():
-        while high - low > 1e-9:
-            middle = (low + high) / 2
-            if tail(Decimal(middle)) <= Decimal(probability):
-                high = middle
-            else:
-                low = middle
-    return high
 
 
 def _check(g: float, rows: int, delta: float) -> None:

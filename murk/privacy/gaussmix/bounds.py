@@ -10,11 +10,11 @@ from fractions import Fraction
 from typing import Literal
 
 from murk.errors import UserError
-from murk.privacy.exact import decimal, gdp_delta_bound
+from murk.privacy.exact import decimal, gdp_delta_bound, precise
 
 Neighbours = Literal["zero-out", "replace-one"]
 Method = Literal["linear-mixing", "mixing"]
-Analysis = Literal["published", "joint"]
+Analysis = Literal["published", "joint", "tight"]
 
 EIGENVALUE_SLACK = Fraction(1, 1024)
 """How far two neighbours' eigenvalues, as floats compute them, may be apart beyond the exact sensitivity, in C^2."""
@@ -87,6 +87,19 @@ def tail(tau: Decimal) -> Decimal:
     return density * (1 / tau + Decimal(1) / _WIDTH) * (1 + MARGIN)
 
 
+def quantile(probability: float) -> float:
+    """A tau for which `tail` is at most this."""
+    low, high = 0.01, 60.0
+    with precise():
+        while high - low > 1e-9:
+            middle = (low + high) / 2
+            if tail(Decimal(middle)) <= Decimal(probability):
+                high = middle
+            else:
+                low = middle
+    return high
+
+
 def sketch(g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours, rho: Fraction = Fraction(0)) -> Decimal:
     """The epsilon of the sketch, and of a rho-zCDP release beside it."""
     order = Decimal(best_order(float(g), rows, float(delta), neighbours, float(rho)))
@@ -126,14 +139,14 @@ def best_order(g: float, rows: int, delta: float, neighbours: Neighbours, rho: f
     return order(least(cost, -20.0, 12.0))
 
 
-def least(cost: Callable[[float], float], low: float, high: float) -> float:
+def least(cost: Callable[[float], float], low: float, high: float, points: int = 64, cuts: int = 40) -> float:
     """Where ``cost`` is least on [low, high]: a grid, then golden section about its best point."""
-    grid = [low + (high - low) * i / 64 for i in range(65)]
-    best = min(range(65), key=lambda i: cost(grid[i]))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, 64)]
+    grid = [low + (high - low) * i / points for i in range(points + 1)]
+    best = min(range(points + 1), key=lambda i: cost(grid[i]))
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, points)]
     inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_inner, at_outer = cost(inner), cost(outer)
-    for _ in range(40):
+    for _ in range(cuts):
         if at_inner < at_outer:
             high, outer, at_outer = outer, inner, at_inner
             inner = high - _GOLDEN * (high - low)

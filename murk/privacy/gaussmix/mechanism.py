@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.exact import decimal, float_down, float_up, precise, rational
+from murk.privacy.gaussmix import tight
 from murk.privacy.gaussmix.analysis import joint_settings, smallest_threshold
 from murk.privacy.gaussmix.bounds import Analysis, Method, Neighbours, noise_on_eigenvalue, total
 from murk.privacy.guarantee_base import nearest
@@ -68,7 +69,8 @@ class GaussMixMechanism:
     feature_bound, target_bound
         C_X and C_Y, public.
     g
-        Smallest eigenvalue of the noisy second moment, in units of C^2; above 1.
+        Noise of a window whose lambda is 0, in units of C^2: what its noisy second moment has for a smallest
+        eigenvalue at least; above 1, or with ``"tight"`` above 2^-16.
     eta, tau
         Noise and safety of the released eigenvalue (as above); 0 for ``"mixing"``.
     method
@@ -78,8 +80,9 @@ class GaussMixMechanism:
     neighbours
         For which neighbours it is stated.
     analysis
-        How it is proved for ``"linear-mixing"``: ``"published"``, the paper's theorem 1, or ``"joint"``
-        (`analysis.joint_epsilon`), which needs about half the eigenvalue for the same guarantee.
+        How it is proved: ``"published"``, the paper's lemma 1 and theorem 1; ``"joint"`` (`analysis.joint_epsilon`),
+        which needs about half the eigenvalue for the same guarantee; or ``"tight"`` (`tight`), which needs the least
+        noise: exact for ``"mixing"``, and integrated over the eigenvalue's noise for ``"linear-mixing"``.
 
     Raises
     ------
@@ -120,7 +123,7 @@ class GaussMixMechanism:
             object.__setattr__(self, name, value)
         for name in ("feature_bound", "target_bound"):
             object.__setattr__(self, name, _bound(name, getattr(self, name)))
-        for name, least in (("g", 1.0), ("eta", 0.0), ("tau", 0.0)):
+        for name, least in (("g", LEAST_SPREAD**2 if self.analysis == "tight" else 1.0), ("eta", 0.0), ("tau", 0.0)):
             value = getattr(self, name)
             if isinstance(value, bool | str) or not least <= float(value) <= 1e9:
                 raise UserError(f"GaussMixMechanism: {name}={value!r} is not a number from {least:g} to 1e9")
@@ -148,7 +151,10 @@ class GaussMixMechanism:
         """The exact figure at the stated delta, as an account counts it."""
         delta = Fraction(cap_of(self.stated).delta_units, DELTA_UNITS)
         settings = (rational(self.g), rational(self.eta), rational(self.tau))
-        return total(*settings, self.rows, delta, self.method, neighbours, self.analysis)
+        if self.analysis != "tight":
+            return total(*settings, self.rows, delta, self.method, neighbours, self.analysis)
+        claimed = decimal(Fraction(cap_of(self.stated).units, UNITS))
+        return tight.total(*settings, self.rows, delta, self.releases_eigenvalue, neighbours, claimed)
 
     @property
     def bound(self) -> float:
@@ -320,10 +326,15 @@ class GaussMixMechanism:
         cap = cap_of(checked)
         epsilon = float_down(Fraction(cap.units, UNITS))
         delta = float_down(Fraction(cap.delta_units, DELTA_UNITS))
-        if method == "mixing":
+        if method == "mixing" and analysis == "tight":
+            least = tight.mixing_noise if neighbours == "zero-out" else tight.replaced_noise
+            g, eta, tau = least(epsilon, delta, k), 0.0, 0.0
+        elif method == "mixing":
             g, eta, tau = smallest_threshold(epsilon, delta, k, method, neighbours), 0.0, 0.0
-        elif analysis == "joint":
+        elif analysis == "joint" or (analysis == "tight" and neighbours == "replace-one"):
             g, eta, tau = joint_settings(epsilon, delta, k, neighbours)
+        elif analysis == "tight":
+            g, eta, tau = tight.settings(epsilon, delta, k)
         else:
             g = smallest_threshold(epsilon, delta, k, method, neighbours)
             eta = noise_on_eigenvalue(g, k)
