@@ -99,7 +99,8 @@ def exact(mechanism: Any, one: Points, other: Points, yardstick: Yardstick) -> f
             near, far = (bias * _share(mechanism, point) for point in (one, other))
             return max(math.log1p(near) - math.log1p(-far), math.log1p(far) - math.log1p(-near))
         return None
-    return apart
+    # A coin beside Gaussian noise has the mu of its odds at one point of its trade-off curve only.
+    return None if _labelled(mechanism) else apart
 
 
 def losses(mechanism: Any, payloads: Points, one: Points, other: Points) -> Floats:
@@ -129,6 +130,10 @@ def _coordinates(mechanism: CompositeMechanism) -> list[tuple[Any, bool]]:
         for part, width in zip(mechanism.parts, mechanism.widths, strict=True)
         for _ in range(width)
     ]
+
+
+def _labelled(mechanism: Any) -> bool:
+    return isinstance(mechanism, CompositeMechanism) and any(not noise for _, noise in _coordinates(mechanism))
 
 
 def _label_mu(part: RandomizedResponse) -> float:
