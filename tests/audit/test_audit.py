@@ -68,7 +68,7 @@ def test_what_the_search_finds():
     for name in (
         "examples joint, label",
         "examples joint, real",
-        "examples separate, label",
+        "examples separate, real",
         "moments joint, gaussian",
     ):
         assert 0.999 < found[name] <= 1.0

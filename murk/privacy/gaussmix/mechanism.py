@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.exact import decimal, float_down, float_up, precise, rational
-from murk.privacy.gaussmix import tight
+from murk.privacy.gaussmix import tight, tight_settings
 from murk.privacy.gaussmix.analysis import joint_settings, smallest_threshold
 from murk.privacy.gaussmix.bounds import Analysis, Method, Neighbours, noise_on_eigenvalue, total
 from murk.privacy.guarantee_base import nearest
@@ -327,14 +327,14 @@ class GaussMixMechanism:
         epsilon = float_down(Fraction(cap.units, UNITS))
         delta = float_down(Fraction(cap.delta_units, DELTA_UNITS))
         if method == "mixing" and analysis == "tight":
-            least = tight.mixing_noise if neighbours == "zero-out" else tight.replaced_noise
+            least = tight_settings.mixing_noise if neighbours == "zero-out" else tight_settings.replaced_noise
             g, eta, tau = least(epsilon, delta, k), 0.0, 0.0
         elif method == "mixing":
             g, eta, tau = smallest_threshold(epsilon, delta, k, method, neighbours), 0.0, 0.0
         elif analysis == "joint" or (analysis == "tight" and neighbours == "replace-one"):
             g, eta, tau = joint_settings(epsilon, delta, k, neighbours)
         elif analysis == "tight":
-            g, eta, tau = tight.settings(epsilon, delta, k)
+            g, eta, tau = tight_settings.settings(epsilon, delta, k)
         else:
             g = smallest_threshold(epsilon, delta, k, method, neighbours)
             eta = noise_on_eigenvalue(g, k)

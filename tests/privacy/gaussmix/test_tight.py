@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from murk.privacy import ApproxDP, GaussMixMechanism
 from murk.privacy.exact import precise
-from murk.privacy.gaussmix import joint_settings, smallest_threshold, tight
+from murk.privacy.gaussmix import joint_settings, smallest_threshold, tight, tight_settings
 from tests.privacy.gaussmix.test_claim import gaussian_divergence, mixing_delta, replaced_delta, signed_delta
 
 SETTINGS = [(100, 1.0, 1e-5), (400, 1.0, 1e-5), (50, 3.0, 1e-6), (1000, 0.1, 1e-6)]
@@ -28,7 +28,7 @@ def test_mixings_delta_is_that_of_chi_square(rows, noise, epsilon):
 @pytest.mark.parametrize(("rows", "epsilon", "delta"), SETTINGS)
 def test_mixing_takes_no_more_noise_than_it_must(rows, epsilon, delta):
     """The noise itself, and the row's own C^2 on top of it; with one part in a thousand less it does not hold."""
-    noise = tight.mixing_noise(epsilon, delta, rows)
+    noise = tight_settings.mixing_noise(epsilon, delta, rows)
     assert mixing_delta(noise + 1, rows, epsilon) <= delta
     assert mixing_delta(0.999 * noise + 1, rows, epsilon) > delta
     assert noise < 0.96 * smallest_threshold(epsilon, delta, rows, "mixing")
@@ -37,7 +37,7 @@ def test_mixing_takes_no_more_noise_than_it_must(rows, epsilon, delta):
 @pytest.mark.parametrize(("rows", "epsilon", "delta"), SETTINGS)
 def test_replaced_rows(rows, epsilon, delta):
     """Exact delta of variances s + 1, s against s, s + 1; the oracle has the first direction's less one."""
-    noise = tight.replaced_noise(epsilon, delta, rows)
+    noise = tight_settings.replaced_noise(epsilon, delta, rows)
 
     def given(u):
         from scipy.stats import chi2
@@ -105,7 +105,7 @@ def test_linear_mixing_whatever_the_eigenvalue(rows, epsilon, delta):
 
     With noise and threshold 15% lower some do not; and the settings need less of both than the joint analysis.
     """
-    g, eta, tau = tight.settings(epsilon, delta, rows)
+    g, eta, tau = tight_settings.settings(epsilon, delta, rows)
     needed = g + eta * tau
     places = [(share * needed, step) for share in (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.3) for step in (1.0, 0.5, 0.0)]
     assert all(pair_delta(g, eta, tau, rows, epsilon, *place) <= delta for place in places)
@@ -148,7 +148,7 @@ def test_calibrated_mechanisms_say_what_they_rest_on():
     mixing = GaussMixMechanism.calibrate(ApproxDP(1.0, 1e-5), method="mixing", **shape)
     assert mixing.g == pytest.approx(30.66, abs=0.01)
     linear = GaussMixMechanism.calibrate(ApproxDP(1.0, 1e-5), **shape)
-    assert (linear.g, linear.eta, linear.tau) == tight.settings(1.0, 1e-5, 100)
+    assert (linear.g, linear.eta, linear.tau) == tight_settings.settings(1.0, 1e-5, 100)
     # A large budget: less noise than the square of C, and no eigenvalue.
     large = GaussMixMechanism.calibrate(ApproxDP(60.0, 0.01), **shape)
     assert large.g < 1
