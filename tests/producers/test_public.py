@@ -1,0 +1,44 @@
+"""The public sample from a file: how small it may be, and what it must hold."""
+
+import numpy as np
+import pytest
+
+from murk.errors import UserError
+from murk.producers.public import public_covariates
+from tests.producers.world import make_task
+
+HEAD = "age,same_sex,origin\n"
+
+
+def sample(folder, *rows):
+    path = folder / "public.csv"
+    path.write_text(HEAD + "".join(f"{row}\n" for row in rows))
+    return path
+
+
+def test_distinct_rows_and_how_often_each_occurs(tmp_path):
+    """Without the target's column; coded as a device codes."""
+    rows = ["28,yes,JFK", "21,no,EWR", "28,yes,JFK"]
+    points, counts = public_covariates(sample(tmp_path, *rows), make_task())
+    coding = make_task().coding
+    assert points.shape == (2, coding.size)
+    assert counts.tolist() == [1, 2]
+    assert counts.dtype == np.int64
+    assert coding.names[0] == "age"
+    assert points[:, 0].tolist() == [-1.0, 0.0]
+
+
+def test_two_rows_are_enough_and_one_is_not(tmp_path):
+    points, counts = public_covariates(sample(tmp_path, "28,yes,JFK", "28,yes,JFK"), make_task())
+    assert (len(points), counts.tolist()) == (1, [2])
+    with pytest.raises(UserError, match="has 1 rows: a sample of public covariates needs at least 2"):
+        public_covariates(sample(tmp_path, "28,yes,JFK"), make_task())
+    with pytest.raises(UserError, match="has 0 rows"):
+        public_covariates(sample(tmp_path), make_task())
+
+
+@pytest.mark.parametrize("value", ["", "maybe"])
+def test_what_is_missing_or_undeclared_is_named_by_its_place(tmp_path, value):
+    """By row and column; what the task declares is complete."""
+    with pytest.raises(UserError, match=r"public\.csv, row 2, column 'same_sex': the value .* complete and declared"):
+        public_covariates(sample(tmp_path, "28,yes,JFK", f"28,{value},JFK", "28,no,EWR"), make_task())
