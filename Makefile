@@ -40,6 +40,11 @@ soak: install
 fuzz: install
 	$(BIN)/python -m tests.fuzz
 
+# Small mistakes made on purpose in a copy, and which of them no test notices: MURK_MUTANTS of them (100 by default).
+.PHONY: mutants
+mutants: install
+	$(BIN)/python -m tests.mutation
+
 bench: install
 	$(BIN)/python -m benchmarks
 

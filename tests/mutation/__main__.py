@@ -1,0 +1,108 @@
+"""``make mutants``: a seeded sample of small mistakes, and which of them no test notices.
+
+Settings, from the environment: ``MURK_MUTANTS``, how many (100); ``MURK_MUTANTS_SEED`` (0); ``MURK_MUTANTS_IN``, files
+and folders (`WHERE`); ``MURK_MUTANTS_MAP``, a file with the calls of each test, recorded where it does not exist.
+"""
+
+import json
+import os
+import random
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tests.mutation import selection
+from tests.mutation.equivalent import EQUIVALENT
+from tests.mutation.mistakes import is_valid, mistakes
+from tests.mutation.workbench import Workbench, preload
+
+ROOT = Path(__file__).resolve().parents[2]
+WHERE = "murk/privacy,murk/producers,murk/stream"
+# Its tests need a broker; and what writes documents, which a test compares with those committed.
+WITHOUT = ("murk/stream/kafka/", "murk/stream/wire_reference", "murk/stream/reference")
+FIRST, ALL = 4.0, 12.0
+"""Seconds of tests: those that call the function, and for what survives them all of their files."""
+LEAST = 0.95
+OPEN = ("survived", "no tests", "stuck")
+
+
+def main() -> None:
+    """Make the mistakes, one at a time, and say which survive."""
+    number, seed = (
+        int(os.environ.get(name, default)) for name, default in (("MURK_MUTANTS", 100), ("MURK_MUTANTS_SEED", 0))
+    )
+    places = os.environ.get("MURK_MUTANTS_IN", WHERE).split(",")
+    sources = {path: (ROOT / path).read_bytes() for place in places for path in files(place)}
+    found = [mistake for path in sorted(sources) for mistake in mistakes(path, sources[path])]
+    print(f"{len(found)} mistakes are possible in {len(sources)} files", flush=True)
+    random.Random(seed).shuffle(found)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.nice(int(os.environ.get("MURK_MUTANTS_NICE", "5")))
+    verdicts, survivors = Counter(), []
+    if os.access("/dev/shm", os.W_OK):
+        tempfile.tempdir = os.environ["TMPDIR"] = "/dev/shm"  # a ledger waits for the disk at every step
+    with tempfile.TemporaryDirectory(prefix="murk-mutants-") as place:
+        known = Path(os.environ.get("MURK_MUTANTS_MAP", f"{place}/calls.json"))
+        if not known.exists():
+            print(
+                "recording which test calls which function: as long as the tests take, and half as long again",
+                flush=True,
+            )
+            selection.record(ROOT, known)
+        tests = selection.Selection(ROOT, json.loads(known.read_text()))
+        bench = Workbench(ROOT, Path(place) / "copy")
+        preload()
+        for mistake in found:
+            if sum(verdicts.values()) == number:
+                break
+            source = sources[mistake.path]
+            if not is_valid(mistake, source):
+                continue
+            reason = EQUIVALENT.get((mistake.path, mistake.diff(source)))
+            verdict = "equivalent" if reason else check(bench, tests, mistake)
+            if verdict == "broken":
+                raise SystemExit(f"the tests cannot be run:\n{(bench.place / 'output.log').read_text()}")
+            verdicts[verdict] += 1
+            print(f"{verdict:10} {mistake.path}:{mistake.line} {mistake.function}", flush=True)
+            if verdict in OPEN or reason:
+                print(mistake.diff(source) + (f"\n  equivalent: {reason}" if reason else ""), flush=True)
+            if verdict in OPEN:
+                survivors.append((mistake, source))
+    report(verdicts, survivors)
+
+
+def check(bench, tests, mistake):
+    """What becomes of the tests that may notice a mistake."""
+    chosen = tests.of(mistake, FIRST)
+    if not chosen:
+        return "no tests"
+    verdict = bench.notices(mistake, chosen, sum(tests.seconds[test] for test in chosen))
+    more = tests.of_their_files(chosen, ALL)
+    if verdict == "survived" and len(more) > len(chosen):
+        verdict = bench.notices(mistake, more, sum(tests.seconds[test] for test in more))
+    return verdict
+
+
+def files(place):
+    """The source files of a place, from the root of the checkout."""
+    path = ROOT / place
+    if not path.exists():
+        raise SystemExit(f"MURK_MUTANTS_IN: there is no {place}; give files and folders such as {WHERE}")
+    found = path.rglob("*.py") if path.is_dir() else [path]
+    names = (each.relative_to(ROOT).as_posix() for each in found)
+    return sorted(name for name in names if not name.startswith(WITHOUT))
+
+
+def report(verdicts, survivors):
+    """Print what came out; exit with 1 where too much survived."""
+    tried = sum(verdicts.values()) - verdicts["equivalent"]
+    noticed = verdicts["noticed"] + verdicts["timeout"]
+    print(f"\n{noticed} of {tried} noticed, {verdicts['equivalent']} more change nothing that can be seen")
+    for mistake, source in survivors:
+        print(f"\n{mistake.path}:{mistake.line}\n{mistake.diff(source)}")
+    sys.exit(0 if noticed >= LEAST * tried else 1)
+
+
+if __name__ == "__main__":
+    main()
