@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import asdict
 
-from tests.fuzz.campaign import Report, campaign
+from tests.fuzz.campaign import Report, campaign, scratch
 from tests.fuzz.targets import SHARES
 
 EVERY = 10.0
@@ -33,7 +33,11 @@ def arguments():
 
 
 def main():
-    options = arguments()
+    with scratch():
+        return run(arguments())
+
+
+def run(options):
     names = options.target or list(SHARES)
     reports = {name: Report() for name in names}
     began = shown = time.monotonic()

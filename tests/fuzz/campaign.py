@@ -1,7 +1,9 @@
 """A campaign: inputs by number, in this process or several, with a time limit for each."""
 
+import ctypes
 import resource
 import signal
+import tempfile
 import time
 import traceback
 import warnings
@@ -13,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing import get_context
+from pathlib import Path
 from random import Random
 
 from tests.fuzz.targets import SHARES, Target, outcome, target
@@ -21,6 +24,7 @@ INPUT_SECONDS = 20.0
 """An input that takes longer hangs: some 10,000 times what one takes, so that a busy machine is no finding."""
 CHUNK = 2000
 MEMORY_BYTES = 8 * 2**30
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 # The same mistake again and again need not be told more often.
 MOST_FINDINGS = 20
 
@@ -140,7 +144,7 @@ def campaign(seed: int, inputs: int, names: list[str], processes: int, first: in
         for job in jobs:
             yield job[1], chunk(*job)
         return
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), _confine)
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), _confine, (tempfile.gettempdir(),))
     pending: dict[Future[Report], tuple[int, str, int, int]] = {}
     try:
         while True:
@@ -180,6 +184,20 @@ def _lost(job: tuple[int, str, int, int], how: str) -> tuple[str, Report]:
     return name, Report(findings=[Finding(name, first, f"{how}: one of {count} inputs from {first} on", "", "")])
 
 
-def _confine() -> None:
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder in which all that targets write lies, here and in a campaign's processes; it is gone afterwards."""
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory(prefix="murk-fuzz-", dir=MEMORY) as folder:
+        tempfile.tempdir = folder
+        try:
+            yield Path(folder)
+        finally:
+            tempfile.tempdir = before
+
+
+def _confine(folder: str) -> None:
     """In a process of a campaign: memory that grows without end ends in an error, not in the machine's."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    tempfile.tempdir = folder

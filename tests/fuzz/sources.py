@@ -13,7 +13,7 @@ from murk.stream import Task
 from tests.cli.harness import FIGURE, WORD
 from tests.fuzz.mutate import alter, spoil, strange
 from tests.fuzz.targets import FindingError, Target
-from tests.fuzz.tasks import FULL, MEMORY
+from tests.fuzz.tasks import FULL
 from tests.protocols import GRADIENTS, SKETCH
 
 ENDINGS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
@@ -34,7 +34,7 @@ def _tasks() -> list[tuple[Task, dict[str, object]]]:
 def sources() -> Target:
     """Any bytes as a file of records; the first byte says of which kind and for which task."""
     tasks = _tasks()
-    folder = Path(tempfile.mkdtemp(prefix="murk-fuzz-", dir=MEMORY))
+    folder = Path(tempfile.mkdtemp())
     columns = [[*task.coding.columns, task.coding.target, "who"] for task, _ in tasks]
     cells = ["yes", "no", "28", "21.5", "", "JFK", "LGA", "default", "strict", WORD, FIGURE]
 

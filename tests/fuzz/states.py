@@ -17,7 +17,6 @@ from murk.stream.worker import Worker
 from tests.cli import harness
 from tests.fuzz.mutate import alter, spoil, written
 from tests.fuzz.targets import FindingError, Target
-from tests.fuzz.tasks import MEMORY
 from tests.fuzz.wire import task_of
 from tests.stream.harness import message
 
@@ -71,7 +70,7 @@ class _Chain:
 def states() -> Target:
     """Any bytes where a chain's state belongs, or a ledger's or a log's file; the first byte says which."""
     chains = [_Chain(kind) for kind in KINDS]
-    folder = Path(tempfile.mkdtemp(prefix="murk-fuzz-", dir=MEMORY))
+    folder = Path(tempfile.mkdtemp())
     files = _files(folder / "honest")
     place = folder / "hostile"
 

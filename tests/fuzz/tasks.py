@@ -22,7 +22,6 @@ from tests.fuzz.mutate import alter, spoil, strange, written
 from tests.fuzz.targets import FindingError, Target
 from tests.protocols import PROTOCOLS
 
-MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 FULL = """\
 name: full
 features:
@@ -75,7 +74,7 @@ def texts() -> Target:
     contents = [read_yaml(text, "")[0] for text in TEXTS]
     known = sorted(_names([*contents, *(json.loads(Task.parse(text).document()) for text in TEXTS)], set()))
     plain = [text.encode() for text in TEXTS]
-    path = Path(tempfile.mkdtemp(prefix="murk-fuzz-", dir=MEMORY)) / "task.yaml"
+    path = Path(tempfile.mkdtemp()) / "task.yaml"
 
     def make(rng: Random) -> bytes:
         if rng.random() < 0.35:
@@ -131,7 +130,7 @@ def control() -> Target:
 
     The first byte says which of it the others are.
     """
-    folder = Path(tempfile.mkdtemp(prefix="murk-fuzz-", dir=MEMORY))
+    folder = Path(tempfile.mkdtemp())
     names = Names("fuzz")
     documents = [Task.parse(text).document() for text in TEXTS]
     public = Task.parse(PROTOCOLS[2].text())

@@ -1,6 +1,7 @@
 """A fixed share of the hostile inputs, the same every time; and that what must not happen would be found."""
 
 import itertools
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,6 +12,13 @@ from tests.fuzz.targets import SHARES, Target
 # Some half a second each.
 INPUTS = {"gradient": 3000, "example": 3000, "moment": 3000, "sketch": 3000, "model": 3000, "http": 300, "state": 250}
 FEW = 120
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _scratch() -> Iterator[None]:
+    with campaign.scratch():
+        yield
+    campaign.open_target.cache_clear()
 
 
 @pytest.mark.parametrize("name", SHARES)

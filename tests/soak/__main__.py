@@ -24,7 +24,6 @@ from tests.services.faults.nursery import Nursery
 from tests.soak.life import Life, Result
 from tests.soak.people import CASES
 
-LOGS = ("file", "kafka")
 KILLS = 25
 """Most kills of one life."""
 MEMORY = Path("/dev/shm")
@@ -37,7 +36,7 @@ def arguments():
                         help="begin no life after so many")  # fmt: skip
     parser.add_argument("--seed", type=int, default=int(os.environ.get("MURK_SOAK_SEED", "1")))
     parser.add_argument("--protocol", action="append", choices=list(BY_NAME), help="by default all of them")
-    parser.add_argument("--log", action="append", choices=LOGS, help="by default both")
+    parser.add_argument("--log", action="append", choices=list(CASES), help="by default both")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
@@ -46,10 +45,10 @@ def say(*words):
     print(*words, flush=True)  # noqa: T201 - what it is for
 
 
-def campaign(kills, minutes, seed, cases, logs, tell):
-    """Give (protocol, kind of log, result) of one life after another."""
+def campaign(kills, minutes, seed, cells, tell):
+    """Give (protocol, kind of log, result) of one life after another, of all (case, kind of log) in turn."""
     began = time.monotonic()
-    cells = [(case, log) for log in logs for case in cases]
+    logs, protocols = {log for _, log in cells}, {case.protocol for case, _ in cells}
     left = {cell: kills // len(cells) + (place < kills % len(cells)) for place, cell in enumerate(cells)}
     number = 0
     with ExitStack() as stack:
@@ -59,9 +58,7 @@ def campaign(kills, minutes, seed, cases, logs, tell):
         if broker is not None:
             # Nobody needs its data, so nobody waits for an orderly end.
             stack.callback(broker.kill)
-        nursery = stack.enter_context(
-            Nursery(base / "children", [case.protocol for case in cases], MURK_KAFKA_SESSION_TIMEOUT_MS="1500")
-        )
+        nursery = stack.enter_context(Nursery(base / "children", protocols, MURK_KAFKA_SESSION_TIMEOUT_MS="1500"))
         failed = False
         while any(left.values()) and time.monotonic() - began < 60 * minutes:
             case, log = cell = max(left, key=left.get)
@@ -97,11 +94,14 @@ def main():
         if not options.json:
             say(f"{time.monotonic() - began:7.1f} s  {what}")
 
-    cases = [case for case in CASES if not options.protocol or str(case.protocol) in options.protocol]
+    cells = [
+        (case, log)
+        for log in options.log or CASES
+        for case in CASES[log]
+        if not options.protocol or str(case.protocol) in options.protocol
+    ]
     lives = []
-    for protocol, log, result in campaign(
-        options.kills, options.minutes, options.seed, cases, options.log or LOGS, tell
-    ):
+    for protocol, log, result in campaign(options.kills, options.minutes, options.seed, cells, tell):
         lives.append((protocol, log, result))
         done = sum(each.kills.total() for *_, each in lives)
         tell(

@@ -138,7 +138,8 @@ class Life:
         kind = name.partition(" ")[0]
         commands = {
             "device": [*self.case.command("produce", self.url), "--patience", 2 * LIMIT],
-            "learner": ["learn", "--log", self.url, "--json", "--wait"],
+            # By its name a learner comes back to its chains (on Kafka).
+            "learner": ["learn", "--log", self.url, "--json", "--wait", "--name", name.replace(" ", "-")],
             "monitor": ["monitor", "task.yaml", "--log", self.url, "--port", 0, "--interval", 0.2, "--json", "--wait"],
         }
         self.children[name] = self.nursery.murk(*commands[kind], folder=self.folder)

@@ -60,12 +60,21 @@ class Case:
 
 
 WHO = ("--person", "who")
-CASES = (
-    Case(GRADIENTS, 2_400, 4, TWO, WHO, 900),
-    Case(EXAMPLES, 6_000, 2, TWO, WHO, 2_400),
-    Case(MOMENTS, 5_000, 2, LEVELS, ("--level", "lot")),
-    Case(SKETCH, 24_000, 60, groups=3),
-)
+# On a cluster every block takes its time, and every gradient waits for a model.
+CASES = {
+    "file": (
+        Case(GRADIENTS, 2_400, 4, TWO, WHO, 900),
+        Case(EXAMPLES, 9_000, 2, TWO, WHO, 3_600),
+        Case(MOMENTS, 12_000, 2, LEVELS, ("--level", "lot")),
+        Case(SKETCH, 36_000, 60, groups=3),
+    ),
+    "kafka": (
+        Case(GRADIENTS, 600, 4, TWO, WHO, 225),
+        Case(EXAMPLES, 3_000, 2, TWO, WHO, 1_200),
+        Case(MOMENTS, 3_000, 2, LEVELS, ("--level", "lot")),
+        Case(SKETCH, 16_000, 60, groups=3),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,7 @@ class Undisturbed:
 @cache
 def undisturbed(case: Case, base: Path, nursery) -> Undisturbed:
     """Run a case to its end in one process, once."""
-    folder = base / f"undisturbed-{case.protocol}"
+    folder = base / f"undisturbed-{case.protocol}-{case.rows}"
     case.write(folder)
     done = nursery.murk(*case.command("run", f"sqlite:///{LOG}"), folder=folder)
     found = clean(Ended(done.wait(), done.out, done.err)).json

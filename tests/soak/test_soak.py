@@ -7,21 +7,25 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import LEDGER
+from tests.protocols import GRADIENTS
 from tests.services import services
 from tests.services.faults.nursery import Nursery
 from tests.soak.__main__ import campaign, total
 from tests.soak.life import Life
-from tests.soak.people import CASES, LOG
+from tests.soak.people import CASES, LOG, Case
 
-# Enough for a few kills each; the case of the sketches has a window of twenty records for every release.
-SMALL = [replace(case, rows=case.rows // 6, groups=case.groups if case.groups < 10 else case.groups // 6)
-         for case in CASES]  # fmt: skip
+
+def small(case: Case, part: int) -> Case:
+    """Enough for a few kills."""
+    return replace(case, rows=case.rows // part, groups=case.groups if case.groups < 10 else case.groups // part)
+
+
 MINUTES = float("inf")
 
 
-def fought(kills: int, cases, log: str) -> None:
+def fought(kills: int, cases: list[Case], log: str) -> None:
     said: list[str] = []
-    lives = list(campaign(kills, MINUTES, 1, cases, [log], said.append))
+    lives = list(campaign(kills, MINUTES, 1, [(case, log) for case in cases], said.append))
     everything = total(result for *_, result in lives)
     assert everything.violations == []
     assert everything.kills.total() == kills
@@ -33,18 +37,18 @@ def fought(kills: int, cases, log: str) -> None:
 
 @pytest.mark.slow
 def test_kills_on_a_file() -> None:
-    fought(12, SMALL, "file")
+    fought(12, [small(case, 10) for case in CASES["file"]], "file")
 
 
 @pytest.mark.slow
 def test_kills_on_kafka() -> None:
     services.require_kafka()
-    fought(9, [case for case in SMALL if case.protocol.name != "gradients"], "kafka")
+    fought(9, [small(case, 4) for case in CASES["kafka"] if case.protocol is not GRADIENTS], "kafka")
 
 
 def test_damage_is_noticed(tmp_path: Path) -> None:
     """A debit that is gone, a release that nobody has paid for, and a state that is another's."""
-    case = replace(SMALL[1], rows=60, block=20)
+    case = replace(CASES["file"][1], rows=60, block=20)
     with Nursery(tmp_path / "children", [case.protocol]) as nursery:
         life = Life(case, None, tmp_path, nursery, "1", lambda what: None)
         life.fight(0)
