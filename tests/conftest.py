@@ -17,7 +17,15 @@ settings.load_profile("murk")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Files whose tests wait for servers and killed processes rather than compute, the longest first.
-WAITING = ("services/test_faults", "soak/", "services/", "cli/test_kill", "cli/", "test_docs", "stream/test_worker_crashes")
+WAITING = (
+    "services/test_faults",
+    "soak/",
+    "services/",
+    "cli/test_kill",
+    "cli/",
+    "test_docs",
+    "stream/test_worker_crashes",
+)
 
 
 def pytest_collection_modifyitems(items):

@@ -2,12 +2,16 @@
 
 import threading
 import time
+from contextlib import closing
 
 import pytest
+from kafka import TopicPartition
 
+from murk.errors import MurkError
 from murk.learners.problem import problem_for
 from murk.stream import open_log
 from murk.stream.kafka.client import TRANSACTION_MS
+from murk.stream.log import DeadLetter
 from murk.stream.worker import Worker
 from tests.services.clients import KafkaProducer
 from tests.services.faults.nursery import Nursery
@@ -48,6 +52,25 @@ def left_open(broker, tmp_path):
         owner.said("open")
         owner.kill()
         yield url, task, nursery
+
+
+def test_a_transaction_that_the_broker_refused_in_part_is_not_taken_for_committed(broker):
+    """As after a broker that was killed: it does not know the number that a batch follows upon."""
+    url = new_log(broker, stock(2)[0])
+    one, two = DeadLetter(0, 1, "schema", "one", b"x"), DeadLetter(0, 2, "schema", "two", b"x")
+    with open_log(url, create=False) as log:
+        owner = log.own(0)
+        owner.commit(b"one", 2, [one])
+        owner._producer._transaction_manager._sequence_numbers[TopicPartition(names(url).states, 0)] += 5
+        with pytest.raises(MurkError):
+            owner.commit(b"two", 3, [two])
+        owner.close()
+        successor = log.own(0)
+        with closing(successor):
+            assert successor.load() == (b"one", 2)
+            assert list(log.dead_letters(0)) == [one]
+            successor.commit(b"two", 3, [two])
+        assert list(log.dead_letters(0)) == [one, two]
 
 
 @pytest.mark.slow

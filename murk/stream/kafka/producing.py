@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from time import monotonic
+from typing import Any
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
@@ -35,6 +36,13 @@ class TransactionalProducer(Producer):
     The library's has no limit: where a topic is gone, or a broker died at the wrong moment, the answer never
     comes.
     """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # Where a broker refuses a batch for its sequence number or its epoch, the library would take a new epoch
+        # (KIP-360), in which the broker aborts the transaction, and then take the empty one that is left for
+        # committed; one that was fenced would even take the id back from its successor. Here that is an error.
+        self._transaction_manager._supports_epoch_bump = lambda: False
 
     def commit_transaction(self) -> None:
         """Commit.
