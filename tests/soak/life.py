@@ -34,8 +34,9 @@ FREEZE, STRANGER = 0.06, 0.15
 """Chance, with each kill, that a process is frozen for a while; that a stranger writes on the log."""
 LIMIT = 300.0
 """Seconds after which what should have happened counts as never happening."""
-# Decided by the message alone, so that each of it is a dead letter, however often it is there.
-JUNK = {"malformed", "schema", "wrong-task", "level", "dimension", "magnitude"}
+# Decided by the message alone, so that each of it is a dead letter, however often it is there. (A level that no task
+# of the tests has, one of these tasks has.)
+JUNK = {"malformed", "schema", "wrong-task", "dimension", "magnitude"}
 AWAY = ("cannot be reached", "does not answer", "went away")
 
 
