@@ -124,7 +124,7 @@ def test_how_to_begin_anew():
     """A simulation may take another ledger; of real releases the ledger must stay, or it would forget spending."""
     away = Elsewhere()
     assert str(differs(away, "x", "--seed", seed=0)).endswith("to begin anew, give another --log and --ledger")
-    assert str(differs(away, "x", "--seed", seed=None)).endswith("give another --log and a task of another name")
+    assert str(differs(away, "x", "--seed", seed=None)).endswith("is for another task, by the same ledger")
 
 
 def test_one_at_a_time(begun):
@@ -134,43 +134,46 @@ def test_one_at_a_time(begun):
         pass
 
     first, second = Owner(), Owner()
-    close = hold(log, first, ledger)
+    close = hold(log, first, ledger, "task")
     with pytest.raises(UserError, match="another `murk run` or `murk produce` is working on"):
-        hold(log, second, ledger)
+        hold(log, second, ledger, "task")
     close()
-    hold(log, second, ledger)
+    hold(log, second, ledger, "task")
     with pytest.raises(UserError, match="wait for it to end"):
-        hold(log, first, ledger)
+        hold(log, first, ledger, "task")
     # A process that ends, or forgets, lets the next one in.
     del second
     gc.collect()
-    hold(log, first, ledger)()
+    hold(log, first, ledger, "task")()
 
 
 def test_a_refusal_leaves_no_file_open(begun):
     log, ledger = begun
     owner = Elsewhere
-    close = hold(log, owner, ledger)
+    close = hold(log, owner, ledger, "task")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         with pytest.raises(UserError):
-            hold(log, owner, ledger)
+            hold(log, owner, ledger, "task")
     assert len(os.listdir("/proc/self/fd")) == before
     close()
     assert len(os.listdir("/proc/self/fd")) == before - 1
 
 
 def test_who_is_kept_out(tmp_path):
-    """Of a log in a file, everybody; of a cluster's, those with the same ledger."""
+    """Of a log in a file, everybody; of a cluster's, those with the same ledger and a task of the same name."""
     owner = Elsewhere
     with open_log(f"sqlite:///{tmp_path}/log.db") as log:
-        closes = [hold(log, owner, tmp_path / "one.db")]
+        closes = [hold(log, owner, tmp_path / "one.db", "task")]
         with pytest.raises(UserError):
-            hold(log, owner, tmp_path / "other.db")
-    closes += [hold(Elsewhere(), owner, tmp_path / name) for name in ("one.db", "other.db")]
+            hold(log, owner, tmp_path / "other.db", "other")
+    apart = [("one.db", "task"), ("one.db", "other"), ("two.db", "task")]
+    closes += [hold(Elsewhere(), owner, tmp_path / ledger, task) for ledger, task in apart]
     with pytest.raises(UserError):
-        hold(Elsewhere(known="f" * 32), owner, tmp_path / "one.db")
-    assert {path.name for path in tmp_path.glob("*.lock")} == {"log.db.lock", "one.db.lock", "other.db.lock"}
+        hold(Elsewhere(known="f" * 32), owner, tmp_path / "one.db", "task")
+    assert {path.name for path in tmp_path.glob("*.lock")} == {
+        "log.db.lock", "one.db.task.lock", "one.db.other.lock", "two.db.task.lock",
+    }  # fmt: skip
     for close in closes:
         close()
 
