@@ -11,3 +11,7 @@ class MurkError(Exception):
 
 class UserError(MurkError, ValueError):
     """A mistake that whoever called can mend; the command line exits with 2, without a traceback."""
+
+
+class DataWarning(UserWarning):
+    """Records that are hardly meant; said where noise is simulated, once for a learner, without any value."""

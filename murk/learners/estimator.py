@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from river.utils import dataframe
 
 from murk.errors import MurkError, UserError
 from murk.learners.inference import Estimate, Intervals
+from murk.learners.survey import FIRST, Survey
 from murk.learners.values import numbers
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
@@ -42,6 +43,7 @@ class StreamEstimator(base.Estimator):
         """Set what is not a constructor argument; check what can be checked without a record."""
         self._engine: Any = None
         self._names: tuple[Any, ...] = ()
+        self._survey: Survey | None = None
         self._mechanisms: dict[Guarantee, Any] = {}
         if not isinstance(self.budget, Guarantee):
             raise UserError(
@@ -61,6 +63,37 @@ class StreamEstimator(base.Estimator):
     @abstractmethod
     def _begin(self, names: tuple[Any, ...]) -> Any:
         """Make the engine for these features."""
+
+    def _expected(self) -> tuple[float | None, float | None]:
+        """What absolute values of features, and of a real target, are expected to reach; None where nothing is."""
+        return 1.0, None
+
+    def _watch(self) -> None:
+        """Look at the first records, in a simulation."""
+        if self.seed is not None:
+            self._survey = Survey(self._names, *self._expected(), labels=hasattr(self, "classes"))
+
+    def _surveyed(self, rows: Iterable[tuple[Sequence[Any], float]]) -> None:
+        survey = self._survey
+        if survey is not None:  # another thread may have looked at the last one
+            survey.look(rows)
+            if not survey.left:
+                self._survey = None
+
+    def _survey_rows(self, X: Any, y: NDArray[np.float64]) -> None:
+        columns = [values.tolist() for values in self._first(X)]
+        self._surveyed(zip(zip(*columns, strict=True), y.tolist(), strict=False))
+
+    def _first(self, X: Any) -> Iterable[NDArray[Any]]:
+        """The first values of the columns, as they are."""
+        if isinstance(X, np.ndarray):
+            yield from X[:FIRST].T
+            return
+        frame = dataframe.into_frame(X)
+        places = {name: place for place, name in enumerate(frame.columns)}
+        for name in self._names:
+            found = frame[:, places[name]].to_numpy()[:FIRST] if name in places else np.zeros(min(len(frame), FIRST))
+            yield found
 
     def _begun(self, names: tuple[Any, ...]) -> Any:
         """The engine; made for these features, where the first record is yet to fix them."""

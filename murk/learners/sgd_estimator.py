@@ -24,6 +24,7 @@ class SGDEstimator(StreamEstimator):
         # With one name, an itemgetter gives a value and no tuple.
         self._values = itemgetter(*names) if len(names) > 1 else partial(_only, names[0])
         engine.use(self._default)
+        self._watch()
         self._engine = engine
         return engine
 
@@ -37,6 +38,8 @@ class SGDEstimator(StreamEstimator):
         except KeyError:
             values = [x.get(name) for name in self._names]
         engine.learn_record(values, y, mechanism)
+        if self._survey is not None:
+            self._surveyed([(values, y)])
 
     def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
         engine = self._engine
@@ -45,6 +48,8 @@ class SGDEstimator(StreamEstimator):
         rows = self._rows_of(X, y)
         own = self._of_rows(budget, len(rows))
         engine.learn_records(rows, y, own if isinstance(own, list) else [own])
+        if self._survey is not None:
+            self._survey_rows(X, y)
 
     @property
     def iterate(self) -> NDArray[np.float64]:

@@ -51,11 +51,18 @@ class Encoder(base.MiniBatchTransformer):
     {'distance': 1.0, 'origin=JFK': 1.0, 'origin=LGA': -1.0}
     >>> encoder.counts.clamped
     1
+    >>> encoder.features
+    ['distance', 'origin=JFK', 'origin=LGA']
     """
 
     def __init__(self, task: Task) -> None:
         self.task = task
         self.counts = Counts()
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the coded features, for the ``features=`` of a learner."""
+        return list(self.task.coding.names[:-1])
 
     def __getstate__(self) -> dict[str, Any]:
         # The counts are functions of raw values: they stay on the device when a model is saved or sent.

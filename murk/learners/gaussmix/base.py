@@ -69,6 +69,9 @@ class GaussMix(StreamEstimator):
 
     # Start: the features are fixed once
 
+    def _expected(self) -> tuple[float | None, float | None]:
+        return self.feature_bound or 1.0, getattr(self, "target_bound", None)
+
     def _begin(self, names: tuple[Any, ...]) -> SketchEngine:
         coded = self._coded_names(names)
         columns = len(coded) + 1
@@ -84,7 +87,9 @@ class GaussMix(StreamEstimator):
             weighting=self.weighting,
         )
         engine = SketchEngine(self._settings, self._menu())
-        self._names, self._engine = names, engine
+        self._names = names
+        self._watch()
+        self._engine = engine
         return engine
 
     def _made(self, guarantee: Guarantee) -> GaussMixMechanism:
@@ -117,7 +122,10 @@ class GaussMix(StreamEstimator):
     def _put(self, x: Record, y: float) -> None:
         if self._engine is None:
             self._begun(tuple(sorted(x)))
-        self._add(np.array([[*(number(x.get(name)) for name in self._names), 1.0, y]]))
+        values = [x.get(name) for name in self._names]
+        self._add(np.array([[*map(number, values), 1.0, y]]))
+        if self._survey is not None:
+            self._surveyed([(values, y)])
 
     def _put_rows(self, X: Any, y: NDArray[np.float64]) -> None:
         if self._engine is None:
@@ -126,6 +134,8 @@ class GaussMix(StreamEstimator):
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
             self._add(np.column_stack([rows[block], y[block]]))
+        if self._survey is not None:
+            self._survey_rows(X, y)
 
     def _with_constant(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Features and the constant; what is no finite number counts as 0, as it does one by one."""

@@ -78,6 +78,9 @@ class IWPSGD(SGDEstimator):
             unit=float(getattr(self, "target_bound", 1.0)),
         )
 
+    def _expected(self) -> tuple[float | None, float | None]:
+        return self.bound or 1.0, getattr(self, "target_bound", None)
+
     def _begin(self, names: tuple[Any, ...]) -> IWPEngine:
         self._settings = self._made_settings(self._coded_names(names))
         menu = self._menu()

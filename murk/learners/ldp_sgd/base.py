@@ -58,13 +58,29 @@ class LDPSGD(SGDEstimator):
     def _default_radius(self, coefficients: int) -> float:
         """How far so many coefficients may reach."""
 
+    def _prepare(self) -> None:
+        self._squares()
+        super()._prepare()
+
+    def _squares(self) -> tuple[float, float]:
+        box: Any = self.box
+        if box is None:
+            return 0.0, math.inf
+        fits = isinstance(box, tuple | list) and len(box) == 2 and all(isinstance(one, int | float) for one in box)
+        if not fits or not 0.0 <= box[0] <= box[1]:
+            raise UserError(
+                f"box={box!r}: give the smallest and largest ||x||^2 that coded features can have, the constant's 1 "
+                "included, as in box=(1.0, 3.0). Bounds of single features go into a task: Encoder(task) codes by them"
+            )
+        return float(box[0]), float(box[1])
+
     def _begin(self, names: tuple[Any, ...]) -> SGDEngine:
         coded = self._coded_names(names)
         covariates = None if self.public is None else self._covariates(names)
         moment = self.second_moment
         if moment is None and covariates is not None:
             moment = covariates.second_moment
-        small, large = self.box or (0.0, math.inf)
+        small, large = self._squares()
         settings = Settings(
             objective=self._objective(),
             names=coded,

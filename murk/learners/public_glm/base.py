@@ -92,6 +92,10 @@ class PublicMoments(StreamEstimator):
     def _response(self) -> Response:
         """What a coded target means."""
 
+    def _expected(self) -> tuple[float | None, float | None]:
+        # A normal design's bound is read off the public covariates.
+        return None if self.design == "gaussian" else self.radius or 1.0, None
+
     # Start: the features are fixed once
 
     def _begin(self, names: tuple[Any, ...]) -> MomentEngine:
@@ -125,7 +129,9 @@ class PublicMoments(StreamEstimator):
         if self.seed is not None:
             noise = SimulatedNoise(self.seed)
         engine = MomentEngine(layout, model, menu, noise=noise)
-        self._names, self._engine = names, engine
+        self._names = names
+        self._watch()
+        self._engine = engine
         return engine
 
     def _made(self, guarantee: Guarantee) -> Randomizer:
@@ -138,9 +144,12 @@ class PublicMoments(StreamEstimator):
             self._learn_released(x, budget)
             return
         engine = self._engine or self._begun(tuple(sorted(x)))
-        row = np.array([[number(x.get(name)) for name in self._names]])
+        values = [x.get(name) for name in self._names]
+        row = np.array([list(map(number, values))])
         own = self._default if budget is None else self._calibrated(budget)
         engine.learn_records(self._coded(row), np.array([y]), [own])
+        if self._survey is not None:
+            self._surveyed([(values, y)])
 
     def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
         if self.inputs == "released":
@@ -153,6 +162,8 @@ class PublicMoments(StreamEstimator):
         for start in range(0, len(rows), BLOCK):
             block = slice(start, start + BLOCK)
             engine.learn_records(self._coded(rows[block]), y[block], own[block] if isinstance(own, list) else [own])
+        if self._survey is not None:
+            self._survey_rows(X, y)
 
     def _coded(self, rows: Floats) -> Floats:
         coded = np.ones((len(rows), len(self._names) + self.intercept))

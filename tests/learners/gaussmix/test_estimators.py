@@ -48,6 +48,7 @@ CHECKS = [
 
 
 @pytest.mark.parametrize(("model", "check"), CHECKS)
+@pytest.mark.filterwarnings("ignore::murk.errors.DataWarning")  # River's data sets are not coded
 def test_river_check(model, check):
     assert not model._unit_test_skips()
     check(model.clone())

@@ -1,0 +1,136 @@
+"""Whether the first records of a simulation look like what a learner expects, said once and without any value.
+
+Learners take whatever they are given: whether a record is learned must not depend on what it says. So text, features in
+other units and labels that nobody declared are learned from as zeros or as no gradient, silently. Where noise is
+simulated nobody has to be protected, and the first records can be looked at. Where it is real a warning would itself be
+a function of records: there `murk.producers.Encoder` and its counts, on the device, are what there is.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from murk.errors import DataWarning
+
+FIRST = 100
+"""Records that are looked at."""
+
+_CODE = "Code records by public bounds first, as in Encoder(task) | model"
+
+
+class Survey:
+    """Looks at the first records of a simulation. A copy looks at none: what was seen stays behind.
+
+    Parameters
+    ----------
+    names
+        Names of the features.
+    unit
+        What their absolute values are expected to reach; None where nothing is expected.
+    target
+        The same of a real target; None for labels, or where nothing is expected.
+    labels
+        Whether targets are labels.
+    """
+
+    def __init__(self, names: Sequence[Any], unit: float | None, target: float | None, labels: bool) -> None:
+        self.left = FIRST
+        self._unit, self._target, self._labels = unit, target, labels
+        # Smallest, largest, sum and sum of squares of each feature, and last of the target.
+        self._seen = [[math.inf, -math.inf, 0.0, 0.0] for _ in range(len(names) + 1)]
+        self._texts = self._far = self._absent = 0
+        self._began_at_zero = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _over, ()
+
+    def look(self, rows: Iterable[tuple[Sequence[Any], float]]) -> None:
+        """Look at rows of raw features with their coded targets, and warn once there were enough.
+
+        Raises
+        ------
+        DataWarning
+            Where warnings are errors.
+        """
+        for values, y in islice(rows, self.left):
+            self._add(values, y)
+        if self.left == 0:
+            for what in self._findings():
+                # learn_one or learn_many, _learn, _survey_rows, look.
+                warnings.warn(what, DataWarning, stacklevel=5)
+
+    def _add(self, values: Sequence[Any], y: float) -> None:
+        numbers = [_read(value) for value in values]
+        self._texts += any(number is None for number in numbers)
+        known = [0.0 if number is None else number for number in numbers]
+        self._far += self._unit is not None and any(abs(number) > 10.0 * self._unit for number in known)
+        self._absent += not math.isfinite(y)
+        if self.left == FIRST:
+            self._began_at_zero = not any(known)
+        self.left -= 1
+        for seen, number in zip(self._seen, (*known, y), strict=True):
+            if math.isfinite(number):
+                seen[0], seen[1] = min(seen[0], number), max(seen[1], number)
+                seen[2], seen[3] = seen[2] + number, seen[3] + number * number
+
+    def _findings(self) -> list[str]:
+        found = []
+        first = f"of the first {FIRST} records"
+        if 4 * self._texts >= FIRST:
+            found.append(f"many {first} have features that are text or no numbers, which count as 0. {_CODE}")
+        if 10 * self._far >= FIRST:
+            found.append(
+                f"many {first} have features more than ten times as large as this learner expects, which is "
+                f"{self._unit:g}: little or nothing will be learned. {_CODE}"
+            )
+        if 4 * self._absent >= FIRST:
+            what = "labels that are not among the declared classes" if self._labels else "targets that are no numbers"
+            remedy = "Give classes=[...] as the labels are, text or number" if self._labels else "Give numbers"
+            found.append(f"many {first} have {what}: such a record is learned from as one without a target. {remedy}")
+        features = [seen for seen in self._seen[:-1] if seen[1] > seen[0]]
+        narrow = [seen for seen in features if self._unit is not None and seen[1] - seen[0] < 0.2 * self._unit]
+        if 2 * len(narrow) > len(features):
+            found.append(
+                f"most features fill less than a tenth of the range that this learner expects, -{self._unit:g} to "
+                f"{self._unit:g}: noise is added for the whole of it. Bounds must be public, and can be tight. {_CODE}"
+            )
+        least, most = self._seen[-1][:2]
+        if self._target is not None and 0.0 < most - least < 0.2 * self._target:
+            found.append(
+                "targets fill less than a tenth of their declared range: noise is added for the whole of it. Give a "
+                "bound that is as tight as what is known publicly"
+            )
+        if self._began_at_zero and features and 2 * sum(map(_scaled, features)) > len(features):
+            found.append(
+                "features look as if a scaler in front had learned from the records themselves, which private learning "
+                f"must not: its statistics are not protected by any noise. {_CODE}"
+            )
+        return found
+
+
+def _over() -> None:
+    """What a survey becomes in a copy."""
+    return
+
+
+def _read(value: Any) -> float | None:
+    """A number, 0 where it is missing or not finite, None where it is text or the like."""
+    if value is None:
+        return 0.0
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else 0.0
+
+
+def _scaled(seen: Sequence[float]) -> bool:
+    """Whether a feature's first values are as a scaler leaves them: standardized, or between 0 and 1 and at both."""
+    least, most, total, squares = seen
+    mean = total / FIRST
+    spread = math.sqrt(max(squares / FIRST - mean * mean, 0.0))
+    return (least, most) == (0.0, 1.0) or (abs(mean) < 0.5 and 0.6 < spread < 1.6)

@@ -1,0 +1,132 @@
+"""Nonsense is said once, without a value, where noise is simulated; and nothing is said where it is real."""
+
+import copy
+import math
+import pickle
+import random
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from river import preprocessing
+
+from murk.errors import DataWarning, UserError
+from murk.learners import IWPSGDRegressor, LDPSGDClassifier, LDPSGDRegressor
+from murk.learners.survey import FIRST
+from murk.privacy import GaussianDP
+from murk.producers import Encoder
+from murk.stream import Task
+from tests.learners.catalogue import NAMES, made, target_of
+
+SECRET = 48_271.25
+
+
+def records(n=2 * FIRST, scale=1.0, seed=1):
+    rng = random.Random(seed)
+    return [{"a": scale * rng.uniform(-1, 1), "b": scale * rng.uniform(-1, 1)} for _ in range(n)]
+
+
+def targets(name, n=2 * FIRST):
+    rng = random.Random(2)
+    return [rng.random() < 0.5 if target_of(name) is True else rng.uniform(-1, 1) for _ in range(n)]
+
+
+def said(model, xs, ys, many=False):
+    """The warnings that learning gives, as text."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if many:
+            model.learn_many(pd.DataFrame(xs), list(ys))
+        else:
+            for x, y in zip(xs, ys, strict=True):
+                model.learn_one(x, y)
+    return [str(one.message) for one in caught if issubclass(one.category, DataWarning)]
+
+
+def nonsense(name, kind):
+    xs, ys = records(), targets(name)
+    if kind == "text":
+        xs = [{**x, "a": "forty-two"} for x in xs]
+    elif kind == "large":
+        xs = records(scale=50_000.0)
+        xs[3]["a"] = SECRET
+    elif kind == "narrow":
+        xs = records(scale=0.05)
+    elif kind == "undeclared":
+        ys = ["maybe"] * len(ys)
+    return xs, ys
+
+
+WORDS = {
+    "text": "text or no numbers",
+    "large": "ten times as large",
+    "narrow": "less than a tenth",
+    "undeclared": "not among the declared|targets that are no numbers",
+}
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("kind", WORDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_nonsense_is_said_once_and_without_a_value(name, kind, many):
+    xs, ys = nonsense(name, kind)
+    more = {"window": 2 * FIRST} if name.startswith("GaussMix") else {}
+    found = said(made(name, seed=1, **more), xs, ys, many)
+    assert len(found) == 1
+    assert any(words in found[0] for words in WORDS[kind].split("|"))
+    assert not any(secret in found[0] for secret in (str(SECRET), "forty-two", "maybe", "'a'"))
+    # Real noise: a warning would be a function of records.
+    assert said(made(name, **more), xs, ys, many) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_good_records_are_not_commented(name):
+    xs = [{**x, "b": None} if place % 7 == 0 else x for place, x in enumerate(records())]
+    more = {"window": 2 * FIRST} if name.startswith("GaussMix") else {}
+    ys = [math.nan if place % 9 == 0 and target_of(name) is not True else y for place, y in enumerate(targets(name))]
+    assert said(made(name, seed=1, **more), xs, ys) == []
+
+
+@pytest.mark.parametrize("scaler", [preprocessing.StandardScaler, preprocessing.MinMaxScaler])
+def test_a_scaler_that_learns_from_records_is_noticed(scaler):
+    rng = random.Random(3)
+    xs = [{"a": rng.gauss(70, 9), "b": rng.gauss(-4, 1)} for _ in range(2 * FIRST)]
+    ys = targets("LDPSGDClassifier")
+    model = scaler() | LDPSGDClassifier(budget=GaussianDP(1.0), seed=1)
+    assert [one for one in said(model, xs, ys) if "as if a scaler in front" in one]
+    task = Task.parse("""
+    name: scaled
+    features: [{name: a, low: 40, high: 100}, {name: b, low: -8, high: 0}]
+    target: {name: y, kind: binary, positive: "yes"}
+    privacy: {guarantee: {gdp: {mu: 1.0}}}
+    """)
+    encoder = Encoder(task)
+    learner = LDPSGDClassifier(budget=GaussianDP(1.0), features=encoder.features, seed=1)
+    assert said(encoder | learner, xs, ys) == []
+
+
+def test_a_bound_of_the_target_that_is_far_too_wide_is_noticed():
+    model = IWPSGDRegressor(budget=GaussianDP(1.0), target_bound=100.0, seed=1)
+    [found] = said(model, records(), targets("IWPSGDRegressor"))
+    assert "targets fill less than a tenth" in found
+
+
+def test_only_the_first_records_are_looked_at_and_none_of_them_stays():
+    xs, ys = nonsense("LDPSGDClassifier", "large")
+    model = made("LDPSGDClassifier", seed=1)
+    assert said(model, records(FIRST), ys[:FIRST]) == []
+    assert said(model, xs, ys) == []
+    young = made("LDPSGDClassifier", seed=1)
+    young.learn_one(xs[3], True)
+    for twin in (copy.deepcopy(young), pickle.loads(pickle.dumps(young))):
+        assert twin._survey is None
+    assert np.float64(SECRET).tobytes() not in pickle.dumps(young)
+
+
+@pytest.mark.parametrize("box", [{"a": (0, 1)}, {"a": (0, 1), "b": (0, 1)}, (1.0,), 3.0, ("a", "b"), (3.0, 1.0)])
+def test_a_box_says_what_it_wants(box):
+    for learner in (LDPSGDClassifier, LDPSGDRegressor):
+        with pytest.raises(UserError, match=r"box=.*smallest and largest \|\|x\|\|\^2.*box=\(1.0, 3.0\)"):
+            learner(budget=GaussianDP(1.0), seed=1, box=box)
+    assert LDPSGDClassifier(budget=GaussianDP(1.0), seed=1, box=(1.0, 3.0)).box == (1.0, 3.0)
