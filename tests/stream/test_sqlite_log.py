@@ -134,6 +134,7 @@ DAMAGE = {
     "UPDATE messages SET value = 'text'": read_all,
     "UPDATE meta SET value = 1.5 WHERE key = 'document'": lambda log: log.document(),
     "INSERT INTO dead_letters VALUES (0, 1, 0, x'00', 'd', x'00')": lambda log: list(log.dead_letters()),
+    'UPDATE streams SET "end" = 0': lambda log: log.append([(0, b"y")]),
     "DELETE FROM streams": lambda log: log.begin(0),
     "DELETE FROM states": lambda log: log.checkpoint(0),
     "DELETE FROM states WHERE chain = 0": lambda log: log.own(0),
