@@ -35,7 +35,7 @@ def start_logging(verbose: int, log_json: bool) -> None:
     ----------
     verbose
         0: what goes wrong. 1: also who owns what, what is waited for, how far it is. 2: also each step, and what
-        what troubles the Kafka client.
+        troubles the Kafka client.
     log_json
         Objects with ``time``, ``level``, ``logger`` and ``message`` instead of lines for people.
     """

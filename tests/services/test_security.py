@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -106,11 +107,37 @@ def admin_sends(broker, topic, value):
         producer.close()
 
 
+READ = """
+import logging, sys
+from murk.stream import open_log
+logging.basicConfig(level=logging.DEBUG)
+if sys.argv[2:]:
+    logging.getLogger("kafka").setLevel(logging.DEBUG)
+with open_log(sys.argv[1], create=False) as log:
+    print(log.end(0))
+"""
+
+
+@pytest.mark.parametrize("asked", [[], ["asked"]], ids=["everything", "the client's, too"])
+def test_a_program_that_logs_everything_logs_nobodys_credentials(secure_broker, folder, users, asked):
+    """The client's loggers name users from INFO on; they are heard where a program asks for them alone."""
+    _, url = new_log(secure_broker, folder, users)
+    done = subprocess.run(
+        [sys.executable, "-c", READ, url, *asked], cwd=harness.ROOT, capture_output=True, text=True, check=False,
+        env=os.environ | {"MURK_KAFKA_CONFIG": str(users["reader"])}, timeout=LIMIT,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    if asked:
+        assert "DEBUG:kafka" in done.stderr
+    else:
+        assert not re.search("(DEBUG|INFO):kafka", clean(done.stderr))
+
+
 def test_every_role_does_its_work(secure_broker, folder, users, tmp_path):
     name, url = new_log(secure_broker, folder, users)
     Run(folder, users["operator"], "topics", "task.yaml", "--log", url, "--check").good()
-    learner = Run(folder, users["learner"], "learn", "--log", url, "--json", "--idle", 30)
-    monitor = Run(folder, users["reader"], "monitor", "task.yaml", "--log", url, "--port", 0, "--json")
+    learner = Run(folder, users["learner"], "learn", "--log", url, "--json", "--idle", 30, "-vv")
+    monitor = Run(folder, users["reader"], "monitor", "task.yaml", "--log", url, "--port", 0, "--json", "--log-json")
     ledger = ("--ledger", f"{name}.db")
     gateway = Run(folder, users["gateway"], "produce", "task.yaml", "--source", "people.csv", "--log", url, *ledger)
     for one in (learner, monitor, gateway):
