@@ -23,7 +23,9 @@ class Member(KafkaConsumer):  # type: ignore[misc]
     def __init__(self, **settings: Any) -> None:
         # How long the library's own heart beats without being asked: that is judged by whoever asks.
         patience = settings.pop("patience_ms")
-        assignor = Assignor(lambda: self._subscription.assigned_partitions())
+        assignor = Assignor(
+            lambda: self._subscription.assigned_partitions(), lambda: self._coordinator.request_rejoin()
+        )
         super().__init__(**settings, max_poll_interval_ms=REBALANCE_MS, partition_assignment_strategy=[assignor])
         coordinator = self._coordinator
         coordinator.heartbeat.config["max_poll_interval_ms"] = patience

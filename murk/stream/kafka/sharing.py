@@ -58,6 +58,10 @@ def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> di
     return {member: sorted(have) for member, have in found.items()}
 
 
+UNFINISHED = b"unfinished"
+"""Said to all with an assignment that gives some partition to nobody yet."""
+
+
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     """`share` as the library asks for it; one by one (cooperatively), while the others are learned on.
 
@@ -67,13 +71,17 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     ----------
     owned
         Tells which partitions this member has.
+    again
+        Asks that all be shared out again.
     """
 
     name = "cooperative-sticky"
     version = 1
 
-    def __init__(self, owned: Callable[[], Iterable[TopicPartition]]) -> None:
+    def __init__(self, owned: Callable[[], Iterable[TopicPartition]], again: Callable[[], object] = bool) -> None:
         self._owned = owned
+        self._again = again
+        self._is_new = True
         self._since = str(int(time())).encode()
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
@@ -109,13 +117,22 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
             ]
             for member in ordered
         }
+        shares = share(sorted(partitions), owned)
+        said = b"" if sum(map(len, shares.values())) == len(partitions) else UNFINISHED
         return {
-            member: ConsumerProtocolAssignment(self.version, [(topic, numbers)] if numbers else [], b"")
-            for member, numbers in share(sorted(partitions), owned).items()
+            member: ConsumerProtocolAssignment(self.version, [(topic, numbers)] if numbers else [], said)
+            for member, numbers in shares.items()
         }
 
     def on_assignment(self, assignment: Any, generation: int) -> None:
-        """Do nothing: what this member has is asked for when it is needed."""
+        """Ask again where a sharing was left unfinished.
+
+        Whoever has to let go of a partition does so and asks again. Where that one died in between and has come back
+        under its name, it is told what it was told before, and nobody else would ever ask.
+        """
+        is_new, self._is_new = self._is_new, False
+        if is_new and assignment.user_data == UNFINISHED:
+            self._again()
 
 
 def _since(data: bytes | None) -> float:

@@ -70,6 +70,19 @@ def test_age_is_what_members_say_of_themselves():
     }  # fmt: skip
 
 
+def test_a_new_member_asks_again_where_a_partition_was_left_to_nobody():
+    asked = []
+    moving = [member("old", "t", b"1", [0, 1]), member("new", "t", b"2", None)]
+    done = [member("old", "t", b"1", [0]), member("new", "t", b"2", None)]
+    unfinished, finished = (Assignor(list).assign(cluster({0, 1}, []), members)["old"] for members in (moving, done))
+    for said, often in (([unfinished, unfinished], 1), ([finished, unfinished], 0)):
+        assignor = Assignor(list, lambda: asked.append("again"))
+        for one in said:
+            assignor.on_assignment(one, 1)
+        assert len(asked) == often
+        asked.clear()
+
+
 @pytest.mark.parametrize("partitions", [None, set()])
 def test_a_broker_that_knows_of_no_partition_yet_is_asked_again(partitions):
     asked = []
