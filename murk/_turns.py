@@ -10,17 +10,21 @@ import _thread
 import os
 from collections.abc import Callable
 from functools import wraps
+from threading import get_ident
+from time import monotonic
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import ref
 
 from murk.errors import MurkError
 
 _PATIENCE = 5.0
-"""Seconds for which a fork waits for a thread that is learning."""
+"""Seconds for which a fork waits for threads that are learning."""
 
 # Without callbacks: Python swallows an interrupt that arrives in one.
 _made: list[ref[Turns]] = []
-_held: list[Turns] = []
+# Of each thread that forks: the locks that it holds meanwhile, and those that it could not have.
+_held: dict[int, list[Turns]] = {}
+_missed: dict[int, list[Turns]] = {}
 
 
 class Turns(_thread.RLock):  # type: ignore[misc,unused-ignore]
@@ -49,7 +53,8 @@ def occupied() -> MurkError:
     """The refusal of a call that came in the middle of another one, from the same thread."""
     return MurkError(
         "this is in the middle of something in this very thread: a signal's handler, or the code of a value that is "
-        "being read, must not use the learner or window that it interrupts"
+        "being read, must not use the learner or window that it interrupts. (Or this process was forked while another "
+        "thread was learning: make the learner anew from its last state)"
     )
 
 
@@ -82,18 +87,31 @@ def in_turn(method: Callable[Concatenate[Self, Given], Found]) -> Callable[Conca
 
 
 # A child process has one thread. A lock that another one held when it began would never be free, and what it guards
-# would be half written.
+# would be half written: where a thread does not end its turn in time, what it works on is refused in the child.
 
 
 def _before_fork() -> None:
-    alive = [turns for known in list(_made) if (turns := known()) is not None]
-    _held.extend(turns for turns in alive if turns.acquire(timeout=_PATIENCE))
+    held, missed = _held.setdefault(get_ident(), []), _missed.setdefault(get_ident(), [])
+    deadline = monotonic() + _PATIENCE
+    for known in list(_made):
+        turns = known()
+        if turns is not None:
+            found = turns.acquire(timeout=max(0.0, deadline - monotonic()))
+            (held if found else missed).append(turns)
 
 
 def _after_fork() -> None:
-    while _held:
-        _held.pop().release()
+    for turns in _held.pop(get_ident(), []):
+        turns.release()
+    _missed.pop(get_ident(), None)
+
+
+def _after_fork_in_child() -> None:
+    for turns in _missed.get(get_ident(), []):
+        turns._at_fork_reinit()  # type: ignore[attr-defined]
+        turns.busy = True
+    _after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

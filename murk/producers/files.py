@@ -14,7 +14,7 @@ from murk.producers.labels import LabelSurvey, undeclared
 from murk.producers.ledger import Ledger
 from murk.producers.notes import Facts, begun_with, compare, differs, hold, in_file, note
 from murk.producers.overlap import check_apart, check_carried
-from murk.producers.places import register
+from murk.producers.places import check_unchanged, register
 from murk.producers.policy import Policy
 from murk.producers.public import public_covariates
 from murk.producers.sources import Block, FileSource
@@ -263,6 +263,8 @@ class FilePopulation(ABC):
         log, crowd = self.log, self.crowd
         task = task.with_simulated(crowd.seed is not None)
         self.source = crowd.open(task)
+        if not task.simulated:
+            check_unchanged(self.source, self.ledger)
         standing = log.document()
         if standing is None:
             self._begin(task)

@@ -10,6 +10,7 @@ Simulations spend nobody's budget: they have a ledger for each task, and are not
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import sqlite3
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from murk.errors import MurkError, UserError
-from murk.producers.notes import write_durably
+from murk.producers.notes import SUFFIX, write_durably
 from murk.producers.reading import readable, survey
 from murk.producers.schema import APPLICATION
 
@@ -79,13 +80,16 @@ def default_ledger(source: str | Path, task: str, *, simulated: bool) -> Path:
     source = Path(source)
     readable(source)
     seen = _look(before)
-    if seen is not None and seen.tasks:
+    # Also what is left of one that is lost or damaged: it is refused when it is opened, where a new one would let
+    # everybody spend anew.
+    if _remains(before) if seen is None else seen.tasks:
         return before
     folder = source.resolve().parent
     beside = folder / f"{_stem(source)}{LEDGER}"
     noted = [_place(source, one) for one in _noted(source)]
     if not noted and not beside.exists():
         digest = survey(source).digest
+        _check_readable(folder, Path.cwd())
         noted = [path for path, one in _near(folder, Path.cwd()) if digest in one.digests]
     if len(noted) > 1:
         # A run that was interrupted carries on with the same command.
@@ -107,6 +111,27 @@ def default_ledger(source: str | Path, task: str, *, simulated: bool) -> Path:
             "a ledger with --ledger, the same one for every task"
         )
     return _short(noted[0] if noted else beside)
+
+
+def check_unchanged(source: FileSource, ledger: Ledger) -> None:
+    """Refuse a file that was changed, where its rows are people who were promised a cap over all tasks.
+
+    In a changed file nobody is recognised by their row: a cap over all tasks would begin at nothing again.
+
+    Raises
+    ------
+    UserError
+        When the ledger promises such a cap, and its people were the rows of the same file with other contents.
+    """
+    if source.people != "row" or not ledger.promises():
+        return
+    before = next((one for one in _noted(source.path) if one.identity == ledger.identity), None)
+    if before is not None and before.rows not in (None, source.digest):
+        raise UserError(
+            f"{source.path} was changed since its people last had accounts in {ledger.path}, which promises them a cap "
+            "over all tasks: where each row is a person nobody can be recognised in another file. Give the file as it "
+            "was, or name people by a column (--person); if they are other people, give them a --ledger of their own"
+        )
 
 
 def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
@@ -138,7 +163,8 @@ def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
             "recognised in another file, so all are taken for new people with nothing spent. Name people by a column "
             "(--person)"
         )
-    mine = Noted(_relative(path, ledger.path), ledger.identity, rows)
+    # What its rows were stays noted where people are named by a column for once.
+    mine = Noted(_relative(path, ledger.path), ledger.identity, rows or (before.rows if before else None))
     if before != mine:
         _write(path, [*(one for one in noted if one.identity != ledger.identity), mine])
     return tuple(warnings)
@@ -200,23 +226,47 @@ def _near(*folders: Path) -> Iterable[tuple[Path, _Seen]]:
             yield path, seen
 
 
+def _remains(path: Path) -> bool:
+    """Whether there is something of a ledger: a file that cannot be read, SQLite's own beside it, or a run's note."""
+    parts = (path, *(Path(f"{path}{suffix}") for suffix in ("-wal", "-shm")))
+    return any(part.exists() for part in parts) or any(path.parent.glob(f"{glob.escape(path.name)}.*{SUFFIX}"))
+
+
+def _check_readable(*folders: Path) -> None:
+    """Refuse a damaged ledger where those of a file's people are looked for: it may be theirs."""
+    for path in {path.resolve() for folder in folders for path in folder.glob(f"*{LEDGER}")}:
+        try:
+            _read(path)
+            damaged = path.stat().st_size == 0
+        except sqlite3.Error:
+            damaged = True
+        if damaged:
+            raise UserError(
+                f"{path} cannot be read, and may hold the accounts of these people: bring it back from a copy, move it "
+                "away if it is none of theirs, or name their ledger with --ledger"
+            )
+
+
 def _look(path: Path) -> _Seen | None:
     """Look at a ledger without changing anything; None where there is none, or none that can be read."""
-    if not path.is_file():
-        return None
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=5.0)) as found:
-            if found.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-                return None
-            columns = [row[1] for row in found.execute("PRAGMA table_info(tasks)")]
-            real = "simulated IS NOT 1" if "simulated" in columns else "true"
-            [identity] = found.execute("SELECT value FROM meta WHERE key = 'identity'").fetchone()
-            digests = found.execute(
-                "SELECT DISTINCT digest FROM runs JOIN sources ON sources.number = source "
-                f"JOIN tasks ON tasks.number = task WHERE {real}"
-            ).fetchall()
-            tasks = found.execute(f"SELECT name FROM tasks WHERE {real}").fetchall()
-            return _Seen(identity, *(frozenset(text for (text,) in rows) for rows in (tasks, digests)))
+        return _read(path) if path.is_file() else None
     except sqlite3.Error:
         # Whoever opens it for good is told what is wrong with it.
         return None
+
+
+def _read(path: Path) -> _Seen | None:
+    """Read what a look at a ledger shows; None where the file is a database of something else."""
+    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=5.0)) as found:
+        if found.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+            return None
+        columns = [row[1] for row in found.execute("PRAGMA table_info(tasks)")]
+        real = "simulated IS NOT 1" if "simulated" in columns else "true"
+        [identity] = found.execute("SELECT value FROM meta WHERE key = 'identity'").fetchone()
+        digests = found.execute(
+            "SELECT DISTINCT digest FROM runs JOIN sources ON sources.number = source "
+            f"JOIN tasks ON tasks.number = task WHERE {real}"
+        ).fetchall()
+        tasks = found.execute(f"SELECT name FROM tasks WHERE {real}").fetchall()
+        return _Seen(identity, *(frozenset(text for (text,) in rows) for rows in (tasks, digests)))

@@ -257,6 +257,43 @@ def test_a_child_process_goes_on_with_a_learner_that_a_thread_was_using():
         thread.join()
 
 
+def test_a_child_process_is_refused_what_a_thread_did_not_let_go_of(monkeypatch):
+    """Before, it waited for ever for a thread that it does not have."""
+    monkeypatch.setattr("murk._turns._PATIENCE", 0.05)
+    model, let_go, taken = made("LDPSGDClassifier", seed=1), threading.Event(), threading.Event()
+
+    def hold():
+        with model._engine._turns:
+            taken.set()
+            let_go.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    taken.wait(60)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if not child:
+            try:
+                model.learn_one(RECORD, True)
+            except MurkError:
+                os._exit(7)
+            os._exit(1)
+        deadline = time.monotonic() + 20
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        if ended == (0, 0):
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(ended[1]) == 7
+    finally:
+        let_go.set()
+        thread.join()
+    model.learn_one(RECORD, True)
+    assert model.n_releases == 1
+
+
 def test_a_copy_of_a_learner_in_use_is_free():
     model = made("LDPSGDClassifier", seed=1)
     model._engine._turns.acquire()

@@ -13,6 +13,7 @@ from murk.producers import Ledger, Policy
 from murk.producers.local import LocalRun
 from murk.producers.places import default_ledger
 from murk.producers.population import Crowd
+from murk.stream import open_log
 from tests.producers.world import TEXT, make_task, write_people
 
 
@@ -155,9 +156,10 @@ def test_what_cannot_be_read(folder: Path) -> None:
     with pytest.raises(MurkError, match="cannot be read: it says which ledgers"):
         default_ledger(SOURCE, "a", simulated=False)
     Path("data/people.csv.ledgers.json").unlink()
-    # A file that only looks like a ledger is nobody's.
+    # What lies where earlier versions had the ledger is opened, and so refused.
     Path("a.ledger.db").write_text("no ledger")
-    assert default_ledger(SOURCE, "a", simulated=False) == Path("data/people.ledger.db")
+    with pytest.raises(UserError, match="not a ledger"):
+        Ledger(default_ledger(SOURCE, "a", simulated=False))
 
 
 def test_the_note_is_for_its_owner_alone(folder: Path) -> None:
@@ -166,3 +168,28 @@ def test_the_note_is_for_its_owner_alone(folder: Path) -> None:
     assert note.stat().st_mode & 0o077 == 0
     [one] = json.loads(note.read_text())["ledgers"]
     assert one["path"] == "people.ledger.db"
+
+
+@pytest.mark.parametrize("left", ["", "-wal", ".0123456789abc.run.json"])
+def test_a_ledger_at_the_old_place_that_is_lost_or_damaged_is_not_replaced(folder: Path, left: str) -> None:
+    """A new one would let everybody spend anew."""
+    Path(f"a.ledger.db{left}").touch()
+    assert default_ledger(SOURCE, "a", simulated=False) == Path("a.ledger.db")
+    if left:
+        assert default_ledger(SOURCE, "b", simulated=False) == Path("data/people.ledger.db")
+
+
+@pytest.mark.parametrize("content", [b"", b"SQLite format 3\0 and no more"])
+def test_a_damaged_ledger_nearby_may_be_theirs(folder: Path, content: bytes) -> None:
+    Path("data/other.ledger.db").write_bytes(content)
+    with pytest.raises(UserError, match=r"other\.ledger\.db cannot be read, and may hold the accounts"):
+        default_ledger(SOURCE, "a", simulated=False)
+
+
+def test_a_cap_over_all_tasks_is_not_undone_by_a_changed_file(folder: Path) -> None:
+    assert work("a", lifetime=GaussianDP(1.2))[2] == 8
+    with SOURCE.open("a") as file:
+        file.write("\n")
+    with pytest.raises(UserError, match="was changed since its people last had accounts"):
+        work("b")
+    assert not Path("b.db").exists() or open_log("sqlite:///b.db").document() is None

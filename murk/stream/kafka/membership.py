@@ -133,8 +133,10 @@ class KafkaMembership(Membership):
             superseded = True
             raise
         finally:
-            # Without a name there is nothing to come back to; with one that is another's, nothing to leave.
-            member.leave(for_good=not superseded and (self._for_good or self.name is None))
+            # Without a name there is nothing to come back to; with one that is another's, nothing to leave. Whoever
+            # meets an error keeps their place, and is back before the others hear of it.
+            ended = self._stop.is_set() and self._for_good
+            member.leave(for_good=not superseded and (ended or self.name is None))
 
     def _take(self, assigned: frozenset[int]) -> None:
         lost = self._assigned - assigned
