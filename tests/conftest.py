@@ -1,9 +1,11 @@
 """Settings of all tests."""
 
+import logging
 import signal
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 from tests.services.fixtures import *  # noqa: F403
@@ -26,6 +28,18 @@ WAITING = (
     "test_docs",
     "stream/test_worker_crashes",
 )
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_they_were():
+    """A command that runs in this process sets loggers up until its end, which is that of the process."""
+    loggers = [logging.getLogger(name) for name in ("murk", "kafka", "py.warnings")]
+    before = [(one, one.level, one.handlers[:]) for one in loggers]
+    yield
+    logging.captureWarnings(False)
+    for one, level, handlers in before:
+        one.setLevel(level)
+        one.handlers[:] = handlers
 
 
 def pytest_collection_modifyitems(items):

@@ -37,6 +37,10 @@ def end(arguments: Sequence[str], point: int) -> tuple[bool, dict[str, Any]]:
     """Kill a run at a point, if it gets so far, carry it on, and say what is left."""
     folder = Path(f"point-{point}")
     folder.mkdir()
+    # Each has its own people: their accounts lie beside them.
+    place = arguments.index("--source") + 1
+    people = Path(shutil.copy(arguments[place], folder)).resolve()
+    arguments = [*arguments[:place], str(people), *arguments[place + 1 :]]
     with (folder / "out").open("w+") as out:
         killer = Killer(point)
         killed = forked(arguments, folder, out.fileno(), 2, lambda: sys.setprofile(killer)) == -signal.SIGKILL

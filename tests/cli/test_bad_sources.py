@@ -107,7 +107,8 @@ def test_a_misspelt_positive_value(folder: Path, command: str, seed: tuple[objec
     refused(done, "'third_child' has the positive value 'Yes' in no row", "Spell positive as the file does")
     for value, count in labels.items():
         assert (f"'{value}' in {count}" in done.err) == bool(seed)
-    assert query(folder / "third-child.ledger.db", "SELECT * FROM runs") == []
+    ledger = "third-child.ledger.db" if seed else "people.ledger.db"
+    assert query(folder / ledger, "SELECT * FROM runs") == []
     (folder / "task.yaml").write_text(task.replace("Yes", '"yes"') + "protocol: moments\n")
     assert murk(command, "task.yaml", "--source", "people.csv", "--json", *seed, folder=folder).json["records"] == 60
 

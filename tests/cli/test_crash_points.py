@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.harness import ROOT, world
+from tests.cli.harness import LEDGER, ROOT, world
 from tests.protocols import GRADIENTS, MOMENTS, OTHERS, SKETCH, Protocol
 
 # Odd: beginnings and ends of writes take turns. Most writes are the same for all protocols.
@@ -53,7 +53,7 @@ def test_a_seeded_run_ends_the_same(folder: Path, protocol: Protocol, step: int)
 @pytest.mark.parametrize(("protocol", "step"), STEPS, ids=str)
 def test_nobody_is_counted_twice_or_forgotten(folder: Path, protocol: Protocol, step: int) -> None:
     """With real noise no two runs are alike, but each is complete: the set aside stay aside, the others count once."""
-    for end in ends(folder, protocol, step, "--yes"):
+    for end in ends(folder, protocol, step, "--yes", "--ledger", LEDGER):
         assert end["status"] == 0, end["point"]
         found, left = end["found"], end["traces"]
         assert (found["releases"], found["set_aside"]) == (RELEASES, SET_ASIDE), end["point"]

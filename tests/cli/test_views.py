@@ -211,7 +211,7 @@ def test_a_lag_is_never_below_zero(folder: Path, monkeypatch: pytest.MonkeyPatch
     with log:
         monkeypatch.setattr(SqliteLog, "checkpoint", busy)
         done = CliRunner().invoke(command, ["--log", url, "--json"])
-        found = json.loads(done.output)
+        found = json.loads(done.stdout)
         assert (found["lag"], found["dead_letters"]) == (0, {"malformed": 3})
         log.append([(0, b"nor this")])
-        assert json.loads(CliRunner().invoke(command, ["--log", url, "--json"]).output)["lag"] == 1
+        assert json.loads(CliRunner().invoke(command, ["--log", url, "--json"]).stdout)["lag"] == 1
