@@ -49,7 +49,7 @@ class Settings:
     step
         ``"noise-aware"``: ``radius w_i / sqrt(2 sum w_j^2 v_j)``, or an :class:`InverseScalingStep`.
     averaging, weighting
-        See DESIGN; ``weighting`` is by public noise levels only.
+        How iterates are averaged, and how people are weighted: by public noise levels only.
     radius
         The iterate is projected on the ball of this radius, in working coordinates.
     scale_start, scale_floor, scale_ceiling
