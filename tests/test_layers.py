@@ -71,7 +71,7 @@ def test_light_parts_load_nothing_heavy(module, heavy):
 
 
 def test_public_names_are_there():
-    """DESIGN: others build on these names."""
+    """Others build on these names."""
     import murk.learners
     import murk.monitoring
     import murk.privacy

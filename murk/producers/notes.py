@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import tempfile
 import weakref
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
@@ -148,15 +149,18 @@ def beside(log: Log, suffix: str, ledger: str | Path) -> Path | None:
 
 def write_durably(path: Path, text: str) -> None:
     """Write a small file, for its owner's eyes, so that a crash leaves it whole or not there."""
-    draft = path.with_name(path.name + ".new")
     try:
-        # A draft that a crash left behind may have been made by somebody with other rights.
-        draft.unlink(missing_ok=True)
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as handle:
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())
-        draft.replace(path)
+        # Nobody else's draft: neither one that is being written nor one that a crash left behind.
+        handle, draft = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".new", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -1,9 +1,9 @@
 """Whether a file of public covariates holds the very people who are to release.
 
 What is compared are rows: of the declared features as they are coded, and of all columns that both files have. Hashes
-of 64 bits stand for them, in memory alone. Each rule says when a sample of other people from the same population
-would look so with a probability below one in a million; of a few declared features with few values each, a random
-part of the people in another order looks like any other sample, and no rule can tell.
+of 64 bits stand for them, in memory alone. Each rule but `distinct` says when a sample of other people from the same
+population would look so with a probability below one in a million; of a few declared features with few values each, a
+random part of the people in another order looks like any other sample, and no rule can tell.
 """
 
 from __future__ import annotations
@@ -34,13 +34,17 @@ UNLIKELY: Final = math.log(1e-6)
 RUNS: Final = 32
 """Runs of equal rows that stand one after another in both files by copying only."""
 FEWEST: Final = 5
-"""Rare rows that two samples may share by chance, whatever the counts say, are fewer."""
+"""Rare rows that two samples may share by chance, whatever the counts say, are fewer; but see `distinct`."""
+ENOUGH: Final = 100
+"""Among fewer people nothing is known of how often two are alike."""
+_ALIKE: Final = 0.01
 _MANY: Final = 0.1
 
 _SAME = "its rows are those of the people, whatever their order, format or further columns"
 _CONSECUTIVE = "rows stand in it one after another as they do among the people"
 _IN_ORDER = "its rows are a part of the people's, in their order"
 _RARE = "it shares rows with the people that are too rare to be shared by chance"
+_DISTINCT = "it shares rows with the people, of whom hardly two are alike; leave these rows out if they are others'"
 
 
 def check_apart(source: FileSource, path: Path) -> None:
@@ -78,7 +82,7 @@ def check_carried(source: FileSource, covariates: Covariates) -> None:
     task = source.task
     mine, _ = _read(open_table(source.path, task.coding.columns), task, [])
     theirs = np.repeat(_hashed(covariates.points), covariates.counts)
-    found = _SAME if same(mine, theirs) else _RARE if rare(mine, theirs) else None
+    found = _SAME if same(mine, theirs) else _scattered(mine, theirs)
     if found is not None:
         raise _refusal(f"the public sample of the task {task.name!r}", source, found)
 
@@ -91,7 +95,14 @@ def evidence(mine: Hashes, theirs: Hashes) -> str | None:
         return _CONSECUTIVE
     if in_order(mine, theirs):
         return _IN_ORDER
-    return _RARE if rare(mine, theirs) else None
+    return _scattered(mine, theirs)
+
+
+def _scattered(mine: Hashes, theirs: Hashes) -> str | None:
+    """Return what gives rows away that stand in no order."""
+    if rare(mine, theirs):
+        return _RARE
+    return _DISTINCT if distinct(mine, theirs) else None
 
 
 def same(mine: Hashes, theirs: Hashes) -> bool:
@@ -107,9 +118,7 @@ def rare(mine: Hashes, theirs: Hashes) -> bool:
     that (its own pairs show it), r is taken towards 1 accordingly. And of the rows that occur once in all a share
     r / (1 + r) is the public file's: it has too few where it goes to rare rows as often, but only to the people's.
     """
-    values, places = np.unique(np.concatenate([mine, theirs]), return_inverse=True)
-    own = np.bincount(places[: len(mine)], minlength=len(values))
-    public = np.bincount(places[len(mine) :], minlength=len(values))
+    own, public = _counted(mine, theirs)
     pairs = own + public == 2
     split = int(np.sum(pairs & (own == 1)))
     inside, outside = int(np.sum(pairs & (own == 2))), int(np.sum(pairs & (public == 2)))
@@ -124,6 +133,28 @@ def rare(mine: Hashes, theirs: Hashes) -> bool:
     seen = math.sqrt(outside / inside) if inside else math.inf if outside else ratio
     low, high = min(ratio, seen), max(ratio, seen)
     return _tail(split, of, _split(min(max(low, 1.0), high))) < UNLIKELY
+
+
+def distinct(mine: Hashes, theirs: Hashes) -> bool:
+    """Whether they share a row although hardly two of the people are alike.
+
+    If the two are samples of one population, w rows that recur within them let one expect w s / (1 - s) across, with
+    s = 2 r / (1 + r)^2; refused is more than four times that, and so any row at all where none recurs. Another sample
+    is refused so with a probability of about 1/4 at the most, where a first coincidence is about to happen; but whoever
+    is in both by chance looks like one of the people in everything, and the public sample can do without.
+    """
+    own, public = _counted(mine, theirs)
+    if len(mine) < ENOUGH or int(own[own > 1].sum()) > _ALIKE * len(mine):
+        return False
+    split, recurring = _split(len(theirs) / len(mine)), int(np.sum(own > 1) + np.sum(public > 1))
+    return int(np.sum((own > 0) & (public > 0))) > 4.0 * recurring * split / (1.0 - split)
+
+
+def _counted(mine: Hashes, theirs: Hashes) -> tuple[Counts, Counts]:
+    """How often each row that there is occurs in either."""
+    values, places = np.unique(np.concatenate([mine, theirs]), return_inverse=True)
+    own = np.bincount(places[: len(mine)], minlength=len(values))
+    return own, np.bincount(places[len(mine) :], minlength=len(values))
 
 
 def _split(ratio: float) -> float:

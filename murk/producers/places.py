@@ -10,12 +10,14 @@ Simulations spend nobody's budget: they have a ledger for each task, and are not
 
 from __future__ import annotations
 
+import fcntl
 import glob
 import json
+import logging
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
     from murk.producers.ledger import Ledger
     from murk.producers.sources import FileSource
 
-NOTE, LEDGER = ".ledgers.json", ".ledger.db"
+NOTE, LEDGER, SIMULATED = ".ledgers.json", ".ledger.db", ".simulated.ledger.db"
+_log = logging.getLogger(__name__)
 _SUFFIXES = {".gz", ".csv", ".jsonl", ".ndjson"}
 
 
@@ -76,7 +79,9 @@ def default_ledger(source: str | Path, task: str, *, simulated: bool) -> Path:
     """
     before = Path(f"{task}{LEDGER}")
     if simulated:
-        return before
+        # There may lie people's real accounts, of an earlier version's or by name: a simulation spends none of them.
+        there = _look(before)
+        return Path(f"{task}{SIMULATED}") if there is not None and there.tasks else before
     source = Path(source)
     readable(source)
     seen = _look(before)
@@ -143,6 +148,11 @@ def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
         A sentence or two for each other ledger that they have accounts in, and for a file that was changed where its
         rows are people.
     """
+    with _alone(source.path):
+        return _register(source, ledger)
+
+
+def _register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
     path, rows = source.path, source.digest if source.people == "row" else None
     noted = list(_noted(path))
     warnings = []
@@ -193,6 +203,23 @@ def _noted(source: Path) -> Sequence[Noted]:
             f"{note} cannot be read: it says which ledgers the people of {source} have accounts in. Bring it back from "
             "a copy"
         ) from error
+
+
+@contextmanager
+def _alone(source: Path) -> Iterator[None]:
+    """Keep other commands from changing what is noted beside a file, between reading and writing it.
+
+    The folder is locked: the note itself is replaced by another file when it is written.
+    """
+    folder = os.open(source.resolve().parent, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        except OSError as error:
+            _log.info("%s cannot be locked (%s): run one command at a time", source.resolve().parent, error.strerror)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _write(source: Path, noted: Sequence[Noted]) -> None:

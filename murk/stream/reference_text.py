@@ -98,7 +98,10 @@ and by all columns that both have (but for names and numbers of rows), and refus
 - a part of the source's rows in their order, where other people's rows would be that with a probability below 1e-6;
 - one that shares rare rows: of rows that occur twice in both files together a share 2 r / (1 + r)^2 would be split
   between two samples of one population, r the ratio of their sizes, and of rows that occur once r / (1 + r) would be in
-  the file; refused is what exceeds the one, or falls short of the other, by chance once in 1e6.
+  the file; refused is what exceeds the one, or falls short of the other, by chance once in 1e6;
+- one that shares any row where hardly two people are alike (of at least 100, at most 1% have a row that another one
+  has, too): more than four times as many as rows that recur within the files let one expect. A public sample can do
+  without those few who look in everything like one of the people.
 
 What this cannot see is a random part of the people in another order and of few features with few values each: it looks
 like any other sample.

@@ -121,6 +121,11 @@ class TrailRecorder:
         """All points."""
         return self._trail
 
+    def forget(self) -> None:
+        """Leave all points out."""
+        self._counts, self._times, self._rows = [], [], []
+        self._trail = Trail()
+
     def next(self, count: int) -> int | None:
         """Return the next count after this one at which there is a point; None where none are kept."""
         if not self._most:

@@ -13,7 +13,7 @@ from tests.cli.harness import LEDGER, ROOT, world
 from tests.protocols import GRADIENTS, MOMENTS, OTHERS, SKETCH, Protocol
 
 # Odd: beginnings and ends of writes take turns. Most writes are the same for all protocols.
-STEP = int(os.environ.get("MURK_POINT_STEP", "5"))
+STEP = int(os.environ.get("MURK_POINT_STEP", "11"))
 STEPS = [(GRADIENTS, STEP), *((protocol, 3 * STEP) for protocol in OTHERS)]
 SET_ASIDE = MOMENTS.set_aside
 RELEASES = 3

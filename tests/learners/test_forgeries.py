@@ -58,7 +58,7 @@ def moments(guarantee, features, **more):
         (moments, ApproxDP(2.0, 1e-6), 5, {"release": "separate"}),
     ],
 )
-def test_one_forged_release_reaches_three_to_eight_times_less_far(make, guarantee, features, more):
+def test_one_forged_release_reaches_less_far_than_its_coordinates_would_let_it(make, guarantee, features, more):
     """Measured on what is learned: with every coordinate as large as its own bound, and shortened until admitted."""
     engine, release = make(guarantee, features, **more)
     mechanism = engine.mechanisms["default"]

@@ -218,7 +218,7 @@ def test_no_vector_raises(v: list[float], seed: int, kind: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 7])
 def test_the_ball_is_unbiased(size: int) -> None:
-    """Mean of 40,000 decoded releases of MATHS' mechanism: each score beyond 5.5 has probability 4 x 10^-8.
+    """Mean of 40,000 decoded releases: each score beyond 5.5 has probability 4 x 10^-8.
 
     B = r (e^eps + 1) / (e^eps - 1) sqrt(pi)/2 d Gamma((d-1)/2 + 1) / Gamma(d/2 + 1), at eps = 1, r = 1. The
     twin is decoded with 1.3 B.

@@ -1,5 +1,6 @@
 """The notes that tie a ledger to its log, and a run to its seed: where they lie, what differs, who else is at work."""
 
+import errno
 import gc
 import json
 import os
@@ -181,13 +182,17 @@ def test_who_is_kept_out(tmp_path):
 def test_a_note_is_whole_or_not_there_and_for_its_owner_alone(tmp_path, monkeypatch):
     """What is written is on the disk before it has its name, and its name before the work goes on."""
     path = tmp_path / "note.json"
-    draft = tmp_path / "note.json.new"
-    draft.write_text("left behind by a crash")
-    draft.chmod(0o666)
+    left = tmp_path / "note.json.0.new"
+    left.write_text("another one's, or left behind by a crash")
     done = []
 
     def fsync(handle):
-        done.append(("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else draft.read_text(), path.exists()))
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            done.append(("folder", path.exists()))
+            return
+        [draft] = {place for place in tmp_path.glob("note.json.*.new") if place != left}
+        assert stat.S_IMODE(draft.stat().st_mode) == 0o600
+        done.append((draft.read_text(), path.exists()))
 
     monkeypatch.setattr(notes.os, "fsync", fsync)
     before = len(os.listdir("/proc/self/fd"))
@@ -195,10 +200,20 @@ def test_a_note_is_whole_or_not_there_and_for_its_owner_alone(tmp_path, monkeypa
     assert done == [("text\n", False), ("folder", True)]
     assert path.read_text() == "text\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert not draft.exists()
+    assert {place.name for place in tmp_path.iterdir()} == {path.name, left.name}
     assert len(os.listdir("/proc/self/fd")) == before
     write_durably(path, "newer\n")
     assert path.read_text() == "newer\n"
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(notes.os, "fsync", full)
+    with pytest.raises(MurkError, match=r"cannot be written \(No space left on device\)"):
+        write_durably(path, "lost\n")
+    assert path.read_text() == "newer\n"
+    assert {place.name for place in tmp_path.iterdir()} == {path.name, left.name}
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path):

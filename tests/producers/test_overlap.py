@@ -15,7 +15,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.producers import FileSource
-from murk.producers.overlap import check_apart, check_carried, consecutive, in_order, rare
+from murk.producers.overlap import check_apart, check_carried, consecutive, distinct, in_order, rare
 from murk.producers.public import public_covariates
 from murk.stream import Task
 from murk.stream.task_covariates import Covariates
@@ -119,6 +119,38 @@ def test_a_part_in_another_order_is_recognised_where_rows_are_rare(tmp_path: Pat
         check(tmp_path, people, shuffled(people)[:count], RICH)
     with pytest.raises(UserError, match="too rare to be shared by chance"):
         check(tmp_path, people, shuffled([*rich(2, 300), *people[:count]]), RICH)
+
+
+@pytest.mark.parametrize("count", [1, 4, 15])
+def test_a_few_people_are_recognised_where_hardly_two_are_alike(tmp_path: Path, count: int) -> None:
+    people = rich(1, 400)
+    public = shuffled([*rich(2, 400 - count), *people[:count]])
+    with pytest.raises(UserError, match="of whom hardly two are alike; leave these rows out if they are others'"):
+        check(tmp_path, people, public, RICH)
+    # One is in the people's file twice: what is as rare as that may be chance.
+    again = [*people, people[-1]]
+    if count == 1:
+        check(tmp_path, again, public, RICH)
+    else:
+        with pytest.raises(UserError, match="hardly two are alike"):
+            check(tmp_path, again, public, RICH)
+
+
+def test_how_often_a_sample_is_refused_for_one_row_that_it_shares() -> None:
+    """Of 600 samples at most 0.25 are, whose mean is beyond 0.25 + 5 sqrt(0.25 0.75 / 600) = 0.34 once in 3 million.
+
+    At the density where that is so: with 0.7 rows to be expected in both. The check would be one of nothing if it
+    refused fewer than 0.17 there.
+    """
+    rng = np.random.default_rng(6)
+    for expected, least, most in ((0.7, 0.17, 0.34), (0.01, 0.0, 0.05), (30.0, 0.0, 0.02)):
+        values = int(500 * 500 / expected)
+        found = [distinct(*rng.integers(0, values, (2, 500)).astype(np.uint64)) for _ in range(600)]
+        assert least <= np.mean(found) <= most
+    # Fewer people than it takes to know how alike they are; and people of whom many are alike.
+    assert not distinct(np.arange(99, dtype=np.uint64), np.arange(99, dtype=np.uint64))
+    assert distinct(np.arange(100, dtype=np.uint64), np.arange(99, 120, dtype=np.uint64))
+    assert not distinct(np.arange(100, dtype=np.uint64) // 2, np.arange(49, 120, dtype=np.uint64))
 
 
 def test_a_few_columns_more_make_rows_rare(tmp_path: Path) -> None:

@@ -1,17 +1,19 @@
 """One ledger for one population: found by its file, whatever it is asked; and what cannot be known."""
 
+import errno
 import json
 import os
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 
 from murk.errors import MurkError, UserError
 from murk.privacy import GaussianDP
-from murk.producers import Ledger, Policy
+from murk.producers import FileSource, Ledger, Policy, places
 from murk.producers.local import LocalRun
-from murk.producers.places import default_ledger
+from murk.producers.places import default_ledger, register
 from murk.producers.population import Crowd
 from murk.stream import open_log
 from tests.producers.world import TEXT, make_task, write_people
@@ -130,6 +132,51 @@ def test_simulations_have_ledgers_of_their_own(folder: Path) -> None:
     # What was only simulated spent nothing: the real ledger is begun beside the file.
     assert default_ledger(SOURCE, "a", simulated=False) == Path("data/people.ledger.db")
     assert default_ledger(SOURCE, "b", simulated=False) == Path("data/people.ledger.db")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_simulation_does_not_spend_what_lies_at_its_old_place(folder: Path, known: bool) -> None:
+    assert work("a", ledger="a.ledger.db")[2] == 8
+    if not known:
+        # An earlier version did not note which of its tasks were simulated.
+        with sqlite3.connect("a.ledger.db") as connection:
+            connection.execute("UPDATE tasks SET simulated = NULL")
+    os.rename("a.db", "real.db")
+    for _ in range(2):
+        assert work("a", seed=1) == (Path("a.simulated.ledger.db"), (), 8)
+    with Ledger("a.ledger.db") as ledger:
+        assert ledger.totals().releases == 8
+    assert default_ledger(SOURCE, "b", simulated=False) == Path("a.ledger.db")
+
+
+def test_ledgers_that_are_used_at_the_same_moment_are_all_noted(folder: Path) -> None:
+    """Each command reads the note and writes it: the other's must not come between."""
+    start = threading.Barrier(6)
+
+    def use(number: int) -> None:
+        with Ledger(f"{number}.ledger.db") as ledger:
+            source = FileSource(SOURCE, make_task(), person_column="who")
+            start.wait()
+            register(source, ledger)
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = json.loads((folder / "data" / "people.csv.ledgers.json").read_text())["ledgers"]
+    assert len(found) == 6
+    assert {path.name for path in (folder / "data").iterdir()} == {"people.csv", "people.csv.ledgers.json"}
+
+
+def test_a_folder_without_locks_is_no_reason_to_stop(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(handle: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(places.fcntl, "flock", flock)
+    with Ledger("a.ledger.db") as ledger:
+        register(FileSource(SOURCE, make_task(), person_column="who"), ledger)
+    assert (folder / "data" / "people.csv.ledgers.json").exists()
 
 
 def test_a_file_that_changed_has_new_people_where_rows_are_people(folder: Path) -> None:

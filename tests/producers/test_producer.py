@@ -2,14 +2,19 @@
 
 import json
 import math
+import random
+import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 
+import murk
 from murk.errors import MurkError, UserError
 from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP
@@ -461,3 +466,51 @@ def test_another_thread_is_refused_before_the_record_is_looked_at(tmp_path: Path
             assert "another process or thread" in str(error)
         assert world.ledger.totals().releases == 0
         assert world.producer.release(RECORD).outcome == "released"
+
+
+def test_an_interrupt_leaves_accounts_whole_and_nothing_of_the_record(world: World) -> None:
+    """At any instruction of Murk's Python, as Ctrl-C comes: the same call again releases the record once."""
+    place, rng, problem = str(Path(murk.__file__).parent), random.Random(3), world.producer._problem
+    age = 27.182818284
+    coded = world.task.coding.encode_record({**RECORD, "age": age}).x[0]
+
+    def release(number: int, stop: int) -> int:
+        """Give the number of instructions that it took, or that were left."""
+        seen = 0
+
+        def trace(frame: FrameType, event: str, argument: object) -> Any:
+            nonlocal seen
+            if not frame.f_code.co_filename.startswith(place):
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                seen += 1
+                if seen == stop:
+                    raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            world.producer.release({**RECORD, "age": age}, person=f"w{number}", key="monday")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        return seen
+
+    whole = release(0, 0)
+    assert whole > 500
+    unpaid = 0
+    for number in range(1, 41):
+        assert release(number, rng.randrange(1, whole)) <= whole
+        memory = problem._memory
+        for value in (age, coded):
+            assert struct.pack("<d", value) not in memory.real.tobytes()
+        unpaid += world.ledger.totals().releases < number + 1
+        assert world.producer.release({**RECORD, "age": age}, person=f"w{number}", key="monday").outcome != "refused"
+        assert world.ledger.totals().releases == number + 1
+    assert 0 < unpaid < 40
+    world.producer.flush()
+    assert world.ledger.pending() == 0
+    assert len({json.loads(message.value)["id"] for message in world.messages()}) == len(world.messages()) == 41

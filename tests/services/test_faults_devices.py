@@ -44,7 +44,7 @@ def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
     task = Task.parse(task_text(2, protocol, protocol.cap))
     url, ledger = new_log(broker, task), tmp_path / "ledger.db"
     with Nursery(tmp_path / "children", [protocol]) as nursery:
-        for number, point in zip((3, 1, 5, 2, 1), cycle(points), strict=False):
+        for number, point in zip((3, 1, 5), cycle(points), strict=False):
             child = nursery.call(f"{DEVICES}:release", url, ledger, count, point, number)
             assert child.wait() == -9, child.err
         child = nursery.call(f"{DEVICES}:release", url, ledger, count)
@@ -62,10 +62,10 @@ def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
 
 # Kills at points in turn, each at most so many sends after the last one; whoever waits for no model sends blocks.
 POPULATIONS = [
-    (GRADIENTS, 400, 8, POINTS, 30, []),
+    (GRADIENTS, 200, 4, POINTS, 15, []),
     (EXAMPLES, 400, 4, POINTS, 15, ["--block", 5]),
     (MOMENTS, 400, 4, POINTS, 15, ["--block", 5]),
-    (SKETCH, 2400, 6, (*POINTS, AMID), 15, ["--block", 15]),
+    (SKETCH, 1200, 3, (*POINTS, AMID), 8, ["--block", 15]),
 ]
 
 
@@ -101,22 +101,23 @@ def test_a_population_killed_around_its_sends(broker, tmp_path, protocol, rows, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gone", ["killed", "frozen"])
-def test_a_device_outlasts_its_broker(own_broker, tmp_path, gone):
+@pytest.mark.parametrize(("gone", "count"), [("killed", 1500), ("frozen", 150)])
+def test_a_device_outlasts_its_broker(own_broker, tmp_path, gone, count):
     """The outbox grows on disk and the memory does not; all is delivered once the broker is back."""
     task = Task.parse(WIDE)
     url, ledger = new_log(own_broker, task), tmp_path / "ledger.db"
-    some, count = 100, 2000
+    some = 100
     with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="2000") as nursery:
         device = nursery.call(f"{DEVICES}:outlast", url, ledger, some, count)
         device.said("there")
         own_broker.kill() if gone == "killed" else own_broker.freeze()
         device.said("gone", limit=400)
         grown, waiting, on_disk = map(int, device.out.splitlines()[1].split()[1:])
-        # Nearly three thousand bytes each, which the outbox has and the memory has not.
         assert waiting >= count - 100
-        assert on_disk > 2_000 * (count - 200)
-        assert grown < 2 / 3 * on_disk
+        if count > 1000:
+            # Nearly three thousand bytes each, which the outbox has and the memory has not.
+            assert on_disk > 2_000 * (count - 200)
+            assert grown < 2 / 3 * on_disk
         assert device.status is None
         own_broker.start() if gone == "killed" else own_broker.thaw()
         assert device.wait() == 0, device.err
@@ -129,8 +130,8 @@ def test_a_device_outlasts_its_broker(own_broker, tmp_path, gone):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "rows"), [(GRADIENTS, 400), (SKETCH, 4000)], ids=str)
-def test_a_full_disk_for_the_ledger(broker, tmp_path, protocol, rows):
+@pytest.mark.parametrize(("protocol", "rows", "size"), [(GRADIENTS, 100, 60_000), (SKETCH, 2000, 123_457)], ids=str)
+def test_a_full_disk_for_the_ledger(broker, tmp_path, protocol, rows, size):
     """It says so and stops; with room again, the same command carries on and everybody is counted once."""
     task = Task.parse(task_text(2, protocol)).with_simulated(True)
     folder = folder_of(tmp_path / "people", rows, 2, protocol)
@@ -138,10 +139,9 @@ def test_a_full_disk_for_the_ledger(broker, tmp_path, protocol, rows):
     command = ["produce", "task.yaml", "--source", "people.csv", "--log", url, "--seed", 1, "--json"]
     with Nursery(folder, [protocol], MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
         learner = nursery.learner(url)
-        for size in (60_000, 123_457):
-            harness.refused(
-                harness.murk(*command, folder=folder, prepare=harness.largest_file(size)), "ledger", "disk", status=1
-            )
+        harness.refused(
+            harness.murk(*command, folder=folder, prepare=harness.largest_file(size)), "ledger", "disk", status=1
+        )
         done = nursery.murk(*command)
         assert done.wait() == 0, done.err
         caught_up(url, learner)

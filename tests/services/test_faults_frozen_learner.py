@@ -19,7 +19,7 @@ def owners(url):
 
 
 # On how many chains of how many releases each.
-CASES = [(GRADIENTS, 4, 750), (EXAMPLES, 2, 400), (MOMENTS, 2, 400), (SKETCH, 2, 200)]
+CASES = [(GRADIENTS, 2, 400), (EXAMPLES, 2, 300), (MOMENTS, 2, 300), (SKETCH, 2, 150)]
 
 
 @pytest.mark.slow

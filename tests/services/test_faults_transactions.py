@@ -2,6 +2,7 @@
 
 import threading
 import time
+import uuid
 from contextlib import closing
 
 import pytest
@@ -10,8 +11,9 @@ from kafka import TopicPartition
 from murk.errors import MurkError
 from murk.learners.problem import problem_for
 from murk.stream import open_log
+from murk.stream.kafka import log as kafka_log
 from murk.stream.kafka.client import TRANSACTION_MS
-from murk.stream.log import DeadLetter
+from murk.stream.log import DeadLetter, Unreachable
 from murk.stream.worker import Worker
 from tests.services.clients import KafkaProducer
 from tests.services.faults.nursery import Nursery
@@ -52,6 +54,34 @@ def left_open(broker, tmp_path):
         owner.said("open")
         owner.kill()
         yield url, task, nursery
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_whoever_heard_nothing_of_a_task_that_they_announced_looks_again(broker, monkeypatch, arrived):
+    """No answer to a commit says nothing of what became of it; no answer twice is an error."""
+    task, put_document, calls = stock(2)[0], kafka_log.put_document, []
+
+    def unheard(*what):
+        calls.append(what)
+        if arrived or len(calls) == 2:
+            put_document(*what)
+        if len(calls) == 1:
+            raise Unreachable("no answer")
+
+    monkeypatch.setattr(kafka_log, "put_document", unheard)
+    with open_log(f"{broker.url}/f{uuid.uuid4().hex[:12]}") as log:
+        log.announce(task.document())
+        assert log.document() == task.document()
+        assert len(calls) == (1 if arrived else 2)
+
+    def never(*what):
+        raise Unreachable("no answer")
+
+    monkeypatch.setattr(kafka_log, "put_document", never)
+    with open_log(f"{broker.url}/f{uuid.uuid4().hex[:12]}") as log:
+        with pytest.raises(Unreachable, match="no answer"):
+            log.announce(task.document())
+        assert log.document() is None
 
 
 def test_a_transaction_that_the_broker_refused_in_part_is_not_taken_for_committed(broker):

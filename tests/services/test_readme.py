@@ -12,7 +12,7 @@ from tests.cli import harness
 from tests.services.services import eventually
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-ROWS = 400
+ROWS = 150
 
 
 def test_the_commands_for_kafka_run(broker, tmp_path):

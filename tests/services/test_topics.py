@@ -99,10 +99,8 @@ def test_several_at_once_make_one_log(folder, place):
 
 MISFITS = {
     "releases-policy": ("releases", {"cleanup_policy": "compact"}, "cleanup.policy=compact and needs delete"),
-    "models-policy": ("models", {"cleanup_policy": "delete"}, "cleanup.policy=delete and needs compact"),
     "states-policy": ("states", {"cleanup_policy": "compact,delete"}, "cleanup.policy=compact,delete and needs"),
     "retention": ("releases", {"retention_ms": str(WEEK)}, f"retention.ms={WEEK} and needs at least {10 * WEEK // 7}"),
-    "dead-letters-retention": ("dead", {"retention_ms": "1000"}, "retention.ms=1000 and needs at least 864000000"),
     "clock": (
         "releases", {"message_timestamp_type": "CreateTime"}, "message.timestamp.type=CreateTime and needs"
     ),

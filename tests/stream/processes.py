@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 from murk.errors import MurkError
@@ -51,6 +52,7 @@ def announce(url: str, low: str) -> None:
             log.announce(document)
     except MurkError as error:
         say("lost", type(error).__name__)
+        traceback.print_exc()  # shown where that is not what must come of it
     else:
         say("won")
 

@@ -189,3 +189,21 @@ def test_a_state_that_leaves_no_room_goes_without(log: SqliteLog, monkeypatch: p
     monkeypatch.setattr("murk.stream.worker.MAX_STATE", 900)
     found = learn(log, TASK)
     assert (found.counters.learned, found.trail) == (100, Trail())
+
+
+@pytest.mark.parametrize("room", [900, 2500])
+def test_without_room_it_does_not_depend_on_restarts_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """A few points would fit where many do not, and whoever begins late has but a few."""
+    monkeypatch.setattr("murk.stream.worker.MAX_STATE", room)
+    found = set()
+    for stops in ([100], [60, 40], [90, 10]):
+        with open_log(f"sqlite:///{tmp_path}/{stops[0]}.db") as one:
+            one.announce(TASK.document())
+            put(one, [message(TASK, i) for i in range(100)])
+            for stop in stops:
+                with Worker(one, TASK, learner_for(TASK)) as worker:
+                    worker.step(stop)
+            found.add(tuple(state_of(one).trail.counts))
+    assert len(found) == 1

@@ -42,7 +42,7 @@ from tests.stream.processes import finish, start
 
 SUBJECTS = ("sums", *BY_NAME)
 # Once it was shown that nothing depends on chance, few of the protocols' own will do.
-LONG = {"sums": 12_000}
+LONG = {"sums": 8_000}
 SHORT = 3000
 
 
@@ -91,7 +91,7 @@ def outcome(log: SqliteLog) -> Any:
     return log.checkpoint(0), log.model(0), [*log.dead_letters()]
 
 
-@pytest.mark.parametrize(("subject", "kills"), [(subject, 12 if subject == "sums" else 4) for subject in SUBJECTS])
+@pytest.mark.parametrize(("subject", "kills"), [(subject, 8 if subject == "sums" else 2) for subject in SUBJECTS])
 def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, subject: str, kills: int) -> None:
     """kill -9 of a whole process, again and again; the last life is the test's own."""
     task, rng, count = task_of(subject, 1000), random.Random(11), LONG.get(subject, SHORT)
@@ -119,7 +119,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, subject:
     assert state.counters.duplicates > count // 24
 
 
-@pytest.mark.parametrize(("subject", "times"), [(subject, 3 if subject == "sums" else 1) for subject in SUBJECTS])
+@pytest.mark.parametrize(("subject", "times"), [(subject, 2 if subject == "sums" else 1) for subject in SUBJECTS])
 def test_a_worker_frozen_amid_its_work_is_refused_when_it_wakes(path: Path, subject: str, times: int) -> None:
     """Its chain has moved on meanwhile; more than once, where that is quick."""
     task = task_of(subject, 1000)

@@ -29,7 +29,7 @@ from murk.stream.trail import trail_bytes
 # In coded units: features and a real target lie in [-1, 1], so a regression's fit has a norm near 1; a logit of 3
 # is odds of 20. A radius much beyond the truth makes steps too large (docs/coverage.md).
 LOGIT_RADIUS, FIT_RADIUS = 3.0, 1.5
-# The scale's coordinate, multiplied by 4, is heard above the noise (MATHS 2: with 1 it is lost at c = 0.5).
+# The scale's coordinate, multiplied by 4, is heard above the noise (with 1 it is lost at c = 0.5).
 SCALE_MULTIPLIER = 4.0
 
 

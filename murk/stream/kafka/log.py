@@ -125,6 +125,7 @@ class KafkaLog(Log):
     def announce(self, document: bytes) -> None:
         """Put the task's document on the log, in a transaction that only one of several can win."""
         self._take_name(Task.from_document(document).name)
+        unheard = False
         for _ in range(_ANNOUNCE_TRIES):
             standing = self.document()
             task = settle(self.url, standing, document)
@@ -141,6 +142,12 @@ class KafkaLog(Log):
                 # Another one announces at this moment: look at what it has put there. In step, several would go on
                 # ending each other's transactions.
                 sleep(random.uniform(0.0, _ASIDE))
+                continue
+            except Unreachable:
+                # What became of the transaction is not known: what is on the log says it, if the broker answers.
+                if unheard:
+                    raise
+                unheard = True
                 continue
             self._task = task
             return

@@ -1,7 +1,7 @@
 """Processes to be killed, that start at once: forked from one that has everything imported and compiled.
 
 ``python -m tests.services.faults.nursery`` does what it is told by lines of JSON on its standard input, and ends
-with it; its children end with it.
+with it; its children end with it. All nurseries of a process share one.
 """
 
 import ctypes
@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import traceback
+from functools import cache
 from pathlib import Path
 
 from tests.cli.harness import LOGGED
@@ -37,14 +38,8 @@ class Nursery:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.environment = environment
         self.children = []
-        self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.services.faults.nursery", *map(str, protocols)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        for protocol in protocols:
+            _ask("warm", str(protocol))
 
     def murk(self, *arguments, folder=None, **environment):
         """Run a command of murk."""
@@ -59,26 +54,19 @@ class Nursery:
         place = self.folder / f"child-{len(self.children)}"
         for kind in KINDS:
             place.with_suffix(kind).touch()
-        pid = self._ask(
+        pid = _ask(
             "start",
             {
                 "function": function,
                 "arguments": [str(one) for one in arguments],
                 "folder": str(folder or self.folder),
-                "environment": {**self.environment, **environment},
+                "environment": {**os.environ, "PYTHONPATH": str(ROOT), **self.environment, **environment},
                 "place": str(place),
             },
         )
-        child = Child(self, pid, place)
+        child = Child(pid, place)
         self.children.append(child)
         return child
-
-    def status(self, pid):
-        return self._ask("status", pid)
-
-    def _ask(self, what, argument):
-        print(json.dumps([what, argument]), file=self._server.stdin, flush=True)
-        return json.loads(self._server.stdout.readline())
 
     def __enter__(self):
         return self
@@ -86,15 +74,13 @@ class Nursery:
     def __exit__(self, *error):
         for child in self.children:
             child.kill()
-        self._server.communicate()
 
 
 class Child:
     """A process of a nursery."""
 
-    def __init__(self, nursery, pid, place):
+    def __init__(self, pid, place):
         self.pid = pid
-        self._nursery = nursery
         self._place = place
         self._status = None
 
@@ -102,7 +88,7 @@ class Child:
     def status(self):
         """Its exit status, negative where a signal ended it; None while it runs."""
         if self._status is None:
-            self._status = self._nursery.status(self.pid)
+            self._status = _ask("status", self.pid)
         return self._status
 
     @property
@@ -160,6 +146,21 @@ class Child:
             assert word in line, line
 
 
+@cache
+def _server():
+    """The process from which all others are forked; it ends when its standard input does."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.services.faults.nursery"], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def _ask(what, argument):
+    server = _server()
+    print(json.dumps([what, argument]), file=server.stdin, flush=True)
+    return json.loads(server.stdout.readline())
+
+
 def _child(order):
     status = UNFORESEEN
     try:
@@ -170,6 +171,7 @@ def _child(order):
         for number, descriptor in enumerate(descriptors):
             os.dup2(descriptor, number)
         os.chdir(order["folder"])
+        os.environ.clear()
         os.environ.update(order["environment"])
         # What hangs says where: kill -USR1.
         faulthandler.register(signal.SIGUSR1)
@@ -194,12 +196,14 @@ def _serve():
     importlib.import_module("murk.stream.kafka.log")
     importlib.import_module("murk.cli.learn")
     importlib.import_module("murk.stream.team")
-    for name in sys.argv[1:]:
-        warm(BY_NAME[name].text())
-    ended = {}
+    ended, warmed = {}, set()
     for line in sys.stdin:
         what, argument = json.loads(line)
-        if what == "start":
+        if what == "warm":
+            if argument not in warmed:
+                warm(BY_NAME[argument].text())
+            answer = warmed.add(argument)
+        elif what == "start":
             answer = os.fork()
             if answer == 0:
                 _child(argument)
