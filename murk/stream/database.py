@@ -313,7 +313,7 @@ class Database:
             case sqlite3.SQLITE_ERROR | 0 if isinstance(error, sqlite3.OperationalError | UnicodeDecodeError):
                 # Tables or columns that are not there, or text that is none.
                 return self._damaged(ascii(str(error))[1:-1])
-            case sqlite3.SQLITE_CONSTRAINT:
+            case sqlite3.SQLITE_CONSTRAINT | sqlite3.SQLITE_TOOBIG:
                 # Murk itself writes nothing that its tables do not take; what is there already may be anything.
                 return self._damaged(ascii(str(error))[1:-1])
             case _:

@@ -44,12 +44,22 @@ def damage_page(path: Path) -> None:
     path.write_bytes(data)
 
 
+def too_long_a_cell(path: Path) -> None:
+    """The first cell of the schema says that it, and a text in it, take two gigabytes."""
+    data = bytearray(path.read_bytes())
+    place = int.from_bytes(data[108:110], "big")
+    cell = b"\x87\xff\xff\xff\x7f\x01\x0a\x87\xff\xff\xff\x71\x17\x17\x01\x17"
+    data[place : place + len(cell)] = cell
+    path.write_bytes(data)
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "emptied": lambda path: path.write_bytes(b""),
     "text": lambda path: path.write_text("person,spent\nann,0\n" * 1000),
     "cut short": lambda path: os.truncate(path, path.stat().st_size // 2),
     "header lost": lambda path: path.write_bytes(b"\0" * 100 + path.read_bytes()[100:]),
     "pages overwritten": damage_page,
+    "too long a cell": too_long_a_cell,
     "newer version": lambda path: change(path, "UPDATE meta SET value = 99 WHERE key = 'format'"),
     "version gone": lambda path: change(path, "DELETE FROM meta WHERE key = 'format'"),
     "another application": lambda path: change(path, "PRAGMA application_id = 1"),
