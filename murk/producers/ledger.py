@@ -209,8 +209,7 @@ class Ledger:
 
     def is_queued(self, task_hash: str, number: int) -> bool:
         """Whether the release with this number still waits to be confirmed by the log."""
-        if any(first <= number <= last for first, last in self._confirmed):
-            return False
+        self.settle()
         return outbox.holds(self._file, self._booked(task_hash).number, number)
 
     def confirm(self, numbers: Sequence[int]) -> None:

@@ -137,7 +137,7 @@ class Releaser(ABC, Generic[P]):
         """Draw integers exactly uniform below n."""
         if n == 1:
             return np.zeros(len(indices), dtype=np.int64)
-        exact = n & (n - 1) == 0
+        exact = n.bit_count() == 1
         return below(self._noise.words(indices, 1 if exact else CANDIDATES, purpose), n)
 
     def _chains(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -77,7 +77,11 @@ def check(bench, tests, mistake):
     chosen = tests.of(mistake, FIRST)
     if not chosen:
         return "no tests"
-    verdict = bench.notices(mistake, chosen, sum(tests.seconds[test] for test in chosen))
+    seconds = sum(tests.seconds[test] for test in chosen)
+    verdict = bench.notices(mistake, chosen, seconds)
+    if verdict == "broken" and bench.notices(None, chosen, seconds) == "survived":
+        # With the mistake not even what the tests import can be loaded.
+        return "noticed"
     more = tests.of_their_files(chosen, ALL)
     if verdict == "survived" and len(more) > len(chosen):
         verdict = bench.notices(mistake, more, sum(tests.seconds[test] for test in more))

@@ -1,3 +1,30 @@
 """Mistakes that change nothing that can be seen, by file and changed lines, and why."""
 
-EQUIVALENT: dict[tuple[str, str], str] = {}
+EQUIVALENT: dict[tuple[str, str], str] = {
+    (
+        "murk/stream/task_errors.py",
+        "-    close = get_close_matches(word.lower(), lowered, n=1, cutoff=0.5)\n"
+        "+    close = get_close_matches(word.lower(), lowered, n=2, cutoff=0.5)",
+    ): "the best match comes first, and only that is used",
+    (
+        "murk/stream/coding_columns.py",
+        "-                return -1, _MISSING\n+                return -2, _MISSING",
+    ): "what is missing is coded by the task's rule, whatever its index",
+    (
+        "murk/stream/database.py",
+        "-                budget -= len(row[-1]) if isinstance(row[-1], bytes | str) else 1\n"
+        "+                budget -= len(row[-1]) if isinstance(row[-1], bytes | str) else 2",
+    ): "a cell that is neither is refused, however many rows were read",
+    (
+        "murk/producers/ledger.py",
+        "-            home = int(rows[0][0]) if rows else -1\n+            home = int(rows[0][0]) if rows else -2",
+    ): "no file has a number below zero",
+    (
+        "murk/producers/overlap.py",
+        "-            return False\n+            return None",
+    ): "whoever asks takes both for no",
+    (
+        "murk/producers/reading.py",
+        "-CHUNK = 2**20\n+CHUNK = 3**20",
+    ): "how much is read at once",
+}

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from murk.privacy import GaussianDP
 from murk.producers import Policy
+from murk.producers.accounts import LevelAccount
 from tests.producers.accounts import FILE
 from tests.producers.world import RECORD, SECRET, World, Wrapped, make_task, paid_task
 
@@ -77,3 +80,30 @@ def test_totals_name_nobody(tmp_path: Path) -> None:
     assert (totals.people, totals.releases, totals.withdrawn) == (2, 2, 1)
     assert totals.levels == {("third-child", "strict"): 2}
     assert SECRET not in repr(totals)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "words"),
+    [
+        (None, None, ""),
+        (None, 86_400, ", last on 1970-01-02"),
+        (86_400, 86_400, ", on 1970-01-02"),
+        (0, 86_400, ", from 1970-01-01 to 1970-01-02"),
+    ],
+)
+def test_days_are_said_as_far_as_they_are_known(first: int | None, last: int | None, words: str) -> None:
+    account = LevelAccount("open", GaussianDP(1.0), "gaussian", 3, 1, 1, 0, first, last)
+    assert account.days == words
+    assert account.sent == 2
+
+
+def test_levels_are_added_with_their_days() -> None:
+    def account(released: int, first: int | None, last: int | None) -> LevelAccount:
+        return LevelAccount("open", GaussianDP(1.0), "gaussian", released, 1, 2, 3, first, last)
+
+    both = account(1, 10, 20).plus(account(2, 5, 15))
+    assert (both.released, both.refused, both.queued, both.dropped) == (3, 2, 4, 6)
+    assert (both.first, both.last) == (5, 20)
+    # A refusal has no day; and where one day is not known, the first of all is not.
+    assert account(1, 10, 20).plus(account(0, None, None)).first == 10
+    assert account(1, 10, 20).plus(account(2, None, 30)) == account(3, None, 30).plus(account(0, 1, 1))

@@ -419,3 +419,18 @@ class TestOneOwner:
         ledger = booked(path)
         ledger.close()
         ledger.close()
+
+
+def test_what_the_log_has_confirmed_waits_no_more(path: Path) -> None:
+    with booked(path) as ledger:
+        for person in ("ann", "bob", "cyd"):
+            assert ask(ledger, person) == "released"
+        first, second, third = (queued.number for queued in ledger.queued(TASK))
+        ledger.confirm([first, third])
+        assert [ledger.is_queued(TASK, number) for number in (first, second, third)] == [False, True, False]
+        assert ledger.pending() == 1
+
+
+def test_claims_name_nobody_when_they_are_shown() -> None:
+    shown = repr(Claims(["a key"], ["ann"], ["a level"], source="f" * 64))
+    assert not any(word in shown for word in ("a key", "ann", "a level"))

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,15 @@ def damage_page(path: Path) -> None:
     path.write_bytes(data)
 
 
+def damage_an_empty_table(path: Path) -> None:
+    """Nothing is read of it before something is written to it."""
+    with closing(sqlite3.connect(path)) as connection:
+        [page] = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'withdrawals'").fetchone()
+    data = bytearray(path.read_bytes())
+    data[4096 * (page - 1) : 4096 * page] = b"\xa5" * 4096
+    path.write_bytes(data)
+
+
 def too_long_a_cell(path: Path) -> None:
     """The first cell of the schema says that it, and a text in it, take two gigabytes."""
     data = bytearray(path.read_bytes())
@@ -60,6 +70,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "header lost": lambda path: path.write_bytes(b"\0" * 100 + path.read_bytes()[100:]),
     "pages overwritten": damage_page,
     "too long a cell": too_long_a_cell,
+    "a page of an empty table": damage_an_empty_table,
     "newer version": lambda path: change(path, "UPDATE meta SET value = 99 WHERE key = 'format'"),
     "version gone": lambda path: change(path, "DELETE FROM meta WHERE key = 'format'"),
     "another application": lambda path: change(path, "PRAGMA application_id = 1"),
@@ -110,8 +121,12 @@ def test_another_identity_is_refused(path: Path, tmp_path: Path) -> None:
         assert ledger.identity == identity
     other = tmp_path / "other.db"
     Ledger(other).close()
-    with pytest.raises(UserError, match="another ledger"):
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(UserError, match="another ledger") as caught:
         Ledger(other, identity=identity)
+    # The error holds on to what it met.
+    assert caught.value
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_missing_ledger_that_was_there_before_is_not_made(path: Path) -> None:

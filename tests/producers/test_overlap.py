@@ -193,6 +193,15 @@ def test_people_of_another_population_are_not_refused() -> None:
     assert not rare(mine, rng.integers(200_000, 200_500, 5000).astype(np.uint64))
 
 
+def test_too_few_rows_of_its_own_give_a_part_away() -> None:
+    """Of rows that occur once in both files together a 21st part would be the public file's, and it has none."""
+    mine = np.r_[np.arange(1000), np.repeat(np.arange(1000, 1300), 2)].astype(np.uint64)
+    part = np.r_[np.arange(45), np.arange(1000, 1035)].astype(np.uint64)
+    assert rare(mine, part)
+    # Others have some; and of a denser population those that they have stand in both.
+    assert not rare(mine, np.r_[np.arange(45), np.arange(1000, 1035), np.arange(5000, 5050)].astype(np.uint64))
+
+
 def test_people_with_several_rows_are_recognised(tmp_path: Path) -> None:
     people = rich(1, 120)
     rows = [{**row, "who": f"w{place}"} for place, row in enumerate(people) for _ in range(3)]

@@ -2,7 +2,7 @@
 
 import json
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from murk.producers.local import LocalRun
 from murk.producers.population import Agree, Crowd, Population, open_accounts
 from murk.stream import open_log
 from murk.stream.disclosure import Disclosure
-from tests.producers.world import Wrapped, make_task, write_people
+from murk.stream.log import Unreachable
+from murk.stream.sqlite_log import SqliteLog
+from tests.producers.world import TEXT, Wrapped, make_task, write_people
 
 AGREED = Policy(public_sample=True)
 SET_ASIDE = "public: {set_aside: 8}"
@@ -271,3 +273,36 @@ def test_what_becomes_public_is_agreed_to_before_anything_is_written(folder: Pat
     with population(folder, SET_ASIDE, agree=decline) as people:
         assert len(people.excluded) == 8
     assert len(asked) == 2
+
+
+def test_a_level_may_be_called_column(folder: Path) -> None:
+    """Only with a colon after it does a column say who has which."""
+    text = TEXT.replace("strict:", "column:")
+    source = Crowd(folder / "people.csv", level="column").open(make_task(text=text))
+    assert (source.level, source.level_column) == ("column", None)
+    with pytest.raises(UserError, match="nowhere"):
+        Crowd(folder / "people.csv", level="column:nowhere").open(make_task(text=text))
+
+
+def test_what_the_last_block_could_not_send_is_sent_when_it_is_carried_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though all records are done, and no block follows that would send it."""
+
+    append = SqliteLog.append
+
+    def away(self: SqliteLog, batch: Sequence[tuple[int, bytes]]) -> None:
+        if sum(map(self.end, range(self.partitions))) + len(batch) == 40:
+            raise Unreachable("away")
+        append(self, batch)
+
+    with population(folder) as people:
+        with monkeypatch.context() as patch:
+            patch.setattr(SqliteLog, "append", away)
+            with pytest.raises(Unreachable):
+                list(people.steps())
+        assert people.ledger.pending() > 0
+    with population(folder) as people:
+        assert len(list(people.steps())) == 1
+        assert (people.next_row, people.releases, people.ledger.pending()) == (40, 40, 0)
+        assert sum(people.log.end(chain) for chain in range(people.log.partitions)) == 40

@@ -19,7 +19,7 @@ from murk.errors import MurkError, UserError
 from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
-from murk.producers import Ledger, Policy, Producer
+from murk.producers import Ledger, Policy, Producer, delivery
 from murk.stream import open_log
 from murk.stream.codec import WireRules, decode
 from tests.producers.world import NOW, RECORD, SECRET, Untouchable, World, Wrapped, make_task, paid_task
@@ -377,6 +377,19 @@ class TestDelivery:
         world.produce(Wrapped(world.log, append=append)).release(RECORD)  # type: ignore[arg-type]
         assert world.produce().flush().already == 1
         assert world.log.end(0) == 5011
+
+    @pytest.mark.parametrize("others", [0, 1, 2, 3])
+    def test_every_message_is_looked_at(self, world: World, monkeypatch: pytest.MonkeyPatch, others: int) -> None:
+        """However few one read gives."""
+
+        def append(batch: Any) -> None:
+            world.log.append([(0, b"someone else's")] * others + batch)
+            raise TimeoutError("no answer")
+
+        monkeypatch.setattr(delivery, "READ", 1)
+        world.produce(Wrapped(world.log, append=append)).release(RECORD)  # type: ignore[arg-type]
+        assert world.produce().flush().already == 1
+        assert world.log.end(0) == others + 1
 
     def test_expired_releases_are_let_go_of(self, world: World) -> None:
         def down(batch: object) -> None:

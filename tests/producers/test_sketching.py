@@ -161,6 +161,13 @@ class TestBudget:
         assert "privacy.per_person: {approx: {epsilon: 10, delta: 1e-05}}" in reason
         assert "sketch.window" in reason
 
+    def test_a_sum_has_twice_the_delta_that_its_releases_have(self, world: SketchWorld) -> None:
+        """Of which half is there for what has none by itself."""
+        fill(world.producer, 3)
+        spent = world.ledger.account("clinic").guarantee
+        assert isinstance(spent, ApproxDP)
+        assert spent.delta == pytest.approx(2 * 3 * world.task.privacy.guarantee.delta)
+
     def test_a_refused_window_passes_by(self, world: SketchWorld) -> None:
         fill(world.producer, 3)
         receipts = [world.producer.add(Untouchable()) for _ in range(WINDOW)]

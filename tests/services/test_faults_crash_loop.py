@@ -24,7 +24,8 @@ from tests.services.services import eventually
 
 CHAINS = 3
 SESSION_MS = 3000
-KILLS = 5
+KILLS = 6
+CALM = 0.3
 LIVES = (0.5, 1.5)
 """Seconds that the learner is left to live."""
 
@@ -72,8 +73,8 @@ def test_others_learn_on_and_take_over_while_one_crashes_for_ever(broker, nurser
     with (
         open_log(url, create=False) as log,
         open_log(apart, create=False) as other,
-        Feeder(url, released),
-        Feeder(apart, released[:1]),
+        Feeder(url, released, CALM),
+        Feeder(apart, released[:1], CALM),
     ):
         healthy, loop = nursery.learner(url, "--wait"), Loop(nursery, url, seed=1)
         # Gone for good once it is gone: nobody else comes under its name.
@@ -88,8 +89,8 @@ def test_others_learn_on_and_take_over_while_one_crashes_for_ever(broker, nurser
             time.sleep(max(0.0, loop.due - time.monotonic()))
             loop.again()
         kept, undisturbed = learned(log, ours) - before[0], learned(other, 0) - before[1]
-        # At least 0.8 of it on a machine with nothing else to do; a learner that waits for the others has 0.2.
-        assert kept >= 0.6 * undisturbed > 0, (kept, undisturbed)
+        # A learner that waits for the others has 0.2 of it.
+        assert kept >= 0.8 * undisturbed > 0, (kept, undisturbed)
         mortal.kill()
 
         def taken():

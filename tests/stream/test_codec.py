@@ -226,6 +226,8 @@ def test_what_fits_is_accepted_up_to_the_edges() -> None:
     assert decode(message(payload=[1_000, -1_000, 0]), RULES).payload == [1_000, -1_000, 0]
     assert decode(message(level="open", payload=[10, -10, 0]), RULES).level == "open"
     assert decode(message(simulated=True), WireRules(TASK, True, 3, {"default": 3}, partitions=2)).simulated
+    with pytest.raises(Rejected, match="chain 1 of 1"):
+        decode(message(chain=1), WireRules(TASK, False, 3, {"default": 3}))
     exact = WireRules(TASK, False, 3, {"default": 3}, partitions=2, max_bytes=len(DATA))
     assert decode(DATA, exact) == RELEASE
     assert reason(DATA + b" ", exact) == "too-large"

@@ -13,6 +13,7 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.stream import sqlite_log
+from murk.stream.database import Database
 from murk.stream.log import DeadLetter, open_log
 from murk.stream.sqlite_log import SqliteLog
 from tests.stream.harness import make_task, message, read_all, spoil
@@ -358,3 +359,26 @@ def test_a_process_opens_no_descriptors_that_stay(path: Path) -> None:
         with pytest.raises(UserError):
             SqliteLog(Path(__file__))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+class Failing:
+    """A connection that never comes to the write-ahead log."""
+
+    def __init__(self, code: int) -> None:
+        self.code, self.asked = code, 0
+
+    def execute(self, sql: str) -> None:
+        self.asked += 1
+        error = sqlite3.OperationalError("no")
+        error.sqlite_errorcode = self.code
+        raise error
+
+
+def test_whoever_waits_for_the_write_ahead_log_waits_for_others_alone() -> None:
+    """Its mode is changed by one process at a time; every other error is one at once."""
+    for code, timeout, asked in ((sqlite3.SQLITE_IOERR, 60.0, (1, 1)), (sqlite3.SQLITE_BUSY, 0.05, (2, 6))):
+        database = object.__new__(Database)
+        database._connection, database._timeout = Failing(code), timeout
+        with pytest.raises(sqlite3.OperationalError):
+            database._use_wal()
+        assert asked[0] <= database._connection.asked <= asked[1]

@@ -2,11 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from murk.errors import UserError
 from murk.stream.task import Task
+from murk.stream.task_errors import user_error
+from murk.stream.task_yaml import MOST_BYTES, read_yaml
 from tests.stream.tasks import GUARANTEE, LOGISTIC
 
 REFUSED = [
@@ -238,3 +242,40 @@ def test_file_is_named_and_unreadable_files_are_refused(tmp_path: Path) -> None:
         Task.load(tmp_path)
     with pytest.raises(UserError, match="a task file has at most"):
         Task.parse("#" * 1_000_001)
+
+
+WRONG = [
+    (Annotated[float, Field(gt=1)], 1.0, "1.0 is too small; it must be above 1"),
+    (Annotated[float, Field(ge=1)], 0.5, "0.5 is too small; it must be at least 1"),
+    (Annotated[float, Field(lt=1)], 1.0, "1.0 is too large; it must be below 1"),
+    (Annotated[float, Field(le=1)], 1.5, "1.5 is too large; it must be at most 1"),
+    (Annotated[list[int], Field(min_length=2)], [1], "has 1 items; at least 2 are needed"),
+    (Annotated[list[int], Field(max_length=1)], [1, 2], "has 2 items; at most 1 are allowed"),
+    (Annotated[str, Field(min_length=1)], "", "is empty; write some text"),
+    (Annotated[str, Field(max_length=2)], "abc", "is longer than 2 characters; shorten it"),
+    (Annotated[float, Field(allow_inf_nan=False)], float("nan"), "nan is not finite; write a finite number"),
+    (float, "1", "'1' is text; write a number, without quotes or units"),
+    (int, "1", "'1' is text; write a whole number, without quotes or units"),
+    (float, None, "None is not a number"),
+    (int, 1.5, "1.5 is not a whole number"),
+    (str, 1, "1 is not text; write it in quotes"),
+    (bool, 1, "1 is neither true nor false"),
+    (list[int], 1, "1 is not a list; write [a, b] or one item a line, each after a dash"),
+    (dict[str, int], 1, "1 is not a mapping; write keys and values, as in 'key: value'"),
+    (Literal["a", "b"], "c", "'c' is not one of 'a' or 'b'"),
+    (bytes, 1, "1: Input should be a valid bytes"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "message"), WRONG, ids=[message for *_, message in WRONG])
+def test_what_is_wrong_with_a_value_is_said_in_words(kind: Any, value: object, message: str) -> None:
+    with pytest.raises(ValidationError) as found:
+        TypeAdapter(kind, config=ConfigDict(strict=True)).validate_python(value)
+    assert str(user_error(found.value, "a task", {})) == f"a task: {message}"
+
+
+def test_a_file_has_a_largest_size() -> None:
+    largest = "name: a\n" + "#" * (MOST_BYTES - 8)
+    assert read_yaml(largest, "a task")[0] == {"name": "a"}
+    with pytest.raises(UserError, match=f"a task: {MOST_BYTES + 1} characters; a task file has at most {MOST_BYTES}"):
+        read_yaml(largest + "#", "a task")

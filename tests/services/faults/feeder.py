@@ -14,10 +14,13 @@ class Feeder:
     """Sends a few releases to each partition of a log whose chain has learned the last ones; a context manager.
 
     They are the same ones again and again: those of a partition must be more than its window for duplicates holds.
+    ``pause`` is how many seconds are between them at least: with more of it, the rate says less of how busy the machine
+    is, and as much of a learner that stands still.
     """
 
-    def __init__(self, url, partitions):
+    def __init__(self, url, partitions, pause=PAUSE):
         self._url = url
+        self._pause = pause
         self._closing = threading.Event()
         # One each: whoever looks at a chain whose owner has died in a commit waits for the end of that.
         self._threads = [
@@ -37,7 +40,7 @@ class Feeder:
 
     def _run(self, number, values):
         with open_log(self._url, create=False) as log:
-            while not self._closing.wait(PAUSE):
+            while not self._closing.wait(self._pause):
                 try:
                     if log.checkpoint(number).offset == log.end(number):
                         log.append([(number, value) for value in islice(values, AT_ONCE)])
