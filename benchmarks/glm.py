@@ -40,7 +40,7 @@ def noise(replications):
         cells = []
         for weight in (b, balanced(r)):
             layout = Statistics(("a", "b", "c"), r, weight, constant=False)
-            spread = math.sqrt(calibrated(ApproxDP(epsilon, delta), layout).variance)
+            spread = math.sqrt(calibrated(ApproxDP(epsilon, delta), layout, kind="gaussian").variance)
             cells.append(f"{spread:.2f}, {spread / math.sqrt(2):.2f}, {spread / weight * b:.2f}")
         first = f"{published[0]:.2f}, {published[1]:.2f}"
         print(f"| {r:.3g}, {b} | {epsilon}, {delta:g} | {first} | {cells[0]} | {cells[1]} |")
@@ -80,7 +80,13 @@ def rate(replications):
     budgets = [0.5, 1.0, 2.0]
     sweep("mu", budgets, [error(most, GaussianDP(mu), replications) for mu in budgets], given, -1)
     budgets = [1.5, 3.0, 6.0]
-    sweep("epsilon", budgets, [error(most, ApproxDP(e, 1e-6), replications) for e in budgets], given, -1)
+    sweep(
+        "epsilon",
+        budgets,
+        [error(most, ApproxDP(e, 1e-6), replications, mechanism="gaussian") for e in budgets],
+        given,
+        -1,
+    )
 
 
 def sweep(name, values, errors, at, theorem):
@@ -100,7 +106,7 @@ def weight(replications):
         ("mu = 2, joint, balanced, private covariance", GaussianDP(2.0), {"covariance": "private"}),
         ("(2, 1e-6), separate, classic, pooled", ApproxDP(2.0, 1e-6), {**separate, **CLASSIC}),
         ("(2, 1e-6), separate, analytic", ApproxDP(2.0, 1e-6), separate),
-        ("(2, 1e-6), joint, balanced", ApproxDP(2.0, 1e-6), {}),
+        ("(2, 1e-6), joint, balanced", ApproxDP(2.0, 1e-6), {"mechanism": "gaussian"}),
     ]:
         print(f"| {name} | {error(640_000, budget, replications, **more):.3f} |", flush=True)
 

@@ -12,7 +12,13 @@ import numpy as np
 from murk.audit.trials import Trial, mechanism_trial, task_trial
 from murk.learners.problem import Problem, problem_for
 from murk.privacy.guarantees import GaussianDP, PureDP
-from murk.privacy.mechanisms import GaussianMechanism, L2BallMechanism, LaplaceMechanism, RandomizedResponse
+from murk.privacy.mechanisms import (
+    GaussianMechanism,
+    L2BallMechanism,
+    LaplaceMechanism,
+    PrivUnitMechanism,
+    RandomizedResponse,
+)
 from murk.stream.task import Task
 from murk.stream.task_privacy import DEFAULT_LEVEL
 
@@ -21,6 +27,7 @@ _REAL = "{name: dose, kind: real, low: 0, high: 10}"
 _CLASSES = "{name: kind, kind: classes, classes: [a, b, c]}"
 _FEATURES = "[{name: age, low: 20, high: 60}, {name: size, low: 0, high: 1}, {name: sex, categories: [m, f]}]"
 _MU, _PURE = "{gdp: {mu: 1}}", "{pure: {epsilon: 1}}"
+_KINDS = (("gaussian", _MU), ("laplace", _PURE), ("l2-ball", _PURE), ("privunit", _PURE))
 _SKETCH = "features: [{name: age, low: 20, high: 60}]\ntarget: {name: dose, kind: real, low: 0, high: 10}\n"
 
 
@@ -71,6 +78,7 @@ def _mechanisms() -> Iterator[Case]:
         "gaussian": (GaussianMechanism.calibrate(GaussianDP(1.0), dimension=5, radius=1.0), axis),
         "laplace": (LaplaceMechanism.calibrate(pure, dimension=5, radius=1.0), np.sqrt(5) * axis),
         "l2-ball": (L2BallMechanism.calibrate(pure, dimension=5, radius=1.0), axis),
+        "privunit": (PrivUnitMechanism.calibrate(pure, dimension=5, radius=1.0), axis),
     }
     for name, (mechanism, vector) in vectors.items():
         yield Case(f"mechanism {name}", partial(mechanism_trial, mechanism, vector, -vector))
@@ -81,14 +89,14 @@ def _mechanisms() -> Iterator[Case]:
 
 def _tasks() -> Iterator[tuple[str, str]]:
     for objective, target in (("logistic", _BINARY), ("softmax", _CLASSES), ("huber", _REAL)):
-        for mechanism, guarantee in (("gaussian", _MU), ("laplace", _PURE), ("l2-ball", _PURE)):
+        for mechanism, guarantee in _KINDS:
             yield f"gradients {objective}, {mechanism}", _people("gradients", target, guarantee, mechanism)
     yield "examples joint, label", _people("examples", _BINARY, _MU)
     yield "examples joint, real", _people("examples", _REAL, _MU)
     separate = "examples: {release: separate}\n"
     yield "examples separate, label", _people("examples", _BINARY, _MU) + separate
     yield "examples separate, real", _people("examples", _REAL, _MU) + separate
-    for mechanism, guarantee in (("gaussian", _MU), ("laplace", _PURE), ("l2-ball", _PURE)):
+    for mechanism, guarantee in _KINDS:
         text = _people("moments", _BINARY, guarantee, mechanism)
         yield f"moments joint, {mechanism}", f"{text}public: {{set_aside: 100}}\n"
     text = _people("moments", _BINARY, _MU)

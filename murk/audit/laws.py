@@ -20,15 +20,18 @@ from murk.privacy.mechanisms import (
     Costed,
     L2BallMechanism,
     LaplaceMechanism,
+    PrivUnitMechanism,
     RandomizedResponse,
 )
 from murk.privacy.mechanisms.base import WIDTH
+from murk.privacy.mechanisms.closest import closest_share
 from murk.privacy.noise import Purpose
 
 Floats = NDArray[np.float64]
 Points = NDArray[Any]
 
 _WORDS = 2**64
+_DIRECTIONS = (L2BallMechanism, PrivUnitMechanism)
 
 
 class Silence:
@@ -61,8 +64,8 @@ def yardsticks(mechanism: Costed) -> tuple[Yardstick, ...]:
 
 
 def places(mechanism: Any, vectors: Points) -> Points:
-    """Where releases of vectors (m, d) are centred, on the mechanism's lattice; the vectors for the l2 ball."""
-    if isinstance(mechanism, L2BallMechanism):
+    """Where releases of vectors (m, d) are centred, on the mechanism's lattice; the vectors, for directions."""
+    if isinstance(mechanism, _DIRECTIONS):
         return np.where(np.isnan(vectors), 0.0, vectors)
     found: Points = mechanism.randomize(vectors, Silence(), np.zeros(len(vectors), dtype=np.int64))
     return found
@@ -80,7 +83,7 @@ def distances(mechanism: Any, points: Points, other: Points) -> Floats:
         weights = np.array([1 / WIDTH if unit else _label_mu(part) / 2 for part, unit in _coordinates(mechanism)])
         gaps = gaps * weights
         return np.asarray(np.sqrt(np.square(gaps).sum(axis=-1)))
-    scale = mechanism.radius if isinstance(mechanism, L2BallMechanism) else WIDTH
+    scale = mechanism.radius if isinstance(mechanism, _DIRECTIONS) else WIDTH
     return np.asarray(np.sqrt(np.square(gaps / scale).sum(axis=-1)))
 
 
@@ -98,6 +101,10 @@ def exact(mechanism: Any, one: Points, other: Points, yardstick: Yardstick) -> f
             bias = _bias(mechanism)
             near, far = (bias * _share(mechanism, point) for point in (one, other))
             return max(math.log1p(near) - math.log1p(-far), math.log1p(far) - math.log1p(-near))
+        if isinstance(mechanism, PrivUnitMechanism):
+            # The worst payload lies in the plane of the two vectors.
+            plane = _plane(mechanism, one, other)
+            return float(np.max(losses(mechanism, plane, one, other)))
         return None
     # A coin beside Gaussian noise has the mu of its odds at one point of its trade-off curve only.
     return None if _labelled(mechanism) else apart
@@ -112,6 +119,8 @@ def losses(mechanism: Any, payloads: Points, one: Points, other: Points) -> Floa
         return np.asarray(gap * _log_odds(mechanism.threshold, mechanism.other))
     if isinstance(mechanism, L2BallMechanism):
         return _ball(mechanism, payloads, one) - _ball(mechanism, payloads, other)
+    if isinstance(mechanism, PrivUnitMechanism):
+        return _closest(mechanism, payloads, one) - _closest(mechanism, payloads, other)
     # In steps of the noise's width: (x - b)^2 - (x - a)^2 = (2 x - a - b)(a - b).
     middle = (2.0 * payloads - one - other) / WIDTH
     shift = (np.asarray(one, dtype=np.float64) - other) / WIDTH
@@ -148,7 +157,7 @@ def _bias(mechanism: L2BallMechanism) -> float:
     return 2.0 * mechanism.threshold / _WORDS - 1.0
 
 
-def _share(mechanism: L2BallMechanism, vector: Points) -> float:
+def _share(mechanism: L2BallMechanism | PrivUnitMechanism, vector: Points) -> float:
     return min(1.0, float(np.linalg.norm(vector)) / mechanism.radius)
 
 
@@ -156,3 +165,36 @@ def _ball(mechanism: L2BallMechanism, payloads: Points, vector: Points) -> Float
     """Log density of a direction, against the uniform law's: only its side of the vector matters."""
     towards = np.sign(payloads.astype(np.float64) @ np.asarray(vector, dtype=np.float64))
     return np.asarray(np.log1p(_bias(mechanism) * _share(mechanism, vector) * towards))
+
+
+def _closest(mechanism: PrivUnitMechanism, payloads: Points, vector: Points) -> Floats:
+    """Log density of a direction, against the uniform law's: by how close to the vector's it is."""
+    near, far = mechanism.odds
+    values = np.asarray(payloads, dtype=np.float64)
+    towards, norm = _direction(vector)
+    scores = values @ towards / np.linalg.norm(values, axis=1)
+    share = min(1.0, norm / mechanism.radius)
+    chances = closest_share(mechanism.dimension, mechanism.draws, mechanism.closest, np.minimum(np.abs(scores), 1.0))
+    # Both sides of a draw are candidates, and the one that points the vector's way is closest if the draw is.
+    chances = chances * np.where(scores > 0, 1 + share, 1 - share) / 2
+    return np.asarray(np.log(2 * mechanism.draws * (far + (near - far) * chances) / _WORDS))
+
+
+def _direction(vector: Points) -> tuple[Floats, float]:
+    """A vector's direction and norm; the first axis for a vector of zeros, as the mechanism has it."""
+    values = np.asarray(vector, dtype=np.float64)
+    norm = float(np.linalg.norm(values))
+    return (values / norm if norm else np.eye(1, len(values))[0]), norm
+
+
+def _plane(mechanism: PrivUnitMechanism, one: Points, other: Points) -> Floats:
+    """Directions all round the plane of two vectors."""
+    first, second = _direction(one)[0], _direction(other)[0]
+    across = second - (second @ first) * first
+    length = float(np.linalg.norm(across))
+    if mechanism.dimension == 1:
+        return np.array([first, -first])
+    if length < 1e-9:
+        across, length = np.roll(first, 1) - (np.roll(first, 1) @ first) * first, 1.0
+    angles = np.linspace(0.0, 2 * math.pi, 4001)
+    return np.asarray(np.outer(np.cos(angles), first) + np.outer(np.sin(angles), across / length))

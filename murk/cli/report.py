@@ -72,14 +72,19 @@ def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     """
     if task.protocol == "sketch":
         return _describe_sketches(task)
-    return {
-        level: {
+    from murk.learners.problem import problem_for
+    from murk.privacy.mechanisms.pure import really_given
+
+    found = {}
+    for level, mechanism in problem_for(task).mechanisms.items():
+        guarantee = really_given(task.privacy.levels[level], mechanism.claims)
+        found[level] = {
             "guarantee": guarantee.to_dict(),
+            "mechanism": mechanism.kind,
             "right_at_most": guarantee.right_at_most,
             "words": guarantee.describe(),
         }
-        for level, guarantee in task.privacy.levels.items()
-    }
+    return found
 
 
 def _describe_sketches(task: Task) -> dict[str, dict[str, Any]]:
@@ -141,10 +146,12 @@ def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, 
     from murk.learners.curve import columns
     from murk.learners.units import fits_chances, on_logit_scale
     from murk.stream.disclosure import Disclosure
+    from murk.stream.task_privacy import DEFAULT_LEVEL
 
     estimate, counts, points = committed(task, log)
     intervals = estimate.intervals(level)
     disclosure = Disclosure.of(task)
+    levels = describe_levels(task)
     return {
         "task": task.name,
         "protocol": task.protocol,
@@ -158,8 +165,8 @@ def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, 
         "interval": {"method": intervals.method, "level": intervals.level, "note": intervals.note},
         "per_unit": per_unit(task, estimate, level),
         **({"history": columns(points, estimate.names)} if history else {}),
-        "guarantee": task.privacy.guarantee.to_dict(),
-        "levels": describe_levels(task),
+        "guarantee": levels[DEFAULT_LEVEL]["guarantee"],
+        "levels": levels,
         "cap": None if task.privacy.per_person is None else task.privacy.per_person.to_dict(),
         "cap_words": describe_cap(task),
         "public_sample": None if disclosure is None else disclosure.to_dict(),

@@ -20,14 +20,14 @@ from murk._turns import Turns, in_turn, occupied
 from murk.errors import MurkError, UserError
 from murk.learners import inference
 from murk.learners import kernels as k
-from murk.learners.memory import Memory, level_rows
+from murk.learners.memory import Memory, drawn, level_rows
 from murk.learners.settings import InverseScalingStep, Settings
 from murk.learners.state import count_of, pack, unpack
 from murk.learners.values import number
 from murk.privacy import lattice
 from murk.privacy.mechanisms import Mechanism
 from murk.privacy.mechanisms.reach import FORGED
-from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
+from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.privacy.noise.sources import DRAW, secure_feed
 from murk.privacy.noise.streaming import fill
 from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW
@@ -170,7 +170,8 @@ class SGDEngine:
         mechanism
             What randomizes it; by default the one in use.
         """
-        if not (self._seeded or self._direct):
+        used = self.current if mechanism is None else mechanism
+        if not self._seeded and (not self._direct or (used is not None and used.draws > 1)):
             row = np.array([[number(value) for value in values]])
             self.learn_records(row, np.array([y]), None if mechanism is None else [mechanism])
             return
@@ -235,7 +236,7 @@ class SGDEngine:
         if len(X) == 0:
             return
         levels = np.zeros(0, dtype=np.int64)
-        reals, wholes = np.zeros((0, 4)), np.zeros((0, 3), dtype=np.int64)
+        reals, wholes = np.zeros((0, 4)), np.zeros((0, 4), dtype=np.int64)
         if mechanisms is not None and len(mechanisms) == 1:
             self.use(mechanisms[0])
         elif mechanisms is not None:
@@ -248,25 +249,14 @@ class SGDEngine:
             nothing = np.zeros((1, 0), dtype=np.int64)
             k.learn_records(memory.real, memory.whole, X, y, levels, reals, wholes, nothing, self._coins)
             return
-        for start in range(0, X.shape[0], _BLOCK):
-            block = slice(start, min(start + _BLOCK, X.shape[0]))
-            kinds = wholes[levels[block], 0] if len(levels) else np.full(block.stop - start, memory.whole[k.KIND])
-            noise, coins = self._draw(kinds)
+        own = memory.whole[k.KIND : k.DRAWS + 1]
+        size = max(1, _BLOCK // int(max(wholes[:, 3], default=own[3])))
+        for start in range(0, X.shape[0], size):
+            block = slice(start, min(start + size, X.shape[0]))
+            rows = wholes[levels[block]] if len(levels) else np.tile(own, (block.stop - start, 1))
+            records = np.arange(self.n_releases, self.n_releases + len(rows), dtype=np.int64)
+            noise, coins = drawn(self._noise, records, rows[:, 0], int(rows[:, 3].max()) * self.dimension)
             k.learn_records(memory.real, memory.whole, X[block], y[block], levels[block], reals, wholes, noise, coins)
-
-    def _draw(self, kinds: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-        """Noise and coins for the next records, of the given kinds of mechanism."""
-        records = np.arange(self.n_releases, self.n_releases + len(kinds), dtype=np.int64)
-        noise = np.empty((len(kinds), self.dimension), dtype=np.int64)
-        coins = np.zeros((len(kinds), 3), dtype=np.uint64)
-        laplace, ball = kinds == lattice.LAPLACE, kinds == lattice.L2BALL
-        if laplace.any():
-            noise[laplace] = self._noise.laplace(records[laplace], self.dimension)
-        if not laplace.all():
-            noise[~laplace] = self._noise.gaussian(records[~laplace], self.dimension)
-        if ball.any():
-            coins[ball] = self._noise.words(records[ball], 3, Purpose.COIN)
-        return noise, coins
 
     # Releases: randomized elsewhere
 

@@ -29,7 +29,7 @@ _LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_LAW.shape, LAPLACE_LAW.
 
 # Stand-ins for what a single record, learned in place, does not need.
 _NO_ROWS, _NO_TARGETS = np.zeros((0, 4)), np.zeros(0)
-_NO_LEVELS, _NO_PARAMETERS = np.zeros(0, dtype=np.int64), np.zeros((0, 3), dtype=np.int64)
+_NO_LEVELS, _NO_PARAMETERS = np.zeros(0, dtype=np.int64), np.zeros((0, 4), dtype=np.int64)
 
 # Simulated coins are drawn for this purpose (a constant that the compiler can fold).
 _COIN = int(Purpose.COIN)
@@ -153,7 +153,8 @@ def simulate_other(whole: Array, seed: np.uint64, record: np.int64, noise: Array
     if whole[KIND] == lattice.LAPLACE:
         simulated_laplace(seed, record, noise)
     else:
-        simulated_gaussian(seed, record, noise)
+        if whole[DRAWS] == 1:
+            simulated_gaussian(seed, record, noise)
         simulated_words(seed, record, _COIN, coins)
 
 
@@ -166,6 +167,20 @@ def release_other(whole: Array, real: Array, g: Array, noise: Array, payload: Ar
         payload,
     )  # fmt: skip
     lattice.decode(kind, payload, real[UNIT], g)
+
+
+@jit
+def release_closest(whole: Array, real: Array, g: Array, noise: Array, row: int, payload: Array, coins: Array) -> None:
+    """`release_other` of a mechanism that takes several draws: those of a row of ``noise``, unless simulated."""
+    drawn = np.empty(whole[DRAWS] * whole[DIMENSION], dtype=np.int64)
+    if whole[SIMULATED] == 1:
+        simulated_gaussian(np.uint64(whole[SEED]), np.int64(whole[COUNT]), drawn)
+    else:
+        for j in range(drawn.shape[0]):
+            drawn[j] = noise[row, j]
+    release_other(whole, real, g, drawn, payload, coins)
+    for j in range(drawn.shape[0]):
+        drawn[j] = 0
 
 
 @jit
@@ -237,7 +252,7 @@ def learn_records(
         if levels.shape[0] > 0:
             for j in range(4):
                 real[MECHANISM_RADIUS + j] = reals[levels[i], j]
-            for j in range(3):
+            for j in range(4):
                 whole[KIND + j] = wholes[levels[i], j]
         gaussian = whole[KIND] == lattice.GAUSSIAN
         if not simulated:
@@ -269,6 +284,8 @@ def learn_records(
             unit = real[UNIT]
             for j in range(d):
                 g[j] = (payload[j] + own_noise[j]) * unit
+        elif whole[DRAWS] > 1:
+            release_closest(whole, real, g, noise, i, payload, own_coins)
         else:
             release_other(whole, real, g, own_noise, payload, own_coins)
         apply(whole, real, theta, average, a, b, mean_at, mean_gradient, theta, g, real[VARIANCE])

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from murk.learners import kernels as k
 from murk.learners.objectives import Huber, Softmax, contrasts
 from murk.learners.settings import InverseScalingStep, Settings
+from murk.privacy import lattice
 from murk.privacy.mechanisms import Mechanism
+from murk.privacy.noise import NoiseSource, Purpose
 from murk.stream.staleness import ring_size
 
 _WEIGHTS = {"norm": k.NORM, "mallows": k.MALLOWS, "clip": k.CLIP}
@@ -21,10 +23,26 @@ _DECAY = 3.0  # Shamir and Zhang 2013
 
 
 def level_rows(mechanisms: Sequence[Mechanism]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Parameters of mechanisms as kernels read them: (radius, spacing, unit, variance), (kind, steps, threshold)."""
+    """Mechanisms as kernels read them: (radius, spacing, unit, variance) and (kind, steps, threshold, draws)."""
     reals = np.array([(m.radius, m.spacing, m.unit, m.variance) for m in mechanisms])
-    wholes = np.array([(m.code, m.steps, m.threshold) for m in mechanisms], dtype=np.uint64)
+    wholes = np.array([(m.code, m.steps, m.threshold, m.draws) for m in mechanisms], dtype=np.uint64)
     return reals, wholes.view(np.int64)
+
+
+def drawn(
+    source: NoiseSource, records: NDArray[np.int64], kinds: NDArray[np.int64], size: int
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Noise (so many integers each) and coins for records that are randomized by these kinds of mechanism."""
+    noise = np.empty((len(kinds), size), dtype=np.int64)
+    coins = np.zeros((len(kinds), 3), dtype=np.uint64)
+    laplace, direction = kinds == lattice.LAPLACE, np.isin(kinds, (lattice.L2BALL, lattice.PRIVUNIT))
+    if laplace.any():
+        noise[laplace] = source.laplace(records[laplace], size)
+    if not laplace.all():
+        noise[~laplace] = source.gaussian(records[~laplace], size)
+    if direction.any():
+        coins[direction] = source.words(records[direction], 3, Purpose.COIN)
+    return noise, coins
 
 
 class Memory:
@@ -97,7 +115,7 @@ class Memory:
         """Randomize the next records by ``mechanism``."""
         reals, wholes = level_rows([mechanism])
         self.real[k.MECHANISM_RADIUS : k.VARIANCE + 1] = reals[0]
-        self.whole[k.KIND : k.THRESHOLD + 1] = wholes[0]
+        self.whole[k.KIND : k.DRAWS + 1] = wholes[0]
 
     def set_seed(self, seed: int) -> None:
         """Simulate noise from ``seed``."""

@@ -18,6 +18,7 @@ from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentrat
 from murk.privacy.gaussmix import GaussMixMechanism
 from murk.privacy.gaussmix.words import described
 from murk.privacy.mechanisms import Costed
+from murk.privacy.mechanisms.pure import really_given
 from murk.stream.checkpoint import Counters, StateMessage
 from murk.stream.task import Task
 from murk.stream.trail import LEVEL, Trail
@@ -245,6 +246,7 @@ def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:
 
 def _level(name: str, guarantee: Guarantee, mechanism: Costed, learned: int) -> LevelFigures:
     epsilon = mu = None
+    guarantee = really_given(guarantee, mechanism.claims)
     if isinstance(guarantee, PureDP | ApproxDP):
         epsilon = guarantee.epsilon
     elif isinstance(guarantee, GaussianDP):

@@ -1,6 +1,6 @@
 """Bounded vectors to integers on a lattice, and back: the array code of the mechanisms, compiled.
 
-Kinds of mechanism, as integers that kernels can branch on: `GAUSSIAN`, `LAPLACE`, `L2BALL`.
+Kinds of mechanism, as integers that kernels can branch on: `GAUSSIAN`, `LAPLACE`, `L2BALL`, `PRIVUNIT`.
 
 Whatever the vector (NaN, infinite, huge), what is quantised lies within the integer bound, checked in
 integers; so no rounding of a float can touch what a mechanism guarantees.
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from murk._jit import jit
 
-GAUSSIAN, LAPLACE, L2BALL = 0, 1, 2
+GAUSSIAN, LAPLACE, L2BALL, PRIVUNIT = 0, 1, 2, 3
 
 Vector = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -23,6 +23,8 @@ Words = npt.NDArray[np.uint64]
 _SLACK = 1.0 + 2.0**-40
 _UNIT = 2.0**-53
 _ELEVEN = np.uint64(11)
+_ONE = np.uint64(1)
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @jit
@@ -199,29 +201,34 @@ def randomize(
 
     For `GAUSSIAN` and `LAPLACE`: the quantised vector plus the noise. For `L2BALL` (Duchi, Jordan,
     Wainwright 2018, section 4.2.3): a sign times the noise vector, whose direction is uniform whatever the
-    vector; only the sign depends on it, and only through a coin of probability ``threshold / 2^64``.
+    vector; only the sign depends on it, and only through a coin of probability ``threshold / 2^64``. For `PRIVUNIT`:
+    one of several noise vectors and their negatives; only which one depends on the vector, through one exact word.
 
     Parameters
     ----------
     kind
-        `GAUSSIAN`, `LAPLACE` or `L2BALL`.
+        `GAUSSIAN`, `LAPLACE`, `L2BALL` or `PRIVUNIT`.
     v
         The vector, shape (d,); anything beyond the bound is brought back to it, NaN counts as 0.
     radius
-        Bound of the vector's l2 norm; used by `L2BALL`.
+        Bound of the vector's l2 norm; used by `L2BALL` and `PRIVUNIT`.
     spacing, steps
-        As in `quantise_l2` and `quantise_l1`; not used by `L2BALL`.
+        As in `quantise_l2` and `quantise_l1`; not used by `L2BALL`. For `PRIVUNIT` ``steps`` is how many draws count
+        as closest.
     threshold
-        Of the coin, for `L2BALL`; a uint64.
+        Of the coin, for `L2BALL`, and of the closest together, for `PRIVUNIT`; a uint64.
     noise
-        Shape (d,): Laplace noise for `LAPLACE`, else Gaussian.
+        Shape (d,): Laplace noise for `LAPLACE`, else Gaussian; for `PRIVUNIT` (n d,), n draws one after another.
     coins
-        Shape (3,): words for the rounding, the coin and the zero vector; read by `L2BALL` only.
+        Shape (3,): words for the rounding, the coin and the zero vector; read by `L2BALL` and `PRIVUNIT` only.
     out
         Receives the payload, shape (d,).
     """
     if kind == L2BALL:
         _ball(v, radius, threshold, noise, coins, out)
+        return
+    if kind == PRIVUNIT:
+        _unit(v, radius, steps, threshold, noise, coins, out)
         return
     if kind == GAUSSIAN:
         quantise_l2(v, spacing, steps, out)
@@ -263,11 +270,84 @@ def _ball(v: Vector, radius: float, threshold: np.uint64, noise: Integers, coins
 
 
 @jit
+def _unit(
+    v: Vector, radius: float, closest: int, threshold: np.uint64, noise: Integers, coins: Words, out: Integers
+) -> None:
+    # The same work whatever the vector: a zero vector is the first axis or its negative, with even chances.
+    d, k = out.shape[0], np.int64(closest)
+    n = np.int64(noise.shape[0] // d)
+    largest = _largest(v)
+    towards, scores = np.empty(d), np.empty(n)
+    square, share = 0.0, 1.0
+    for j in range(d):
+        towards[j] = _relative(v[j], largest) if largest > 0.0 else (1.0 if j == 0 else 0.0)
+        square += towards[j] * towards[j]
+    if largest < radius:
+        share = min(1.0, largest * math.sqrt(square) / radius)
+    turn = 1.0 if np.float64(coins[0] >> _ELEVEN) * _UNIT < 0.5 + 0.5 * share else -1.0
+    for i in range(n):
+        inner, length = 0.0, 0.0
+        for j in range(d):
+            x = np.float64(noise[i * d + j])
+            inner += towards[j] * x
+            length += x * x
+        if length == 0.0:
+            # Zeros have no direction; the first axis serves.
+            inner, length = towards[0], 1.0
+        scores[i] = turn * inner / math.sqrt(length)
+    sizes = np.sort(np.abs(scores))
+    bound, ties = sizes[n - k], k
+    for i in range(n):
+        if abs(scores[i]) > bound:
+            ties -= 1
+    # The one step that the guarantee rests on: each of the k candidates that are closest has threshold / k of the
+    # 2^64 words, and each of the others its share of the rest, whatever the vector.
+    word, limit = coins[1], np.uint64(threshold)
+    near = word < limit
+    if near:
+        place = np.int64(word // (limit // np.uint64(k)))
+    else:
+        place = np.int64((word - limit) // ((_ALL - limit) // np.uint64(2 * n - k) + _ONE))
+    start, sign = np.int64(0), np.int64(1)
+    for i in range(n):
+        size = abs(scores[i])
+        member = size > bound
+        if size == bound and ties > 0:
+            member = True
+            ties -= 1
+        # Of a draw that is among the closest, the side that points the vector's way is; of another, neither.
+        side = np.int64(1) if scores[i] >= 0.0 else np.int64(-1)
+        if place == 0 and (member or not near):
+            start, sign = i * d, side if near else -side
+        elif place == 1 and not (member or near):
+            start, sign = i * d, side
+        place -= np.int64(1) if member else np.int64(0 if near else 2)
+    for j in range(d):
+        out[j] = sign * noise[start + j]
+    empty = True
+    for j in range(d):
+        empty = empty and out[j] == 0
+    if empty:
+        out[0] = sign
+    # A freed array is not wiped: nothing of the record stays behind.
+    for j in range(d):
+        towards[j] = 0.0
+    for i in range(n):
+        scores[i] = sizes[i] = 0.0
+
+
+@jit
+def is_direction(kind: int) -> bool:
+    """Whether a payload of that kind stands for its direction alone."""
+    return kind in (L2BALL, PRIVUNIT)
+
+
+@jit
 def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
     r"""Turn a payload into the unbiased estimate of the vector that it stands for.
 
     ``unit * payload`` for `GAUSSIAN` and `LAPLACE` (unit: the spacing); ``unit * payload / ||payload||`` for
-    `L2BALL` (unit: the radius B of the release), and zero for a payload of zeros.
+    `L2BALL` and `PRIVUNIT` (unit: the radius B of the release), and zero for a payload of zeros.
 
     Examples
     --------
@@ -277,7 +357,7 @@ def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
     [6.0, -8.0]
     """
     factor = unit
-    if kind == L2BALL:
+    if is_direction(kind):
         square = 0.0
         for i in range(payload.shape[0]):
             square += np.float64(payload[i]) * np.float64(payload[i])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from murk.errors import UserError
 from murk.privacy import Accountant, Amount, Guarantee
+from murk.privacy.mechanisms.pure import really_given
 from murk.producers import windows as window_notes
 from murk.producers.account_words import account_lines, day_text
 from murk.producers.charges import CURRENCIES, Promise, Tariff
@@ -313,7 +314,15 @@ def totals(file: Database) -> Totals:
 def _level(tariff: Tariff, row: Sequence[int], waiting: int) -> LevelAccount:
     _, released, refused, dropped, first, last = row
     return LevelAccount(
-        tariff.level, tariff.guarantee, tariff.mechanism, released, refused, waiting, dropped, first, last
+        tariff.level,
+        really_given(tariff.guarantee, tariff.claims),
+        tariff.mechanism,
+        released,
+        refused,
+        waiting,
+        dropped,
+        first,
+        last,
     )
 
 

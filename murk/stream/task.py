@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_
 from pydantic_core import PydanticCustomError
 
 from murk.errors import UserError
+from murk.privacy.mechanisms import BEST
 from murk.stream.coding import INTERCEPT, Coding
 from murk.stream.durations import Duration
 from murk.stream.task_block import Block, Integer, Text
@@ -22,10 +23,11 @@ from murk.stream.task_errors import Path as KeyPath
 from murk.stream.task_errors import problem, shown, user_error
 from murk.stream.task_features import ClassTarget, Feature, Target
 from murk.stream.task_learner import LearnerBlock, LogBlock, MaxStaleness, PublicBlock
-from murk.stream.task_privacy import PrivacyBlock
+from murk.stream.task_privacy import PrivacyBlock, filled_in
 from murk.stream.task_protocols import (
     BLOCKS,
     FORMER_SET_ASIDE,
+    PROTOCOLS,
     ExamplesBlock,
     MomentsBlock,
     ProtocolName,
@@ -152,6 +154,8 @@ class Task(Block):
         for key, remedy in RESOLVED.items():
             if key in content:
                 raise UserError(f"{source}, line {lines[(key,)]}: {key}: {remedy}")
+        if "privacy" in content:
+            content["privacy"] = filled_in(content["privacy"], content.get("protocol", PROTOCOLS[0]))
         return cls._resolve(content, source, lines)
 
     @classmethod
@@ -279,12 +283,16 @@ class Task(Block):
     def with_defaults_of(self, carried: Self) -> Self:
         """Return the task with what an earlier version filled in for it when a log was begun.
 
-        Up to 0.3, moments without ``public`` set 1,000 records aside. A log that carries that goes on as it is.
+        Up to 0.3, moments without ``public`` set 1,000 records aside, and no mechanism was `best`. A log that carries
+        that goes on as it is.
         """
-        filled_in = PublicBlock(set_aside=FORMER_SET_ASIDE)
-        if self.protocol != "moments" or self.public is not None or carried.public != filled_in:
-            return self
-        return self._with(public=filled_in.model_dump(mode="json"))
+        changes: dict[str, Any] = {}
+        sample = PublicBlock(set_aside=FORMER_SET_ASIDE)
+        if self.protocol == "moments" and self.public is None and carried.public == sample:
+            changes["public"] = sample.model_dump(mode="json")
+        if self.privacy.mechanism == BEST and carried.privacy.mechanism is None:
+            changes["privacy"] = self.privacy.model_dump(mode="json", by_alias=True) | {"mechanism": None}
+        return self._with(**changes) if changes else self
 
     def with_simulated(self, simulated: bool) -> Self:
         """Give the task for simulated releases, or for real ones."""

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, fi
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
-from murk.privacy.mechanisms import Amount, Currency, Mechanism, calibrate, cap_of
+from murk.privacy.mechanisms import BEST, Amount, Currency, Mechanism, calibrate, cap_of, former_kind
 from murk.stream.releases import LEVEL_PATTERN
 from murk.stream.task_block import Block
 from murk.stream.task_errors import nearest, problem, shown
@@ -18,7 +18,7 @@ from murk.stream.task_protocols import check_guarantee
 
 DEFAULT_LEVEL: Final = "default"
 MOST_LEVELS: Final = 16
-MECHANISMS: Final = ("gaussian", "laplace", "l2-ball")
+MECHANISMS: Final = ("best", "gaussian", "laplace", "l2-ball", "privunit")
 PARAMETERS: Final = {
     "pure": ("epsilon",),
     "approx": ("epsilon", "delta"),
@@ -67,6 +67,27 @@ def _mechanism(value: Any) -> Any:
     return value
 
 
+def filled_in(privacy: Any, protocol: object) -> Any:
+    """The privacy block of a task file with the mechanism that `null` means for it, where that is not what it was.
+
+    Documents carry it, so that a log that was begun before there was a `best` mechanism goes on with its own. What is
+    wrong is left as it is: its own mistake is reported.
+    """
+    if not isinstance(privacy, dict) or privacy.get("mechanism") is not None or not isinstance(protocol, str):
+        return privacy
+    levels = privacy.get("levels")
+    menu = [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
+    kinds = {kind for guarantee in menu for kind in _kinds(guarantee)}
+    dear = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp"}
+    if BEST not in KINDS.get(protocol, ()) or dear or not kinds & {"pure", "approx"}:
+        return privacy
+    return {**privacy, "mechanism": BEST}
+
+
+def _kinds(guarantee: Any) -> set[str]:
+    return {kind for kind in guarantee if isinstance(kind, str)} if isinstance(guarantee, dict) else set()
+
+
 def _own_cost(guarantee: Guarantee, currency: Currency) -> Amount:
     cost = cap_of(guarantee)
     if cost.currency != currency:
@@ -92,9 +113,13 @@ class PrivacyBlock(Block):
         "cap's own terms: under gdp its mu^2 (of a pure one, mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), under zcdp "
         "its rho (mu^2/2; of a pure one epsilon^2/2)",
     )
-    mechanism: Annotated[Literal["gaussian", "laplace", "l2-ball"], BeforeValidator(_mechanism)] | None = Field(
+    mechanism: (
+        Annotated[Literal["best", "gaussian", "laplace", "l2-ball", "privunit"], BeforeValidator(_mechanism)] | None
+    ) = Field(
         default=None,
-        description="`gaussian`, `laplace` or `l2-ball`; `null`: l2-ball for pure, else gaussian",
+        description="`best` takes the one of smallest variance that gives a level's guarantee, of `gaussian`, "
+        "`laplace`, `l2-ball` and `privunit`; `null`: gaussian for gdp and zcdp, `best` for pure and approx (but "
+        "gaussian for approx where `per_person` is in gdp or zcdp, in which pure noise is dear)",
     )
 
     @field_validator("menu", mode="before")
@@ -115,6 +140,13 @@ class PrivacyBlock(Block):
     def levels(self) -> dict[str, Guarantee]:
         """The whole menu: the default level, under the name ``default``, and the others."""
         return {DEFAULT_LEVEL: self.guarantee, **self.menu}
+
+    def kind_for(self, guarantee: Guarantee) -> str:
+        """The kind of mechanism for a level's guarantee, in terms of `calibrate`.
+
+        Where a document names none, it is what was taken when none could be named but these: see `filled_in`.
+        """
+        return former_kind(guarantee) if self.mechanism is None else self.mechanism
 
     def check_feasible(self, protocol: str, dimension: int) -> None:
         """Check that every level has a mechanism that gives it, and that a person's cap allows it.
@@ -145,9 +177,9 @@ class PrivacyBlock(Block):
         if self.mechanism is not None and self.mechanism not in kinds:
             raise problem(f"{self.mechanism!r} is not of this protocol; use {', '.join(kinds)}", "mechanism")
         try:
-            return calibrate(self.mechanism, guarantee, dimension=dimension, radius=1.0)
+            return calibrate(self.kind_for(guarantee), guarantee, dimension=dimension, radius=1.0)
         except UserError as error:
-            if self.mechanism is None:
+            if self.mechanism in (None, BEST):
                 raise problem(str(error), *at) from None
             reason = str(error)
         able = []

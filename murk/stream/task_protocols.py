@@ -17,10 +17,10 @@ PROTOCOLS: Final = ("gradients", "examples", "moments", "sketch")
 RELEASED: Final = {"gradients": "gradient", "examples": "example", "moments": "moment", "sketch": "sketch"}
 """Kind of the releases of each protocol."""
 MECHANISMS: Final = {
-    "gradients": ("gaussian", "laplace", "l2-ball"),
+    "gradients": ("gaussian", "laplace", "l2-ball", "privunit", "best"),
     # The inverse of Gaussian smoothing is what makes these learners unbiased.
     "examples": ("gaussian",),
-    "moments": ("gaussian", "laplace", "l2-ball"),
+    "moments": ("gaussian", "laplace", "l2-ball", "privunit", "best"),
     "sketch": (),
 }
 """Kinds of mechanism that `privacy.mechanism` may ask for, by protocol."""

@@ -157,7 +157,7 @@ BY_HAND: Final = """\
    covariates). For `clip` w = 1, g is shortened to `clip`, and C = `clip`.
 4. *Quantise and add noise.* S = 2^20 is the width of the noise. What leaves is integers:
 
-   - `gaussian` (the default, but for pure guarantees): the payload is g / (C / steps), fractions dropped, its l2 norm
+   - `gaussian` (the default for gdp and zcdp): the payload is g / (C / steps), fractions dropped, its l2 norm
      at most steps, plus in each coordinate noise of the law P(x) ~ exp(-x^2 / 2 S^2). It stands for payload times
      C / steps, and honest magnitudes are at most steps + 13 S, honest squared norms at most
      d S^2 + steps^2 + 2 S sqrt(32 (d S^2 + 2 steps^2)) + 64 S^2. For zcdp steps is the largest integer not above
@@ -168,12 +168,23 @@ BY_HAND: Final = """\
      law P(x) ~ exp(-|x| / S). It stands for payload times sqrt(d) C / steps; magnitudes are at most steps + 90 S,
      norms at most steps + S (d + 8 sqrt(d) + 32) + d;
      steps is the largest integer not above epsilon S / 2, epsilon rounded down to 1e-12.
-   - `l2-ball` (the default for pure guarantees): draw a vector of noise as for `gaussian`; let e be g with chance
+   - `l2-ball`: draw a vector of noise as for `gaussian`; let e be g with chance
      (1 + norm of g / C) / 2, else -g. With chance t / 2^64 the payload is that one of the vector and its negative
      which points e's way, else the other; t is the largest integer with t / (2^64 - t) at most e^epsilon. It stands
      for its direction times B; magnitudes are at most 13 S, squared norms as for `gaussian` with steps = 0.
+   - `privunit`: draw n such vectors of noise and let e be as before. Of the n vectors and their n negatives, order by
+     the angle to e; let a word be uniform below 2^64. The payload is one of the k nearest, each for a of the words, or
+     one of the 2 n - k others, each for b of them: b is the smallest multiple of k for which
+     a = (2^64 - (2 n - k) b) / k is at most b e^epsilon. It stands for its direction times C / m,
+     m = A (p - (1 - p) k / (2 n - k)), p = k a / 2^64, A the mean of the k largest of n independent |first coordinates|
+     of uniform unit vectors; magnitudes are at most 13 S, squared norms as for `gaussian` with steps = 0 and
+     32 + log(2 n a / 2^64), rounded up, in place of 32. n and k follow from d and epsilon:
+     `murk.privacy.mechanisms.closest.fitted`, such as (23, 16) for d = 11 and epsilon = 1, (54, 8) for 4.
 
-   B = C (e^epsilon + 1) / (e^epsilon - 1) sqrt(pi)/2 d Gamma((d + 1)/2) / Gamma(d/2 + 1). For a pure mechanism
+   For the l2 ball B = C (e^epsilon + 1) / (e^epsilon - 1) sqrt(pi)/2 d Gamma((d + 1)/2) / Gamma(d/2 + 1). `best`, the
+   default for pure and approx, goes through those that give the guarantee in this order: the next takes the place of
+   the one before it where its variance is below 0.99 of that one's (a coordinate's: B^2 / d for the l2 ball,
+   (C / m)^2 / d for PrivUnit). A document's `null` is `gaussian`, and `l2-ball` where delta is 0. For a pure mechanism
    zcdp gives epsilon = sqrt(2 rho), and gdp log(Phi(mu/2) / Phi(-mu/2)), at most mu (mu^2 rounded down to
    1e-12). The steps have to be these very ones: the learner multiplies by its own. The noise has to be exact,
    from the operating system's randomness: a rounded normal number tells more than was promised.

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from murk.errors import UserError
 from murk.learners.objectives import Huber, Logistic, Softmax
 from murk.learners.problem import HostileModel, problem_for
 from murk.privacy import GaussianDP, PureDP, cap_of
 from murk.stream import Task
+from murk.stream.task_change import settle
 
 BINARY = """
 name: t
@@ -36,11 +38,38 @@ def test_a_task_becomes_a_problem(text, objective, dimension):
     problem.check_iterate(problem.initial)
 
 
-def test_pure_budgets_get_the_ball():
-    task = Task.parse(BINARY.split("privacy:")[0] + "privacy: {guarantee: {pure: {epsilon: 1.0}}}\n")
+@pytest.mark.parametrize("guarantee", ["pure: {epsilon: 1.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"])
+def test_pure_and_approximate_budgets_get_the_best_mechanism(guarantee):
+    task = Task.parse(BINARY.split("privacy:")[0] + f"privacy: {{guarantee: {{{guarantee}}}}}\n")
     mechanism = problem_for(task).mechanisms["default"]
-    assert mechanism.kind == "l2-ball"
+    assert mechanism.kind == "privunit"
     assert mechanism.cost("epsilon") <= cap_of(PureDP(1.0))
+    assert mechanism.claims == (PureDP(1.0),)
+
+
+def test_a_log_of_before_goes_on_with_its_own_mechanisms():
+    """Documents that name none are of version 0.3 and before: Gaussian noise, and the l2 ball where all is pure."""
+    text = BINARY.split("privacy:")[0] + (
+        "privacy: {guarantee: {approx: {epsilon: 1.0, delta: 1.0e-6}}, levels: {less: {pure: {epsilon: 0.5}}}}\n"
+    )
+    task = Task.parse(text)
+    assert {level: one.kind for level, one in problem_for(task).mechanisms.items()} == {
+        "default": "privunit",
+        "less": "privunit",
+    }
+    document = task.document().replace(b'"mechanism":"best"', b'"mechanism":null')
+    before = Task.from_document(document)
+    assert before.document() == document
+    assert {level: one.kind for level, one in problem_for(before).mechanisms.items()} == {
+        "default": "gaussian",
+        "less": "l2-ball",
+    }
+    # The same task file goes on with that log, and says what a new log would be given.
+    assert task.with_defaults_of(before) == before
+    assert settle("sqlite:///log.db", document, task.document()) is None
+    named = Task.parse(text.replace("privacy: {", "privacy: {mechanism: l2-ball, "))
+    with pytest.raises(UserError, match=r"differs in: privacy\.mechanism"):
+        settle("sqlite:///log.db", document, named.document())
 
 
 def test_the_bound_is_that_of_the_tasks_own_box():

@@ -16,6 +16,7 @@ from murk.monitoring.description import STALENESS_BOUNDS
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.history import FEWEST_POINTS, MOST_POINTS, History
 from murk.monitoring.snapshot import finite
+from murk.privacy import PureDP
 from murk.stream import GradientRelease, Task
 from murk.stream.checkpoint import Counters, StateMessage, decode_state
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, finished, opened
@@ -140,7 +141,7 @@ def test_the_step_is_the_one_that_the_fold_takes_next(weighting, step):
     ("guarantee", "epsilon", "mu"),
     [
         ("{pure: {epsilon: 2.0}}", 2.0, None),
-        ("{approx: {epsilon: 1.5, delta: 1.0e-6}}", 1.5, None),
+        ("{approx: {epsilon: 1.5, delta: 1.0e-6}}, mechanism: gaussian", 1.5, None),
         ("{gdp: {mu: 0.5}}", None, 0.5),
         ("{zcdp: {rho: 0.5}}", None, 1.0),
     ],
@@ -152,6 +153,14 @@ def test_a_level_says_what_its_guarantee_states(guarantee, epsilon, mu):
     assert level.guarantee == task.privacy.guarantee.to_dict()
     assert level.right_at_most == task.privacy.guarantee.right_at_most
     assert level.words == task.privacy.guarantee.describe()
+
+
+def test_a_level_says_what_its_mechanism_really_gives():
+    """A pure mechanism for an (epsilon, delta) needs no delta."""
+    task = small("{approx: {epsilon: 1.5, delta: 1.0e-6}}")
+    [level] = figures(task, problem_for(task), [None], [Place(0, 0)]).levels
+    assert (level.epsilon, level.guarantee) == (1.5, {"pure": {"epsilon": 1.5}})
+    assert level.words == PureDP(1.5).describe()
 
 
 def test_ages_beyond_all_buckets_are_counted():

@@ -14,6 +14,7 @@ from murk.learners.inference import RANDOM_SCALING, Estimate
 from murk.monitoring import Monitor
 from murk.monitoring import monitor as module
 from murk.monitoring.description import METRICS
+from murk.privacy import ApproxDP, calibrate
 from murk.producers.local import LocalRun
 from murk.producers.population import Crowd
 from murk.stream import Task, open_log
@@ -67,7 +68,9 @@ class StandInEngine:
 @dataclass
 class StandInProblem:
     interactive: bool
-    mechanisms: ClassVar[dict[str, Any]] = defaultdict(lambda: None)
+    mechanisms: ClassVar[dict[str, Any]] = defaultdict(
+        lambda: calibrate(None, ApproxDP(2.0, 1e-6), dimension=3, radius=1.0)
+    )
 
     def engine(self) -> StandInEngine:
         return StandInEngine()

@@ -16,6 +16,7 @@ from murk.privacy import (
     GaussianMechanism,
     L2BallMechanism,
     LaplaceMechanism,
+    PrivUnitMechanism,
     PureDP,
     RandomizedResponse,
     ZeroConcentratedDP,
@@ -162,6 +163,7 @@ MECHANISMS = [
     GaussianMechanism.calibrate(ApproxDP(1.0, 1e-6), dimension=3, radius=1.0),
     LaplaceMechanism.calibrate(PureDP(1.0), dimension=3, radius=1.0),
     L2BallMechanism.calibrate(PureDP(1.0), dimension=3, radius=1.0),
+    PrivUnitMechanism.calibrate(ApproxDP(1.0, 1e-6), dimension=3, radius=1.0),
     RandomizedResponse.calibrate(PureDP(1.0), classes=3),
 ]
 

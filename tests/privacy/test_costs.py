@@ -18,6 +18,7 @@ from murk.privacy import (
     GaussMixMechanism,
     L2BallMechanism,
     LaplaceMechanism,
+    PrivUnitMechanism,
     PureDP,
     RandomizedResponse,
     cap_of,
@@ -52,6 +53,8 @@ def losses(mechanism):
         return {"gdp": (2 * steps) ** 2 / (mpmath.mpf(WIDTH) ** 2 - 9), "rho": 2 * (steps / WIDTH) ** 2}
     if isinstance(mechanism, LaplaceMechanism):
         epsilon = mpmath.mpf(2 * mechanism.steps) / WIDTH
+    elif isinstance(mechanism, PrivUnitMechanism):
+        epsilon = mpmath.log(mpmath.mpf(mechanism.odds[0]) / mechanism.odds[1])
     else:
         other = mechanism.other if isinstance(mechanism, RandomizedResponse) else 2**64 - mechanism.threshold
         epsilon = mpmath.log(mpmath.mpf(mechanism.threshold) / other)
@@ -64,6 +67,7 @@ GRID = [
     *(LaplaceMechanism(1, 1.0, steps) for steps in STEPS[:-1]),
     *(L2BallMechanism.calibrate(PureDP(e), dimension=3, radius=1.0) for e in EPSILONS),
     L2BallMechanism(3, 1.0, 2**63 + 1),
+    *(PrivUnitMechanism.calibrate(PureDP(e), dimension=3, radius=1.0) for e in EPSILONS),
     L2BallMechanism(3, 1.0, 2**64 - 1),
     *RESPONSES,
     CompositeMechanism((GaussianMechanism(2, 1.0, 300_000), RESPONSES[8], RESPONSES[14])),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.privacy import lattice
-from murk.privacy.lattice import GAUSSIAN, L2BALL, LAPLACE
+from murk.privacy.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.noise import LATTICE_WIDTH, SimulatedNoise
 
 ALL = 2**64 - 1
@@ -155,7 +155,7 @@ def randomize(
         kind,
         vector,
         1.0,
-        1.0 / steps if kind != L2BALL else 0.0,
+        1.0 / steps if kind < L2BALL else 0.0,
         steps if kind != L2BALL else 0,
         np.uint64(threshold),
         np.asarray(noise, dtype=np.int64),
@@ -245,6 +245,8 @@ def test_decoding() -> None:
     for kind in (GAUSSIAN, LAPLACE):
         lattice.decode(kind, np.array([3, -(2**40)]), 2.0**-20, out)
         assert out.tolist() == [3 * 2.0**-20, -(2.0**20)]
+    lattice.decode(PRIVUNIT, np.array([3, -4]), 10.0, out)
+    assert out.tolist() == [6.0, -8.0]
     lattice.decode(L2BALL, np.array([3, -4]), 10.0, out)
     assert out.tolist() == [6.0, -8.0]
     lattice.decode(L2BALL, np.array([2**62, 2**62]), math.sqrt(2), out)
@@ -272,7 +274,12 @@ print(json.dumps(results({AWKWARD!r})))
 def results(vectors: list[list[float]]) -> list[list[int]]:
     coins = [2**63 + 5, 2**62, 2**63]
     noise = [5 * LATTICE_WIDTH // 3, -7, 2**30]
-    return [randomize(kind, v, noise, coins, steps=2**20, threshold=2**63) for v in vectors for kind in range(3)]
+    found = [randomize(kind, v, noise, coins, steps=2**20, threshold=2**63) for v in vectors for kind in range(3)]
+    draws = [*noise, 0, 0, 0, 12, 2**20, -3, -(2**19), 2**18, 5]
+    # Two closest of four draws: half of the words to them, and the other half to the six others.
+    words = [[2**63 + 5, word, 0] for word in (0, 2**62, 2**63 + 7, ALL - 2)]
+    shared = 2**64 - 6 * 2**61
+    return found + [randomize(PRIVUNIT, v, draws, word, steps=2, threshold=shared) for v in vectors for word in words]
 
 
 def test_without_numba_the_results_are_the_same() -> None:

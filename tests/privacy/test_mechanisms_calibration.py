@@ -16,6 +16,7 @@ from murk.privacy import (
     GaussianMechanism,
     L2BallMechanism,
     LaplaceMechanism,
+    PrivUnitMechanism,
     PureDP,
     RandomizedResponse,
     ZeroConcentratedDP,
@@ -23,9 +24,10 @@ from murk.privacy import (
     cap_of,
 )
 from murk.privacy.conversions import classic_scale, gdp_delta
-from murk.privacy.mechanisms import WIDTH
+from murk.privacy.mechanisms import WIDTH, former_kind
+from murk.privacy.mechanisms.pure import really_given
 
-KINDS = [GaussianMechanism, LaplaceMechanism, L2BallMechanism]
+KINDS = [GaussianMechanism, LaplaceMechanism, L2BallMechanism, PrivUnitMechanism]
 
 
 def logarithmic(low, high):
@@ -194,12 +196,67 @@ def test_a_stated_guarantee_that_does_not_hold_is_refused():
         GaussianMechanism(3, 1.0, 1, GaussianDP(1.0))
 
 
-def test_the_best_mechanism_for_each_guarantee():
-    def kind(guarantee):
-        return calibrate(None, guarantee, dimension=3, radius=1.0).kind
+@pytest.mark.parametrize(
+    ("guarantee", "dimension", "kind"),
+    [
+        (PureDP(1.0), 3, "privunit"),
+        (ApproxDP(1.0, 0.0), 3, "privunit"),
+        (ApproxDP(1.0, 1e-6), 3, "privunit"),
+        # Few draws bring nothing here.
+        (PureDP(0.1), 3, "l2-ball"),
+        (PureDP(1.0), 1, "l2-ball"),
+        # Additive noise gets below a direction's own length.
+        (PureDP(8.0), 1, "laplace"),
+        (ApproxDP(30.0, 1e-3), 6, "laplace"),
+        (ApproxDP(0.01, 0.3), 50, "gaussian"),
+        (ApproxDP(0.0, 0.1), 3, "gaussian"),
+        (GaussianDP(1.0), 3, "gaussian"),
+        (ZeroConcentratedDP(0.5), 3, "gaussian"),
+    ],
+)
+def test_the_best_mechanism_for_each_guarantee(guarantee, dimension, kind):
+    best = calibrate(None, guarantee, dimension=dimension, radius=1.0)
+    assert best.kind == kind
+    assert best == calibrate("best", guarantee, dimension=dimension, radius=1.0)
+    assert holds(best, guarantee)
+    for cls in KINDS:
+        try:
+            other = cls.calibrate(guarantee, dimension=dimension, radius=1.0)
+        except UserError:
+            continue
+        assert best.variance <= other.variance / 0.99
 
-    assert kind(PureDP(1.0)) == kind(ApproxDP(1.0, 0.0)) == "l2-ball"
-    assert kind(ApproxDP(1.0, 1e-6)) == kind(GaussianDP(1.0)) == kind(ZeroConcentratedDP(0.5)) == "gaussian"
+
+@pytest.mark.parametrize("dimension", [1, 2, 5, 40, 1000])
+@pytest.mark.parametrize("mu", [1e-3, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 20.0])
+def test_no_pure_mechanism_is_better_than_gaussian_noise_where_that_is_the_currency(dimension, mu):
+    for guarantee in (GaussianDP(mu), ZeroConcentratedDP(mu**2 / 2)):
+        gaussian, *pure = [cls.calibrate(guarantee, dimension=dimension, radius=1.0).variance for cls in KINDS]
+        # In one dimension a coin comes to the same under a small rho.
+        assert 0.99 * gaussian <= min(pure)
+
+
+def test_what_was_taken_before_there_was_a_best_mechanism():
+    assert former_kind(PureDP(1.0)) == former_kind(ApproxDP(1.0, 0.0)) == "l2-ball"
+    assert former_kind(ApproxDP(1.0, 1e-6)) == former_kind(GaussianDP(1.0)) == "gaussian"
+    # The textbook's formula is for Gaussian noise, also where another mechanism would be better.
+    assert calibrate(None, ApproxDP(1.0, 1e-6), dimension=3, radius=1.0, method="classic").kind == "gaussian"
+
+
+def test_what_no_mechanism_can_give_says_why():
+    with pytest.raises(UserError, match="at least 1e-12"):
+        calibrate(None, PureDP(1e-13), dimension=3, radius=1.0)
+    with pytest.raises(UserError, match="larger budget"):
+        calibrate(None, ApproxDP(0.0, 1e-15), dimension=3, radius=1.0)
+
+
+def test_a_pure_mechanism_states_what_it_gives_of_an_approximate_guarantee():
+    stated = ApproxDP(4.0, 1e-6)
+    for kind in ("laplace", "l2-ball", "privunit"):
+        assert really_given(stated, calibrate(kind, stated, dimension=3, radius=1.0).claims) == PureDP(4.0)
+    assert really_given(stated, calibrate("gaussian", stated, dimension=3, radius=1.0).claims) == stated
+    assert really_given(ApproxDP(3.9, 1e-6), [PureDP(4.0)]) == ApproxDP(3.9, 1e-6)
+    assert really_given(GaussianDP(1.0), [PureDP(0.1)]) == GaussianDP(1.0)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +272,8 @@ def test_the_best_mechanism_for_each_guarantee():
         (("laplace", PureDP(5000.0), 3, 1.0), "smaller budget"),
         (("gaussian", GaussianDP(1000.0), 1000, 1.0), "smaller budget"),
         (("l2-ball", PureDP(1e-13), 3, 1.0), "at least 1e-12"),
+        (("privunit", PureDP(1e-13), 3, 1.0), "at least 1e-12"),
+        (("priv-unit", PureDP(1.0), 3, 1.0), "did you mean 'privunit'"),
         (("gaussian", 1.0, 3, 1.0), "not a guarantee"),
         (("gaussian", GaussianDP(1.0), 0, 1.0), "dimension"),
         (("gaussian", GaussianDP(1.0), 2.0, 1.0), "not an integer"),

@@ -20,12 +20,13 @@ from murk.privacy import (
     GaussianMechanism,
     L2BallMechanism,
     LaplaceMechanism,
+    PrivUnitMechanism,
     PureDP,
     SecureNoise,
     SimulatedNoise,
     guarantee_from_dict,
 )
-from murk.privacy.lattice import GAUSSIAN, L2BALL, LAPLACE
+from murk.privacy.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.mechanisms import WIDTH
 from murk.privacy.noise import LATTICE_WIDTH
 from tests.privacy.scripted import Scripted
@@ -36,6 +37,7 @@ MECHANISMS = [
     GaussianMechanism.calibrate(ApproxDP(1.0, 1e-6), dimension=DIMENSION, radius=RADIUS),
     LaplaceMechanism.calibrate(PureDP(1.0), dimension=DIMENSION, radius=RADIUS),
     L2BallMechanism.calibrate(PureDP(1.0), dimension=DIMENSION, radius=RADIUS),
+    PrivUnitMechanism.calibrate(PureDP(2.0), dimension=DIMENSION, radius=RADIUS),
 ]
 every = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.kind}-{m.guarantee.kind}")
 # Whatever a gradient may be: beyond the bound, infinite, not a number.
@@ -44,8 +46,8 @@ anything = hnp.arrays(np.float64, DIMENSION, elements=st.floats(width=64))
 
 def test_the_constants_are_those_of_the_sampler_and_the_kernels():
     assert WIDTH == LATTICE_WIDTH
-    codes = (GaussianMechanism.code, LaplaceMechanism.code, L2BallMechanism.code)
-    assert codes == (GAUSSIAN, LAPLACE, L2BALL)
+    codes = (GaussianMechanism.code, LaplaceMechanism.code, L2BallMechanism.code, PrivUnitMechanism.code)
+    assert codes == (GAUSSIAN, LAPLACE, L2BALL, PRIVUNIT)
 
 
 @every

@@ -93,8 +93,40 @@ def test_mechanism_that_cannot_give_the_guarantee_is_refused_with_those_that_can
     levels = "levels: {strict: {pure: {epsilon: 1}}}"
     with pytest.raises(UserError, match=r"privacy.mechanism: 'gaussian' cannot give privacy.levels.strict: "):
         Task.parse(privacy(f"{{guarantee: {{gdp: {{mu: 1}}}}, {levels}, mechanism: gaussian}}"))
-    for kind in ("laplace", "l2-ball"):
+    for kind in ("laplace", "l2-ball", "privunit", "best"):
         assert Task.parse(privacy(f"{{guarantee: {{pure: {{epsilon: 1}}}}, mechanism: {kind}}}"))
+
+
+PURE, APPROX, GDP = "{pure: {epsilon: 1}}", "{approx: {epsilon: 1, delta: 1e-6}}", "{gdp: {mu: 1}}"
+
+
+@pytest.mark.parametrize(
+    ("block", "written"),
+    [
+        (f"{{guarantee: {GDP}}}", None),
+        ("{guarantee: {zcdp: {rho: 1}}, levels: {less: {gdp: {mu: 0.5}}}}", None),
+        (f"{{guarantee: {PURE}}}", "best"),
+        (f"{{guarantee: {APPROX}}}", "best"),
+        (f"{{guarantee: {APPROX}, mechanism: null}}", "best"),
+        (f"{{guarantee: {GDP}, levels: {{less: {APPROX}}}}}", "best"),
+        (f"{{guarantee: {APPROX}, mechanism: gaussian}}", "gaussian"),
+        (f"{{guarantee: {APPROX}, per_person: {{approx: {{epsilon: 3, delta: 1e-5}}}}}}", "best"),
+        # A pure release takes far more of a mu than Gaussian noise for the same (epsilon, delta).
+        (f"{{guarantee: {APPROX}, per_person: {GDP}}}", None),
+        (f"{{guarantee: {PURE}, per_person: {{zcdp: {{rho: 1}}}}}}", "best"),
+    ],
+)
+def test_documents_carry_the_mechanism_that_a_new_task_is_given(block: str, written: str | None) -> None:
+    """None where it is what None has always meant, so that hashes stay."""
+    task = Task.parse(privacy(block))
+    assert json.loads(task.document())["privacy"]["mechanism"] == written
+    assert Task.from_document(task.document()) == task
+
+
+@pytest.mark.parametrize("protocol", ["examples", "sketch"])
+def test_protocols_with_noise_of_their_own_name_no_mechanism(protocol: str) -> None:
+    task = Task.parse(privacy(f"{{guarantee: {APPROX}}}").rstrip() + f"\nprotocol: {protocol}\n")
+    assert task.privacy.mechanism is None
 
 
 def test_impossible_budget_is_refused() -> None:

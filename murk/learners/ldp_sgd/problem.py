@@ -185,7 +185,9 @@ def problem_for(task: Task) -> GradientProblem:
         staleness=task.max_staleness,
     )
     mechanisms = {
-        level: calibrate(task.privacy.mechanism, guarantee, dimension=settings.dimension, radius=settings.bound)
+        level: calibrate(
+            task.privacy.kind_for(guarantee), guarantee, dimension=settings.dimension, radius=settings.bound
+        )
         for level, guarantee in task.privacy.levels.items()
     }
     return GradientProblem(settings, mechanisms, covariates, classes)

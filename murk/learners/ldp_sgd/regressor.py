@@ -36,7 +36,8 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     levels
         Further guarantees by name, for releases made elsewhere at other levels.
     mechanism
-        ``"gaussian"``, ``"laplace"`` or ``"l2-ball"``; by default Gaussian, and the l2 ball for pure budgets.
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default that of least variance: Gaussian
+        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
     calibration
         ``"analytic"``, or ``"classic"`` for the papers' (epsilon, delta) formula.
     features

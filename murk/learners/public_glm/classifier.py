@@ -40,7 +40,8 @@ class PublicDataGLM(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     levels
         Further guarantees by name, for releases made elsewhere at other levels.
     mechanism
-        ``"gaussian"``, ``"laplace"`` or ``"l2-ball"``; by default Gaussian, and the l2 ball for pure budgets.
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default that of least variance: Gaussian
+        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
     calibration
         ``"analytic"``, or ``"classic"`` for the paper's (epsilon, delta) formula.
     features

@@ -151,7 +151,7 @@ def fold(
 ) -> None:  # fmt: skip
     """Add decoded releases to the running sums, in turn, each part weighted by its level's public noise.
 
-    ``balls`` tells whose releases are directions (l2 ball): the unit is their norm.
+    ``balls`` tells whose releases are directions (l2 ball, PrivUnit): the unit is their norm.
     """
     for i in range(payloads.shape[0]):
         level = levels[i]

@@ -13,7 +13,15 @@ from murk.errors import UserError
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.statistics import Statistics
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
-from murk.privacy.mechanisms import CompositeMechanism, GaussianMechanism, L2BallMechanism, calibrate, divided
+from murk.privacy.mechanisms import (
+    BEST,
+    CompositeMechanism,
+    GaussianMechanism,
+    L2BallMechanism,
+    PrivUnitMechanism,
+    calibrate,
+    divided,
+)
 from murk.privacy.mechanisms.amounts import Amount, Currency
 from murk.privacy.mechanisms.base import WIDTH, Randomizer
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
@@ -191,8 +199,8 @@ def calibrated(
         ``"joint"``: one mechanism for all moments. ``"separate"``, as published: ``x x'`` and ``x y`` by a
         Gaussian each, with half the budget each and the sensitivities ``2 r^2`` and ``2 b r``.
     kind
-        ``"gaussian"``, ``"laplace"`` or ``"l2-ball"`` (``joint`` only); by default Gaussian, and the l2 ball for
-        pure guarantees: means of moments need nothing of the noise but that it is unbiased.
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"`` (``joint`` only); None or ``"best"`` for the one
+        of smallest variance: means of moments need nothing of the noise but that it is unbiased.
     method
         ``"classic"`` for the textbook's Gaussian calibration. For ``separate`` it gives the paper's constants,
         variances ``32 r^4 log(2.5/delta) / eps^2`` and ``32 r^2 log(2.5/delta) / eps^2``.
@@ -203,15 +211,16 @@ def calibrated(
         If the mechanism cannot give the guarantee; the message says which can.
     """
     if release == "joint":
-        if kind == "gaussian" or (kind is None and not _pure(guarantee)):
+        if kind == "gaussian" or (kind in (None, BEST) and not _pure(guarantee)):
             half = statistics.sensitivity / 2.0
             found = calibrate("gaussian", guarantee, dimension=statistics.dimension, radius=half, method=method)
             assert isinstance(found, GaussianMechanism)
-            return MomentMechanism(statistics, found)
+            own = MomentMechanism(statistics, found)
+            return own if kind == "gaussian" or method != "analytic" else _better(own, guarantee)
         return calibrate(kind, guarantee, dimension=statistics.dimension, radius=statistics.norm, method=method)
     if release != "separate":
         raise UserError(f'release={release!r}; one of "joint", "separate"')
-    if kind not in (None, "gaussian"):
+    if kind not in (None, BEST, "gaussian"):
         raise UserError(f"two separate releases of moments are Gaussian, not {kind!r}; use release='joint'")
     parts = []
     for part, (size, bound) in zip(
@@ -225,6 +234,20 @@ def calibrated(
     return CompositeMechanism(tuple(parts), guarantee if isinstance(guarantee, ApproxDP) else None)
 
 
+def _better(own: MomentMechanism, guarantee: Guarantee) -> Randomizer:
+    """The mechanism of smaller variance for (epsilon, delta): Gaussian noise, or the best pure one."""
+    if not isinstance(guarantee, ApproxDP) or guarantee.epsilon == 0:
+        return own
+    statistics = own.statistics
+    pure = calibrate(BEST, PureDP(guarantee.epsilon), dimension=statistics.dimension, radius=statistics.norm)
+    return pure if _worst(pure) < 0.99 * own.variance else own
+
+
+def _worst(mechanism: Any) -> float:
+    """Variance of the noise in the worst direction, at most."""
+    return float(max(getattr(mechanism, "second_moment", (mechanism.variance,))))
+
+
 def _pure(guarantee: Guarantee) -> bool:
     return isinstance(guarantee, PureDP) or (isinstance(guarantee, ApproxDP) and guarantee.delta == 0)
 
@@ -236,13 +259,14 @@ class Level:
     Parameters
     ----------
     ball
-        Whether a release is a direction (l2 ball).
+        Whether a release is a direction (l2 ball, PrivUnit).
     units
         What decoding multiplies each coordinate by.
     weights
         Of a release in the means of ``x x'`` and of ``x y``: ``1 / (noise variance + spread of the moments)``.
     variances
-        Of the noise on their coordinates (for the l2 ball, the mean square of a release).
+        Of the noise on their coordinates. For directions, the mean square of a release in the worst one: people's
+        moments point much the same way.
     """
 
     ball: bool
@@ -257,9 +281,9 @@ class Level:
         if isinstance(mechanism, CompositeMechanism):
             units, noise = mechanism.units, mechanism.variances
         else:
-            units, noise = np.full(d, mechanism.unit), np.full(d, mechanism.variance)
+            units, noise = np.full(d, mechanism.unit), np.full(d, _worst(mechanism))
         # What moments vary by even without noise, at most: a share of the squared norm for each coordinate.
         spreads = (statistics.radius**4 / cross, (statistics.weight * statistics.radius) ** 2 / statistics.size)
         variances = (float(noise[0]), float(noise[cross]))
         weights = (1.0 / (variances[0] + spreads[0]), 1.0 / (variances[1] + spreads[1]))
-        return cls(isinstance(mechanism, L2BallMechanism), units, weights, variances)
+        return cls(isinstance(mechanism, L2BallMechanism | PrivUnitMechanism), units, weights, variances)

@@ -153,7 +153,7 @@ def problem_for(task: Task) -> MomentProblem:
     joint = block.release == "joint"
     layout = Statistics(coding.names, radius, balanced(radius) if joint else 1.0, root=math.sqrt(2.0) if joint else 1.0)
     mechanisms = {
-        level: calibrated(guarantee, layout, release=block.release, kind=task.privacy.mechanism)
+        level: calibrated(guarantee, layout, release=block.release, kind=task.privacy.kind_for(guarantee))
         for level, guarantee in task.privacy.levels.items()
     }
     return MomentProblem(layout, Model(curve, response, public, block.covariance, block.solver), mechanisms, binary)

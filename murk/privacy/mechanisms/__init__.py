@@ -2,14 +2,16 @@
 
 from murk.privacy.mechanisms.amounts import Amount, Currency, cap_of
 from murk.privacy.mechanisms.base import WIDTH, Costed, Mechanism, Randomizer
-from murk.privacy.mechanisms.calibration import calibrate
+from murk.privacy.mechanisms.calibration import BEST, calibrate, former_kind
 from murk.privacy.mechanisms.composite import CompositeMechanism, divided
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.l2ball import L2BallMechanism
 from murk.privacy.mechanisms.laplace import LaplaceMechanism
+from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
 
 __all__ = [
+    "BEST",
     "WIDTH",
     "Amount",
     "CompositeMechanism",
@@ -19,9 +21,11 @@ __all__ = [
     "L2BallMechanism",
     "LaplaceMechanism",
     "Mechanism",
+    "PrivUnitMechanism",
     "RandomizedResponse",
     "Randomizer",
     "calibrate",
     "cap_of",
     "divided",
+    "former_kind",
 ]

@@ -25,6 +25,8 @@ WIDTH = 2**20
 does not load the sampler."""
 
 _STEPS_BELOW = 2**31
+_NOISE_AT_ONCE = 2**20
+_WITH_COINS = ("l2-ball", "privunit")
 _RADII = (1e-100, 1e100)
 
 
@@ -77,7 +79,7 @@ class Mechanism(Randomizer, Protocol):
     """
 
     kind: ClassVar[str]
-    """``"gaussian"``, ``"laplace"`` or ``"l2-ball"``."""
+    """``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``."""
     code: ClassVar[int]
     """The kind as `murk.privacy.lattice` numbers it."""
 
@@ -87,7 +89,14 @@ class Mechanism(Randomizer, Protocol):
 
     @property
     def steps(self) -> int:
-        """Integer bound of the quantised vector, in the mechanism's own norm; 0 where there is none."""
+        """Integer bound of the quantised vector, in the mechanism's own norm; 0 where there is none.
+
+        For `PrivUnitMechanism` how many draws count as closest.
+        """
+
+    @property
+    def draws(self) -> int:
+        """Vectors of noise that one release takes: 1 for all but `PrivUnitMechanism`."""
 
     @property
     def threshold(self) -> int:
@@ -166,26 +175,31 @@ def randomize_block(
     indices = np.asarray(records, dtype=np.int64)
     if indices.shape != (len(rows),):
         raise UserError(f"{len(rows)} vectors need {len(rows)} record indices, got shape {indices.shape}")
-    if mechanism.kind == "laplace":
-        integers = noise.laplace(indices, mechanism.dimension)
-    else:
-        integers = noise.gaussian(indices, mechanism.dimension)
-    if mechanism.kind == "l2-ball":
-        coins = noise.words(indices, 3, Purpose.COIN)
-    else:
-        coins = np.zeros((len(rows), 0), dtype=np.uint64)
     out = np.empty(rows.shape, dtype=np.int64)
-    kernels.randomize_block(
-        mechanism.code,
-        rows,
-        mechanism.radius,
-        mechanism.spacing,
-        mechanism.steps,
-        np.uint64(mechanism.threshold),
-        integers,
-        coins,
-        out,
-    )
+    # Many draws a release would fill the memory: some records at a time.
+    size = mechanism.draws * mechanism.dimension
+    block = len(rows) if mechanism.draws == 1 else max(1, _NOISE_AT_ONCE // size)
+    for start in range(0, len(rows), max(block, 1)):
+        part = slice(start, start + block)
+        if mechanism.kind == "laplace":
+            integers = noise.laplace(indices[part], size)
+        else:
+            integers = noise.gaussian(indices[part], size)
+        if mechanism.kind in _WITH_COINS:
+            coins = noise.words(indices[part], 3, Purpose.COIN)
+        else:
+            coins = np.zeros((len(integers), 0), dtype=np.uint64)
+        kernels.randomize_block(
+            mechanism.code,
+            rows[part],
+            mechanism.radius,
+            mechanism.spacing,
+            mechanism.steps,
+            np.uint64(mechanism.threshold),
+            integers,
+            coins,
+            out[part],
+        )
     return out
 
 

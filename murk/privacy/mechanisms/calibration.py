@@ -1,19 +1,29 @@
 """The mechanism that fits a guarantee."""
 
-from typing import Any
+from typing import Any, Final
 
 from murk.errors import UserError
 from murk.privacy.guarantee_base import nearest
-from murk.privacy.guarantees import Guarantee, PureDP
+from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms.base import Mechanism
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.l2ball import L2BallMechanism
 from murk.privacy.mechanisms.laplace import LaplaceMechanism
+from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 
-__all__ = ["calibrate"]
+__all__ = ["BEST", "calibrate", "former_kind"]
 
-# A new mechanism is one entry here.
-_KINDS: dict[str, Any] = {cls.kind: cls for cls in (GaussianMechanism, LaplaceMechanism, L2BallMechanism)}
+# A new mechanism is one entry here. Where several are equally good, the first is taken.
+_KINDS: dict[str, Any] = {
+    cls.kind: cls for cls in (GaussianMechanism, LaplaceMechanism, L2BallMechanism, PrivUnitMechanism)
+}
+
+BEST: Final = "best"
+"""In place of a kind: the one of smallest variance that gives the guarantee."""
+
+# A mechanism has to be better by this much to be taken before another: what differs in the last digits from one
+# machine to another must not decide what an integer of a release means.
+_BETTER = 0.99
 
 
 def calibrate(
@@ -24,8 +34,10 @@ def calibrate(
     Parameters
     ----------
     kind
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"``; None for the best for the guarantee: l2-ball for `PureDP`,
-        gaussian for the others.
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"``, ``"privunit"``; None or ``"best"`` for the one of smallest
+        variance. For `GaussianDP` and `ZeroConcentratedDP` that is Gaussian noise always. For `PureDP` and `ApproxDP`
+        all are compared that give it, by the largest mean squared error that a vector can have (``variance``): an
+        (epsilon, delta) is then mostly met by a pure mechanism, which promises more (delta = 0) with less noise.
     guarantee
         What one release promises.
     dimension
@@ -42,16 +54,41 @@ def calibrate(
 
     Examples
     --------
-    >>> from murk.privacy import GaussianDP, calibrate
+    >>> from murk.privacy import ApproxDP, GaussianDP, calibrate
     >>> calibrate(None, GaussianDP(1.0), dimension=3, radius=1.0)
     GaussianMechanism(dimension=3, radius=1.0, steps=524287, stated=None)
+    >>> best = calibrate(None, ApproxDP(1.0, 1e-6), dimension=11, radius=1.0)
+    >>> best.kind, best.guarantee, round(best.variance, 2)
+    ('privunit', PureDP(epsilon=1.0), 6.2)
     """
     if not isinstance(guarantee, Guarantee):
         raise UserError(f"not a guarantee: {guarantee!r}; use PureDP, ApproxDP, GaussianDP or ZeroConcentratedDP")
-    if kind is None:
-        pure = isinstance(guarantee, PureDP) or getattr(guarantee, "delta", None) == 0
-        kind = L2BallMechanism.kind if pure else GaussianMechanism.kind
+    if kind is None or kind == BEST:
+        if method == "analytic" and isinstance(guarantee, PureDP | ApproxDP):
+            return _best(guarantee, dimension, radius)
+        kind = former_kind(guarantee)
     if kind not in _KINDS:
         raise UserError(f"unknown mechanism {kind!r}{nearest(kind, _KINDS)}; one of {', '.join(_KINDS)}")
     mechanism: Mechanism = _KINDS[kind].calibrate(guarantee, dimension=dimension, radius=radius, method=method)
     return mechanism
+
+
+def former_kind(guarantee: Guarantee) -> str:
+    """What was taken up to version 0.3 where no kind was named: l2-ball for pure guarantees, gaussian for others."""
+    pure = isinstance(guarantee, PureDP) or getattr(guarantee, "delta", None) == 0
+    return L2BallMechanism.kind if pure else GaussianMechanism.kind
+
+
+def _best(guarantee: Guarantee, dimension: int, radius: float) -> Mechanism:
+    found: Mechanism | None = None
+    for cls in _KINDS.values():
+        try:
+            one: Mechanism = cls.calibrate(guarantee, dimension=dimension, radius=radius)
+        except UserError:
+            continue
+        if found is None or one.variance < _BETTER * found.variance:
+            found = one
+    if found is None:
+        # The reason is the same for all; it is told by the one that used to be taken.
+        found = _KINDS[former_kind(guarantee)].calibrate(guarantee, dimension=dimension, radius=radius)
+    return found

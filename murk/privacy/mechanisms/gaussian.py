@@ -102,6 +102,11 @@ class GaussianMechanism:
                 raise UserError(f"{self.stated!r} does not hold with steps={self.steps}; calibrate to it instead")
 
     @property
+    def draws(self) -> int:
+        """One vector of noise a release."""
+        return 1
+
+    @property
     def threshold(self) -> int:
         """No coin: 0."""
         return 0

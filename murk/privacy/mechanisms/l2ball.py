@@ -93,6 +93,11 @@ class L2BallMechanism:
             raise UserError(f"L2BallMechanism: threshold={threshold} is not between 2^63 and 2^64, both excluded")
 
     @property
+    def draws(self) -> int:
+        """One vector of noise a release."""
+        return 1
+
+    @property
     def steps(self) -> int:
         """Nothing is quantised: 0."""
         return 0
@@ -120,6 +125,11 @@ class L2BallMechanism:
     def variance(self) -> float:
         """Mean square of a coordinate of the decoded release, B^2 / d (the vector's own square included)."""
         return self.unit**2 / self.dimension
+
+    @property
+    def second_moment(self) -> tuple[float, float]:
+        """Mean squares of a decoded release across the vector's direction and along it: both B^2 / d."""
+        return self.variance, self.variance
 
     @property
     def guarantee(self) -> PureDP:

@@ -83,6 +83,11 @@ class LaplaceMechanism:
         check_steps("LaplaceMechanism", self.steps, dimension, f"steps={self.steps}")
 
     @property
+    def draws(self) -> int:
+        """One vector of noise a release."""
+        return 1
+
+    @property
     def threshold(self) -> int:
         """No coin: 0."""
         return 0

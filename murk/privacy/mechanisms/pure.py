@@ -1,15 +1,16 @@
 """What the mechanisms with a pure guarantee have in common: how each budget and currency becomes an epsilon."""
 
 import math
+from collections.abc import Iterable
 from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
 
 from murk.errors import UserError
 from murk.privacy.exact import decimal, float_up, log_odds_bounds, precise
-from murk.privacy.guarantees import Guarantee, PureDP
+from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms.amounts import UNITS, Amount, Currency, cap_of, ceil_units, gdp_units
 
-__all__ = ["epsilon_cost", "epsilon_units", "log_odds", "odds_claim", "odds_cost", "pure_only"]
+__all__ = ["epsilon_cost", "epsilon_units", "log_odds", "odds_claim", "odds_cost", "pure_only", "really_given"]
 
 
 def epsilon_units(guarantee: Guarantee) -> int:
@@ -38,6 +39,21 @@ def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> Amount:
     if currency in ("epsilon", "approx"):
         return Amount(currency, ceil_units(exact))
     raise UserError(f"unknown currency {currency!r}; one of gdp, rho, epsilon, approx")
+
+
+def really_given(guarantee: Guarantee, claims: Iterable[Guarantee]) -> Guarantee:
+    """A level's guarantee as its mechanism gives it: without its delta, where a pure mechanism needs none.
+
+    Examples
+    --------
+    >>> from murk.privacy import ApproxDP, PureDP
+    >>> really_given(ApproxDP(1.0, 1e-6), [PureDP(1.0)])
+    PureDP(epsilon=1.0)
+    """
+    if not isinstance(guarantee, ApproxDP):
+        return guarantee
+    pure = PureDP(guarantee.epsilon)
+    return pure if any(isinstance(claim, PureDP) and claim.implies(pure) for claim in claims) else guarantee
 
 
 def pure_only(kind: str, method: str) -> None:

@@ -253,6 +253,10 @@ def test_a_release_too_long_for_the_log_is_refused_with_what_would_do():
     assert 22 * Statistics(names[:299], 20.0).dimension + 512 <= MAX_MESSAGE
 
 
-def test_a_pure_task_gets_the_ball():
-    task = Task.parse(TASK.split("privacy:")[0] + "privacy: {guarantee: {pure: {epsilon: 1.0}}}\n")
-    assert problem_for(task).mechanisms["default"].kind == "l2-ball"
+@pytest.mark.parametrize("guarantee", ["pure: {epsilon: 1.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"])
+def test_a_pure_or_approximate_task_gets_the_best_mechanism(guarantee):
+    task = Task.parse(TASK.split("privacy:")[0] + f"privacy: {{guarantee: {{{guarantee}}}}}\n")
+    assert problem_for(task).mechanisms["default"].kind == "privunit"
+    document = task.document().replace(b'"mechanism":"best"', b'"mechanism":null')
+    before = "l2-ball" if guarantee.startswith("pure") else "gaussian"
+    assert problem_for(Task.from_document(document)).mechanisms["default"].kind == before

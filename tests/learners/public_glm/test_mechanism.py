@@ -65,9 +65,10 @@ def test_honest_moments_go_through_unchanged(constant):
 
 CASES = [
     (GaussianDP(2.0), "joint", None),
+    (ApproxDP(4.0, 1e-6), "joint", "gaussian"),
     (ApproxDP(4.0, 1e-6), "joint", None),
     (ZeroConcentratedDP(2.0), "joint", None),
-    (PureDP(4.0), "joint", None),
+    (PureDP(4.0), "joint", "l2-ball"),
     (PureDP(4.0), "joint", "laplace"),
     (GaussianDP(2.0), "separate", None),
     (ApproxDP(4.0, 1e-6), "separate", None),
@@ -84,8 +85,8 @@ def test_releases_are_unbiased_at_the_promised_noise(budget, release, kind):
     released = mechanism.decode(payload)
     level = Level.of(mechanism, layout)
     noise = np.repeat(level.variances, [layout.cross, layout.size])
-    # 7 cases of at most 8 coordinates, two tests each: all within z standard errors but once in 10^6 runs.
-    z = NormalDist().inv_cdf(1 - 1e-6 / (2 * 2 * 7 * 8))
+    # 8 cases of at most 8 coordinates, two tests each: all within z standard errors but once in 10^6 runs.
+    z = NormalDist().inv_cdf(1 - 1e-6 / (2 * 2 * 8 * 8))
     off = np.abs(released.mean(axis=0) - vector[0]) / np.sqrt(noise / m)
     assert np.max(off) < z
     # Twins: half of the vector would be seen, and so would off-diagonals with or without sqrt 2 where they are not.
@@ -96,17 +97,17 @@ def test_releases_are_unbiased_at_the_promised_noise(budget, release, kind):
     exact = np.outer([0.9, -0.4, 1.0], [0.9, -0.4, 1.0])
     assert np.max(np.abs(matrix - exact)) / math.sqrt(noise[0] / m) < z
     assert np.max(np.abs(misread - exact)) / math.sqrt(noise[0] / m) > z
-    # The variance of a variance: 2 / m for normal noise, 5 / m for Laplace; the l2 ball's is a bound.
+    # The variance of a variance: 2 / m for normal noise, 5 / m for Laplace; those of directions are bounds.
     ratio = released.var(axis=0) / noise
     assert np.all(ratio < 1 + z * math.sqrt(5 / m))
-    if mechanism.kind != "l2-ball":
+    if mechanism.kind not in ("l2-ball", "privunit"):
         assert np.all(ratio > 1 - z * math.sqrt(5 / m))
     # The twin: noise of another scale.
     assert np.any(np.abs(1.5 * ratio - 1) > z * math.sqrt(5 / m))
 
 
 def test_claims_are_the_gaussian_mechanisms():
-    mechanism = calibrated(ApproxDP(1.0, 1e-6), LAYOUT)
+    mechanism = calibrated(ApproxDP(1.0, 1e-6), LAYOUT, kind="gaussian")
     assert isinstance(mechanism, MomentMechanism)
     assert ApproxDP(1.0, 1e-6) in mechanism.claims
     assert mechanism.cost("rho") == mechanism.noise.cost("rho")
@@ -119,7 +120,7 @@ def test_claims_are_the_gaussian_mechanisms():
 def test_the_published_figures():
     """r = b = 1, epsilon = 10, delta = 1e-6: 2.17 falls to 1.15, 0.81 off the diagonal and 1.15."""
     layout = Statistics(("a", "b"), 1.0, constant=False)
-    joint = math.sqrt(calibrated(ApproxDP(10.0, 1e-6), layout).variance)
+    joint = math.sqrt(calibrated(ApproxDP(10.0, 1e-6), layout, kind="gaussian").variance)
     assert (round(joint, 2), round(joint / layout.root, 2)) == (1.15, 0.81)
     assert math.sqrt(32 * math.log(2.5e6)) / 10 == pytest.approx(2.17, abs=0.005)
 
@@ -131,6 +132,20 @@ def test_separate_classic_has_the_papers_constants(epsilon):
     paper = 32 * math.log(2.5e6) / epsilon**2
     np.testing.assert_allclose(mechanism.variances, [paper * 1.5**4] * 3 + [paper * 1.5**2] * 2, rtol=1e-3)
     assert np.all(mechanism.variances >= np.array([paper * 1.5**4] * 3 + [paper * 1.5**2] * 2))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "kind"), [(1.0, 1e-6, "privunit"), (4.0, 1e-6, "privunit"), (0.01, 0.3, "gaussian")]
+)
+def test_the_better_mechanism_is_taken(epsilon, delta, kind):
+    """By the worst direction's variance: people's moments point much the same way, along which PrivUnit varies most."""
+    best, gaussian = (calibrated(ApproxDP(epsilon, delta), LAYOUT, kind=kind) for kind in (None, "gaussian"))
+    ball = calibrated(ApproxDP(epsilon, delta), LAYOUT, kind="l2-ball")
+    assert best.kind == kind
+    worst = {"gaussian": gaussian.variance, "privunit": max(getattr(best, "second_moment", (math.inf,)))}
+    assert worst[kind] == min(worst.values())
+    assert worst[kind] < ball.variance * 1.02
+    assert Level.of(best, LAYOUT).variances == (worst[kind], worst[kind])
 
 
 def test_what_cannot_be_given_is_refused():
