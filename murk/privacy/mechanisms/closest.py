@@ -136,7 +136,7 @@ def fitted(dimension: int, epsilon: float) -> tuple[int, int]:
     Examples
     --------
     >>> fitted(11, 0.1), fitted(11, 4.0), fitted(5000, 8.0)
-    ((1, 1), (107, 16), (26, 1))
+    ((1, 1), (54, 8), (26, 1))
     """
 
     def good(draws: int, closest: int) -> float:
