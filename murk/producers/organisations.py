@@ -206,9 +206,7 @@ class OrganisationPopulation(FilePopulation):
                 stop = min(stop, int(places[room - 1]) + 1)
         own = {name: places[: np.searchsorted(places, stop)] for name, places in own.items()}
         own = {name: places for name, places in own.items() if len(places)}
-        # Opening asks the log, which may be away; only when all are open anything is added.
-        for name, places in own.items():
-            self._producer(name).open(int(block.rows[places[0]]))
+        # The log or the ledger may be away: whoever has added their rows passes them over when the block comes again.
         for name, places in own.items():
             rows = block.rows[places].tolist()
             self._note(self._producer(name).add_block(block.x[places], block.y[places], rows=rows))

@@ -27,4 +27,17 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "murk/producers/reading.py",
         "-CHUNK = 2**20\n+CHUNK = 3**20",
     ): "how much is read at once",
+    (
+        "murk/producers/overlap.py",
+        "-        found ^= found >> np.uint64(31)\n+        pass",
+    ): "the hash is mixed less well, and no less one to one",
+    (
+        "murk/producers/spending.py",
+        "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
+        "+            chunk += chunk[-1:] * ((2 << (len(chunk) - 1).bit_length()) - len(chunk))",
+    ): "a name may be repeated as often as one likes",
+    (
+        "murk/stream/window.py",
+        "-        self._block = 0\n+        self._block = 1",
+    ): "before the first message both blocks are empty",
 }

@@ -56,6 +56,14 @@ def test_says_what_was_promised_and_spent(tmp_path: Path) -> None:
         assert "ann" not in text
 
 
+def test_one_release_is_no_sum(tmp_path: Path) -> None:
+    with World(tmp_path, paid_task(2.0)) as world:
+        for count in (1, 2):
+            world.producer.release(RECORD, person="ann")
+            lines = world.ledger.account("ann").describe()
+            assert sum("releases together" in line for line in lines) == (count > 1), lines
+
+
 def test_says_what_waits_and_what_was_refused(tmp_path: Path) -> None:
     def down(batch: object) -> None:
         raise ConnectionError("no route")

@@ -3,7 +3,9 @@
 import copy
 import os
 import pickle
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -434,3 +436,13 @@ def test_what_the_log_has_confirmed_waits_no_more(path: Path) -> None:
 def test_claims_name_nobody_when_they_are_shown() -> None:
     shown = repr(Claims(["a key"], ["ann"], ["a level"], source="f" * 64))
     assert not any(word in shown for word in ("a key", "ann", "a level"))
+
+
+def test_closing_lets_go_of_what_was_confirmed(path: Path) -> None:
+    ledger = booked(path)
+    ask(ledger)
+    ledger.confirm([queued.number for queued in ledger.queued(TASK)])
+    ledger.close()
+    ledger.close()
+    with closing(sqlite3.connect(path)) as found:
+        assert found.execute("SELECT (SELECT count(*) FROM debits), (SELECT count(*) FROM outbox)").fetchone() == (1, 0)

@@ -338,6 +338,21 @@ class TestDelivery:
         assert (report.sent, report.already, report.expired) == (1, 0, 0)
         assert world.ledger.pending() == 0
 
+    def test_what_waits_is_sent_when_its_record_comes_again(self, world: World) -> None:
+        down = [True]
+
+        def append(batch: Any) -> None:
+            if down:
+                raise ConnectionError("no route")
+            world.log.append(batch)
+
+        producer = world.produce(Wrapped(world.log, append=append))  # type: ignore[arg-type]
+        assert producer.release(RECORD, key="k").delivery == "queued"
+        down.clear()
+        receipt = producer.release(RECORD, key="k")
+        assert (receipt.outcome, receipt.delivery) == ("known", "none")
+        assert world.log.end(0) == 1
+
     def test_what_was_queued_goes_first_and_unchanged(self, world: World) -> None:
         down = True
 

@@ -160,6 +160,8 @@ def test_public_covariates_are_resolved_into_the_document_and_the_hash() -> None
     assert task.hash != declared.hash
     assert declared.with_public(POINTS, COUNTS + 1).hash != task.hash
     assert declared.with_public(POINTS * [[0.5, 1, 1, 1, 1]], COUNTS).hash != task.hash
+    zeros = [np.array([[zero, 1.0, 1.0, 1.0, 1.0]]) for zero in (0.0, -0.0)]
+    assert len({declared.with_public(points, COUNTS[:1]).hash for points in zeros}) == 1
     again = Task.from_document(task.document())
     assert again == task
     assert again.without_public() == declared

@@ -191,6 +191,17 @@ def test_a_state_that_leaves_no_room_goes_without(log: SqliteLog, monkeypatch: p
     assert (found.counters.learned, found.trail) == (100, Trail())
 
 
+@pytest.mark.parametrize(("more", "kept"), [(2_000, False), (6_000, True)])
+def test_room_is_needed_for_the_longest_trail_and_for_all_the_rest(
+    log: SqliteLog, monkeypatch: pytest.MonkeyPatch, more: int, kept: bool
+) -> None:
+    put(log, [message(TASK, i) for i in range(40)])
+    size = len(json.dumps(learn(log, TASK).learner))
+    put(log, [message(TASK, i) for i in range(40, 100)])
+    monkeypatch.setattr("murk.stream.worker.MAX_STATE", size + trail_bytes(DIMENSION) + more)
+    assert bool(learn(log, TASK).trail.counts) == kept
+
+
 @pytest.mark.parametrize("room", [900, 2500])
 def test_without_room_it_does_not_depend_on_restarts_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int

@@ -1,12 +1,15 @@
 """The published figures, the search for an order, and rounding against the claim."""
 
 import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
 
 import mpmath
 import pytest
 
 from murk.errors import UserError
 from murk.privacy import ApproxDP
+from murk.privacy.exact import precise
 from murk.privacy.gaussmix import (
     eigenvalue_epsilon,
     joint_epsilon,
@@ -18,6 +21,7 @@ from murk.privacy.gaussmix import (
     smallest_threshold,
     two_steps,
 )
+from murk.privacy.gaussmix.bounds import eigenvalue, steps
 
 NEIGHBOURS = ["zero-out", "replace-one"]
 
@@ -144,3 +148,18 @@ def test_two_steps():
 def test_impossible_parameters_are_refused(call):
     with pytest.raises(UserError):
         call()
+
+
+def test_an_eigenvalue_costs_no_less_than_its_formula_in_more_digits():
+    """Either the published figure or the one of Gaussian noise, and a part in 10^29 more at the most."""
+    delta, seen = Fraction(1, 10**6), set()
+    for eta in (Fraction(1, 7), Fraction(1, 3), Fraction(3), Fraction(20)):
+        with precise():
+            found = eigenvalue(eta, delta)
+        with localcontext(prec=120):
+            mu = steps(eta) / Decimal(2**40 - 9).sqrt()
+            published = (2 * (Decimal("3.75e6")).ln()).sqrt() / (Decimal(eta.numerator) / eta.denominator)
+            gaussian = mu * mu / 2 + mu * (2 * Decimal("1.5e6").ln()).sqrt()
+            [which] = [one for one in (published, gaussian) if one <= found <= one * (1 + Decimal("1e-29"))]
+            seen.add(which is published)
+    assert seen == {True, False}
