@@ -58,7 +58,7 @@ def worker(broker, count, rounds, folder):
             rules = WireRules(
                 feed.task.hash,
                 True,
-                feed.problem.dimension,
+                (feed.problem.dimension,),
                 {level: m.magnitude for level, m in feed.problem.mechanisms.items()},
             )
             clock = Clock()

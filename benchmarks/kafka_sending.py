@@ -101,7 +101,7 @@ def cycle(broker, count, rounds, folder):
     ):
         producer = Producer(feed.task, log, ledger, noise=SimulatedNoise(1), problem=feed.problem)
         producer.begin(source)
-        wait_for_models(log, feed.task, 120.0)
+        wait_for_models(log, feed.problem, 120.0)
         for block in source.blocks(0, lambda: size):
             begun = time.perf_counter()
             producer.release_block(block)
@@ -110,7 +110,7 @@ def cycle(broker, count, rounds, folder):
             while log.checkpoint(0).offset < end:
                 time.sleep(0.001)
             learned.append(time.perf_counter() - begun)
-            wait_for_models(log, feed.task, 120.0)
+            wait_for_models(log, feed.problem, 120.0)
             seen.append(time.perf_counter() - begun)
     print(
         f"a simulated population, blocks of {size} releases, its learner elsewhere, median of {len(seen)} blocks, ms:"

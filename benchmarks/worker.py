@@ -42,7 +42,7 @@ def main(argv):
         # The worker's own parts, one after another, on the same messages.
         end, size = log.end(0), 4096
         first = max(log.begin(0), end - 40 * size)
-        rules = WireRules(feed.task.hash, True, feed.problem.dimension, {
+        rules = WireRules(feed.task.hash, True, (feed.problem.dimension,), {
             level: m.magnitude for level, m in feed.problem.mechanisms.items()})  # fmt: skip
         read = decoded = learned = 0.0
         count = 0

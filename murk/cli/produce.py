@@ -35,9 +35,10 @@ def command(
 ) -> None:  # fmt: skip
     """Let a file's people privatize and send their records to a log; `murk learn` learns from it.
 
-    Gradients need a fresh model, so the people wait until learners have published one. With `protocol: sketch`
-    organisations release, a window of records at a time.
+    Gradients and scores need a fresh model, so the people wait until learners have published one. With
+    `protocol: sketch` organisations release, a window of records at a time.
     """
+    from murk.learners.problem import interactive_of
     from murk.producers import Policy
     from murk.producers.places import default_ledger
     from murk.producers.population import Crowd, open_accounts, population_of
@@ -68,14 +69,14 @@ def command(
             progress(f"{task.name}: produced", people.source.size, quiet=as_json or log_json) as tick,
             people_metrics(metrics_port, metrics_host, people.task, accounts) as refresh,
         ):
-            last = time.monotonic()
+            last, interactive = time.monotonic(), interactive_of(people.problem)
             while True:
                 try:
                     for step in people.steps():
                         refresh()
                         tick(step.rows, people.words())
-                        if people.problem.interactive:
-                            wait_for_models(log, people.task, patience)
+                        if interactive is not None:
+                            wait_for_models(log, interactive, patience)
                         last = time.monotonic()
                     break
                 except Unreachable as error:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +20,18 @@ from murk.learners.inference import Estimate
 from murk.privacy.mechanisms import Costed, Randomizer
 from murk.stream.learner import StreamLearner
 from murk.stream.task import Task
+from murk.stream.task_privacy import DEFAULT_LEVEL
 
-_MODULES = {"gradients": "ldp_sgd", "examples": "iwp_sgd", "moments": "public_glm", "sketch": "gaussmix"}
+if TYPE_CHECKING:
+    from murk.privacy.noise import NoiseSource
+
+_MODULES = {
+    "gradients": "ldp_sgd",
+    "scores": "scores",
+    "examples": "iwp_sgd",
+    "moments": "public_glm",
+    "sketch": "gaussmix",
+}
 
 
 class HostileModel(UserError):
@@ -50,7 +62,7 @@ class Problem(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Integers in a release."""
+        """Integers in a release; where there are several questions, in the first one's."""
 
     def check_state(self) -> None:
         """Refuse a task whose releases or states no log would take, before anything is set up.
@@ -68,8 +80,16 @@ class Problem(Protocol):
         """What the learners of all chains have learned together."""
 
 
-class PersonProblem(Problem, Protocol):
-    """A problem to which each person releases a vector of her own record, randomized on her device."""
+class Releasing(Protocol):
+    """What a device needs to know: of which vector a release is, and how that is randomized."""
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a release is of the newest model, which devices then need."""
+
+    @property
+    def dimension(self) -> int:
+        """Integers in a release."""
 
     @property
     def mechanisms(self) -> Mapping[str, Randomizer]:
@@ -91,21 +111,108 @@ class PersonProblem(Problem, Protocol):
         """
 
 
+class PersonProblem(Problem, Releasing, Protocol):
+    """A problem to which each person releases a vector of her own record, randomized on her device."""
+
+    @property
+    def mechanisms(self) -> Mapping[str, Randomizer]:
+        """Level name to mechanism."""
+
+
 class InteractiveProblem(PersonProblem, Protocol):
-    """A problem whose releases are of the newest iterate."""
+    """A problem whose releases are of the newest iterate: of a model that learners publish and devices read."""
+
+    @property
+    def model_size(self) -> int:
+        """Numbers in a model."""
 
     @property
     def initial(self) -> NDArray[np.float64]:
-        """The iterate of version 0."""
+        """The model of version 0."""
+
+    def is_published(self, version: int) -> bool:
+        """Whether models of this version are published."""
+
+    def next_published(self, version: int) -> int:
+        """The first version after this one of which a model is published."""
+
+    def block(self, releases: int) -> int:
+        """Most releases to make at the newest models before they are looked at again, after so many."""
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
-        """Refuse an iterate that no honest learner publishes, before any record is read.
+        """Refuse a model that no honest learner publishes, before any record is read.
 
         Raises
         ------
         HostileModel
             If it is one.
         """
+
+
+class AskingProblem(InteractiveProblem, Protocol):
+    """A problem that asks each person one of several questions, drawn without looking at the record."""
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """All questions."""
+
+    def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: NDArray[np.float64]) -> Sequence[str]:
+        """The question of each record, from the noise's own words (`Purpose.QUESTION`) and the model's shares."""
+
+    def mechanism(self, level: str, question: str) -> Randomizer:
+        """What randomizes the answers to a question at a level."""
+
+    def vectors(
+        self,
+        X: NDArray[np.float64],
+        y: NDArray[np.float64],
+        theta: NDArray[np.float64] | None = None,
+        question: str | None = None,
+    ) -> NDArray[np.float64]:
+        """Answers to a question, by default the first: as `PersonProblem.vectors`, as long as its mechanism has it."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question of a problem: what the devices need to know that are asked this one.
+
+    Parameters
+    ----------
+    problem
+        Asks several.
+    name
+        The one.
+    """
+
+    problem: AskingProblem
+    name: str
+    interactive: ClassVar[bool] = True
+
+    @property
+    def kind(self) -> str:
+        """As the problem's."""
+        return self.problem.kind
+
+    @cached_property
+    def mechanisms(self) -> Mapping[str, Randomizer]:
+        """Level name to what randomizes its answers."""
+        return {level: self.problem.mechanism(level, self.name) for level in self.problem.mechanisms}
+
+    @property
+    def dimension(self) -> int:
+        """Integers in an answer."""
+        return self.mechanisms[DEFAULT_LEVEL].dimension
+
+    def vectors(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """Answers of coded records."""
+        return self.problem.vectors(X, y, theta, self.name)
+
+
+def interactive_of(problem: Problem) -> InteractiveProblem | None:
+    """The problem as one whose releases are of a model; None where they are of none."""
+    return cast("InteractiveProblem", problem) if problem.interactive else None
 
 
 @contextmanager

@@ -32,6 +32,8 @@ def on_logit_scale(task: Task) -> bool:
 
     A binary target alone does not make them so: a probit's are not, nor are those of quadratic and exponential losses.
     """
+    if task.protocol == "scores":
+        return task.target.kind == "binary"
     if task.protocol == "examples":
         return task.examples is not None and task.examples.loss == "log"
     if task.protocol == "moments":

@@ -98,7 +98,7 @@ class Figures:
         What became of the messages read: learned, read before, dead letters by reason.
     staleness, staleness_sum
         Learned releases by age, one bucket for each of `STALENESS_BOUNDS` and one for what is beyond; and the
-        sum of ages. None where releases are of no model, and so have no age.
+        sum of ages. None where nothing grows stale: releases are of no model, or of an epoch's.
     levels, chains
         The menu; the chains.
     names, values, half_widths
@@ -216,7 +216,7 @@ def figures(
         releases=sum(one.learned for one in counters),
         duplicates=sum(one.duplicates for one in counters),
         dead=dict(sorted(dead.items())),
-        staleness=_ages(counters) if problem.interactive else None,
+        staleness=_ages(counters) if task.protocol == "gradients" else None,
         staleness_sum=sum(one.staleness_sum for one in counters),
         levels=tuple(
             _level(name, promise, problem.mechanisms[name], learned[name])

@@ -164,6 +164,8 @@ def model(task: Task) -> str:
     """
     if task.objective is not None:
         return task.objective
+    if task.scores is not None:
+        return "least squares" if task.target.kind == "real" else "logistic"
     if task.examples is not None:
         return f"{task.examples.loss} loss"
     if task.moments is not None:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.stream.codec import Rejected, decode_iterate
-from murk.stream.staleness import is_published
 
 if TYPE_CHECKING:
     from murk.learners.problem import InteractiveProblem, PersonProblem
@@ -20,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Model:
-    """An iterate to take a gradient at.
+    """A model to take a gradient or a score at.
 
     Parameters
     ----------
     version
-        How many releases the chain had learned when this was its iterate.
+        How many releases the chain had learned when this was its model.
     iterate
-        float64, shape (d,), in the problem's coordinates; empty where releases are of no model.
+        float64, shape (model_size,), as the problem lays it out; empty where releases are of no model.
     end
         Where the chain's partition ended when the model was read: what is appended later stands at or after
         this offset.
@@ -94,11 +93,11 @@ class Models:
 
     def _checked(self, message: bytes, chain: int) -> tuple[int, NDArray[np.float64]]:
         try:
-            model = decode_iterate(message, task_hash=self._task.hash, dimension=self._problem.dimension, chain=chain)
+            model = decode_iterate(message, task_hash=self._task.hash, dimension=self._problem.model_size, chain=chain)
         except Rejected as rejected:
             raise self._refused(chain, str(rejected)) from None
-        if not is_published(model.version, self._task.max_staleness.floor):
-            raise self._refused(chain, f"its version {model.version} is none at which iterates are published")
+        if not self._problem.is_published(model.version):
+            raise self._refused(chain, f"its version {model.version} is none at which models are published")
         iterate = np.array(model.iterate)
         # What a hostile iterate overflows on the way to being refused is nobody's concern.
         with np.errstate(over="ignore"):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from murk.learners.problem import PersonProblem, person_problem_for
+from murk.learners.problem import PersonProblem, interactive_of, person_problem_for
 from murk.producers.files import Agree, Crowd, FilePopulation, Step, open_accounts
 from murk.producers.ledger import Ledger
 from murk.producers.policy import Policy
@@ -16,8 +16,6 @@ from murk.stream.task import Task
 
 __all__ = ["Agree", "Crowd", "Population", "Step", "open_accounts", "population_of"]
 
-SHARE = 100
-"""A block holds at most a SHARE-th of the releases so far: larger ones make gradients stale."""
 BLOCK = 2048
 """Records of a block where releases are of no model and nothing grows stale."""
 
@@ -28,8 +26,8 @@ class Population(FilePopulation):
     Parameters
     ----------
     task, crowd, log, ledger, block, policy, agree
-        As `FilePopulation`; a block holds by default at most a hundredth of the releases so far, where they are of a
-        model.
+        As `FilePopulation`; a block holds by default no more than its problem allows at one model, where releases are
+        of a model.
 
     Attributes
     ----------
@@ -65,7 +63,7 @@ class Population(FilePopulation):
         """Release the rest of the file, a block a step; see `FilePopulation.steps`."""
         self._continue()
         self.producer.flush()
-        # A step of its own: it is to be learned before the next gradients are taken, as it would have been
+        # A step of its own: it is to be learned before the next model is read, as it would have been
         # by a process that was not interrupted.
         yield Step(self.next_row, self.releases, self.refused)
         for block in self.source.blocks(self.next_row, self._size, excluded=self.excluded):
@@ -90,7 +88,8 @@ class Population(FilePopulation):
         }
 
     def _size(self) -> int:
-        size = max(1, self.releases // SHARE) if self.problem.interactive else BLOCK
+        interactive = interactive_of(self.problem)
+        size = BLOCK if interactive is None else interactive.block(self.releases)
         return size if self._block is None else min(size, self._block)
 
     def _find_problem(self, task: Task) -> PersonProblem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from murk.privacy.noise import Purpose, identifiers
 from murk.producers.claims import Claims, person_name
 from murk.producers.models import Model, models_of
-from murk.producers.randomizing import payloads_of
+from murk.producers.randomizing import answers_of
 from murk.producers.releaser import Releaser
 from murk.producers.reports import BlockReport, Counts, Receipt
 from murk.stream.codec import encode
@@ -180,7 +181,7 @@ class Producer(Releaser["PersonProblem"]):
     def release_block(self, block: Block) -> BlockReport:
         """Release a block of a file: one ledger transaction, one append.
 
-        Gradients are taken at the newest iterate of each record's chain. Earlier releases that still wait in
+        Gradients and scores are taken at the newest model of each record's chain. Earlier releases that still wait in
         the outbox are sent first, so that the log's order is that of the ledger.
 
         Returns
@@ -256,10 +257,10 @@ class Producer(Releaser["PersonProblem"]):
         """Randomize for those who were granted a release, and hand the bytes to the ledger."""
         problem, noise = self._problem, self._noise
         iterates = {chain: model.iterate for chain, model in models.items()}
-        payloads = payloads_of(problem, x, y, chains.tolist(), iterates, spend.levels, noise, indices)
         names = chains.tolist()
+        payloads, questions = answers_of(problem, x, y, names, iterates, spend.levels, noise, indices)
         now = self._clock()
-        messages = self._messages(identifiers(noise, indices), spend.levels, names, models, payloads.tolist(), now)
+        messages = self._messages(identifiers(noise, indices), spend.levels, names, models, payloads, questions, now)
         spend.freeze(messages, names, [models[chain].end for chain in names], self._expiry(now), self._day(now))
 
     def _messages(
@@ -269,6 +270,7 @@ class Producer(Releaser["PersonProblem"]):
         chains: Sequence[int],
         models: Mapping[int, Model],
         payloads: Sequence[list[int]],
+        questions: Sequence[str] | None,
         now: float,
     ) -> list[bytes]:
         kind, fields = KINDS[self._problem.kind], self._fields(now)
@@ -276,6 +278,10 @@ class Producer(Releaser["PersonProblem"]):
         of: dict[int, dict[str, Any]] = {
             chain: {"version": model.version} if self._problem.interactive else {} for chain, model in models.items()
         }
+        # And only what is one of several answers, which question it is to.
+        asked: Iterable[dict[str, Any]] = (
+            repeat({}) if questions is None else ({"question": question} for question in questions)
+        )
         return [
             encode(
                 kind(
@@ -284,8 +290,9 @@ class Producer(Releaser["PersonProblem"]):
                     chain=chain,
                     payload=payload,
                     **of[chain],
+                    **question,
                     **fields,
                 )
             )
-            for name, level, chain, payload in zip(names, levels, chains, payloads, strict=True)
+            for name, level, chain, payload, question in zip(names, levels, chains, payloads, asked, strict=False)
         ]

@@ -3,24 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from murk.learners.problem import PersonProblem
+    from murk.learners.problem import AskingProblem, PersonProblem, Releasing
     from murk.privacy.noise import NoiseSource
 
 Key = TypeVar("Key", int, str)
 
 
-def payloads_of(
+def answers_of(
     problem: PersonProblem, x: NDArray[np.float64], y: NDArray[np.float64], chains: Sequence[int],
     iterates: Mapping[int, NDArray[np.float64] | None], levels: Sequence[str], noise: NoiseSource,
     indices: NDArray[np.int64],
+) -> tuple[list[list[int]], list[str] | None]:  # fmt: skip
+    """Randomize coded records into the payloads of their releases, each the answer to one question of the problem.
+
+    Which question follows from noise and model alone, and is drawn before any record is looked at.
+
+    Parameters
+    ----------
+    problem, x, y, chains, iterates, levels, noise, indices
+        As `payloads_of`.
+
+    Returns
+    -------
+    Payloads, and the question of each; None where the problem has but one.
+    """
+    if not hasattr(problem, "ask"):
+        return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
+    from murk.learners.problem import Question
+
+    asking = cast("AskingProblem", problem)
+    asked = np.empty(len(x), dtype=object)
+    for own, chain in _groups(chains):
+        model = iterates[chain]
+        assert model is not None
+        asked[own] = asking.ask(noise, indices[own], model)
+    payloads: list[list[int]] = [[]] * len(x)
+    for name in asking.questions:
+        own = np.flatnonzero(asked == name)
+        if not len(own):
+            continue
+        one, places = Question(asking, name), own.tolist()
+        answers = payloads_of(
+            one, x[own], y[own], [chains[place] for place in places], iterates, [levels[place] for place in places],
+            noise, indices[own],
+        )  # fmt: skip
+        for place, answer in zip(places, answers.tolist(), strict=True):
+            payloads[place] = answer
+    return payloads, asked.tolist()
+
+
+def payloads_of(
+    problem: Releasing, x: NDArray[np.float64], y: NDArray[np.float64], chains: Sequence[int],
+    iterates: Mapping[int, NDArray[np.float64] | None], levels: Sequence[str], noise: NoiseSource,
+    indices: NDArray[np.int64],
 ) -> NDArray[np.int64]:  # fmt: skip
-    """Randomize coded records into the payloads of their releases: the one place where a device does so.
+    """Randomize coded records into the payloads of a problem of one question: the one place where a device does so.
 
     Parameters
     ----------
@@ -39,10 +82,14 @@ def payloads_of(
     -------
     Payloads, int64 of shape (m, d).
     """
-    vectors = np.empty((len(x), problem.dimension))
+    payloads = np.empty((len(x), problem.dimension), dtype=np.int64)
+    vectors: NDArray[np.float64] | None = None
     for own, chain in _groups(chains):
-        vectors[own] = problem.vectors(x[own], y[own], iterates[chain])
-    payloads = np.empty(vectors.shape, dtype=np.int64)
+        found = problem.vectors(x[own], y[own], iterates[chain])
+        if vectors is None:
+            vectors = found if len(found) == len(x) else np.empty((len(x), found.shape[1]))
+        vectors[own] = found
+    assert vectors is not None
     for own, level in _groups(levels):
         payloads[own] = problem.mechanisms[level].randomize(vectors[own], noise, indices[own])
     return payloads

@@ -1,9 +1,10 @@
-"""Waiting for learners: a crowd's gradients are taken at fresh models."""
+"""Waiting for learners: a crowd's gradients and scores are taken at fresh models."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -11,16 +12,20 @@ from murk.errors import MurkError
 from murk.stream.checkpoint import decode_state
 from murk.stream.log import Log, Unreachable
 from murk.stream.releases import IterateMessage
-from murk.stream.staleness import newest_published
-from murk.stream.task import Task
+
+if TYPE_CHECKING:
+    from murk.learners.problem import InteractiveProblem
 
 _LOOK = 0.005
 
 
-def wait_for_models(log: Log, task: Task, patience: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-    """Wait until all that is on the log now is learned, and the models that came of it are published.
+def wait_for_models(
+    log: Log, problem: InteractiveProblem, patience: float, *, clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Wait until every model is published that comes of what is on the log now.
 
-    A block is 1% of the count, and another one in flight would make it stale.
+    A block of gradients is 1% of the count, and another one in flight would make it stale; of scores, a model is due
+    at the end of an epoch only, and nothing else is waited for.
 
     Raises
     ------
@@ -33,7 +38,7 @@ def wait_for_models(log: Log, task: Task, patience: float, *, clock: Callable[[]
     moved = clock()
     while True:
         try:
-            standing = [_standing(log, task, chain, end) for chain, end in zip(chains, ends, strict=True)]
+            standing = [_standing(log, problem, chain, end) for chain, end in zip(chains, ends, strict=True)]
         except Unreachable:
             # The log itself is away; whether it comes back is waited for as long as for a learner.
             standing = [(False, -1)]
@@ -50,21 +55,21 @@ def wait_for_models(log: Log, task: Task, patience: float, *, clock: Callable[[]
         time.sleep(_LOOK)
 
 
-def _standing(log: Log, task: Task, chain: int, end: int) -> tuple[bool, int]:
-    """Whether a chain has learned all before ``end`` and its model is out; and how far it has read."""
+def _standing(log: Log, problem: InteractiveProblem, chain: int, end: int) -> tuple[bool, int]:
+    """Whether no newer model than the one that is out can come of what stands before ``end``; and how far it is."""
+    message = log.model(chain)
+    try:
+        published = 0 if message is None else IterateMessage.model_validate_json(message).version
+    except ValidationError:
+        # Not an honest learner's; whoever computes at it looks closer and says so.
+        return True, 0
+    due = problem.next_published(published)
+    if end < due:
+        return True, published
     state, offset = log.checkpoint(chain)
     if offset < end:
         return False, offset
     if state is None:
         return True, offset
-    version = decode_state(state, f"chain {chain} of {log.url}").counters.learned
-    message = log.model(chain)
-    if message is None:
-        return False, offset
-    try:
-        published = IterateMessage.model_validate_json(message).version
-    except ValidationError:
-        # Not an honest learner's; whoever computes at it looks closer and says so.
-        return True, offset
     # State and model are written together, but on a cluster a reader may see one a moment before the other.
-    return published >= newest_published(version, task.max_staleness.floor), offset
+    return decode_state(state, f"chain {chain} of {log.url}").counters.learned < due, offset

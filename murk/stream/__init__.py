@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from murk.stream.log import open_log
-    from murk.stream.releases import ExampleRelease, GradientRelease, MomentRelease, SketchRelease
+    from murk.stream.releases import ExampleRelease, GradientRelease, MomentRelease, ScoreRelease, SketchRelease
     from murk.stream.task import Task
     from murk.stream.worker import Worker
 
@@ -16,6 +16,7 @@ _HOMES = {
     "ExampleRelease": "murk.stream.releases",
     "GradientRelease": "murk.stream.releases",
     "MomentRelease": "murk.stream.releases",
+    "ScoreRelease": "murk.stream.releases",
     "SketchRelease": "murk.stream.releases",
     "Task": "murk.stream.task",
     "Worker": "murk.stream.worker",
@@ -26,6 +27,7 @@ __all__ = [
     "ExampleRelease",
     "GradientRelease",
     "MomentRelease",
+    "ScoreRelease",
     "SketchRelease",
     "Task",
     "Worker",

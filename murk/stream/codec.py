@@ -69,8 +69,8 @@ class WireRules:
         The hash of the task.
     simulated
         Whether the log carries simulated releases; it then carries no others.
-    dimension
-        The length of a payload.
+    lengths
+        The lengths that a payload may have.
     magnitudes
         Level name to the largest plausible ``|payload_j|`` at that level.
     partitions
@@ -82,23 +82,23 @@ class WireRules:
 
     Examples
     --------
-    >>> WireRules("f" * 64, simulated=False, dimension=3, magnitudes={"default": 2**40}).max_bytes
+    >>> WireRules("f" * 64, simulated=False, lengths=(3,), magnitudes={"default": 2**40}).max_bytes
     578
     """
 
     task_hash: str
     simulated: bool
-    dimension: int
+    lengths: tuple[int, ...]
     magnitudes: Mapping[str, int]
     partitions: int = 1
     max_bytes: int = 0
     kind: str = GradientRelease.model_fields["kind"].default
 
     def __post_init__(self) -> None:
-        if self.dimension < 1:
-            raise ValueError(f"dimension {self.dimension}; a payload has at least one coordinate")
+        if not self.lengths or min(self.lengths) < 1:
+            raise ValueError(f"lengths {self.lengths}; a payload has at least one coordinate")
         if self.max_bytes <= 0:
-            object.__setattr__(self, "max_bytes", longest_release(self.kind, self.dimension))
+            object.__setattr__(self, "max_bytes", longest_release(self.kind, max(self.lengths)))
 
 
 def longest_release(kind: str, dimension: int) -> int:
@@ -159,8 +159,9 @@ def decode(data: bytes, rules: WireRules) -> Release:
     if magnitude is None:
         raise Rejected("level", f"level {release.level!r} is not on the task's menu")
     payload = release.integers
-    if len(payload) != rules.dimension:
-        raise Rejected("dimension", f"{len(payload)} coordinates, the task has {rules.dimension}")
+    if len(payload) not in rules.lengths:
+        wanted = " or ".join(map(str, rules.lengths))
+        raise Rejected("dimension", f"{len(payload)} coordinates, the task has {wanted}")
     if max(payload) > magnitude or min(payload) < -magnitude:
         raise Rejected("magnitude", f"a coordinate beyond {magnitude}, which honest noise does not reach")
     return release
@@ -199,7 +200,7 @@ def json_schema() -> dict[str, Any]:
     Examples
     --------
     >>> sorted(json_schema())
-    ['example', 'gradient', 'iterate', 'moment', 'sketch']
+    ['example', 'gradient', 'iterate', 'moment', 'score', 'sketch']
     """
     kinds: dict[str, type[BaseModel]] = {**KINDS, "iterate": IterateMessage}
     # As serialized, since the wire has no defaults: every field is always written.

@@ -31,7 +31,7 @@ class StreamLearner(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Length of a release's payload."""
+        """Length of a release's payload; a learner that has several kinds of payload names all in ``lengths``."""
 
     @property
     def coefficients(self) -> int:
@@ -61,3 +61,9 @@ class StreamLearner(Protocol):
     @property
     def stride(self) -> int:
         """Most releases to learn before the newest iterate is to be published; any number where devices need none."""
+
+
+def payload_lengths(learner: StreamLearner) -> tuple[int, ...]:
+    """Return the lengths that a payload may have which a learner learns from."""
+    lengths: tuple[int, ...] = getattr(learner, "lengths", (learner.dimension,))
+    return lengths

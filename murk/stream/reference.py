@@ -20,7 +20,7 @@ from murk.stream.task_covariates import Covariates
 from murk.stream.task_features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
 from murk.stream.task_learner import LARGEST, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
 from murk.stream.task_privacy import PARAMETERS, PrivacyBlock
-from murk.stream.task_protocols import ExamplesBlock, MomentsBlock, SketchBlock
+from murk.stream.task_protocols import ExamplesBlock, MomentsBlock, ScoresBlock, SketchBlock
 
 SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("features: a number", "", NumberFeature),
@@ -33,6 +33,7 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("learner.step", "", StepSchedule),
     ("max_staleness", "max_staleness", MaxStaleness),
     ("public", "", PublicBlock),
+    ("scores", "", ScoresBlock),
     ("examples", "", ExamplesBlock),
     ("moments", "", MomentsBlock),
     ("sketch", "", SketchBlock),

@@ -126,6 +126,48 @@ class GradientRelease(Release):
     version: Count
 
 
+class ScoreRelease(Release):
+    """One person's privatized answer to one question of an epoch, which was drawn without looking at the record.
+
+    What every release has is described by `Release`.
+
+    Parameters
+    ----------
+    version
+        The beginning of the epoch whose model the answer is given at: how many releases the chain had learned then.
+    question
+        What was asked. `score`: the bounded score, one number for each coded feature and the constant. `scatter` and
+        `curvature`: the upper triangle of a symmetric matrix of them, row after row.
+    payload
+        The integers that the mechanism released.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If a field is missing, unknown, of another type or out of range.
+
+    Examples
+    --------
+    >>> release = ScoreRelease(
+    ...     id="0" * 32,
+    ...     task="f" * 64,
+    ...     level="default",
+    ...     chain=0,
+    ...     version=3000,
+    ...     question="score",
+    ...     payload=[12, -7],
+    ...     time=1_700_006_400,
+    ...     expires=1_700_611_200,
+    ... )
+    >>> release.version, release.question
+    (3000, 'score')
+    """
+
+    kind: Literal["score"] = "score"
+    version: Count
+    question: Literal["score", "scatter", "curvature"]
+
+
 class ExampleRelease(Release):
     """One privatized example: features and target, or their product, randomized once (IWP-SGD).
 
@@ -229,22 +271,23 @@ class SketchRelease(Release):
 
 
 KINDS: Final[dict[str, type[Release]]] = {
-    kind.model_fields["kind"].default: kind for kind in (GradientRelease, ExampleRelease, MomentRelease, SketchRelease)
+    kind.model_fields["kind"].default: kind
+    for kind in (GradientRelease, ScoreRelease, ExampleRelease, MomentRelease, SketchRelease)
 }
 """What the releases of each protocol are."""
 
 
 class IterateMessage(BaseModel):
-    """One published iterate of a chain: what a device reads before it takes its gradient.
+    """One published model of a chain: what a device reads before it takes its gradient or its score.
 
     Parameters
     ----------
     task
         The task's hash, 64 hex digits.
     chain, version
-        The chain, and how many releases it had learned when this was its iterate.
+        The chain, and how many releases it had learned when this was its model.
     iterate
-        The iterate's coordinates, finite; JSON carries float64 exactly.
+        The model's numbers, finite; JSON carries float64 exactly. Of gradients they are the iterate's coordinates.
 
     Raises
     ------

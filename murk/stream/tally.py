@@ -39,7 +39,7 @@ class Tally:
         """Count releases that were learned in this order by a chain that had learned ``version`` before them."""
         self._learned += len(releases)
         self._levels.update([release.level for release in releases])
-        # Only gradients are of a model, and so have an age.
+        # Only gradients grow stale, and so have an age.
         ages = [
             now - release.version
             for now, release in enumerate(releases, version)

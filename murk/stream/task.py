@@ -31,6 +31,7 @@ from murk.stream.task_protocols import (
     ExamplesBlock,
     MomentsBlock,
     ProtocolName,
+    ScoresBlock,
     SketchBlock,
     check_protocol,
     check_public,
@@ -87,14 +88,15 @@ class Task(Block):
     )
     protocol: ProtocolName = Field(
         default="gradients",
-        description="what is released: `gradients` at the newest model, `examples` or `moments` once, or an "
-        "organisation's `sketch`",
+        description="what is released: `gradients` at the newest model, `scores` at an epoch's, `examples` or "
+        "`moments` once, or an organisation's `sketch`",
     )
     objective: Literal["logistic", "softmax", "huber"] | None = Field(
         default=None,
         description="of `gradients`: `logistic` for a binary target, `softmax` for classes, `huber` for a real one; "
         "may be left out",
     )
+    scores: ScoresBlock | None = Field(default=None, description="settings of `protocol: scores`")
     examples: ExamplesBlock | None = Field(default=None, description="settings of `protocol: examples`")
     moments: MomentsBlock | None = Field(default=None, description="settings of `protocol: moments`")
     sketch: SketchBlock | None = Field(default=None, description="settings of `protocol: sketch`")

@@ -13,11 +13,18 @@ from murk.stream.task_errors import nearest, problem, shown
 from murk.stream.task_features import Target
 from murk.stream.task_learner import LearnerBlock, MaxStaleness, Positive
 
-PROTOCOLS: Final = ("gradients", "examples", "moments", "sketch")
-RELEASED: Final = {"gradients": "gradient", "examples": "example", "moments": "moment", "sketch": "sketch"}
+PROTOCOLS: Final = ("gradients", "scores", "examples", "moments", "sketch")
+RELEASED: Final = {
+    "gradients": "gradient",
+    "scores": "score",
+    "examples": "example",
+    "moments": "moment",
+    "sketch": "sketch",
+}
 """Kind of the releases of each protocol."""
 MECHANISMS: Final = {
     "gradients": ("gaussian", "laplace", "l2-ball", "privunit", "best"),
+    "scores": ("gaussian", "laplace", "l2-ball", "privunit", "best"),
     # The inverse of Gaussian smoothing is what makes these learners unbiased.
     "examples": ("gaussian",),
     "moments": ("gaussian", "laplace", "l2-ball", "privunit", "best"),
@@ -27,6 +34,7 @@ MECHANISMS: Final = {
 
 GUARANTEES: Final = {
     "gradients": ("pure", "approx", "gdp", "zcdp"),
+    "scores": ("pure", "approx", "gdp", "zcdp"),
     "examples": ("approx", "gdp", "zcdp"),
     "moments": ("pure", "approx", "gdp", "zcdp"),
     "sketch": ("approx",),
@@ -48,7 +56,18 @@ def _known(value: object) -> object:
     return value
 
 
-ProtocolName = Annotated[Literal["gradients", "examples", "moments", "sketch"], BeforeValidator(_known)]
+ProtocolName = Annotated[Literal["gradients", "scores", "examples", "moments", "sketch"], BeforeValidator(_known)]
+
+
+class ScoresBlock(Block):
+    """Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
+
+    exponent: Annotated[Number, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="how much of the outcome's probability a score takes back: 1 is centred, and right whatever the "
+        "people's features are; 0 is the label's sign, and tells more where the public rows are like the people; "
+        "`null`: by rule from the public rows, 1 without any",
+    )
 
 
 class ExamplesBlock(Block):
@@ -150,11 +169,12 @@ _BY_TARGET: Final[dict[str, dict[str, dict[str, str]]]] = {
     "moments": {"loss": {"binary": "logistic"}, "link": {"real": "identity"}},
 }
 _LEARNER_KEYS: Final = {
+    "scores": (),
     "examples": ("step", "averaging", "weighting", "radius"),
     "moments": ("radius",),
     "sketch": ("radius",),
 }
-BLOCKS: Final = {"examples": ExamplesBlock, "moments": MomentsBlock, "sketch": SketchBlock}
+BLOCKS: Final = {"scores": ScoresBlock, "examples": ExamplesBlock, "moments": MomentsBlock, "sketch": SketchBlock}
 
 
 def resolved(data: dict[str, Any]) -> dict[str, Any]:
@@ -236,15 +256,14 @@ def check_protocol(
             "protocol",
         )
     _check_losses(blocks[protocol], protocol, target.kind)
-    # A bound of the coefficients may stand in any task; the other keys say how gradients or steps are made.
+    # A bound of the coefficients may stand in tasks that take none; the other keys say how gradients or steps are made.
     unread = [key for key in LearnerBlock.model_fields if key not in _LEARNER_KEYS[protocol]]
     key = learner.beyond_defaults(tuple(unread))
     if key:
         raise problem(f"has no effect with protocol: {protocol}; remove it", "learner", key)
     if staleness != MaxStaleness():
-        raise problem(
-            f"has no effect with protocol: {protocol}, whose releases are of no model; remove it", "max_staleness"
-        )
+        why = "learned however old they are" if protocol == "scores" else "of no model"
+        raise problem(f"has no effect with protocol: {protocol}, whose releases are {why}; remove it", "max_staleness")
 
 
 def _check_losses(block: Block | None, protocol: str, kind: str) -> None:

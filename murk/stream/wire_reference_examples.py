@@ -9,10 +9,18 @@ from typing import Any, Final
 from murk.stream.checkpoint import Counters, StateMessage
 from murk.stream.codec import Rejected, WireRules, decode, encode, encode_iterate
 from murk.stream.reference_text import MINIMAL
-from murk.stream.releases import ExampleRelease, GradientRelease, IterateMessage, MomentRelease, SketchRelease
+from murk.stream.releases import (
+    ExampleRelease,
+    GradientRelease,
+    IterateMessage,
+    MomentRelease,
+    ScoreRelease,
+    SketchRelease,
+)
 from murk.stream.task import Task
 
 TASK: Final = Task.parse(MINIMAL)
+SCORES: Final = Task.parse(f"{MINIMAL}protocol: scores\n")
 EXAMPLES: Final = Task.parse(f"{MINIMAL}protocol: examples\n")
 MOMENTS: Final = Task.parse(f"{MINIMAL}protocol: moments\n")
 SKETCH: Final = Task.parse(
@@ -56,7 +64,7 @@ class Example:
 
 def rules(task: Task, magnitude: int) -> WireRules:
     """What the worker of a task with one level asks of a release, where it has three coefficients."""
-    return WireRules(task.hash, task.simulated, dimension=3, magnitudes={"default": magnitude})
+    return WireRules(task.hash, task.simulated, lengths=(3,), magnitudes={"default": magnitude})
 
 
 def examples(magnitude: int) -> dict[str, Example]:
@@ -75,6 +83,10 @@ def examples(magnitude: int) -> dict[str, Example]:
         )
     )
     when: Any = {"time": 20_778 * _DAY, "expires": 20_785 * _DAY}
+    score = ScoreRelease(
+        id=_LAST, task=SCORES.hash, level="default", chain=0, version=3000, question="score",
+        payload=[-1_040_221, 733_019, 288_450], **when,
+    )  # fmt: skip
     example = ExampleRelease(
         id=_LAST, task=EXAMPLES.hash, level="default", chain=0, payload=[-1_406_925, 640_110, 902_511], **when
     )
@@ -109,6 +121,7 @@ def examples(magnitude: int) -> dict[str, Example]:
     loud = json.dumps({**json.loads(release), "id": _OTHER, "payload": [10**9, 0, 0]}, separators=(",", ":")).encode()
     return {
         "gradient": Example(f"murk-{name}-releases", 0, None, release),
+        "score": Example(f"murk-{name}-releases", 0, None, encode(score)),
         "example": Example(f"murk-{name}-releases", 0, None, encode(example)),
         "moment": Example(f"murk-{name}-releases", 0, None, encode(moment)),
         "sketch": Example(f"murk-{name}-releases", 0, None, encode(sketch)),

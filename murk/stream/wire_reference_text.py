@@ -55,6 +55,11 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "The order of keys and white space do not matter. The task's `protocol` says which kind of release its "
         "log takes; this is that of `gradients`.",
     ),
+    "score": (
+        "A release of a score",
+        "`protocol: scores`: a person's answer to one question, at the model of an epoch (see scores in epochs, "
+        "below).",
+    ),
     "example": (
         "A release of an example",
         "`protocol: examples`, with `release: joint` (the default): the features and the constant, times the label "
@@ -71,8 +76,9 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "iterate": (
         "A model",
-        "The iterate of one chain, which is where gradients are taken; its length is the task's dimension d. The "
-        "numbers are float64 in shortest decimal form: read as float64 they are exact.",
+        "The iterate of one chain, which is where gradients are taken; its length is the task's dimension d. (With "
+        "`protocol: scores` it is the model of an epoch, see below.) The numbers are float64 in shortest decimal form: "
+        "read as float64 they are exact.",
     ),
     "task": (
         "A task",
@@ -98,23 +104,25 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
 
 # In the order in which they are looked for; the first that applies is the one.
 CAUSES: Final[dict[Reason, str]] = {
-    "too-large": "longer than 512 + 22 d bytes, where d is the number of integers in a release (a sketch: "
-    "512 + 4 bytes for every 3 of 8 d)",
+    "too-large": "longer than 512 + 22 d bytes, where d is the number of integers in a release, of scores in the "
+    "longest (a sketch: 512 + 4 bytes for every 3 of 8 d)",
     "malformed": "not one JSON object in UTF-8, or a key given twice",
     "schema": "a field missing, unknown, of another type or out of its range; another `schema` or `kind`",
     "wrong-task": "`task` is not the hash of the log's task",
     "simulated": "`simulated` is not what the task's document says: a log carries simulated releases, or real ones",
     "chain": "`chain` is not below the number of partitions, or not the partition that the release stands on",
     "level": "`level` is not on the task's menu (`default`, and the keys of `privacy.levels`)",
-    "dimension": "`payload` has not d numbers; a sketch's `rows` are not the task's",
+    "dimension": "`payload` has not d numbers, of scores not as many as its `question`; a sketch's `rows` are not the "
+    "task's",
     "magnitude": "a number of the payload, or its squared norm, lies beyond what honest noise reaches (see the "
     "mechanisms below)",
     "expired": "the log appended it later than `expires`, in whole seconds",
     "duplicate": "never a dead letter: an id that stands among the previous `duplicates` offsets of the partition, "
     "whatever became of that message, is counted as a duplicate and dropped",
     "future": "`version` is larger than the number of releases that the chain has learned",
-    "stale": "`version` is older than max(`max_staleness.releases`, `max_staleness.share` of the chain's count)",
-    "version": "no iterate of this version was ever published",
+    "stale": "`version` is older than max(`max_staleness.releases`, `max_staleness.share` of the chain's count); of "
+    "scores, it is not of the newest 8 epochs",
+    "version": "no model of this version was ever published",
 }
 
 RULES: Final = """
@@ -127,6 +135,24 @@ than the task's `radius` (`null` is 3, and 1.5 with `huber`; an estimated scale 
 512 + 26 d bytes is not read. It looks at all this before it looks at its record, and what it does then does not
 depend on what the record holds. Before there is a model, gradients are taken at version 0: all zeros, and an
 estimated scale at `scale_start` / 4.
+
+**Scores in epochs.** With `protocol: scores` a chain publishes a model at the versions 0, 3000, 6000, 12000, ... alone,
+each the beginning of an epoch, and a release names the epoch whose model it was made at: it is learned however old that
+is, as long as its epoch is one of the newest 8. With p coded features (the constant among them) a model is
+p + p^2 + 4 numbers: the origin a; the transform W, row after row; a length R; an exponent g from 0 to 1; and the shares
+of the people who are asked for a `scatter` and for a `curvature`; all others are asked for their `score`. A device
+draws 64 random bits before it looks at its record: an integer below floor(2^64 share of scatter) is a scatter, below
+floor(2^64 share of both) a curvature. Without a model it answers at version 0. It refuses a model that is not of finite
+numbers within these ranges (a up to 1e4, W up to 1e8, R above 0 and up to 1e4). With z = W x, t = a'x and
+c = min(1, R / |z|) / |z|:
+
+- `score`: r c z, p numbers no longer than C = 1. Of a binary target r = min(1, e^(-g t)) for 1 and -min(1, e^(g t))
+  for 0; of a real one r is the coded target. Without a target all are 0.
+- `scatter` and `curvature`: v v', with v = sqrt(2 w c / R) z; the upper triangle row after row, p (p + 1) / 2 numbers,
+  those off the diagonal times sqrt(2). w = 1/2 for a scatter; for a curvature w = q (1 - q) (r(1) - r(0)), where
+  q = 1 / (1 + e^-t), of a real target 1/2, and without a target 0. For `gaussian` noise steps are as below, and a
+  number is divided by sqrt(2) / (2 steps - sqrt(p (p + 1) / 2) - 2) and rounded to the nearest integer;
+  other mechanisms take these numbers as any vector with C = 1.
 
 A **learner** that takes a chain over goes on from the state and from `offset`. It refuses a state of another
 task, chain or log (`identity`), one whose `last_id` is not that of the last release before `offset`, and one

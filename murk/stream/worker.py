@@ -17,7 +17,7 @@ from typing import Self
 from murk.errors import MurkError, UserError
 from murk.stream.checkpoint import Counters, StateMessage
 from murk.stream.codec import Rejected, WireRules, decode, encode_iterate
-from murk.stream.learner import StreamLearner
+from murk.stream.learner import StreamLearner, payload_lengths
 from murk.stream.log import MAX_STATE, DeadLetter, Fenced, Log, Message
 from murk.stream.releases import IterateMessage, Release, truncate_time
 from murk.stream.resume import check_carries, check_last, open_state, rebuild_window
@@ -165,7 +165,7 @@ class Worker:
         self._rules = WireRules(
             task_hash=task.hash,
             simulated=task.simulated,
-            dimension=learner.dimension,
+            lengths=payload_lengths(learner),
             magnitudes={level: mechanism.magnitude for level, mechanism in learner.mechanisms.items()},
             partitions=task.log.partitions,
             kind=learner.kind,

@@ -10,6 +10,7 @@ from murk.producers.models import Models
 from murk.stream import Task
 from murk.stream.checkpoint import Counters, StateMessage
 from murk.stream.codec import Rejected, WireRules, decode, encode_iterate
+from murk.stream.learner import payload_lengths
 from murk.stream.releases import IterateMessage
 from murk.stream.task_protocols import RELEASED
 from tests.fuzz.mutate import alter, spoil, written
@@ -55,7 +56,7 @@ def releases(kind: str) -> Target:
     rules = WireRules(
         task_hash=task.hash,
         simulated=task.simulated,
-        dimension=engine.dimension,
+        lengths=payload_lengths(engine),
         magnitudes={level: mechanism.magnitude for level, mechanism in engine.mechanisms.items()},
         partitions=PARTITIONS,
         kind=engine.kind,

@@ -81,7 +81,7 @@ def test_each_point_is_the_estimate_at_its_count():
         with log:
             messages = log.read(1, 0, count)
             magnitudes = {level: one.magnitude for level, one in single.mechanisms.items()}
-            rules = WireRules(task.hash, task.simulated, single.dimension, magnitudes, partitions=2)
+            rules = WireRules(task.hash, task.simulated, (single.dimension,), magnitudes, partitions=2)
             single.learn_releases([decode(message.value, rules) for message in messages])
         found = single.estimate()
         wanted = np.float32([*found.values, *found.half_widths(0.95), found.standard_error])

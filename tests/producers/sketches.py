@@ -88,7 +88,7 @@ class SketchWorld:
         rules = WireRules(
             self.task.hash,
             self.task.simulated,
-            self.problem.dimension,
+            (self.problem.dimension,),
             {level: mechanism.magnitude for level, mechanism in self.problem.mechanisms.items()},
             self.task.log.partitions,
             kind="sketch",

@@ -36,7 +36,7 @@ def rules(world: World) -> WireRules:
     return WireRules(
         world.task.hash,
         world.task.simulated,
-        problem.dimension,
+        (problem.dimension,),
         {level: mechanism.magnitude for level, mechanism in problem.mechanisms.items()},
         world.task.log.partitions,
     )

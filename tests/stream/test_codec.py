@@ -21,12 +21,13 @@ from murk.stream.codec import (
     encode_iterate,
     excerpt,
     json_schema,
+    longest_release,
 )
 from murk.stream.releases import GradientRelease, IterateMessage, truncate_time
 
 TASK = "0123456789abcdef" * 4
 MENU = {"default": 1_000, "open": 10}
-RULES = WireRules(TASK, simulated=False, dimension=3, magnitudes=MENU, partitions=2, max_bytes=4_096)
+RULES = WireRules(TASK, simulated=False, lengths=(3,), magnitudes=MENU, partitions=2, max_bytes=4_096)
 RELEASE = GradientRelease(
     id="f" * 32,
     task=TASK,
@@ -97,7 +98,7 @@ def test_a_release_comes_back(
         simulated=simulated,
     )
     # The default of max_bytes has to have room for the largest numbers.
-    rules = WireRules(id * 2, simulated, len(payload), {level: 2**62}, partitions=2**62)
+    rules = WireRules(id * 2, simulated, (len(payload),), {level: 2**62}, partitions=2**62)
     again = decode(encode(release), rules)
     assert again == release
     assert encode(again) == encode(release)
@@ -225,10 +226,10 @@ def test_no_key_may_be_given_twice(key: str) -> None:
 def test_what_fits_is_accepted_up_to_the_edges() -> None:
     assert decode(message(payload=[1_000, -1_000, 0]), RULES).payload == [1_000, -1_000, 0]
     assert decode(message(level="open", payload=[10, -10, 0]), RULES).level == "open"
-    assert decode(message(simulated=True), WireRules(TASK, True, 3, {"default": 3}, partitions=2)).simulated
+    assert decode(message(simulated=True), WireRules(TASK, True, (3,), {"default": 3}, partitions=2)).simulated
     with pytest.raises(Rejected, match="chain 1 of 1"):
-        decode(message(chain=1), WireRules(TASK, False, 3, {"default": 3}))
-    exact = WireRules(TASK, False, 3, {"default": 3}, partitions=2, max_bytes=len(DATA))
+        decode(message(chain=1), WireRules(TASK, False, (3,), {"default": 3}))
+    exact = WireRules(TASK, False, (3,), {"default": 3}, partitions=2, max_bytes=len(DATA))
     assert decode(DATA, exact) == RELEASE
     assert reason(DATA + b" ", exact) == "too-large"
 
@@ -280,7 +281,7 @@ def test_damaged_messages_are_rejected_or_fit(data: st.DataObject) -> None:
 
 
 def test_a_message_of_many_mistakes_is_told_by_its_first() -> None:
-    rules = WireRules(TASK, False, 3, {"default": 3}, max_bytes=1_000_000)
+    rules = WireRules(TASK, False, (3,), {"default": 3}, max_bytes=1_000_000)
     assert rejection(message(payload=["x"] * 100_000), rules).detail == "100000 mistakes"
     assert rejection(message(payload=["x"] * 9), rules).detail == "payload.0: 'x': int_type"
 
@@ -309,9 +310,40 @@ def test_reasons_are_the_vocabulary() -> None:
     assert all(name == name.lower() and name.isascii() for name in REASONS)
 
 
+SCORE = {**FIELDS, "kind": "score", "question": "score"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, None),
+        ({"question": "scatter", "payload": [1, 2, 3, 4, 5, 6]}, None),
+        ({"question": "curvature", "payload": [1] * 6}, None),
+        ({"payload": [1, 2, 3, 4]}, "dimension"),
+        ({"payload": [1] * 7}, "dimension"),
+        ({"payload": [1, 2, 3, 4, 5, 1001]}, "magnitude"),
+        ({"question": "gradient"}, "schema"),
+        ({"question": None}, "schema"),
+        ({"kind": "gradient"}, "schema"),
+        ({"version": -1}, "schema"),
+    ],
+)
+def test_a_score_has_one_of_several_lengths(changes: dict[str, Any], wanted: Reason | None) -> None:
+    rules = WireRules(TASK, False, (3, 6), MENU, partitions=2, kind="score")
+    assert rules.max_bytes == longest_release("score", 6)
+    data = json.dumps({**SCORE, **changes}).encode()
+    if wanted is None:
+        assert json.loads(encode(decode(data, rules))) == {**SCORE, **changes}
+    else:
+        assert reason(data, rules) == wanted
+    missing = {key: value for key, value in SCORE.items() if key != "question"}
+    assert rejection(json.dumps(missing).encode(), rules).detail == "question: missing"
+
+
 def test_rules_need_a_dimension() -> None:
-    with pytest.raises(ValueError, match="dimension 0"):
-        WireRules(TASK, False, 0, {})
+    for lengths in ((), (0,), (3, 0)):
+        with pytest.raises(ValueError, match="at least one coordinate"):
+            WireRules(TASK, False, lengths, {})
 
 
 @pytest.mark.parametrize(
@@ -369,7 +401,7 @@ def test_times_are_truncated_to_the_granularity() -> None:
 
 def test_json_schema_describes_every_message() -> None:
     schemas = json_schema()
-    assert set(schemas) == {"gradient", "example", "moment", "sketch", "iterate"}
+    assert set(schemas) == {"gradient", "score", "example", "moment", "sketch", "iterate"}
     gradient = schemas["gradient"]
     assert set(gradient["required"]) == set(gradient["properties"]) == set(FIELDS)
     assert gradient["additionalProperties"] is False

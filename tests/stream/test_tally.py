@@ -9,7 +9,7 @@ TASK = make_task()
 
 
 def release(version):
-    return decode(message(TASK, 1, version=version), WireRules(TASK.hash, False, 3, {"default": 10_000}, 2))
+    return decode(message(TASK, 1, version=version), WireRules(TASK.hash, False, (3,), {"default": 10_000}, 2))
 
 
 def test_ages_are_counted_by_the_bits_they_take():

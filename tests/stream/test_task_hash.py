@@ -15,7 +15,7 @@ from murk.stream.task_document import canonical_json, differences
 from murk.stream.task_features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
 from murk.stream.task_learner import LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
 from murk.stream.task_privacy import PrivacyBlock
-from murk.stream.task_protocols import ExamplesBlock, MomentsBlock, SketchBlock
+from murk.stream.task_protocols import ExamplesBlock, MomentsBlock, ScoresBlock, SketchBlock
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
 
 
@@ -112,6 +112,7 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     StepSchedule: (SCHEDULE, ("learner", "step")),
     MaxStaleness: (content(), ("max_staleness",)),
     PublicBlock: (PUBLIC, ("public",)),
+    ScoresBlock: (protocol("scores", exponent=0.5), ("scores",)),
     ExamplesBlock: (protocol("examples", release="separate", loss="log"), ("examples",)),
     # With a public sample, without which some settings are refused.
     MomentsBlock: (protocol("moments") | {"public": {"set_aside": 10}}, ("moments",)),
@@ -129,6 +130,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "missing": "error",
         "protocol": FIXED,
         "objective": FIXED,
+        "scores": FIXED,
         "examples": FIXED,
         "moments": FIXED,
         "sketch": FIXED,
@@ -167,6 +169,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
     StepSchedule: {"eta": 2.0, "alpha": 0.75},
     MaxStaleness: {"releases": 200, "share": 0.03},
     PublicBlock: {"file": {SEVERAL: {"file": "x.csv", "set_aside": None}}, "set_aside": 11},
+    ScoresBlock: {"exponent": 1.0},
     ExamplesBlock: {
         "release": "joint",
         "split": 0.6,

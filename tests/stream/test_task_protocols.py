@@ -34,6 +34,8 @@ def test_every_protocol_is_in_every_table() -> None:
 @pytest.mark.parametrize(
     ("protocol", "text", "found"),
     [
+        ("scores", LOGISTIC, {"exponent": None}),
+        ("scores", HUBER, {"exponent": None}),
         ("examples", LOGISTIC, {"loss": "quadratic", "release": "joint"}),
         ("examples", HUBER, {"loss": "squared"}),
         ("moments", LOGISTIC, {"loss": "logistic", "link": None}),
@@ -111,6 +113,14 @@ def test_a_guarantee_that_a_protocol_cannot_give_is_refused_with_those_it_can(pr
         ("examples", LOGISTIC, ["objective: logistic"], "objective: 'logistic' has no effect with protocol: examples"),
         ("gradients", LOGISTIC, ["examples: {batch: 2}"], "examples: has no effect with protocol: gradients"),
         ("moments", LOGISTIC, ["sketch: {rows: 9}"], "sketch: has no effect with protocol: moments"),
+        ("scores", SOFTMAX, [], "learns a binary or a real target, not 'classes'; use gradients"),
+        ("scores", LOGISTIC, ["objective: logistic"], "objective: 'logistic' has no effect with protocol: scores"),
+        ("scores", LOGISTIC, ["scores: {exponent: 1.5}"], "scores.exponent: 1.5 is too large"),
+        ("scores", LOGISTIC, ["scores: {exponent: -0.1}"], "scores.exponent: -0.1 is too small"),
+        ("scores", LOGISTIC, ["learner: {radius: 3}"], "learner.radius: has no effect with protocol: scores"),
+        ("scores", LOGISTIC, ["learner: {averaging: null}"], "learner.averaging: has no effect with protocol: scores"),
+        ("scores", LOGISTIC, ["max_staleness: {releases: 10}"], "whose releases are learned however old they are"),
+        ("gradients", LOGISTIC, ["scores: {exponent: 1}"], "scores: has no effect with protocol: gradients"),
         ("examples", SOFTMAX, [], "learns a binary or a real target, not 'classes'"),
         ("examples", LOGISTIC, ["examples: {loss: squared}"], "examples.loss: 'squared' is not a loss of a binary"),
         ("examples", HUBER, ["examples: {loss: probit}"], "examples.loss: 'probit' is not a loss of a real target"),
@@ -139,9 +149,9 @@ def test_what_does_not_go_together_is_refused(protocol: str, text: str, lines: l
         task(protocol, text, *lines)
 
 
-def test_a_radius_may_stand_in_every_task() -> None:
+def test_a_radius_may_stand_in_every_task_but_of_scores() -> None:
     """A task is to run with another protocol when nothing but its protocol is changed."""
-    for protocol in PROTOCOLS:
+    for protocol in set(PROTOCOLS) - {"scores"}:
         assert task(protocol, LOGISTIC, "learner: {radius: 1.5}").learner.radius == 1.5
 
 

@@ -128,7 +128,7 @@ def test_a_chain_notes_where_it_stood_and_when(log: SqliteLog, monkeypatch: pyte
     assert trail.times == [(1_000_050 + 3 * (count + 1)) // 100 * 100 for count in trail.counts]
     table = trail.table(DIMENSION, "here")
     single = learner_for(TASK)
-    rules = WireRules(TASK.hash, TASK.simulated, DIMENSION, {"default": single.mechanisms["default"].magnitude})
+    rules = WireRules(TASK.hash, TASK.simulated, (DIMENSION,), {"default": single.mechanisms["default"].magnitude})
     for count, row in zip(trail.counts, table, strict=True):
         single.learn_releases([decode(value, rules) for value in releases[single.n_releases : count]])
         found = single.estimate()

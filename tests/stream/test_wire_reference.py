@@ -34,8 +34,9 @@ PROBLEM = problem_for(TASK)
 MAGNITUDE = PROBLEM.mechanisms["default"].magnitude
 EXAMPLES = examples(MAGNITUDE)
 OTHERS = {
-    kind: WireRules(task.hash, False, size, {"default": 2**40}, kind=kind)
-    for kind, task, size in (
+    kind: WireRules(task.hash, False, tuple(sizes), {"default": 2**40}, kind=kind)
+    for kind, task, *sizes in (
+        ("score", wire_reference_examples.SCORES, 3, 6),
         ("example", wire_reference_examples.EXAMPLES, 3),
         ("moment", wire_reference_examples.MOMENTS, 8),
         ("sketch", wire_reference_examples.SKETCH, 6),

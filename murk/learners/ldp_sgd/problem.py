@@ -22,6 +22,7 @@ from murk.learners.problem import HostileModel
 from murk.learners.settings import InverseScalingStep, Settings
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.stream.log import MAX_STATE
+from murk.stream.staleness import is_published, newest_published, spacing
 from murk.stream.task import Task
 from murk.stream.task_features import ClassTarget
 from murk.stream.trail import trail_bytes
@@ -31,6 +32,8 @@ from murk.stream.trail import trail_bytes
 LOGIT_RADIUS, FIT_RADIUS = 3.0, 1.5
 # The scale's coordinate, multiplied by 4, is heard above the noise (with 1 it is lost at c = 0.5).
 SCALE_MULTIPLIER = 4.0
+# A block of people holds at most a SHARE-th of the releases so far.
+SHARE = 100
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,11 @@ class GradientProblem:
         return self.settings.dimension
 
     @property
+    def model_size(self) -> int:
+        """Numbers in an iterate."""
+        return self.dimension
+
+    @property
     def initial(self) -> NDArray[np.float64]:
         """The iterate of version 0, in working coordinates."""
         return np.array(self._memory.ring[0])
@@ -87,6 +95,19 @@ class GradientProblem:
                 f"remembers {self._memory.ring.shape[0]:,} iterates of {self.dimension:,} numbers. Give the task fewer "
                 "features, or a smaller max_staleness"
             )
+
+    def is_published(self, version: int) -> bool:
+        """Whether the iterate of a version is published."""
+        return bool(is_published(version, self.settings.staleness.floor))
+
+    def next_published(self, version: int) -> int:
+        """The first version after this one whose iterate is published."""
+        newest = newest_published(version, self.settings.staleness.floor)
+        return int(newest + spacing(newest, self.settings.staleness.floor))
+
+    def block(self, releases: int) -> int:
+        """A hundredth of the releases so far: with more at once gradients grow stale."""
+        return max(1, releases // SHARE)
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
         """Refuse an iterate that no honest learner publishes, before any record is read.

@@ -132,7 +132,7 @@ def _heatmap() -> Json:
         "How many releases the chain had learned since the model that a gradient was taken at: rows are buckets "
         "(by their upper bound), colour is the number per second. Colour creeping upwards is normal, as iterates "
         "are published at every 1% of the count; it should not run ahead of the count. Empty for other protocols, "
-        "whose releases are of no model and never stale.",
+        "whose releases never grow stale.",
         STALENESS,
         empty=NO_GRADIENTS,
     )

@@ -27,6 +27,7 @@ const MEANINGS = {
 // What a release is, by protocol.
 const RELEASES = {
   gradients: "one person's noisy gradient at the newest model",
+  scores: "one person's noisy answer to one question, at the model of an epoch",
   examples: "one person's noisy example",
   moments: "the noisy moments of one person's record",
   sketch: "an organisation's noisy mixture of many records",

@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     CHAIN = 4
     LEVEL = 5
     SELECTION = 6
+    QUESTION = 7
 
 
 def _philox(c0: T, c1: T, c2: T, c3: T, k0: np.uint64, k1: np.uint64) -> tuple[T, T, T, T]:

@@ -1,0 +1,95 @@
+"""Waiting for a model is waiting for one that can still come of what is on the log, and for no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from murk.errors import MurkError
+from murk.producers.waiting import wait_for_models
+from murk.stream import open_log
+from murk.stream.checkpoint import Counters, StateMessage
+from murk.stream.codec import encode_iterate
+from murk.stream.log import Log
+from murk.stream.releases import IterateMessage
+from tests.stream.harness import make_task
+
+TASK = make_task(partitions=1)
+EPOCH = 10
+
+
+class Epochs:
+    """All that waiting asks of a problem."""
+
+    def next_published(self, version: int) -> int:
+        return version + EPOCH
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(f"sqlite:///{tmp_path}/log.db") as log:
+        log.announce(TASK.document())
+        yield log
+
+
+def waits(log: Log) -> bool:
+    """Whether somebody who has no patience gives up, on a clock that only moves when it is looked at."""
+    times = iter(range(10_000))
+    problem: Any = Epochs()
+    try:
+        wait_for_models(log, problem, 3.0, clock=lambda: float(next(times)))
+    except MurkError:
+        return True
+    return False
+
+
+def append(log: Log, count: int) -> None:
+    log.append([(0, b"a release")] * count)
+
+
+def commit(log: Log, offset: int, learned: int, model: int | None) -> None:
+    state = StateMessage(
+        task=TASK.hash, identity=log.identity, chain=0, offset=offset, last_id=None,
+        counters=Counters(learned=learned, levels={"default": learned}), learner={},
+    )  # fmt: skip
+    message = None if model is None else IterateMessage(task=TASK.hash, chain=0, version=model, iterate=[0.0])
+    ownership = log.own(0)
+    ownership.commit(state.encode(), offset, [], None if message is None else encode_iterate(message))
+    ownership.close()
+
+
+def test_a_model_that_is_not_due_is_not_waited_for(log: Log) -> None:
+    append(log, EPOCH - 1)
+    assert not waits(log)
+    append(log, 1)
+    assert waits(log)
+    problem: Any = Epochs()
+    with pytest.raises(MurkError, match=r"no learner has read .* start `murk learn"):
+        wait_for_models(log, problem, 0.0)
+
+
+def test_a_model_that_is_due_is_waited_for_until_it_is_out(log: Log) -> None:
+    append(log, EPOCH)
+    commit(log, EPOCH - 1, EPOCH - 1, 0)
+    assert waits(log)
+    commit(log, EPOCH, EPOCH, 0)
+    assert waits(log)
+    commit(log, EPOCH, EPOCH, EPOCH)
+    assert not waits(log)
+    append(log, EPOCH - 1)
+    assert not waits(log)
+
+
+def test_what_was_read_and_not_learned_brings_no_model(log: Log) -> None:
+    append(log, EPOCH)
+    commit(log, EPOCH, EPOCH - 3, 0)
+    assert not waits(log)
+
+
+def test_what_is_no_model_is_left_to_those_who_look_closer(log: Log) -> None:
+    append(log, EPOCH)
+    log.publish(0, b"not a model")
+    assert not waits(log)
