@@ -54,8 +54,9 @@ def task_of(name, protocol, epsilon):
         f"protocol: {protocol}",
         f"privacy: {{guarantee: {{approx: {{epsilon: {epsilon}, delta: {DELTA}}}}}}}",
     ]
-    # An organisation needs no public features; everybody else is given the same ones.
+    # An organisation needs no public features; everybody else is given the same ones, and the same kind of noise.
     if protocol != "sketch":
+        lines[-1] = lines[-1].removesuffix("}") + ", mechanism: gaussian}"
         lines.append(f"public: {{set_aside: {SET_ASIDE}}}")
     return Task.parse("\n".join(lines))
 

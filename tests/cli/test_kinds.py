@@ -71,7 +71,7 @@ def test_weeks_worked(folder: Path, privacy: str, mechanism: str) -> None:
     assert (found["releases"], found["refusals"], found["objective"]) == (RECORDS, 0, "huber")
     assert found["coefficients"].keys() == {"same_sex", "age", "intercept", "scale"}
     own = murk("ledger", "ledger.db", "--person", 1, "--source", "people.jsonl", "--json", folder=folder).json
-    assert own["tasks"][0]["levels"][0]["mechanism"] == mechanism
+    assert own["tasks"][0]["levels"][0]["mechanism"] == found["levels"]["default"]["mechanism"] == mechanism
     # An (epsilon, delta) that a pure mechanism gives is printed without its delta.
     promised = {"pure": {"epsilon": 2.0}} if mechanism == "privunit" else found["guarantee"]
     assert own["tasks"][0]["levels"][0]["guarantee"] == found["guarantee"] == promised

@@ -20,7 +20,14 @@ from murk.stream.releases import GradientRelease
 from murk.stream.staleness import is_published, staleness_limit
 
 NAMES = ("a", "b", "intercept")
-LEVELS = {"default": GaussianDP(1.0), "strict": GaussianDP(0.5), "pure": PureDP(1.0), "ball": PureDP(1.0)}
+LEVELS = {
+    "default": GaussianDP(1.0),
+    "strict": GaussianDP(0.5),
+    "pure": PureDP(1.0),
+    "ball": PureDP(1.0),
+    "small": PureDP(0.1),
+}
+KINDS = {"ball": "l2-ball", "small": "privunit"}
 OBJECTIVES = {
     "logistic": Logistic(),
     "softmax": Softmax(3),
@@ -32,9 +39,7 @@ OBJECTIVES = {
 def build(objective="logistic", seed=None, levels=LEVELS, noise=None, covariates=None, **more):
     settings = Settings(objective=OBJECTIVES[objective], names=NAMES, **more)
     menu = {
-        level: calibrate(
-            "l2-ball" if level == "ball" else None, guarantee, dimension=settings.dimension, radius=settings.bound
-        )
+        level: calibrate(KINDS.get(level), guarantee, dimension=settings.dimension, radius=settings.bound)
         for level, guarantee in levels.items()
     }
     engine = SGDEngine(settings, menu, seed=seed, noise=noise, covariates=covariates)
@@ -109,9 +114,9 @@ def test_noise_from_a_source_is_what_is_simulated_in_place():
     x, y = people(600)
     here, drawn, one = build(seed=9), build(noise=SimulatedNoise(9)), build(noise=SimulatedNoise(9))
     menu = list(here.mechanisms.values())
-    assert [mechanism.draws for mechanism in menu] == [1, 1, 21, 1]
-    assert [mechanism.kind for mechanism in menu[2:]] == ["privunit", "l2-ball"]
-    own = [menu[i % 4] for i in range(len(x))]
+    assert [mechanism.draws for mechanism in menu] == [1, 1, 21, 1, 1]
+    assert [mechanism.kind for mechanism in menu[2:]] == ["privunit", "l2-ball", "privunit"]
+    own = [menu[i % 5] for i in range(len(x))]
     here.learn_records(x, y, own)
     drawn.learn_records(x, y, own)
     for i, mechanism in enumerate(own):
@@ -119,7 +124,7 @@ def test_noise_from_a_source_is_what_is_simulated_in_place():
     assert here.state_dict() == drawn.state_dict() == one.state_dict()
     # The twin: another level somewhere in the middle is another state.
     other = build(seed=9)
-    other.learn_records(x, y, [*own[:300], menu[2], *own[301:]])
+    other.learn_records(x, y, [*own[:300], menu[3], *own[301:]])
     assert other.state_dict() != here.state_dict()
 
 

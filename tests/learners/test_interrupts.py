@@ -109,6 +109,7 @@ WHITENED = {"second_moment": np.diag([2.0, 1.0, 1.0])}
         ("LDPSGDClassifier", {}),
         ("LDPSGDRegressor", WHITENED),
         ("LDPSGDRegressor", PURE),
+        ("LDPSGDRegressor", {**PURE, "mechanism": "privunit"}),
         ("IWPSGDClassifier", {}),
         ("IWPSGDRegressor", {}),
     ],

@@ -68,6 +68,32 @@ def test_caps_in_different_currencies_all_hold() -> None:
     assert admission.caps == (("default", cap_of(PureDP(1.0))), ("", cap_of(GaussianDP(3.0))))
 
 
+APPROX = "privacy: {guarantee: {approx: {epsilon: 1.0, delta: 1.0e-6}}, mechanism: MECHANISM}"
+
+
+@pytest.mark.parametrize("named", ["best", "privunit", "gaussian"])
+def test_a_pure_mechanism_is_charged_in_every_currency(named: str) -> None:
+    """For an (epsilon, delta) it takes epsilon alone, and of a mu far more than Gaussian noise does."""
+    from murk.stream import Task
+
+    task = Task.parse(PURE[: PURE.index("privacy:")] + APPROX.replace("MECHANISM", named))
+    charge = admit(Policy(lifetime=ApproxDP(2.0, 1e-5)), task).charges["default"]
+    assert admit(Policy(), task).caps == (("default", cap_of(ApproxDP(1.0, 1e-6))),)
+    if named == "gaussian":
+        assert charge.mechanism == "gaussian"
+        assert charge.costs["approx"] == cap_of(ApproxDP(1.0, 1e-6))
+        assert "epsilon" not in charge.costs
+        assert charge.costs["gdp"] * 16 <= cap_of(GaussianDP(1.0))
+        return
+    assert charge.mechanism == "privunit"
+    assert (charge.costs["approx"].units, charge.costs["approx"].delta_units) == (10**12, 0)
+    assert charge.costs["epsilon"] == cap_of(PureDP(1.0))
+    assert charge.costs["rho"] == cap_of(ZeroConcentratedDP(0.5))
+    assert charge.costs["gdp"].units == pytest.approx(1.2320**2 * 10**12, rel=1e-4)
+    with pytest.raises(UserError, match=r"a release costs mu = 1\.23.*, and the policy allows mu = 1 over all tasks"):
+        admit(Policy(lifetime=GaussianDP(1.0)), task)
+
+
 def test_a_cap_that_no_level_has_a_figure_in() -> None:
     with pytest.raises(UserError, match="cannot be applied"):
         admit(Policy(lifetime=ApproxDP(1.0, 1e-6)), make_task())
