@@ -17,6 +17,7 @@ demo: install
 	$(BIN)/murk demo
 
 test: install
+	$(BIN)/python -m tests.compiling
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 lint: install

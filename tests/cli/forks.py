@@ -12,7 +12,7 @@ import pty
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,7 +24,7 @@ UNFORESEEN = 70
 
 def warm(task: str = TASK) -> None:
     """Let a small run of a task, and the views of it, import and compile here what all children need."""
-    with tempfile.TemporaryDirectory() as place, redirect_stdout(io.StringIO()):
+    with tempfile.TemporaryDirectory() as place, redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         folder = world(Path(place), rows=20, task=task)
         log, ledger = f"sqlite:///{folder}/log.db", f"{folder}/ledger.db"
         run = ["run", "--source", f"{folder}/people.csv", "--log", log, "--ledger", ledger, "--seed", "1", "--json"]

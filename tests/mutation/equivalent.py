@@ -40,4 +40,17 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "murk/stream/window.py",
         "-        self._block = 0\n+        self._block = 1",
     ): "before the first message both blocks are empty",
+    (
+        "murk/privacy/gaussmix/analysis.py",
+        "-        low, high = high, 4 * high\n+        low, high = high, 5 * high",
+    ): "whatever brackets the root, the search ends at it",
+    (
+        "murk/privacy/exact.py",
+        "-        if wanted <= 0:\n+        if wanted < 0:",
+    ): "at zero the search begins at its root",
+    (
+        "murk/privacy/gaussmix/tight.py",
+        "-    share = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))\n"
+        "+    share = np.where(low >= 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))",
+    ): "at zero both are the same",
 }

@@ -9,8 +9,10 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy import ApproxDP
-from murk.privacy.exact import precise
+from murk.privacy.exact import decimal, precise
 from murk.privacy.gaussmix import (
+    GaussMixMechanism,
+    bounds,
     eigenvalue_epsilon,
     joint_epsilon,
     joint_settings,
@@ -21,7 +23,7 @@ from murk.privacy.gaussmix import (
     smallest_threshold,
     two_steps,
 )
-from murk.privacy.gaussmix.bounds import eigenvalue, steps
+from murk.privacy.gaussmix.bounds import eigenvalue, joint, steps
 
 NEIGHBOURS = ["zero-out", "replace-one"]
 
@@ -163,3 +165,27 @@ def test_an_eigenvalue_costs_no_less_than_its_formula_in_more_digits():
             [which] = [one for one in (published, gaussian) if one <= found <= one * (1 + Decimal("1e-29"))]
             seen.add(which is published)
     assert seen == {True, False}
+
+
+def test_a_tail_that_takes_all_of_delta_leaves_nothing(monkeypatch):
+    delta = Fraction(1, 1000)
+    settings = (Fraction(1), Fraction(6), Fraction(40), 100, delta, "zero-out")
+    with precise():
+        assert joint(*settings).is_finite()
+        monkeypatch.setattr(bounds, "tail", lambda tau: decimal(delta))
+        assert joint(*settings) == Decimal("Infinity")
+        monkeypatch.setattr(bounds, "tail", lambda tau: decimal(delta) * (1 - Decimal("1e-40")))
+        assert joint(*settings).is_finite()
+
+
+def test_norms_have_limits():
+    def made(bound):
+        return GaussMixMechanism.calibrate(
+            ApproxDP(1.0, 1e-5), rows=100, columns=3, feature_bound=bound, target_bound=bound, method="mixing"
+        )
+
+    for bound in (1e-100, 1e100):
+        assert made(bound)
+    for bound in (0.9e-100, 1.1e100, 0.0, -1.0, math.nan, math.inf, True, "1"):
+        with pytest.raises(UserError, match=r"is not a bound of a norm; it needs a number above 0 \(from 1e-100 to"):
+            made(bound)
