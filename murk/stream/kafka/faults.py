@@ -19,8 +19,15 @@ _ASLEEP = (
     errors.RetriableError,
     errors.BrokerNotAvailableError,
 )
-# A broker that wakes from a pause may end a transaction for its time-out while its owner commits it.
-_STUMBLED = (errors.UnknownError, errors.InvalidTxnStateError)
+# A broker that wakes from a pause may end a transaction for its time-out while its owner commits it; one that was
+# killed does not know the batch that the next one follows upon.
+_STUMBLED = (
+    errors.UnknownError,
+    errors.InvalidTxnStateError,
+    errors.OutOfOrderSequenceNumberError,
+    errors.UnknownProducerIdError,
+    errors.TransactionAbortableError,
+)
 _RESOURCES: dict[type[Exception], str] = {
     errors.TopicAuthorizationFailedError: "the topic",
     errors.GroupAuthorizationFailedError: "the consumer group",

@@ -40,6 +40,9 @@ SECRET = "hunter2-S3CR3T"
         (ssl.SSLCertVerificationError("certificate has expired"), UserError, "(has expired)"),
         (errors.KafkaError(f"Unhandled error in EndTxnResponse: {errors.UnknownError()}"), Unreachable, "by itself"),
         (errors.KafkaError(errors.InvalidTxnStateError()), Unreachable, "by itself (reading)"),
+        (errors.OutOfOrderSequenceNumberError(), Unreachable, "by itself (reading)"),
+        (errors.UnknownProducerIdError(), Unreachable, "by itself (reading)"),
+        (errors.TransactionAbortableError(), Unreachable, "by itself (reading)"),
         (errors.KafkaError(SECRET), MurkError, "failed"),
     ],
 )  # fmt: skip
