@@ -1,0 +1,57 @@
+"""An estimate from epochs' sums, with intervals that a normal law does not give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.inference import Estimate
+from murk.learners.scores.solve import Solution
+
+METHOD = "scores"
+
+
+@dataclass(frozen=True)
+class ScoreEstimate(Estimate):
+    """Coefficients with intervals that contain the error of the estimated curvature.
+
+    Attributes
+    ----------
+    solution
+        What it comes from; None before there is anything.
+    """
+
+    solution: Solution | None = None
+
+    def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
+        """Half widths of the intervals at ``level``; infinite where a coefficient was not learned."""
+        if not 0 < level < 1:
+            raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
+        if self.solution is None:
+            return np.full(len(self.names), np.inf)
+        return self.solution.half_widths(NormalDist().inv_cdf(0.5 + level / 2.0))
+
+
+def estimate_of(names: tuple[str, ...], solution: Solution | None, chains: int, releases: int) -> ScoreEstimate:
+    """What a solution says, in coded units."""
+    if solution is None:
+        nothing = np.full(len(names), np.inf)
+        return ScoreEstimate(names, np.zeros(len(names)), METHOD, nothing, "nothing was learned yet", chains, releases)
+    spread = np.sqrt(np.diag(solution.covariance))
+    return ScoreEstimate(names, solution.values, METHOD, spread, _note(solution), chains, releases, solution)
+
+
+def _note(solution: Solution) -> str:
+    if not solution.public:
+        note = "by released second moments and curvatures; infinite where a coefficient was not learned at this privacy"
+    elif solution.alike:
+        note = "needs the public covariates to be like the people's, which released curvatures do not contradict"
+    else:
+        note = "the public covariates are not like the people's: released curvatures stand in for what they say"
+    if solution.present < 1.0:
+        note += f"; {1.0 - solution.present:.0%} of the targets are missing, and it is of the people who have one"
+    return note

@@ -1,0 +1,299 @@
+"""How releases are randomized: a score as any bounded vector, a matrix ``v v'`` by its own distance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from murk.errors import UserError
+from murk.learners.scores.layout import flattened, matrix_size
+from murk.privacy.guarantees import GaussianDP, Guarantee
+from murk.privacy.mechanisms import GaussianMechanism, Mechanism, calibrate
+from murk.privacy.mechanisms.amounts import Amount, Currency
+from murk.privacy.mechanisms.base import WIDTH, Costed, Randomizer
+from murk.privacy.mechanisms.reach import Reach, gaussian_square
+from murk.privacy.noise import NoiseSource
+
+Vectors = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+# P(|x| > 13 S) < 2 exp(-13^2 / 2) = 4e-37, as for the Gaussian mechanism itself.
+_TAIL = 13
+_SENSITIVITY = math.sqrt(2.0)
+
+
+@dataclass(frozen=True)
+class OuterGaussian:
+    r"""Gaussian noise on ``v v'`` of a vector v no longer than 1.
+
+    Two such matrices are at most sqrt 2 apart in Frobenius norm, for ``|v v' - u u'|^2 <= |v|^4 + |u|^4``: less than
+    the 2 that a `GaussianMechanism` of radius 1 is for. It is the vector that this mechanism is given and bounds, so
+    that whatever it is given, it never adds noise to matrices further apart. Rounded to lattice steps of width g they
+    are within ``sqrt 2 / g + sqrt d``; one step more is left for the rounding of floats:
+
+    .. math:: g = \sqrt 2 / (2\, \text{steps} - \sqrt d - 2)
+
+    Parameters
+    ----------
+    features
+        p, the length of v; a release has d = p (p + 1) / 2 numbers: the upper triangle, off the diagonal times sqrt 2.
+    noise
+        The Gaussian mechanism of dimension d whose noise and guarantee this is.
+
+    Raises
+    ------
+    UserError
+        If the budget is too small for the lattice.
+
+    Examples
+    --------
+    >>> from murk.privacy import GaussianDP
+    >>> mechanism = OuterGaussian.calibrate(GaussianDP(1.0), features=3)
+    >>> mechanism.dimension, round(mechanism.variance, 3)  # sqrt 2 / mu, squared
+    (6, 2.0)
+    """
+
+    features: int
+    noise: GaussianMechanism
+    kind: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        if self.noise.dimension != matrix_size(self.features):
+            raise UserError(f"matrices of {self.features} features, and noise for {self.noise.dimension} numbers")
+        if self._room < self.noise.steps:
+            raise UserError(
+                f"{self.noise.guarantee!r} is less than a lattice can express for {self.dimension} numbers; give a "
+                f"larger budget (a mu of {4e-6 * math.sqrt(self.dimension) + 8e-6:.2g} or more)"
+            )
+
+    @classmethod
+    def calibrate(cls, guarantee: Guarantee, *, features: int) -> OuterGaussian:
+        """The least noise with which every release has ``guarantee``."""
+        noise = GaussianMechanism.calibrate(guarantee, dimension=matrix_size(features), radius=_SENSITIVITY / 2.0)
+        return cls(features, noise)
+
+    @property
+    def _room(self) -> float:
+        """Lattice steps that the sensitivity may take."""
+        return 2.0 * self.noise.steps - math.sqrt(self.dimension) - 2.0
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.noise.dimension
+
+    @property
+    def unit(self) -> float:
+        """Width of a lattice step, which decoding multiplies by."""
+        return _SENSITIVITY / self._room
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise on a number."""
+        return (WIDTH * self.unit) ** 2
+
+    @property
+    def guarantee(self) -> GaussianDP:
+        """What one release promises."""
+        return self.noise.guarantee
+
+    @property
+    def claims(self) -> tuple[Guarantee, ...]:
+        """GDP, zCDP, and what was stated."""
+        return self.noise.claims
+
+    @property
+    def _steps(self) -> int:
+        return math.ceil(1.0 / self.unit + math.sqrt(self.dimension))
+
+    @property
+    def magnitude(self) -> int:
+        """No number of an honest payload exceeds it, up to a probability below 1e-30."""
+        return self._steps + _TAIL * WIDTH
+
+    @property
+    def reach(self) -> Reach:
+        """How long an honest payload is; a longer one is forged."""
+        return Reach(((0, self.dimension, gaussian_square(self.dimension, self._steps)),))
+
+    def cost(self, currency: Currency) -> Amount:
+        """What one release costs an account, rounded up."""
+        return self.noise.cost(currency)
+
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
+        """Randomize ``v v'`` of m vectors v (m, p) into payloads, int64 of shape (m, d)."""
+        indices = np.asarray(records, dtype=np.int64)
+        matrices = outer(vectors, self.features)
+        if indices.shape != (len(matrices),):
+            raise UserError(f"{len(matrices)} vectors need {len(matrices)} record indices, got shape {indices.shape}")
+        steps = np.rint(matrices / self.unit).astype(np.int64)
+        return np.asarray(steps + noise.gaussian(indices, self.dimension))
+
+    def decode(self, payload: npt.ArrayLike) -> Vectors:
+        """Turn payloads (m, d) into unbiased estimates (m, d)."""
+        return np.asarray(self.unit * np.asarray(payload, dtype=np.float64))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public parameters and what follows from them, as plain data."""
+        return {
+            "kind": self.kind,
+            "dimension": self.dimension,
+            "sensitivity": _SENSITIVITY,
+            "steps": self.noise.steps,
+            "variance": self.variance,
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class OuterMechanism:
+    """Any mechanism for vectors of norm 1, given ``v v'`` as a vector.
+
+    Parameters
+    ----------
+    features
+        p, the length of v.
+    inner
+        The mechanism of dimension p (p + 1) / 2.
+    """
+
+    features: int
+    inner: Mechanism
+
+    @property
+    def kind(self) -> str:
+        """That of the inner mechanism."""
+        return self.inner.kind
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.inner.dimension
+
+    @property
+    def unit(self) -> float:
+        """What decoding multiplies by."""
+        return self.inner.unit
+
+    @property
+    def variance(self) -> float:
+        """Variance of a number of a decoded release."""
+        return self.inner.variance
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What one release promises."""
+        return self.inner.guarantee
+
+    @property
+    def claims(self) -> tuple[Guarantee, ...]:
+        """Everything that is known of one release."""
+        return self.inner.claims
+
+    @property
+    def magnitude(self) -> int:
+        """No number of an honest payload exceeds it, up to a probability below 1e-30."""
+        return self.inner.magnitude
+
+    @property
+    def reach(self) -> Reach:
+        """How long an honest payload is; a longer one is forged."""
+        return self.inner.reach
+
+    def cost(self, currency: Currency) -> Amount:
+        """What one release costs an account, rounded up."""
+        return self.inner.cost(currency)
+
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
+        """Randomize ``v v'`` of m vectors v (m, p) into payloads, int64 of shape (m, d)."""
+        return self.inner.randomize(outer(vectors, self.features), noise, records)
+
+    def decode(self, payload: npt.ArrayLike) -> Vectors:
+        """Turn payloads (m, d) into unbiased estimates (m, d)."""
+        return self.inner.decode(payload)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The inner mechanism's public parameters."""
+        return self.inner.to_dict()
+
+
+@dataclass(frozen=True)
+class Menu:
+    """The two mechanisms of a level. An account is charged for the dearer one, whichever question is answered.
+
+    Parameters
+    ----------
+    score
+        For scores, (p,).
+    matrix
+        For scatters and curvatures, given v, (p,).
+    """
+
+    score: Randomizer
+    matrix: Randomizer
+
+    @property
+    def _dearer(self) -> Costed:
+        amounts = [mechanism.cost("gdp") for mechanism in (self.score, self.matrix)]
+        return self.score if amounts[1] <= amounts[0] else self.matrix
+
+    @property
+    def kind(self) -> str:
+        """Kind of both."""
+        return self.score.kind
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What one release promises, whichever question it answers."""
+        return self._dearer.guarantee
+
+    @property
+    def claims(self) -> tuple[Guarantee, ...]:
+        """Everything that is known of one release."""
+        return self._dearer.claims
+
+    @property
+    def magnitude(self) -> int:
+        """No number of an honest payload exceeds it."""
+        return max(self.score.magnitude, self.matrix.magnitude)
+
+    def cost(self, currency: Currency) -> Amount:
+        """What one release costs an account, rounded up."""
+        return self._dearer.cost(currency)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public parameters of both."""
+        return {"score": self.score.to_dict(), "matrix": self.matrix.to_dict()}  # type: ignore[attr-defined]
+
+
+def menu_of(kind: str | None, guarantee: Guarantee, features: int) -> Menu:
+    """The mechanisms of a level with ``guarantee``.
+
+    Raises
+    ------
+    UserError
+        If the kind is unknown or cannot give the guarantee.
+    """
+    score = calibrate(kind, guarantee, dimension=features, radius=1.0)
+    if isinstance(score, GaussianMechanism):
+        return Menu(score, OuterGaussian.calibrate(guarantee, features=features))
+    inner = calibrate(kind, guarantee, dimension=matrix_size(features), radius=1.0)
+    return Menu(score, OuterMechanism(features, inner))
+
+
+def outer(vectors: npt.ArrayLike, features: int) -> Vectors:
+    """``v v'`` of rows v (m, p), as vectors; rows longer than 1 are shortened, what is not finite counts as 0."""
+    rows = np.asarray(vectors, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != features:
+        raise UserError(f"vectors come as (m, {features}), got {rows.shape}")
+    rows = np.where(np.isfinite(rows), rows, 0.0)
+    # Brought to size before they are squared: a huge row must not overflow its own check.
+    largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=1.0)
+    rows = rows / largest
+    length = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    rows = rows / np.maximum(length, 1.0 / largest)
+    return flattened(rows[:, :, None] * rows[:, None, :])

@@ -1,0 +1,176 @@
+"""What a learner publishes at the beginning of an epoch, and what a device computes at it.
+
+With coded features x (the constant last), the published origin a and transform W, ``z = W x`` and ``t = x'a``:
+
+- *score* ``r(y, t) c(z) z``, with ``c = min(1, R/|z|) / |z|`` and, for a binary target, ``r(1) = min(1, e^(-g t))``,
+  ``r(0) = -min(1, e^(g t))``; for a real one ``r = y``. No longer than 1.
+- *scatter* ``1/2 z z' c(z)``, and *curvature* ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the
+  score's mean in the logit, ``p`` the chance at t. At most R/2 in Frobenius norm; both are released as ``v v'``,
+  ``v = sqrt(2 w c / R) z``, no longer than 1.
+
+Whatever a, W, g and R are, those bounds hold: a hostile model costs accuracy, never privacy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.problem import HostileModel
+
+Array = NDArray[np.float64]
+Question = Literal["score", "scatter", "curvature"]
+QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
+
+# Beyond it a logit changes no chance that a float can tell from 0 or 1 by much, and nothing overflows.
+_LARGEST_LOGIT = 50.0
+# What honest models stay far below: coefficients in coded units, and what whitening multiplies by.
+_LARGEST_ORIGIN, _LARGEST_TRANSFORM, _LARGEST_REACH = 1e4, 1e8, 1e4
+
+
+@dataclass(frozen=True)
+class Model:
+    """One epoch's published model.
+
+    Parameters
+    ----------
+    origin
+        a, coefficients in coded units, (p,).
+    transform
+        W, (p, p).
+    reach
+        R: longer transformed features count for less.
+    exponent
+        g in [0, 1]: 1 is the balanced score, whose mean given x is 0 at the truth; 0 is the label's sign.
+    scatter, curvature
+        Shares of the people who are asked for a matrix; the others release their score.
+    """
+
+    origin: Array
+    transform: Array
+    reach: float
+    exponent: float
+    scatter: float
+    curvature: float
+
+    @property
+    def flat(self) -> Array:
+        """As it is published: the origin, the transform by rows, and the four numbers."""
+        last = [self.reach, self.exponent, self.scatter, self.curvature]
+        return np.concatenate([self.origin, self.transform.ravel(), last])
+
+    @classmethod
+    def of(cls, flat: Array, features: int) -> Model:
+        """Read what `flat` wrote."""
+        p = features
+        reach, exponent, scatter, curvature = (float(value) for value in flat[p + p * p :])
+        return cls(flat[:p].copy(), flat[p : p + p * p].reshape(p, p).copy(), reach, exponent, scatter, curvature)
+
+    def rounded(self) -> Model:
+        """To 9 significant digits: what linear algebra leaves in the last ones differs between libraries."""
+        flat = np.array([float(f"{value:.9g}") for value in self.flat])
+        return Model.of(flat, len(self.origin))
+
+
+def model_size(features: int) -> int:
+    """Numbers of a published model."""
+    return features + features * features + 4
+
+
+def check_model(flat: Array, features: int) -> Model:
+    """Refuse a model that no honest learner publishes.
+
+    Raises
+    ------
+    HostileModel
+        Naming what is wrong with it.
+    """
+    flat = np.asarray(flat, dtype=np.float64)
+    if flat.shape != (model_size(features),):
+        raise HostileModel(f"the model has {flat.size} numbers, the task's has {model_size(features)}: refused")
+    if not np.all(np.isfinite(flat)):
+        raise HostileModel("the model holds numbers that are not finite: refused")
+    model = Model.of(flat, features)
+    for name, values, most in (
+        ("origin", model.origin, _LARGEST_ORIGIN),
+        ("transform", model.transform, _LARGEST_TRANSFORM),
+    ):
+        if np.max(np.abs(values)) > most:
+            raise HostileModel(f"the model's {name} holds numbers beyond {most:g}: refused")
+    if not 0 < model.reach <= _LARGEST_REACH:
+        raise HostileModel(f"the model's reach {model.reach:g} is not within 0 and {_LARGEST_REACH:g}: refused")
+    if not 0 <= model.exponent <= 1:
+        raise HostileModel(f"the model's exponent {model.exponent:g} is not within 0 and 1: refused")
+    if not (model.scatter >= 0 and model.curvature >= 0 and model.scatter + model.curvature <= 1):
+        raise HostileModel("the model's shares of questions are no shares: refused")
+    return model
+
+
+def chance(logit: Array) -> Array:
+    """``1 / (1 + e^-t)``."""
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -_LARGEST_LOGIT, _LARGEST_LOGIT))))
+
+
+@dataclass(frozen=True)
+class Response:
+    """How a target enters a score: binary targets by r(y, t), real ones as they are, in [-1, 1]."""
+
+    binary: bool
+
+    def answers(self, logit: Array, exponent: float) -> tuple[Array, Array]:
+        """r(1) and r(0) at a logit; for a real target what y = 1 and y = -1 give."""
+        if not self.binary:
+            return np.ones_like(logit), -np.ones_like(logit)
+        bounded = exponent * np.clip(logit, -_LARGEST_LOGIT, _LARGEST_LOGIT)
+        return np.minimum(1.0, np.exp(-bounded)), -np.minimum(1.0, np.exp(bounded))
+
+    def weights(self, logit: Array, exponent: float) -> Array:
+        """w(t), at most 1/2."""
+        if not self.binary:
+            return np.full_like(logit, 0.5)
+        high, low = self.answers(logit, exponent)
+        p = chance(logit)
+        return np.asarray(p * (1.0 - p) * (high - low))
+
+
+def _parts(X: Array, model: Model) -> tuple[Array, Array, Array]:
+    """``z``, ``c(z)`` and ``t`` of coded rows."""
+    Z = X @ model.transform.T
+    length = np.sqrt(np.einsum("ij,ij->i", Z, Z))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where(length > 0, np.minimum(1.0, model.reach / length) / length, 0.0)
+    return Z, factor, X @ model.origin
+
+
+def directions(X: Array, model: Model) -> Array:
+    """``c(z) z`` of coded rows, (m, p): no longer than 1."""
+    Z, factor, _ = _parts(X, model)
+    return np.asarray(Z * factor[:, None])
+
+
+def scores(X: Array, y: Array, model: Model, response: Response) -> Array:
+    """Scores of coded records, (m, p); a NaN (missing) target gives zeros."""
+    Z, factor, logit = _parts(X, model)
+    if response.binary:
+        high, low = response.answers(logit, model.exponent)
+        answer = np.where(y > 0.5, high, low)
+    else:
+        answer = np.clip(y, -1.0, 1.0)
+    answer = np.where(np.isnan(y), 0.0, answer)
+    return np.asarray(Z * (answer * factor)[:, None])
+
+
+def roots(X: Array, y: Array, model: Model, response: Response, question: Question) -> Array:
+    """v of coded records, (m, p), whose ``v v'`` is the matrix asked for in units of R/2.
+
+    A curvature counts only where the target is there, as a score does: so their ratio is that of the people whose
+    targets are.
+    """
+    Z, factor, logit = _parts(X, model)
+    weight = np.full_like(logit, 0.5)
+    if question == "curvature":
+        weight = np.where(np.isnan(y), 0.0, response.weights(logit, model.exponent))
+    return np.asarray(Z * np.sqrt(2.0 * weight * factor / model.reach)[:, None])

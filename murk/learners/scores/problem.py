@@ -1,0 +1,177 @@
+"""What devices and learners of scores must agree on, derived from a task. River-free: devices import this."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.inference import PublicCovariates
+from murk.learners.scores.engine import ScoreEngine, merged
+from murk.learners.scores.estimate import ScoreEstimate
+from murk.learners.scores.layout import REMEMBERED, epoch_end, epoch_start, matrix_size
+from murk.learners.scores.mechanism import Menu, menu_of
+from murk.learners.scores.model import Model, Question, check_model, model_size, roots, scores
+from murk.learners.scores.settings import Settings
+from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.noise import NoiseSource, Purpose
+from murk.stream.codec import longest_release
+from murk.stream.log import MAX_MESSAGE, MAX_STATE
+from murk.stream.trail import trail_bytes
+
+if TYPE_CHECKING:
+    from murk.stream.task import Task
+
+# A float of a model message, a float of a state in base64, and a sum of a state with its comma.
+_MODEL_NUMBER, _STATE_NUMBER, _STATE_SUM = 26, 11, 24
+
+
+@dataclass(frozen=True)
+class ScoreProblem:
+    """The scores of a task: what is asked of whom, how it is bounded and randomized.
+
+    Parameters
+    ----------
+    settings
+        What is public.
+    mechanisms
+        Level name to the two mechanisms of that level.
+    """
+
+    settings: Settings
+    mechanisms: dict[str, Menu]
+    kind: ClassVar[str] = "score"
+    interactive: ClassVar[bool] = True
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a score."""
+        return self.settings.features
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Numbers in a release: of a score, and of a matrix."""
+        return (self.dimension, matrix_size(self.dimension))
+
+    @property
+    def model_size(self) -> int:
+        """Numbers in a published model."""
+        return model_size(self.dimension)
+
+    @property
+    def initial(self) -> NDArray[np.float64]:
+        """The model of version 0."""
+        return self.settings.first_model.flat
+
+    def is_published(self, version: int) -> bool:
+        """Tell whether an epoch begins at a version."""
+        return version == epoch_start(version)
+
+    def block(self, releases: int) -> int:
+        """How many people may answer before a chain with so many releases publishes anew."""
+        return epoch_end(releases) - releases
+
+    def check_iterate(self, theta: NDArray[np.float64]) -> None:
+        """Refuse a model that no honest learner publishes, before any record is read.
+
+        Raises
+        ------
+        HostileModel
+            If it is one.
+        """
+        check_model(theta, self.dimension)
+
+    def check_state(self) -> None:
+        """Refuse a task whose messages or whose learner's state no log would take, before anything is set up.
+
+        Raises
+        ------
+        UserError
+            Saying which protocol would do.
+        """
+        p, levels = self.dimension, len(self.mechanisms)
+        release, model = longest_release(self.kind, matrix_size(p)), 512 + _MODEL_NUMBER * model_size(p)
+        sums = levels * (p + 2 * matrix_size(p))
+        state = REMEMBERED * (_STATE_NUMBER * model_size(p) + _STATE_SUM * sums) + trail_bytes(p) + 4096
+        if max(release, model) > MAX_MESSAGE or state > MAX_STATE:
+            raise UserError(
+                f"{p:,} coded features (the constant is one of them, and each category but the first) have "
+                f"{matrix_size(p):,} second moments: a learner's state would take up to {state / 2**20:.1f} MB, and a "
+                f"log takes {MAX_STATE / 2**20:g}. Give the task fewer features, or protocol: gradients"
+            )
+
+    # What a device does
+
+    def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: NDArray[np.float64]) -> list[Question]:
+        """Draw the question that each person answers, by the model's shares: never by a record."""
+        known = Model.of(model, self.dimension)
+        words = noise.words(indices, 1, Purpose.QUESTION)[:, 0]
+        scatter = words < np.uint64(min(int(known.scatter * 2.0**64), 2**64 - 1))
+        matrix = words < np.uint64(min(int((known.scatter + known.curvature) * 2.0**64), 2**64 - 1))
+        places = np.where(scatter, 1, np.where(matrix, 2, 0))
+        names: tuple[Question, ...] = ("score", "scatter", "curvature")
+        return [names[place] for place in places.tolist()]
+
+    def vectors(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None,
+        question: Question = "score",
+    ) -> NDArray[np.float64]:  # fmt: skip
+        """What a mechanism is given of coded records (m, p): scores, or the v of matrices ``v v'``, (m, p).
+
+        A NaN (missing) target gives zeros, but in a scatter, which is of the features alone.
+        """
+        model = Model.of(self.initial if theta is None else theta, self.dimension)
+        # A hostile model's overflow comes to zeros, whatever the record says.
+        with np.errstate(all="ignore"):
+            if question == "score":
+                found = scores(X, y, model, self.settings.response)
+            else:
+                found = roots(X, y, model, self.settings.response, question)
+        return np.where(np.isfinite(found).all(axis=1, keepdims=True), found, 0.0)
+
+    def mechanism(self, level: str, question: Question) -> Randomizer:
+        """What randomizes the answer to a question."""
+        menu = self.mechanisms[level]
+        return menu.score if question == "score" else menu.matrix
+
+    # What a learner does
+
+    def engine(self) -> ScoreEngine:
+        """A learner for this task's releases, standing at version 0."""
+        return ScoreEngine(self.settings, self.mechanisms)
+
+    def estimate(self, engines: Sequence[ScoreEngine]) -> ScoreEstimate:
+        """What the learners of all chains have learned together."""
+        chains = [engine.epochs for engine in engines]
+        count = sum(engine.n_releases for engine in engines)
+        return merged(self.settings, self.mechanisms, chains, len(engines), count)
+
+
+def problem_for(task: Task) -> ScoreProblem:
+    """The scores of a resolved task with ``protocol: scores``.
+
+    Raises
+    ------
+    UserError
+        If a level's guarantee and the task's mechanism do not fit, or its public covariates are of other features.
+    """
+    block, coding = task.scores, task.coding
+    assert block is not None
+    covariates = None
+    if task.covariates is not None:
+        covariates = PublicCovariates(*task.covariates)
+        if covariates.points.shape[1] != coding.size:
+            raise UserError(
+                f"the public covariates have {covariates.points.shape[1]} coded features and the task {coding.size}: "
+                "give public data with the task's columns"
+            )
+    settings = Settings(coding.names, task.target.kind == "binary", covariates, block.exponent)
+    mechanisms = {
+        level: menu_of(task.privacy.mechanism, guarantee, settings.features)
+        for level, guarantee in task.privacy.levels.items()
+    }
+    return ScoreProblem(settings, mechanisms)

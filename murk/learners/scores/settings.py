@@ -1,0 +1,109 @@
+"""What is public of a task of scores, and the models that follow from what was released."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from murk.learners.inference import PublicCovariates
+from murk.learners.scores.layout import epoch_end
+from murk.learners.scores.mechanism import Menu
+from murk.learners.scores.model import Model, Response
+from murk.learners.scores.rows import Rows
+from murk.learners.scores.solve import Solution
+from murk.learners.scores.sums import Summary
+from murk.learners.weights import whitening
+
+REACH: Final = 1.3
+"""R in units of the typical length sqrt p: beyond it few people are, and those count for less."""
+
+_CHECK = 0.05
+"""Share of the people asked for their curvature where there are public rows: it says whether these are like them."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything public that decides what is asked and how answers are put together.
+
+    Parameters
+    ----------
+    names
+        Coded features in their order, the constant last.
+    binary
+        Whether the target is binary; else it is real, in [-1, 1].
+    covariates
+        Public covariates, if there are any.
+    exponent
+        g, where it is not left to the rule.
+    """
+
+    names: tuple[str, ...]
+    binary: bool
+    covariates: PublicCovariates | None = None
+    exponent: float | None = None
+
+    @property
+    def features(self) -> int:
+        """Number p of coded features, the constant among them."""
+        return len(self.names)
+
+    @property
+    def response(self) -> Response:
+        """How the target enters a score."""
+        return Response(self.binary)
+
+    @property
+    def rows(self) -> Rows | None:
+        """Public covariates as rows."""
+        return None if self.covariates is None else Rows.public(self.covariates)
+
+    @property
+    def reach(self) -> float:
+        """R."""
+        return REACH * math.sqrt(self.features)
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
+        parts = [repr(self.names), repr(self.binary), repr(self.exponent)]
+        if self.covariates is not None:
+            parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
+        return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def first_model(self) -> Model:
+        """The model of version 0: at zero, where every chance is 1/2."""
+        p = self.features
+        transform, curvature = np.eye(p), 0.5
+        if self.covariates is not None:
+            transform, curvature = whitening(self.covariates.second_moment), _CHECK
+        exponent = 1.0 if self.exponent is None else self.exponent
+        return Model(np.zeros(p), transform, self.reach, exponent, 0.0, curvature).rounded()
+
+    def next_model(self, found: Sequence[Summary], count: int, menus: Mapping[str, Menu]) -> Model:
+        """The model of the epoch that begins at ``count``."""
+        solution = Solution(found, self.response, self.rows)
+        if self.covariates is not None and solution.alike:
+            shares = (0.0, _CHECK)
+        else:
+            shares = (0.05, 0.1) if self.binary else (0.0, 0.15)
+        return solution.next_model(self.reach, self._exponent(solution, count, menus), shares)
+
+    def _exponent(self, solution: Solution, count: int, menus: Mapping[str, Menu]) -> float:
+        r"""g by rule: 0 where public rows are so many that their own chance is small beside the noise.
+
+        ``m >= n mu^2 / (4 p)``, n at the end of the epoch: in terms of the noise, ``n / (p s^2)``; with fewer 1/2; 1
+        where there are none, or they are not like the people's, or targets are missing.
+        """
+        if self.exponent is not None:
+            return self.exponent
+        if self.covariates is None or not solution.alike or solution.present < 1.0 or not self.binary:
+            return 1.0
+        mechanism: Any = menus["default"].score
+        needed = epoch_end(count) / (self.features * mechanism.variance)
+        return 0.0 if float(self.covariates.counts.sum()) >= needed else 0.5
