@@ -52,6 +52,6 @@ def _note(solution: Solution) -> str:
         note = "needs the public covariates to be like the people's, which released curvatures do not contradict"
     else:
         note = "the public covariates are not like the people's: released curvatures stand in for what they say"
-    if solution.present < 1.0:
-        note += f"; {1.0 - solution.present:.0%} of the targets are missing, and it is of the people who have one"
+    if solution.missing:
+        note += f"; {solution.missing:.0%} of the targets are missing, and it is of the people who have one"
     return note

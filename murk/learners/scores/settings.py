@@ -102,7 +102,7 @@ class Settings:
         """
         if self.exponent is not None:
             return self.exponent
-        if self.covariates is None or not solution.alike or solution.present < 1.0 or not self.binary:
+        if self.covariates is None or not solution.alike or solution.missing or not self.binary:
             return 1.0
         mechanism: Any = menus["default"].score
         needed = epoch_end(count) / (self.features * mechanism.variance)

@@ -7,7 +7,9 @@ rows with the released second moments, which is right for some data and not for 
 the empirical Bayes estimate whose prior variance is the excess of D's mean square over its noise. What is left of its
 error, of variance e^2 a number, counts as noise of u_k:
 
-    S_k(theta) = (s_k^2 + e^2 |h|^2 / 2) I + e^2 h h' / 2 + spread / n_k.
+    S_k(theta) = (s_k^2 + e^2 |h|^2 / 2) I + e^2 h h' / 2 + spread / n_k + (b b' + |b|^2 I / p),
+
+b a part of what G_k is beyond its tangent at a_k, where the rows are not the people's.
 
 The estimate minimizes ``sum_k |u_k - ...|^2`` in S_k^-1, plus a weak prior. The interval of a coefficient holds the
 values at which ``(theta_j - c)^2 <= z^2 V_j(c)``, V_j(c) the variance *if c were the truth*: as in Fieller's, it is
@@ -37,7 +39,11 @@ PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
 _FITS, _STEPS = 3, 12
 # An excess of a mean square over its noise counts from so many of its standard errors.
 _SIGNIFICANT = 2.0
+# The error that intervals allow for is larger than the estimate of it by so many of its standard errors.
+_CAREFUL = 4.0
 _FARTHEST = 12.0
+# Normal rows are made right where an epoch was asked. Of what they say of the way from there, so much may be wrong.
+_BENT = 0.3
 # Standard deviations beyond which public rows count as unlike the people: by chance once in 10,000 times.
 _UNLIKE = 3.72
 
@@ -72,8 +78,52 @@ class _Equation:
     expected: Expected
     correction: Array
     error: float
+    along: Array
     into: Array
     origin: Array
+    start: Array
+    tangent: Array
+
+    def curved(self, theta: Array, logit: Array) -> Array:
+        """What G_k is beyond its tangent at the origin, (p,)."""
+        return np.asarray(self.expected.score(logit) - self.start - self.tangent @ (theta - self.origin))
+
+
+@dataclass(frozen=True)
+class _Curvature:
+    """How released curvatures differ from those over the rows, in the newest epoch's coordinates.
+
+    Parameters
+    ----------
+    ratio, ratio_variance
+        How much there is of what the rows predict: below 1 where targets are missing.
+    along
+        The direction of the coefficients, times the fourth root of the variance of the curvature along it, (p,).
+    correction
+        D, (p, p).
+    error, caution
+        Variance of what is left of a number's error: an unbiased estimate of it, and a careful one.
+    noise
+        Of a number, before any of it was drawn towards zero.
+    """
+
+    ratio: float
+    ratio_variance: float
+    along: Array
+    correction: Array
+    error: float
+    caution: float
+    noise: float
+
+    @classmethod
+    def unknown(cls, solution: Solution) -> _Curvature:
+        """Where no curvature was released yet: what rows predict, within a third, unless they are public."""
+        p = solution.features
+        nothing = np.zeros(p), np.zeros((p, p))
+        if solution.public:
+            return cls(1.0, 0.0, *nothing, 0.0, 0.0, 0.0)
+        loose = 0.3 * float(np.trace(mean_matrix(solution.newest, solution.rows, solution.response))) / p
+        return cls(1.0, 0.1, *nothing, loose**2, loose**2, loose**2)
 
 
 class Solution:
@@ -98,7 +148,7 @@ class Solution:
         self._back = np.linalg.inv(self.newest.transform)
         self.moments = _moments(found, self.newest, self._back) if rows is None else None
         self.rows = rows if rows is not None else Rows.normal(self._normal_moment())
-        self.present, self.correction, self._error, self._caution = self._curvature(found)
+        self.curvature = self._curvature(found)
         asked = [each for each in found if each.score is not None]
         if not self.alike:
             # Only a centred score has mean zero at the truth whatever the law of the covariates.
@@ -111,6 +161,16 @@ class Solution:
         self.values = self._solve(self.origin.copy(), self._prior) if self._equations else np.zeros(p)
 
     @property
+    def missing(self) -> float:
+        """Share of the people whose target is missing, where public rows let it be told."""
+        return max(0.0, 1.0 - self.curvature.ratio) if self._trusted else 0.0
+
+    @property
+    def _trusted(self) -> bool:
+        """Whether the rows are the people's own law, and not only made to fit it at the origins."""
+        return self.public and self.alike
+
+    @property
     def alike(self) -> bool:
         """Whether released curvatures are what the public rows predict, as far as can be told."""
         return self.unlike <= _UNLIKE
@@ -121,55 +181,73 @@ class Solution:
         assert self.moments is not None
         return self.moments.moment
 
-    def _curvature(self, found: Sequence[Summary]) -> tuple[float, Array, float, float]:
-        """Share of targets that are there, the correction D in newest coordinates, its error, and a careful one."""
+    def _curvature(self, found: Sequence[Summary]) -> _Curvature:
+        """What released curvatures say of those that the rows predict, in newest coordinates."""
         p = self.features
         size = p * (p + 1) / 2
-        total, weight, mine, theirs, spread = np.zeros((p, p)), 0.0, 0.0, 0.0, 0.0
-        pairs = []
+        measured, expected, weight = np.zeros((p, p)), np.zeros((p, p)), 0.0
         for each in found:
             if each.curvature is None:
                 continue
-            expected = mean_matrix(each.model, self.rows, self.response)
-            own = _own(each.curvature, p)
-            pairs.append((each, expected, own))
-            mine += float(np.trace(each.curvature.mean)) * float(np.trace(expected)) / own
-            theirs += float(np.trace(expected)) ** 2 / own
-            spread += float(np.trace(expected)) ** 2 * p / own
-        if not pairs:
-            loose = 0.3 * float(np.trace(mean_matrix(self.newest, self.rows, self.response))) / p
-            return 1.0, total, 0.0 if self.public else loose**2, 0.0 if self.public else loose**2
-        ratio, error = mine / theirs, math.sqrt(spread) / theirs
-        present = min(1.0, max(ratio, 0.02)) if ratio < 1.0 - 3.0 * error else 1.0
-        for each, expected, own in pairs:
-            assert each.curvature is not None
             into = self.newest.transform @ np.linalg.inv(each.model.transform)
-            share = 1.0 / (own * _gain(into) ** 2)
-            total += share * into @ (each.curvature.mean - present * expected) @ into.T
+            share = 1.0 / (_own(each.curvature, p) * _gain(into) ** 2)
+            measured += share * into @ each.curvature.mean @ into.T
+            expected += share * into @ mean_matrix(each.model, self.rows, self.response) @ into.T
             weight += share
-        correction, noise = total / weight, 1.0 / weight
-        square = float(np.sum(correction**2)) / noise
+        if weight == 0.0:
+            return _Curvature.unknown(self)
+        measured, expected, noise = measured / weight, expected / weight, 1.0 / weight
+        square = float(np.sum(expected**2))
+        ratio, ratio_variance = float(np.sum(measured * expected)) / square, noise / square
         if self.public:
+            missing = ratio < 1.0 - 3.0 * math.sqrt(ratio_variance)
+            ratio = max(ratio, 0.02) if missing else 1.0
             # Wilson and Hilferty: the cube root of a chi-square over its degrees of freedom is nearly normal.
-            self.unlike = ((square / size) ** (1.0 / 3.0) - (1.0 - 2.0 / (9.0 * size))) / math.sqrt(2.0 / (9.0 * size))
+            left = float(np.sum((measured - ratio * expected) ** 2)) / noise / size
+            self.unlike = (left ** (1.0 / 3.0) - (1.0 - 2.0 / (9.0 * size))) / math.sqrt(2.0 / (9.0 * size))
             if self.alike:
-                return present, np.zeros((p, p)), 0.0, 0.0
-        excess = max(0.0, (square / size - 1.0) * noise)
+                return _Curvature(ratio, ratio_variance if missing else 0.0, np.zeros(p), np.zeros((p, p)), 0.0, 0.0, 0.0)
+        # Two things may be wrong with many numbers at once: how much curvature there is, and how much of it lies along
+        # the coefficients. They are fitted; of the rest each number is drawn towards zero.
+        along = np.linalg.inv(self.newest.transform).T @ self.newest.origin
+        length = float(np.linalg.norm(along))
+        along = along / length if length > 0.0 else np.zeros(p)
+        basis = np.array([expected.ravel(), np.outer(along, along).ravel()])[: 2 if length > 0.0 else 1]
+        gram = basis @ basis.T
+        fitted = np.linalg.solve(gram, basis @ measured.ravel())
+        variances = noise * np.diag(np.linalg.inv(gram))
+        rest = measured - (fitted @ basis).reshape(p, p)
+        excess = max(0.0, float(np.sum(rest**2)) / max(size - len(fitted), 1.0) - noise)
         kept = excess / (excess + noise)
-        careful = excess + _SIGNIFICANT * noise * math.sqrt(2.0 / size)
-        return present, kept * correction, kept * noise, kept**2 * noise + (1.0 - kept) ** 2 * careful
+        careful = excess + _CAREFUL * noise * math.sqrt(2.0 / size)
+        correction = kept * rest
+        if length > 0.0:
+            correction = correction + fitted[1] * np.outer(along, along)
+        return _Curvature(
+            min(max(float(fitted[0]), 0.02), 5.0),
+            float(variances[0]),
+            along * math.sqrt(math.sqrt(float(variances[-1]))) if length > 0.0 else along,
+            correction,
+            kept * noise,
+            kept**2 * noise + (1.0 - kept) ** 2 * careful,
+            noise,
+        )
 
     def _equation(self, each: Summary) -> _Equation:
         assert each.score is not None
         into = each.model.transform @ self._back
         factor = 1.0 if self.response.binary else 2.0
+        expected, logit = Expected.of(each.model, self.rows, self.response), self.rows.points @ each.model.origin
         return _Equation(
             each.score,
-            Expected.of(each.model, self.rows, self.response),
-            factor * into @ self.correction @ into.T,
+            expected,
+            factor * into @ self.curvature.correction @ into.T,
             (factor * _gain(into)) ** 2,
+            math.sqrt(factor) * into @ self.curvature.along,
             np.linalg.inv(each.model.transform).T,
             each.model.origin,
+            expected.score(logit),
+            expected.slope(logit),
         )
 
     # The equations
@@ -179,7 +257,16 @@ class Solution:
         h = one.into @ (theta - one.origin)
         known = error * one.error
         diagonal = one.answer.noise + known / 2.0 * float(h @ h)
-        return np.asarray(diagonal * np.eye(self.features) + known / 2.0 * np.outer(h, h) + one.answer.share * spread)
+        noise = diagonal * np.eye(self.features) + known / 2.0 * np.outer(h, h) + one.answer.share * spread
+        logit = self.rows.points @ theta
+        if self.curvature.ratio_variance:
+            scaled = one.expected.score(logit)
+            noise += self.curvature.ratio_variance * np.outer(scaled, scaled)
+        if self._trusted:
+            return np.asarray(noise)
+        noise += float(one.along @ h) ** 2 * np.outer(one.along, one.along)
+        bent = self.curvature.ratio * _BENT * one.curved(theta, logit)
+        return np.asarray(noise + float(bent @ bent) / self.features * np.eye(self.features) + np.outer(bent, bent))
 
     def _terms(self, theta: Array, pull: Array, inverses: Sequence[Array]) -> tuple[Array, Array, float]:
         """Curvature, gradient and value of the sum to be minimized, with given S_k^-1."""
@@ -188,7 +275,7 @@ class Solution:
         logit = self.rows.points @ theta
         for one, inverse in zip(self._equations, inverses, strict=True):
             h = one.into @ (theta - one.origin)
-            left = one.answer.mean - self.present * one.expected.score(logit) - one.correction @ h
+            left = one.answer.mean - self.curvature.ratio * one.expected.score(logit) - one.correction @ h
             slope = self._slope(one, logit)
             information += slope.T @ inverse @ slope
             gradient += slope.T @ inverse @ left
@@ -196,14 +283,14 @@ class Solution:
         return information, gradient, value
 
     def _slope(self, one: _Equation, logit: Array) -> Array:
-        return np.asarray(self.present * one.expected.slope(logit) + one.correction @ one.into)
+        return np.asarray(self.curvature.ratio * one.expected.slope(logit) + one.correction @ one.into)
 
     def _solve(self, theta: Array, pull: Array) -> Array:
         """Levenberg-Marquardt, with the weights S_k^-1 taken anew at each of a few solutions."""
         for _ in range(_FITS):
             logit = self.rows.points @ theta
             inverses = [
-                np.linalg.inv(self._noise(one, theta, self.present * one.expected.spread(logit), self._error))
+                np.linalg.inv(self._noise(one, theta, self.curvature.ratio * one.expected.spread(logit), self.curvature.error))
                 for one in self._equations
             ]
             theta = self._descend(theta, pull, inverses)
@@ -237,13 +324,13 @@ class Solution:
     @cached_property
     def _spreads(self) -> list[Array]:
         logit = self.rows.points @ self.values
-        return [self.present * one.expected.spread(logit) for one in self._equations]
+        return [self.curvature.ratio * one.expected.spread(logit) for one in self._equations]
 
     def _covariance(self, theta: Array) -> Array:
         """Covariance of the solution if ``theta`` were the truth."""
         information = self._prior.copy()
         for one, slope, spread in zip(self._equations, self._slopes, self._spreads, strict=True):
-            noise = self._noise(one, theta, spread, self._caution)
+            noise = self._noise(one, theta, spread, self.curvature.caution)
             information += slope.T @ np.linalg.solve(noise, slope)
         return np.linalg.inv(information)
 
@@ -258,9 +345,9 @@ class Solution:
         logit = self.rows.points @ self.values
         pulled = np.zeros_like(self.rows.points)
         for one, slope, spread in zip(self._equations, self._slopes, self._spreads, strict=True):
-            summands = self.present * one.expected.summands(logit)
+            summands = self.curvature.ratio * one.expected.summands(logit)
             summands -= self.rows.shares @ summands
-            pulled += summands @ np.linalg.solve(self._noise(one, self.values, spread, self._caution), slope)
+            pulled += summands @ np.linalg.solve(self._noise(one, self.values, spread, self.curvature.caution), slope)
         extra = (pulled * (self.rows.shares / self.rows.sample)[:, None]).T @ pulled
         return np.asarray(found + found @ extra @ found)
 
@@ -279,7 +366,7 @@ class Solution:
     def _reach(self, j: int, sign: float, quantile: float, covariance: Array) -> float:
         """How far from the solution a value of coefficient j is first rejected, in one direction."""
         width = quantile * math.sqrt(float(covariance[j, j]))
-        if self._caution == 0.0:
+        if self.curvature.caution == 0.0:
             return width
         path = sign * covariance[:, j] / covariance[j, j]
 
@@ -309,9 +396,10 @@ class Solution:
             transform = self.moments.scale * power(shape, -0.5, 1e-3) @ self.newest.transform
             return Model(np.zeros(p), transform, reach, exponent, 0.0, 0.5).rounded()
         at = Model(self.origin if self.response.binary else np.zeros(p), self.newest.transform, reach, exponent, 0, 0)
-        curved = mean_matrix(at, self.rows, self.response) + self.correction
-        values, vectors = np.linalg.eigh(curved)
-        mean = float(np.mean(values))
+        predicted = mean_matrix(at, self.rows, self.response)
+        values, vectors = np.linalg.eigh(predicted + self.curvature.correction)
+        # A correction that is mostly noise may leave next to nothing.
+        mean = max(float(np.mean(values)), 0.25 * float(np.trace(predicted)) / p)
         values = np.maximum(values, mean / (1e6 if self.public else 4.0)) / mean
         scale = self.moments.scale if self.moments is not None else self._public_scale()
         transform = scale * (vectors / np.sqrt(values)) @ vectors.T @ self.newest.transform
