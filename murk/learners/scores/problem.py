@@ -15,7 +15,7 @@ from murk.learners.scores.engine import ScoreEngine, merged
 from murk.learners.scores.estimate import ScoreEstimate
 from murk.learners.scores.layout import REMEMBERED, epoch_end, epoch_start, matrix_size
 from murk.learners.scores.mechanism import Menu, menu_of
-from murk.learners.scores.model import Model, Question, check_model, model_size, roots, scores
+from murk.learners.scores.model import QUESTIONS, Model, Question, check_model, model_size, roots, scores
 from murk.learners.scores.settings import Settings
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource, Purpose
@@ -67,12 +67,21 @@ class ScoreProblem:
         """The model of version 0."""
         return self.settings.first_model.flat
 
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """All questions."""
+        return QUESTIONS
+
     def is_published(self, version: int) -> bool:
         """Tell whether an epoch begins at a version."""
         return version == epoch_start(version)
 
+    def next_published(self, version: int) -> int:
+        """Version at which the epoch ends that a version lies in."""
+        return epoch_end(version)
+
     def block(self, releases: int) -> int:
-        """How many people may answer before a chain with so many releases publishes anew."""
+        """Most releases to make at the newest models: what is left of the epoch, if there is but one chain."""
         return epoch_end(releases) - releases
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
@@ -113,8 +122,7 @@ class ScoreProblem:
         scatter = words < np.uint64(min(int(known.scatter * 2.0**64), 2**64 - 1))
         matrix = words < np.uint64(min(int((known.scatter + known.curvature) * 2.0**64), 2**64 - 1))
         places = np.where(scatter, 1, np.where(matrix, 2, 0))
-        names: tuple[Question, ...] = ("score", "scatter", "curvature")
-        return [names[place] for place in places.tolist()]
+        return [QUESTIONS[place] for place in places.tolist()]
 
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None,

@@ -78,3 +78,8 @@ def power(matrix: Array, exponent: float, least: float = 1e-12) -> Array:
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     values = np.maximum(values, max(least * float(values[-1]), 1e-300)) if len(values) else values
     return np.asarray((vectors * values**exponent) @ vectors.T)
+
+
+def inverse(matrix: Array) -> Array:
+    """Inverse of a matrix, float64."""
+    return np.asarray(np.linalg.inv(matrix), dtype=np.float64)

@@ -22,14 +22,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError
+from murk.learners.scores.curvature import Curvature
 from murk.learners.scores.expected import Expected, mean_matrix
 from murk.learners.scores.model import Model, Response
-from murk.learners.scores.rows import Rows, power
+from murk.learners.scores.moments import Moments, gain
+from murk.learners.scores.rows import Rows, inverse, power
 from murk.learners.scores.sums import Answer, Summary
 
 Array = NDArray[np.float64]
@@ -37,37 +40,9 @@ Array = NDArray[np.float64]
 # Of the estimate: coefficients in coded units are within a few of zero. Of the published origin: so is the logit.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
 _FITS, _STEPS = 3, 12
-# An excess of a mean square over its noise counts from so many of its standard errors.
-_SIGNIFICANT = 2.0
-# The error that intervals allow for is larger than the estimate of it by so many of its standard errors.
-_CAREFUL = 4.0
 _FARTHEST = 12.0
 # Normal rows are made right where an epoch was asked. Of what they say of the way from there, so much may be wrong.
 _BENT = 0.3
-# Standard deviations beyond which public rows count as unlike the people: by chance once in 10,000 times.
-_UNLIKE = 3.72
-
-
-@dataclass(frozen=True)
-class _Moments:
-    """What the matrices say of the covariates, in the newest epoch's coordinates z = W x.
-
-    Parameters
-    ----------
-    moment
-        Second moment of x, up to the constant's being 1.
-    shape
-        The same in z, of mean eigenvalue 1.
-    scale
-        What W is multiplied by for a typical |z| of sqrt p.
-    settled
-        Whether z is spread evenly enough over all directions.
-    """
-
-    moment: Array
-    shape: Array
-    scale: float
-    settled: bool
 
 
 @dataclass(frozen=True)
@@ -89,43 +64,6 @@ class _Equation:
         return np.asarray(self.expected.score(logit) - self.start - self.tangent @ (theta - self.origin))
 
 
-@dataclass(frozen=True)
-class _Curvature:
-    """How released curvatures differ from those over the rows, in the newest epoch's coordinates.
-
-    Parameters
-    ----------
-    ratio, ratio_variance
-        How much there is of what the rows predict: below 1 where targets are missing.
-    along
-        The direction of the coefficients, times the fourth root of the variance of the curvature along it, (p,).
-    correction
-        D, (p, p).
-    error, caution
-        Variance of what is left of a number's error: an unbiased estimate of it, and a careful one.
-    noise
-        Of a number, before any of it was drawn towards zero.
-    """
-
-    ratio: float
-    ratio_variance: float
-    along: Array
-    correction: Array
-    error: float
-    caution: float
-    noise: float
-
-    @classmethod
-    def unknown(cls, solution: Solution) -> _Curvature:
-        """Where no curvature was released yet: what rows predict, within a third, unless they are public."""
-        p = solution.features
-        nothing = np.zeros(p), np.zeros((p, p))
-        if solution.public:
-            return cls(1.0, 0.0, *nothing, 0.0, 0.0, 0.0)
-        loose = 0.3 * float(np.trace(mean_matrix(solution.newest, solution.rows, solution.response))) / p
-        return cls(1.0, 0.1, *nothing, loose**2, loose**2, loose**2)
-
-
 class Solution:
     """The solution of all epochs' equations.
 
@@ -144,11 +82,10 @@ class Solution:
         self.newest = found[-1].model
         self.features = p = len(self.newest.origin)
         self.public = rows is not None
-        self.unlike = 0.0
-        self._back = np.linalg.inv(self.newest.transform)
-        self.moments = _moments(found, self.newest, self._back) if rows is None else None
-        self.rows = rows if rows is not None else Rows.normal(self._normal_moment())
-        self.curvature = self._curvature(found)
+        self._back = inverse(self.newest.transform)
+        self.moments = Moments.of(found) if rows is None else None
+        self.rows: Rows = Rows.normal(self.moments.moment) if self.moments is not None else cast("Rows", rows)
+        self.curvature = Curvature.of(found, self.rows, response, public=self.public)
         asked = [each for each in found if each.score is not None]
         if not self.alike:
             # Only a centred score has mean zero at the truth whatever the law of the covariates.
@@ -173,65 +110,7 @@ class Solution:
     @property
     def alike(self) -> bool:
         """Whether released curvatures are what the public rows predict, as far as can be told."""
-        return self.unlike <= _UNLIKE
-
-    # What matrices say
-
-    def _normal_moment(self) -> Array:
-        assert self.moments is not None
-        return self.moments.moment
-
-    def _curvature(self, found: Sequence[Summary]) -> _Curvature:
-        """What released curvatures say of those that the rows predict, in newest coordinates."""
-        p = self.features
-        size = p * (p + 1) / 2
-        measured, expected, weight = np.zeros((p, p)), np.zeros((p, p)), 0.0
-        for each in found:
-            if each.curvature is None:
-                continue
-            into = self.newest.transform @ np.linalg.inv(each.model.transform)
-            share = 1.0 / (_own(each.curvature, p) * _gain(into) ** 2)
-            measured += share * into @ each.curvature.mean @ into.T
-            expected += share * into @ mean_matrix(each.model, self.rows, self.response) @ into.T
-            weight += share
-        if weight == 0.0:
-            return _Curvature.unknown(self)
-        measured, expected, noise = measured / weight, expected / weight, 1.0 / weight
-        square = float(np.sum(expected**2))
-        ratio, ratio_variance = float(np.sum(measured * expected)) / square, noise / square
-        if self.public:
-            missing = ratio < 1.0 - 3.0 * math.sqrt(ratio_variance)
-            ratio = max(ratio, 0.02) if missing else 1.0
-            # Wilson and Hilferty: the cube root of a chi-square over its degrees of freedom is nearly normal.
-            left = float(np.sum((measured - ratio * expected) ** 2)) / noise / size
-            self.unlike = (left ** (1.0 / 3.0) - (1.0 - 2.0 / (9.0 * size))) / math.sqrt(2.0 / (9.0 * size))
-            if self.alike:
-                return _Curvature(ratio, ratio_variance if missing else 0.0, np.zeros(p), np.zeros((p, p)), 0.0, 0.0, 0.0)
-        # Two things may be wrong with many numbers at once: how much curvature there is, and how much of it lies along
-        # the coefficients. They are fitted; of the rest each number is drawn towards zero.
-        along = np.linalg.inv(self.newest.transform).T @ self.newest.origin
-        length = float(np.linalg.norm(along))
-        along = along / length if length > 0.0 else np.zeros(p)
-        basis = np.array([expected.ravel(), np.outer(along, along).ravel()])[: 2 if length > 0.0 else 1]
-        gram = basis @ basis.T
-        fitted = np.linalg.solve(gram, basis @ measured.ravel())
-        variances = noise * np.diag(np.linalg.inv(gram))
-        rest = measured - (fitted @ basis).reshape(p, p)
-        excess = max(0.0, float(np.sum(rest**2)) / max(size - len(fitted), 1.0) - noise)
-        kept = excess / (excess + noise)
-        careful = excess + _CAREFUL * noise * math.sqrt(2.0 / size)
-        correction = kept * rest
-        if length > 0.0:
-            correction = correction + fitted[1] * np.outer(along, along)
-        return _Curvature(
-            min(max(float(fitted[0]), 0.02), 5.0),
-            float(variances[0]),
-            along * math.sqrt(math.sqrt(float(variances[-1]))) if length > 0.0 else along,
-            correction,
-            kept * noise,
-            kept**2 * noise + (1.0 - kept) ** 2 * careful,
-            noise,
-        )
+        return self.curvature.alike
 
     def _equation(self, each: Summary) -> _Equation:
         assert each.score is not None
@@ -242,9 +121,9 @@ class Solution:
             each.score,
             expected,
             factor * into @ self.curvature.correction @ into.T,
-            (factor * _gain(into)) ** 2,
+            (factor * gain(into)) ** 2,
             math.sqrt(factor) * into @ self.curvature.along,
-            np.linalg.inv(each.model.transform).T,
+            inverse(each.model.transform).T,
             each.model.origin,
             expected.score(logit),
             expected.slope(logit),
@@ -273,13 +152,13 @@ class Solution:
         information, gradient = pull.copy(), -pull @ theta
         value = float(theta @ pull @ theta)
         logit = self.rows.points @ theta
-        for one, inverse in zip(self._equations, inverses, strict=True):
+        for one, precision in zip(self._equations, inverses, strict=True):
             h = one.into @ (theta - one.origin)
             left = one.answer.mean - self.curvature.ratio * one.expected.score(logit) - one.correction @ h
             slope = self._slope(one, logit)
-            information += slope.T @ inverse @ slope
-            gradient += slope.T @ inverse @ left
-            value += float(left @ inverse @ left)
+            information += slope.T @ precision @ slope
+            gradient += slope.T @ precision @ left
+            value += float(left @ precision @ left)
         return information, gradient, value
 
     def _slope(self, one: _Equation, logit: Array) -> Array:
@@ -290,7 +169,9 @@ class Solution:
         for _ in range(_FITS):
             logit = self.rows.points @ theta
             inverses = [
-                np.linalg.inv(self._noise(one, theta, self.curvature.ratio * one.expected.spread(logit), self.curvature.error))
+                inverse(
+                    self._noise(one, theta, self.curvature.ratio * one.expected.spread(logit), self.curvature.error)
+                )
                 for one in self._equations
             ]
             theta = self._descend(theta, pull, inverses)
@@ -332,7 +213,7 @@ class Solution:
         for one, slope, spread in zip(self._equations, self._slopes, self._spreads, strict=True):
             noise = self._noise(one, theta, spread, self.curvature.caution)
             information += slope.T @ np.linalg.solve(noise, slope)
-        return np.linalg.inv(information)
+        return inverse(information)
 
     @cached_property
     def covariance(self) -> Array:
@@ -410,47 +291,3 @@ class Solution:
         Z = self.rows.points @ self.newest.transform.T
         square = float(self.rows.shares @ np.einsum("ij,ij->i", Z, Z))
         return math.sqrt(self.features / square)
-
-
-def _gain(into: Array) -> float:
-    """What a change of coordinates multiplies a matrix's noise by, on average over directions."""
-    return float(np.sum(into * into)) / len(into)
-
-
-def _own(answer: Answer, features: int) -> float:
-    """Variance of a number of a mean matrix: the mechanism's noise, and what people differ by at most."""
-    return answer.noise + answer.share / (features * (features + 1) / 2)
-
-
-def _moments(found: Sequence[Summary], newest: Model, back: Array) -> _Moments:
-    """Second moments from released scatters: those of all epochs together, drawn towards even ones where noise rules.
-
-    At origin zero a curvature is a scatter.
-    """
-    p = len(newest.origin)
-    size = p * (p + 1) / 2
-    total, weight = np.zeros((p, p)), 0.0
-    for each in found:
-        answers = [each.scatter, each.curvature if not np.any(each.model.origin) else None]
-        for answer in answers:
-            if answer is None:
-                continue
-            into = newest.transform @ np.linalg.inv(each.model.transform)
-            share = 1.0 / (_own(answer, p) * _gain(into) ** 2)
-            total += share * into @ answer.mean @ into.T
-            weight += share
-    if weight == 0.0:
-        return _Moments(np.eye(p), np.eye(p), 1.0, False)
-    scatter, noise = total / weight, 1.0 / weight
-    # As long as it is mostly noise, even its trace may not be positive.
-    mean = max(float(np.trace(scatter)) / p, math.sqrt(noise / p))
-    uneven = float(np.sum((scatter - mean * np.eye(p)) ** 2)) / size
-    drawn = 1.0 if uneven < noise * (1.0 + _SIGNIFICANT * math.sqrt(2.0 / size)) else noise / uneven
-    scatter = (1.0 - drawn) * scatter + drawn * mean * np.eye(p)
-    values, vectors = np.linalg.eigh(scatter)
-    values = np.maximum(values, max(0.5 * math.sqrt(noise), 1e-3 * mean))
-    scatter = (vectors * values) @ vectors.T
-    moment = back @ scatter @ back.T
-    rough = math.sqrt(max(uneven - noise, 0.0)) / mean
-    settled = len(found) > 1 and (rough < 0.5 or drawn == 1.0)
-    return _Moments(moment / moment[-1, -1], scatter / mean, math.sqrt(p) / (2.0 * mean * p), settled)

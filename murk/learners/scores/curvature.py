@@ -1,0 +1,118 @@
+"""What released curvatures say beyond those that rows of covariates predict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.scores.expected import mean_matrix
+from murk.learners.scores.model import Model, Response
+from murk.learners.scores.moments import gain, own_variance
+from murk.learners.scores.rows import Rows, inverse
+from murk.learners.scores.sums import Summary
+
+Array = NDArray[np.float64]
+
+# Standard deviations beyond which public rows count as unlike the people: by chance once in 10,000 times.
+_UNLIKE = 3.72
+# The error that intervals allow for is larger than the estimate of it by so many of its standard errors.
+_CAREFUL = 4.0
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """How released curvatures differ from those over the rows, in the newest epoch's coordinates.
+
+    Parameters
+    ----------
+    ratio, ratio_variance
+        How much there is of what the rows predict: below 1 where targets are missing.
+    along
+        The direction of the coefficients, times the fourth root of the variance of the curvature along it, (p,).
+    correction
+        D, (p, p).
+    error, caution
+        Variance of what is left of a number's error: an unbiased estimate of it, and a careful one.
+    alike
+        Whether they are what public rows predict, as far as can be told.
+    """
+
+    ratio: float
+    ratio_variance: float
+    along: Array
+    correction: Array
+    error: float
+    caution: float
+    alike: bool
+
+    @classmethod
+    def of(cls, found: Sequence[Summary], rows: Rows, response: Response, *, public: bool) -> Curvature:
+        """What all epochs' released curvatures say, of those that rows predict."""
+        newest = found[-1].model
+        p = len(newest.origin)
+        size = p * (p + 1) / 2
+        measured, expected, weight = np.zeros((p, p)), np.zeros((p, p)), 0.0
+        for each in found:
+            if each.curvature is None:
+                continue
+            into = newest.transform @ inverse(each.model.transform)
+            share = 1.0 / (own_variance(each.curvature, p) * gain(into) ** 2)
+            measured += share * into @ each.curvature.mean @ into.T
+            expected += share * into @ mean_matrix(each.model, rows, response) @ into.T
+            weight += share
+        if weight == 0.0:
+            return cls._unknown(newest, rows, response, public=public)
+        measured, expected, noise = measured / weight, expected / weight, 1.0 / weight
+        square = float(np.sum(expected**2))
+        ratio, ratio_variance = float(np.sum(measured * expected)) / square, noise / square
+        alike = True
+        if public:
+            missing = ratio < 1.0 - 3.0 * math.sqrt(ratio_variance)
+            ratio = max(ratio, 0.02) if missing else 1.0
+            # Wilson and Hilferty: the cube root of a chi-square over its degrees of freedom is nearly normal.
+            left = float(np.sum((measured - ratio * expected) ** 2)) / noise / size
+            unlike = (left ** (1.0 / 3.0) - (1.0 - 2.0 / (9.0 * size))) / math.sqrt(2.0 / (9.0 * size))
+            alike = unlike <= _UNLIKE
+            if alike:
+                return cls(ratio, ratio_variance if missing else 0.0, np.zeros(p), np.zeros((p, p)), 0.0, 0.0, True)
+        # Two things may be wrong with many numbers at once: how much curvature there is, and how much of it lies along
+        # the coefficients. They are fitted; of the rest each number is drawn towards zero.
+        along = inverse(newest.transform).T @ newest.origin
+        length = float(np.linalg.norm(along))
+        along = along / length if length > 0.0 else np.zeros(p)
+        basis = np.array([expected.ravel(), np.outer(along, along).ravel()])[: 2 if length > 0.0 else 1]
+        gram = basis @ basis.T
+        # Of two features, one direction and what is predicted may be the same matrix.
+        gram += 1e-9 * np.trace(gram) * np.eye(len(gram))
+        fitted = np.linalg.solve(gram, basis @ measured.ravel())
+        variances = noise * np.diag(inverse(gram))
+        rest = measured - (fitted @ basis).reshape(p, p)
+        excess = max(0.0, float(np.sum(rest**2)) / max(size - len(fitted), 1.0) - noise)
+        kept = excess / (excess + noise)
+        careful = excess + _CAREFUL * noise * math.sqrt(2.0 / size)
+        correction = kept * rest
+        if length > 0.0:
+            correction = correction + fitted[1] * np.outer(along, along)
+        return cls(
+            min(max(float(fitted[0]), 0.02), 5.0),
+            float(variances[0]),
+            along * math.sqrt(math.sqrt(float(variances[-1]))) if length > 0.0 else along,
+            correction,
+            kept * noise,
+            kept**2 * noise + (1.0 - kept) ** 2 * careful,
+            alike,
+        )
+
+    @classmethod
+    def _unknown(cls, newest: Model, rows: Rows, response: Response, *, public: bool) -> Curvature:
+        """Where no curvature was released yet: what rows predict, within a third, unless they are public."""
+        p = len(newest.origin)
+        nothing = np.zeros(p), np.zeros((p, p))
+        if public:
+            return cls(1.0, 0.0, *nothing, 0.0, 0.0, True)
+        loose = 0.3 * float(np.trace(mean_matrix(newest, rows, response))) / p
+        return cls(1.0, 0.1, *nothing, loose**2, loose**2, True)

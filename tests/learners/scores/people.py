@@ -1,0 +1,59 @@
+"""Generated people for the tests of scores: coded records, and their answers learned by the device's own code."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from murk.learners.inference import PublicCovariates
+from murk.learners.scores.engine import ScoreEngine
+from murk.learners.scores.layout import epoch_end
+from murk.learners.scores.mechanism import menu_of
+from murk.learners.scores.model import chance
+from murk.learners.scores.problem import ScoreProblem
+from murk.learners.scores.settings import Settings
+from murk.privacy import GaussianDP
+from murk.privacy.noise import SimulatedNoise
+
+
+def problem_of(p, mu, *, binary=True, covariates=None, **more):
+    """A problem of p coded features and the constant, with one level."""
+    names = (*(f"x{j}" for j in range(p)), "intercept")
+    settings = Settings(names, binary, covariates, **more)
+    return ScoreProblem(settings, {"default": menu_of(None, GaussianDP(mu), p + 1)})
+
+
+def features(rng, n, p):
+    """Coded features in the box, correlated and uneven, the constant last."""
+    common = rng.normal(size=(n, 1))
+    spread = np.clip(0.3 * common + rng.normal(size=(n, p)) * np.linspace(0.2, 0.6, p), -1.0, 1.0)
+    spread[:, 0] = np.where(common[:, 0] + rng.normal(size=n) > 1.0, 1.0, -1.0)
+    return np.concatenate([spread, np.ones((n, 1))], axis=1)
+
+
+def outcomes(rng, X, theta):
+    """Binary outcomes of a logistic model."""
+    return (rng.random(len(X)) < chance(X @ theta)).astype(float)
+
+
+def public(X):
+    """Public covariates."""
+    points, counts = np.unique(X, axis=0, return_counts=True)
+    return PublicCovariates(points, counts.astype(np.int64))
+
+
+def learn(problem, X, y, seed, noise=None) -> ScoreEngine:
+    """Let people answer one epoch after another, as devices do, and learn."""
+    engine, noise = problem.engine(), SimulatedNoise(seed) if noise is None else noise
+    while engine.n_releases < len(X):
+        start = engine.n_releases
+        indices = np.arange(start, min(len(X), epoch_end(start)), dtype=np.int64)
+        flat = engine.model.flat
+        asked = np.array(problem.ask(noise, indices, flat))
+        answers = {}
+        for question in problem.questions:
+            own = indices[asked == question]
+            if len(own):
+                vectors = problem.vectors(X[own], y[own], flat, question)
+                answers["default", question] = problem.mechanism("default", question).randomize(vectors, noise, own)
+        engine.learn_payloads(answers)
+    return engine

@@ -1,0 +1,161 @@
+"""The learner's sums are exact, and its state a function of the releases alone."""
+
+import json
+
+import numpy as np
+import pytest
+
+from murk.errors import MurkError
+from murk.learners.scores.layout import FIRST, epoch_end, matrix_size
+from murk.stream.codec import Rejected
+from murk.stream.releases import ScoreRelease
+from tests.learners.scores.people import features, learn, outcomes, problem_of
+
+P = 3
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return problem_of(P - 1, 2.0)
+
+
+def release(problem, place, version=0, question="score", payload=None):
+    size = P if question == "score" else matrix_size(P)
+    rng = np.random.default_rng(place)
+    numbers = rng.integers(-(2**20), 2**20, size=size).tolist() if payload is None else payload
+    return ScoreRelease(
+        id=f"{place:032x}", task="f" * 64, level="default", chain=0, version=version, question=question,
+        payload=numbers, time=0, expires=86_400,
+    )  # fmt: skip
+
+
+def stream(problem, count):
+    """Releases as devices would make them: of the epoch before for a while, and of all questions."""
+    questions = ("score", "score", "curvature", "scatter")
+    version = before = 0
+    for place in range(count):
+        if place == epoch_end(version):
+            before, version = version, place
+        late = version - before and place - version < 50 and place % 2
+        yield release(problem, place, before if late else version, questions[place % 4])
+
+
+def test_how_releases_are_split_makes_no_difference(problem):
+    releases = list(stream(problem, 2 * FIRST + 700))
+    states = []
+    for sizes in ([1], [256], [7, 4096, 31]):
+        engine, done, turn = problem.engine(), 0, 0
+        while done < len(releases):
+            part = releases[done : done + sizes[turn % len(sizes)]]
+            for ahead, one in enumerate(part):
+                engine.admit(one, ahead)
+            engine.learn_releases(part)
+            done, turn = done + len(part), turn + 1
+        states.append(json.dumps(engine.state_dict()))
+    assert len(set(states)) == 1
+    assert engine.published()[0] == 2 * FIRST
+
+
+def test_a_state_goes_on_where_it_stood(problem):
+    releases = list(stream(problem, 2 * FIRST + 100))
+    whole, first, second = problem.engine(), problem.engine(), problem.engine()
+    whole.learn_releases(releases)
+    first.learn_releases(releases[:4000])
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    second.learn_releases(releases[4000:])
+    assert second.state_dict() == whole.state_dict()
+    assert second.published() == whole.published()
+    assert second.estimate().values.tolist() == whole.estimate().values.tolist()
+
+
+def test_sums_neither_round_nor_overflow(problem):
+    engine, large = problem.engine(), 2**23
+    engine.learn_releases([release(problem, place, payload=[large, -large, 1]) for place in range(1000)])
+    [tally] = engine.epochs[0].tallies.values()
+    assert (tally.count, tally.total) == (1000, [1000 * large, -1000 * large, 1000])
+    state = engine.state_dict()
+    state["epochs"][0]["tallies"][0]["total"][0] = 2**100 + 1
+    again = problem.engine()
+    again.load_state_dict(json.loads(json.dumps(state)))
+    assert next(iter(again.epochs[0].tallies.values())).total[0] == 2**100 + 1
+
+
+def test_order_within_an_epoch_makes_no_difference(problem):
+    releases = list(stream(problem, FIRST))
+    forward, backward = problem.engine(), problem.engine()
+    forward.learn_releases(releases)
+    backward.learn_releases(releases[::-1])
+    assert forward.state_dict() == backward.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"version": FIRST}, "future"),
+        ({"version": 1}, "future"),
+        ({"question": "score", "payload": [1] * matrix_size(P)}, "dimension"),
+        ({"question": "scatter", "payload": [1] * P}, "dimension"),
+        ({"payload": [2**25] * P}, "magnitude"),
+    ],
+)
+def test_what_cannot_be_learned_is_refused_with_its_reason(problem, more, reason):
+    with pytest.raises(Rejected) as refused:
+        problem.engine().admit(release(problem, 1, **more), 0)
+    assert refused.value.reason == reason
+
+
+def test_epochs_that_never_were_and_forgotten_ones_are_refused():
+    problem = problem_of(1, 2.0)
+    engine = problem.engine()
+    numbers = np.zeros((FIRST, 2), dtype=np.int64)
+    for _ in range(256):
+        engine.learn_payloads({("default", "score"): numbers})
+    assert engine.n_releases == 256 * FIRST
+    assert [epoch.start // FIRST for epoch in engine.epochs] == [2, 4, 8, 16, 32, 64, 128, 256]
+    reasons = []
+    for version in (2 * FIRST, FIRST, 3 * FIRST, 0):
+        try:
+            engine.admit(ScoreRelease(
+                id="0" * 32, task="f" * 64, level="default", chain=0, version=version, question="score",
+                payload=[0, 0], time=0, expires=86_400,
+            ), 0)  # fmt: skip
+            reasons.append("")
+        except Rejected as refused:
+            reasons.append(refused.reason)
+    assert reasons == ["", "stale", "version", "stale"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda state: state.update(kind="sgd"),
+        lambda state: state.update(settings="0" * 16),
+        lambda state: state.update(count=-1),
+        lambda state: state.update(count=FIRST),
+        lambda state: state.update(epochs=[]),
+        lambda state: state.update(epochs=[3]),
+        lambda state: state["epochs"][0].update(model="AAAA"),
+        lambda state: state["epochs"][0]["tallies"][0].update(level="other"),
+        lambda state: state["epochs"][0]["tallies"][0].update(total=[1.5] * P),
+        lambda state: state["epochs"][0]["tallies"][0].update(count=None),
+    ],
+)
+def test_a_damaged_state_is_refused(problem, damage):
+    engine = problem.engine()
+    engine.learn_releases([release(problem, 1)])
+    state = engine.state_dict()
+    damage(state)
+    with pytest.raises(MurkError):
+        problem.engine().load_state_dict(state)
+
+
+def test_chains_are_solved_together():
+    rng = np.random.default_rng(8)
+    problem, theta = problem_of(2, 8.0), np.array([0.8, -0.5, 0.2])
+    X = features(rng, 24_000, 2)
+    y = outcomes(rng, X, theta)
+    chains = [learn(problem, X[part::2], y[part::2], part) for part in (0, 1)]
+    together = problem.estimate(chains)
+    assert together.n_releases == 24_000
+    assert together.chains == 2
+    assert together.standard_error < min(chain.estimate().standard_error for chain in chains)

@@ -1,0 +1,119 @@
+"""What a device computes is bounded whatever the model and the record say."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from murk.learners.problem import HostileModel
+from murk.learners.scores.expected import Expected, mean_matrix
+from murk.learners.scores.model import Model, Response, chance, check_model, model_size, roots, scores
+from murk.learners.scores.rows import Rows
+from tests.learners.scores.people import problem_of
+
+P = 4
+numbers = st.floats(-1e8, 1e8)
+
+
+@st.composite
+def hostile(draw):
+    """Any model that devices take."""
+    share = draw(st.floats(0, 1))
+    model = Model(
+        draw(arrays(float, P, elements=st.floats(-1e4, 1e4))),
+        draw(arrays(float, (P, P), elements=numbers)),
+        draw(st.floats(1e-6, 1e4)),
+        draw(st.floats(0, 1)),
+        share,
+        draw(st.floats(0, 1 - share)),
+    )
+    return check_model(model.flat, P)
+
+
+@settings(max_examples=200, deadline=None)
+@given(hostile(), arrays(float, (3, P), elements=st.floats(-1, 1)), st.sampled_from([0.0, 1.0, np.nan]))
+def test_no_answer_is_longer_than_one(model, X, target):
+    problem, y = problem_of(P - 1, 1.0), np.full(3, target)
+    for question in problem.questions:
+        found = problem.vectors(X, y, model.flat, question)
+        assert np.all(np.isfinite(found))
+        assert np.all(np.linalg.norm(found, axis=1) <= 1 + 1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(arrays(float, (3, P), elements=st.floats(-1, 1)), arrays(float, 3, elements=st.floats(-1, 1)))
+def test_nor_of_a_real_target(X, y):
+    problem = problem_of(P - 1, 1.0, binary=False)
+    for question in problem.questions:
+        assert np.all(np.linalg.norm(problem.vectors(X, y, problem.initial, question), axis=1) <= 1 + 1e-9)
+
+
+def test_a_missing_target_is_no_score_and_no_curvature_but_a_scatter():
+    problem, X = problem_of(P - 1, 1.0), np.ones((1, P))
+    missing = np.array([np.nan])
+    assert not problem.vectors(X, missing, None, "score").any()
+    assert not problem.vectors(X, missing, None, "curvature").any()
+    assert problem.vectors(X, missing, None, "scatter").any()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (0, np.nan, "not finite"),
+        (0, 1e5, "origin"),
+        (P, 1e9, "transform"),
+        (-4, 0.0, "reach"),
+        (-4, -1.0, "reach"),
+        (-3, 1.5, "exponent"),
+        (-2, -0.1, "shares"),
+        (-1, 1.5, "shares"),
+    ],
+)
+def test_a_model_that_no_learner_publishes_is_refused(place, value, words):
+    problem = problem_of(P - 1, 1.0)
+    flat = problem.initial.copy()
+    problem.check_iterate(flat)
+    flat[place] = value
+    with pytest.raises(HostileModel, match=words):
+        problem.check_iterate(flat)
+    with pytest.raises(HostileModel, match="numbers"):
+        problem.check_iterate(flat[:-1])
+
+
+def test_a_model_comes_back_as_it_was_published():
+    model = Model(np.arange(P) / 7, np.eye(P) / 3, 2.5, 0.5, 0.1, 0.2).rounded()
+    again = Model.of(np.array(model.flat.tolist()), P)
+    assert len(model.flat) == model_size(P)
+    assert again.flat.tolist() == model.flat.tolist() == model.rounded().flat.tolist()
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_the_mean_score_and_its_slope_are_those_of_the_scores(exponent):
+    """Against a sum over records with every outcome, weighted by its chance; the slope by differences."""
+    rng = np.random.default_rng(3)
+    rows = Rows(np.c_[rng.uniform(-1, 1, size=(50, P - 1)), np.ones(50)], np.full(50, 0.02))
+    model = Model(rng.normal(size=P), np.eye(P) + 0.2 * rng.normal(size=(P, P)), 1.2, exponent, 0.0, 0.0)
+    response, theta = Response(True), rng.normal(size=P)
+    q = chance(rows.points @ theta)
+    direct = (
+        q[:, None] * scores(rows.points, np.ones(50), model, response)
+        + (1 - q)[:, None] * scores(rows.points, np.zeros(50), model, response)
+    ).mean(axis=0)
+    expected = Expected.of(model, rows, response)
+    assert expected.score(rows.points @ theta) == pytest.approx(direct)
+    steps = 1e-6 * np.eye(P)
+    rise = [
+        (expected.score(rows.points @ (theta + s)) - expected.score(rows.points @ (theta - s))) / 2e-6 for s in steps
+    ]
+    assert expected.slope(rows.points @ theta) == pytest.approx(np.array(rise).T, abs=1e-7)
+    if exponent == 1.0:
+        # Centred: its mean is zero where the origin is the truth, whatever the law of the features.
+        at = rows.points @ model.origin
+        assert expected.score(at) == pytest.approx(np.zeros(P), abs=1e-12)
+        # And its slope there is the curvature that people are asked for.
+        into = np.linalg.inv(model.transform).T
+        assert expected.slope(at) == pytest.approx(mean_matrix(model, rows, response) @ into)
+    roots_ = roots(rows.points, np.ones(50), model, response, "curvature")
+    asked = model.reach / 2 * np.einsum("ij,ik->jk", roots_, roots_) / 50
+    assert mean_matrix(model, rows, response) == pytest.approx(asked)

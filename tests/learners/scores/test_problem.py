@@ -1,0 +1,48 @@
+"""Scores as a task has them."""
+
+import numpy as np
+import pytest
+
+from murk.errors import UserError
+from murk.learners.problem import person_problem_for
+from murk.privacy.noise import SimulatedNoise
+from murk.stream import Task
+
+TEXT = """
+name: churn
+features: [{name: age, low: 20, high: 80}, {name: plan, categories: [basic, plus, pro]}]
+target: {name: left, kind: binary, positive: "yes"}
+protocol: scores
+privacy: {guarantee: {gdp: {mu: 1.0}}, levels: {open: {gdp: {mu: 2.0}}}}
+"""
+
+
+def test_a_task_has_its_scores():
+    problem = person_problem_for(Task.parse(TEXT))
+    assert problem.settings.names == ("age", "plan=plus", "plan=pro", "intercept")
+    assert (problem.dimension, problem.lengths) == (4, (4, 10))
+    assert set(problem.mechanisms) == {"default", "open"}
+    assert problem.block(0) == problem.next_published(0) == 3000
+    assert [problem.is_published(version) for version in (0, 1, 3000, 6000, 9000)] == [True, False, True, True, False]
+    problem.check_state()
+    problem.check_iterate(problem.initial)
+
+
+def test_questions_are_drawn_by_the_models_shares_and_repeat():
+    problem = person_problem_for(Task.parse(TEXT))
+    flat = problem.initial.copy()
+    flat[-2:] = 0.1, 0.3
+    n = 20_000
+    asked = problem.ask(SimulatedNoise(1), np.arange(n), flat)
+    for question, share in (("score", 0.6), ("scatter", 0.1), ("curvature", 0.3)):
+        # Beyond 5 standard deviations of a binomial once in 10^6 times.
+        assert abs(asked.count(question) - n * share) < 5 * (n * share * (1 - share)) ** 0.5
+    assert asked[5000:5010] == problem.ask(SimulatedNoise(1), np.arange(5000, 5010), flat)
+    flat[-2:] = 0.0, 1.0
+    assert set(problem.ask(SimulatedNoise(1), np.arange(500), flat)) == {"curvature"}
+
+
+def test_more_features_than_a_message_takes_are_refused_with_what_would_do():
+    wide = TEXT.replace("plan, categories: [basic, plus, pro]", f"plan, categories: {list(range(300))}")
+    with pytest.raises(UserError, match=r"second moments.*protocol: gradients"):
+        person_problem_for(Task.parse(wide)).check_state()

@@ -1,0 +1,118 @@
+"""What sums say: the truth within its intervals, on data that nothing was tuned on, or "not learned"."""
+
+import math
+
+import numpy as np
+import pytest
+
+from murk.errors import UserError
+from murk.learners.scores.layout import FIRST
+from murk.learners.scores.rows import Rows
+from tests.learners.scores.people import features, learn, outcomes, problem_of, public
+
+REPLICATIONS, P = 24, 3
+# 24 x 4 intervals of 95%, treated as independent: fewer than 83 hold with probability 6e-4; of 67% ones, 100%.
+FEWEST = 83
+
+
+def replicate(covered, **given):
+    """How many of the intervals of some replications hold the truth; all are learned where asked for."""
+    held = 0
+    for seed in range(REPLICATIONS):
+        held += covered(seed, **given)
+    return held
+
+
+def held(seed, *, mu=3.0, missing=0.0, sample=0, narrowed=1.0, other=False):
+    rng = np.random.default_rng(seed)
+    n, theta = 15_000, np.array([0.7, -1.0, 0.6, -0.3])
+    X = features(rng, n + sample, P)
+    y = outcomes(rng, X, theta)
+    y[rng.random(len(y)) < missing] = np.nan
+    covariates = None
+    if sample:
+        covariates = public(X[n:] * np.array([0.3, -1.0, 1.5, 1.0]).clip(-1, 1) if other else X[n:])
+    engine = learn(problem_of(P, mu, covariates=covariates), X[:n], y[:n], seed)
+    estimate = engine.estimate()
+    half = estimate.half_widths()
+    assert np.all(np.isfinite(half))
+    return int(np.sum(np.abs(estimate.values - theta) <= narrowed * half))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"missing": 0.4}, {"sample": 2000}, {"sample": 2000, "missing": 0.4}],
+    ids=["no public rows", "and missing targets", "public rows", "and missing targets too"],
+)
+def test_intervals_hold_the_truth(given):
+    assert replicate(held, **given) >= FEWEST
+    # The twin: intervals of half the width, which would hold it in 67%.
+    assert replicate(held, narrowed=0.5, **given) < FEWEST
+
+
+def test_public_rows_unlike_the_people_are_found_out():
+    rng = np.random.default_rng(1)
+    X = features(rng, 26_000, P)
+    y = outcomes(rng, X, np.array([0.7, -1.0, 0.6, -0.3]))
+    alike = learn(problem_of(P, 3.0, covariates=public(X[24_000:])), X[:24_000], y[:24_000], 1).estimate()
+    wrong = X[24_000:] * np.array([1.0, 0.3, 1.0, 1.0])
+    unlike = learn(problem_of(P, 3.0, covariates=public(wrong)), X[:24_000], y[:24_000], 1).estimate()
+    # By chance once in 10,000 times.
+    assert alike.solution.alike
+    assert "do not contradict" in alike.note
+    assert not unlike.solution.alike
+    assert "not like the people's" in unlike.note
+
+
+def test_what_privacy_hides_is_not_learned():
+    rng = np.random.default_rng(2)
+    X = features(rng, 2000, P)
+    estimate = learn(problem_of(P, 0.1), X, outcomes(rng, X, np.array([0.7, -1.0, 0.6, -0.3])), 2).estimate()
+    assert np.all(np.isinf(estimate.half_widths()))
+
+
+def test_before_anything_is_learned():
+    estimate = problem_of(P, 1.0).engine().estimate()
+    assert estimate.values.tolist() == [0.0] * 4
+    assert np.all(np.isinf(estimate.half_widths()))
+    assert estimate.note == "nothing was learned yet"
+    with pytest.raises(UserError, match="between 0 and 1"):
+        estimate.half_widths(1.5)
+
+
+def test_a_real_target_gives_the_line():
+    """The slope of a line, whatever the noise's law; by the device's own code, at two budgets."""
+    rng = np.random.default_rng(5)
+    theta = np.array([0.2, -0.3, 0.25, 0.1])
+    X = features(rng, 24_000, P)
+    y = X @ theta + rng.exponential(0.1, size=len(X)) - 0.1
+    estimate = learn(problem_of(P, 4.0, binary=False), X, y, 5).estimate()
+    # Four intervals of 99.99%: one misses the truth once in 2,500 times.
+    assert np.all(np.abs(estimate.values - theta) <= estimate.half_widths(0.9999))
+    assert np.all(np.abs(estimate.values + theta) > estimate.half_widths(0.9999))
+
+
+def test_epochs_double_and_their_models_settle():
+    rng = np.random.default_rng(6)
+    theta = np.array([0.7, -1.0, 0.6, -0.3])
+    X = features(rng, 8 * FIRST, P)
+    engine = learn(problem_of(P, 8.0), X, outcomes(rng, X, theta), 6)
+    assert [epoch.start for epoch in engine.epochs] == [0, FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST]
+    distances = [float(np.linalg.norm(epoch.model.origin - theta)) for epoch in engine.epochs]
+    assert distances[-1] < 0.3 < distances[0]
+
+
+def test_normal_rows_have_the_moments_they_were_asked_for():
+    moment = np.array([[0.5, 0.1, 0.2], [0.1, 0.3, -0.1], [0.2, -0.1, 1.0]])
+    assert Rows.normal(moment).second_moment == pytest.approx(moment)
+
+
+def test_budgets_of_people_weigh():
+    """Two levels: the mean of both is better than the better one alone."""
+    rng = np.random.default_rng(9)
+    X = features(rng, 12_000, P)
+    y = outcomes(rng, X, np.array([0.7, -1.0, 0.6, -0.3]))
+    both = learn(problem_of(P, 4.0), X, y, 1).estimate().standard_error
+    half = learn(problem_of(P, 4.0), X[:6000], y[:6000], 1).estimate().standard_error
+    assert both < half
+    assert math.isfinite(both)
