@@ -147,7 +147,7 @@ class ScoreEngine:
                 raise MurkError(f"the epoch of version {release.version} is not remembered")
             groups.setdefault((release.version, release.level, release.question), []).append(release.payload)
         for (version, level, question), payloads in groups.items():
-            known[version].add(level, question, np.array(payloads, dtype=np.int64))
+            known[version].add(level, question, self.mechanisms[level], np.array(payloads, dtype=np.int64))
         self._advance(len(releases))
 
     @in_turn
@@ -164,7 +164,7 @@ class ScoreEngine:
             raise MurkError(f"{learned} answers, and {epoch_end(self._count) - self._count} are left of the epoch")
         for (level, question), payloads in answers.items():
             for start in range(0, len(payloads), _BLOCK):
-                self._epochs[-1].add(level, question, payloads[start : start + _BLOCK])
+                self._epochs[-1].add(level, question, self.mechanisms[level], payloads[start : start + _BLOCK])
         self._advance(learned)
 
     def _advance(self, learned: int) -> None:

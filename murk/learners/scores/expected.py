@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,11 @@ class Expected:
         else:
             square = np.ones_like(logit)
         return np.asarray((self.directions * (self.rows.shares * square)[:, None]).T @ self.directions)
+
+    @cached_property
+    def square(self) -> Array:
+        """Mean of ``c^2 z z'``, (p, p)."""
+        return np.asarray((self.directions * self.rows.shares[:, None]).T @ self.directions)
 
     def summands(self, logit: Array) -> Array:
         """The rows' own terms of G, (m, p)."""

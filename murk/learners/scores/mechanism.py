@@ -236,6 +236,10 @@ class Menu:
     score: Randomizer
     matrix: Randomizer
 
+    def mechanism(self, question: str) -> Randomizer:
+        """That of a question."""
+        return self.score if question == "score" else self.matrix
+
     @property
     def _dearer(self) -> Costed:
         amounts = [mechanism.cost("gdp") for mechanism in (self.score, self.matrix)]
@@ -281,7 +285,8 @@ def menu_of(kind: str | None, guarantee: Guarantee, features: int) -> Menu:
     score = calibrate(kind, guarantee, dimension=features, radius=1.0)
     if isinstance(score, GaussianMechanism):
         return Menu(score, OuterGaussian.calibrate(guarantee, features=features))
-    inner = calibrate(kind, guarantee, dimension=matrix_size(features), radius=1.0)
+    # Of one kind, so that both cost the same in every currency, and promise the same.
+    inner = calibrate(score.kind, guarantee, dimension=matrix_size(features), radius=1.0)
     return Menu(score, OuterMechanism(features, inner))
 
 

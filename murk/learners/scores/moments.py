@@ -84,4 +84,4 @@ def gain(into: Array) -> float:
 
 def own_variance(answer: Answer, features: int) -> float:
     """Variance of a number of a mean matrix: the mechanism's noise, and what people differ by at most."""
-    return answer.noise + answer.share / (features * (features + 1) / 2)
+    return answer.noise + (answer.share + answer.whole) / (features * (features + 1) / 2)

@@ -143,8 +143,7 @@ class ScoreProblem:
 
     def mechanism(self, level: str, question: Question) -> Randomizer:
         """What randomizes the answer to a question."""
-        menu = self.mechanisms[level]
-        return menu.score if question == "score" else menu.matrix
+        return self.mechanisms[level].mechanism(question)
 
     # What a learner does
 
@@ -179,7 +178,7 @@ def problem_for(task: Task) -> ScoreProblem:
             )
     settings = Settings(coding.names, task.target.kind == "binary", covariates, block.exponent)
     mechanisms = {
-        level: menu_of(task.privacy.mechanism, guarantee, settings.features)
+        level: menu_of(task.privacy.kind_for(guarantee), guarantee, settings.features)
         for level, guarantee in task.privacy.levels.items()
     }
     return ScoreProblem(settings, mechanisms)

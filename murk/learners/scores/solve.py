@@ -136,7 +136,8 @@ class Solution:
         h = one.into @ (theta - one.origin)
         known = error * one.error
         diagonal = one.answer.noise + known / 2.0 * float(h @ h)
-        noise = diagonal * np.eye(self.features) + known / 2.0 * np.outer(h, h) + one.answer.share * spread
+        noise = diagonal * np.eye(self.features) + known / 2.0 * np.outer(h, h)
+        noise += one.answer.share * spread + one.answer.whole * one.expected.square
         logit = self.rows.points @ theta
         if self.curvature.ratio_variance:
             scaled = one.expected.score(logit)

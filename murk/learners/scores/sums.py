@@ -14,6 +14,7 @@ from murk.learners.scores.layout import matrix_size, symmetric
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import QUESTIONS, Model, Question, model_size
 from murk.learners.state import count_of, pack, unpack
+from murk.privacy.mechanisms.base import Randomizer
 
 Array = NDArray[np.float64]
 Key = tuple[str, Question]
@@ -59,8 +60,9 @@ class Epoch:
     model: Model
     tallies: dict[Key, Tally] = field(default_factory=dict)
 
-    def add(self, level: str, question: Question, payloads: NDArray[np.int64]) -> None:
-        """Add payloads of one level and question."""
+    def add(self, level: str, question: Question, menu: Menu, payloads: NDArray[np.int64]) -> None:
+        """Add payloads (m, d) of one level and question."""
+        payloads = whole_numbers(menu.mechanism(question), payloads)
         known = self.tallies.setdefault((level, question), Tally(0, [0] * payloads.shape[1]))
         known.add(payloads)
 
@@ -97,6 +99,23 @@ class Epoch:
         return epoch
 
 
+def whole_numbers(mechanism: Randomizer, payloads: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What is added up of payloads (m, d): they themselves; of those that stand for directions, these, finely."""
+    if not _directional(mechanism):
+        return payloads
+    return np.asarray(np.rint(mechanism.decode(payloads) / _step(mechanism)), dtype=np.int64)
+
+
+def _directional(mechanism: Any) -> bool:
+    """Whether a payload stands for its direction alone."""
+    return hasattr(getattr(mechanism, "inner", mechanism), "second_moment")
+
+
+def _step(mechanism: Any) -> float:
+    """What a sum of whole numbers is multiplied by."""
+    return float(mechanism.unit * 2.0**-30 if _directional(mechanism) else mechanism.unit)
+
+
 @dataclass(frozen=True)
 class Answer:
     """The mean answer to one question in an epoch.
@@ -109,11 +128,14 @@ class Answer:
         Variance that its mechanism's noise leaves on each number of the mean.
     share
         What one person's own spread is multiplied by: 1 over their number, where all have one level.
+    whole
+        The same for mechanisms that release a direction, whatever the length of what they are given.
     """
 
     mean: Array
     noise: float
     share: float
+    whole: float
 
 
 @dataclass(frozen=True)
@@ -137,23 +159,40 @@ def summaries(epochs: Sequence[Epoch], menus: Mapping[str, Menu], features: int)
 
 
 def _answer(epoch: Epoch, question: Question, menus: Mapping[str, Menu], features: int) -> Answer | None:
-    total, weight, noise, squares = 0.0, 0.0, 0.0, 0.0
+    weight, noise, share, whole = 0.0, 0.0, 0.0, 0.0
     size = features if question == "score" else matrix_size(features)
+    total = np.zeros(size)
     for level, menu in menus.items():
         tally = epoch.tallies.get((level, question))
         if tally is None or tally.count == 0:
             continue
-        mechanism: Any = menu.score if question == "score" else menu.matrix
-        precision = 1.0 / (mechanism.variance + 1.0 / size)
-        total = total + precision * mechanism.unit * np.array([float(value) for value in tally.total])
+        mechanism = menu.mechanism(question)
+        variance, along = _spread(mechanism)
+        precision = 1.0 / (variance + 1.0 / size)
+        total = total + precision * _step(mechanism) * np.array([float(value) for value in tally.total])
         weight += precision * tally.count
-        noise += precision**2 * tally.count * mechanism.variance
-        squares += precision**2 * tally.count
+        noise += precision**2 * tally.count * variance
+        if along is None:
+            share += precision**2 * tally.count
+        else:
+            whole += precision**2 * tally.count * along
     if weight == 0.0:
         return None
-    mean: Array = np.asarray(total) / weight
+    mean: Array = total / weight
     if question == "score":
-        return Answer(mean, noise / weight**2, squares / weight**2)
+        return Answer(mean, noise / weight**2, share / weight**2, whole / weight**2)
     # A matrix is released in units of R/2.
     unit = epoch.model.reach / 2.0
-    return Answer(unit * symmetric(mean, features), unit**2 * noise / weight**2, unit**2 * squares / weight**2)
+    scale = (unit / weight) ** 2
+    return Answer(unit * symmetric(mean, features), scale * noise, scale * share, scale * whole)
+
+
+def _spread(mechanism: Any) -> tuple[float, float | None]:
+    """Variance of a number of a decoded release, and how much more it is along what was released.
+
+    None for what adds noise: then it is what people differ by.
+    """
+    if not _directional(mechanism):
+        return mechanism.variance, None
+    across, along = getattr(mechanism, "inner", mechanism).second_moment
+    return across, max(0.0, along - across)

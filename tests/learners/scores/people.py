@@ -15,11 +15,11 @@ from murk.privacy import GaussianDP
 from murk.privacy.noise import SimulatedNoise
 
 
-def problem_of(p, mu, *, binary=True, covariates=None, **more):
+def problem_of(p, mu, *, binary=True, covariates=None, guarantee=None, **more):
     """A problem of p coded features and the constant, with one level."""
     names = (*(f"x{j}" for j in range(p)), "intercept")
     settings = Settings(names, binary, covariates, **more)
-    return ScoreProblem(settings, {"default": menu_of(None, GaussianDP(mu), p + 1)})
+    return ScoreProblem(settings, {"default": menu_of("best", guarantee or GaussianDP(mu), p + 1)})
 
 
 def features(rng, n, p):

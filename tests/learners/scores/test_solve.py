@@ -8,6 +8,7 @@ import pytest
 from murk.errors import UserError
 from murk.learners.scores.layout import FIRST
 from murk.learners.scores.rows import Rows
+from murk.privacy import ApproxDP, PureDP
 from tests.learners.scores.people import features, learn, outcomes, problem_of, public
 
 REPLICATIONS, P = 24, 3
@@ -48,6 +49,20 @@ def test_intervals_hold_the_truth(given):
     assert replicate(held, **given) >= FEWEST
     # The twin: intervals of half the width, which would hold it in 67%.
     assert replicate(held, narrowed=0.5, **given) < FEWEST
+
+
+@pytest.mark.parametrize("guarantee", [PureDP(4.0), ApproxDP(4.0, 1e-6)])
+def test_pure_budgets_release_directions_and_teach_as_well(guarantee):
+    rng = np.random.default_rng(4)
+    theta = np.array([0.7, -1.0, 0.6, -0.3])
+    X = features(rng, 12_000, P)
+    problem = problem_of(P, None, covariates=public(features(rng, 2000, P)), guarantee=guarantee)
+    assert problem.mechanisms["default"].kind == "privunit"
+    assert problem.mechanisms["default"].guarantee == PureDP(4.0)
+    estimate = learn(problem, X, outcomes(rng, X, theta), 4).estimate()
+    # Four intervals of 99.99%: one misses the truth once in 2,500 times.
+    assert np.all(np.abs(estimate.values - theta) <= estimate.half_widths(0.9999))
+    assert np.linalg.norm(estimate.values - theta) < 0.5 < np.linalg.norm(theta)
 
 
 def test_public_rows_unlike_the_people_are_found_out():
