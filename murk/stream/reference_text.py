@@ -76,7 +76,7 @@ A release never carries more loss than its guarantee: calibration rounds against
 | protocol | released | guarantees | page |
 | --- | --- | --- | --- |
 | `gradients` | by each person, at the newest model | pure, approx, gdp, zcdp | [LDP-SGD](ldp-sgd.md) |
-| `scores` | by each person, at the model of an epoch | pure, approx, gdp, zcdp | [protocols](protocols.md) |
+| `scores` | by each person, at the model of an epoch | pure, approx, gdp, zcdp | [scores](scores.md) |
 | `examples` | by each person, once | approx, gdp, zcdp | [IWP-SGD](iwp-sgd.md) |
 | `moments` | by each person, once | pure, approx, gdp, zcdp | [public-data GLM](public-glm.md) |
 | `sketch` | by each organisation, once a window | approx | [GaussMix](gaussmix.md) |

@@ -8,13 +8,18 @@ be too many, every second one is left out.
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Protocol
+import json
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from murk.errors import MurkError
+from murk.stream.log import MAX_STATE
+
+if TYPE_CHECKING:
+    from murk.stream.learner import StreamLearner
 
 LEVEL = 0.95
 """Level of the intervals that are kept."""
@@ -26,7 +31,10 @@ FEWEST_POINTS = 16
 TRAIL_BYTES = 2**18
 """No trail is longer than about this."""
 
-_FIRST, _FIRST_OF = 16, {"sketch": 1}
+_BESIDE = 4096
+"""Bytes of a state beside its learner and its trail, at the most."""
+
+_FIRST, _FIRST_OF = 16, {"sketch": 1, "score": 256}
 """Count of the first point: a few people's releases say nothing. Of an organisation's many records, each one does."""
 
 _OCTAVE = 4
@@ -135,6 +143,23 @@ class TrailRecorder:
             if place % _stride(place, self._first, self._most) == 0:
                 return _count(place)
             place += 1
+
+    def mark(self, learner: StreamLearner, time: int) -> None:
+        """Add a point where the learner's count is one of the grid; ``time`` is when its newest release was."""
+        count = learner.n_releases
+        if self.next(count - 1) != count:
+            return
+        if len(json.dumps(learner.state_dict())) + trail_bytes(learner.coefficients) + _BESIDE > MAX_STATE:
+            # A learner that took nearly all the room before there were trails has to get by without. That is asked of
+            # what it has learned alone, so that whoever begins between two commits comes to the same.
+            self.forget()
+            return
+        try:
+            estimate = learner.estimate()
+        except (ArithmeticError, ValueError, MurkError):
+            # What cannot be told at this count, and never could be, is a gap in a curve; learning goes on.
+            return
+        self.add(count, time, estimate)
 
     def add(self, count: int, time: int, estimate: Estimated) -> None:
         """Add a point at a count of the grid."""

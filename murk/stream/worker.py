@@ -6,7 +6,6 @@ worker was killed and started again, nor the time of day plays any part.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +23,7 @@ from murk.stream.resume import check_carries, check_last, open_state, rebuild_wi
 from murk.stream.tally import Reasons, Tally
 from murk.stream.task import Task
 from murk.stream.task_protocols import RELEASED
-from murk.stream.trail import Trail, TrailRecorder, first_point, trail_bytes
+from murk.stream.trail import Trail, TrailRecorder, first_point
 
 DEAD_BYTES = 2**16
 """A dead letter keeps this much of a message's beginning: more than what a person sends has."""
@@ -36,9 +35,6 @@ _TRIMS_PER_RETENTION = 200
 
 _LOOK = 1.0
 """Seconds between two looks, while nothing arrives, at whether the newest model is still on the log."""
-
-_BESIDE = 4096
-"""Bytes of a state beside its learner and its trail, at the most."""
 
 # Releases given to the learner at once. Thousands of them kept alive would be walked through by Python's
 # garbage collector again and again, which takes as long as learning them; these die young.
@@ -358,20 +354,7 @@ class Worker:
 
     def _mark(self, appended: int) -> None:
         """Add a point to the trail where the count is one of its grid; ``appended`` is when its release was."""
-        count = self._learner.n_releases
-        if self._trail.next(count - 1) != count:
-            return
-        if len(json.dumps(self._learner.state_dict())) + trail_bytes(self._learner.coefficients) + _BESIDE > MAX_STATE:
-            # A learner that took nearly all the room before there were trails has to get by without. That is asked of
-            # what it has learned alone, so that whoever begins between two commits comes to the same.
-            self._trail.forget()
-            return
-        try:
-            estimate = self._learner.estimate()
-        except (ArithmeticError, ValueError, MurkError):
-            # What cannot be told at this count, and never could be, is a gap in a curve; learning goes on.
-            return
-        self._trail.add(count, truncate_time(appended, self._task.granularity), estimate)
+        self._trail.mark(self._learner, truncate_time(appended, self._task.granularity))
 
     def _learn(self, admitted: Sequence[Release], tally: Tally) -> None:
         version = self._learner.n_releases
