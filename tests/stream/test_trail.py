@@ -184,9 +184,15 @@ def test_what_cannot_be_told_is_a_gap_and_stops_nothing(log: SqliteLog, monkeypa
     assert state_of(log).trail.counts == [count for count in walked(100).counts if count != 32]
 
 
+def leave_room(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    """Let a state be no longer than so many bytes."""
+    for module in ("worker", "trail"):
+        monkeypatch.setattr(f"murk.stream.{module}.MAX_STATE", room)
+
+
 def test_a_state_that_leaves_no_room_goes_without(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
     put(log, [message(TASK, i) for i in range(100)])
-    monkeypatch.setattr("murk.stream.worker.MAX_STATE", 900)
+    leave_room(monkeypatch, 900)
     found = learn(log, TASK)
     assert (found.counters.learned, found.trail) == (100, Trail())
 
@@ -198,7 +204,7 @@ def test_room_is_needed_for_the_longest_trail_and_for_all_the_rest(
     put(log, [message(TASK, i) for i in range(40)])
     size = len(json.dumps(learn(log, TASK).learner))
     put(log, [message(TASK, i) for i in range(40, 100)])
-    monkeypatch.setattr("murk.stream.worker.MAX_STATE", size + trail_bytes(DIMENSION) + more)
+    leave_room(monkeypatch, size + trail_bytes(DIMENSION) + more)
     assert bool(learn(log, TASK).trail.counts) == kept
 
 
@@ -207,7 +213,7 @@ def test_without_room_it_does_not_depend_on_restarts_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     """A few points would fit where many do not, and whoever begins late has but a few."""
-    monkeypatch.setattr("murk.stream.worker.MAX_STATE", room)
+    leave_room(monkeypatch, room)
     found = set()
     for stops in ([100], [60, 40], [90, 10]):
         with open_log(f"sqlite:///{tmp_path}/{stops[0]}.db") as one:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import random
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from time import sleep, time
@@ -17,6 +15,7 @@ from murk.stream.kafka import topics
 from murk.stream.kafka.address import Address
 from murk.stream.kafka.announcing import TASK, TASK_PLACE, announced_topics, check_same, put_document
 from murk.stream.kafka.client import Clients
+from murk.stream.kafka.closing import close_in_time
 from murk.stream.kafka.letters import letters
 from murk.stream.kafka.membership import KafkaMembership
 from murk.stream.kafka.ownership import OFFSET, OWNER, KafkaOwnership
@@ -43,11 +42,6 @@ from murk.stream.task_change import settle
 
 _ANNOUNCE_TRIES = 10
 _ASIDE = 0.5
-
-CLOSING = 10.0
-"""Seconds that one client may take to close, whose own waits have no end: nothing that matters depends on it."""
-
-_log = logging.getLogger(__name__)
 
 
 class KafkaLog(Log):
@@ -291,7 +285,7 @@ class KafkaLog(Log):
             # The last one that is put here is the first to be closed.
             for one in (*made, self._watch):
                 if one is not None:
-                    clients.callback(_closed, one, self.url)
+                    clients.callback(close_in_time, one, self.url)
         self._readers, self._states = {}, {}
         self._table = self._ends = self._watch = self._admin = None
 
@@ -409,22 +403,3 @@ class KafkaLog(Log):
             reader = Reader(self._clients, self._where(), self._names.states, chain, committed=True)
             self._states[chain] = Newest(reader)
         return self._states[chain].record()
-
-
-def _closed(client: Any, url: str) -> None:
-    """Close a client, or leave it to its own devices where that does not come to an end."""
-    met: list[Exception] = []
-
-    def close() -> None:
-        try:
-            client.close()
-        except Exception as error:  # noqa: BLE001 - raised below, where it is waited for
-            met.append(error)
-
-    thread = threading.Thread(target=close, name="murk-closing", daemon=True)
-    thread.start()
-    thread.join(CLOSING)
-    if thread.is_alive():
-        _log.warning("%s: a client (%s) does not come to its end, and is left", url, type(client).__name__)
-    if met:
-        raise met[0]

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from murk.stream.kafka import log as module
+from murk.stream.kafka import closing as module
 from murk.stream.kafka.log import KafkaLog
 
 
