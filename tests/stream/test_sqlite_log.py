@@ -369,6 +369,7 @@ class Failing:
 
     def execute(self, sql: str) -> None:
         self.asked += 1
+        assert self.asked < 50
         error = sqlite3.OperationalError("no")
         error.sqlite_errorcode = self.code
         raise error
