@@ -83,4 +83,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "murk/stream/team.py",
         "-TELL = 60.0\n+TELL = 120.0",
     ): "how often something is logged",
+    (
+        "murk/privacy/gaussmix/tight.py",
+        "-_CELL, _COARSE = 2.0**-6, 2.0**-3\n+_CELL, _COARSE = 2.0**-6, 2.0**(3)",
+    ): "where the search for an order begins",
 }

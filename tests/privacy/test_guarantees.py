@@ -16,7 +16,7 @@ import murk.privacy
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, guarantee_from_dict
 from murk.privacy.guarantees import KINDS
-from murk.privacy.words import number, right_at_most
+from murk.privacy.words import _percent, number, right_at_most
 
 ALL = [PureDP(1.0), ApproxDP(1.0, 1e-6), GaussianDP(1.0), ZeroConcentratedDP(0.5)]
 
@@ -224,3 +224,14 @@ def test_nobody_tells_two_records_apart_better_than_is_said(mu):
     assert right_at_most("approx", epsilon=mu, delta=0.1) == pytest.approx(
         0.1 + 0.9 * math.exp(mu) / (1 + math.exp(mu)), rel=1e-12
     )
+
+
+@pytest.mark.parametrize(
+    ("probability", "text"),
+    [
+        (0.5, "50.0%"), (0.50001, "50.1%"), (0.9994, "99.94%"), (0.99996, "99.9960%"), (0.999996, "99.9996%"),
+        (0.9999996, "99.999960%"), (1 - 1e-12, "100%"), (1.0, "100%"),
+    ],
+)  # fmt: skip
+def test_chances_are_rounded_up_and_never_to_certainty_before_it(probability, text):
+    assert _percent(probability) == text

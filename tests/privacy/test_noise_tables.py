@@ -98,3 +98,8 @@ def test_exponential_encloses(exponent: Fraction, precision: int) -> None:
 def test_impossible_laws_are_refused(arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
         Law(*arguments).table  # type: ignore[arg-type]  # noqa: B018
+
+
+def test_what_all_draws_share_cannot_be_changed() -> None:
+    law = Law("gaussian", 12, 4, 6)
+    assert not any(array.flags.writeable for array in (law.shape, law.table, law.guide))

@@ -156,3 +156,11 @@ def test_calibrated_mechanisms_say_what_they_rest_on():
     for mechanism in (mixing, linear, large):
         assert mechanism.replace_one().epsilon > mechanism.stated.epsilon
         assert mechanism.spread(0.0) ** 2 == pytest.approx(mechanism.g, rel=1e-9)
+
+
+@pytest.mark.parametrize(("order", "width"), [(1.5, 4.0), (3.0, 8.0), (1.01, 1.2)])
+def test_moments_of_normals_are_their_integrals(order, width):
+    for found, p, q in ((tight.forward, width, width - 1), (tight.reverse, width - 1, width)):
+        one, other = norm(scale=math.sqrt(p)), norm(scale=math.sqrt(q))
+        moment, _ = quad(lambda x: math.exp(order * one.logpdf(x) + (1 - order) * other.logpdf(x)), -80, 80, limit=400)  # noqa: B023
+        assert found(order, 7, np.array([width]))[0] == pytest.approx(7 * math.log(moment), abs=1e-7)
