@@ -117,7 +117,7 @@ REFUSED = [
     (
         "privacy:",
         "protocol: mixtures\nprivacy:",
-        "protocol: 'mixtures' is not a protocol; known here: gradients, examples, moments, sketch",
+        "protocol: 'mixtures' is not a protocol; known here: gradients, scores, examples, moments, sketch",
     ),
     ("privacy:", "protocol: gradient\nprivacy:", "protocol: 'gradient' is not a protocol; did you mean 'gradients'?"),
     ("privacy:", "missing: drop\nprivacy:", "missing: 'drop' is not one of 'midpoint' or 'error'"),
