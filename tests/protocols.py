@@ -8,6 +8,7 @@ import numpy as np
 
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
+from murk.producers.randomizing import answers_of
 from murk.stream.releases import SketchRelease
 from murk.stream.task import Task
 from tests.cli.harness import TASK
@@ -61,6 +62,7 @@ class Protocol:
 
 
 GRADIENTS = Protocol("gradients")
+SCORES = Protocol("scores", "protocol: scores\n")
 EXAMPLES = Protocol("examples", "protocol: examples\n")
 MOMENTS = Protocol("moments", "protocol: moments\npublic: {set_aside: 10}\n", set_aside=10)
 SKETCH = Protocol(
@@ -71,8 +73,9 @@ SKETCH = Protocol(
     "",
     records=20,
 )
-PROTOCOLS = (GRADIENTS, EXAMPLES, MOMENTS, SKETCH)
-OTHERS = PROTOCOLS[1:]
+PROTOCOLS = (GRADIENTS, SCORES, EXAMPLES, MOMENTS, SKETCH)
+OTHERS = (EXAMPLES, MOMENTS, SKETCH)
+"""Those whose releases are of no model."""
 BY_NAME = {protocol.name: protocol for protocol in PROTOCOLS}
 
 
@@ -89,6 +92,13 @@ def contents(name: str) -> tuple[dict[str, Any], ...]:
         return tuple(_sketch(problem, X[start : start + rows], y[start : start + rows], start, noise)
                      for start in range(0, len(X), rows))  # fmt: skip
     theta = problem.initial if problem.interactive else None  # type: ignore[attr-defined]
+    if name == "scores":
+        at = np.arange(HONEST)
+        payloads, questions = answers_of(problem, X, y, [0] * HONEST, {0: theta}, ["default"] * HONEST, noise, at)  # type: ignore[arg-type]
+        return tuple(
+            {"version": 0, "question": question, "payload": payload}
+            for question, payload in zip(questions or (), payloads, strict=True)
+        )
     vectors = problem.vectors(X, y, theta)  # type: ignore[attr-defined]
     return tuple({"payload": one} for one in mechanism.randomize(vectors, noise, np.arange(HONEST)).tolist())
 

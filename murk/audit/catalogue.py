@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from murk.audit.trials import Trial, mechanism_trial, task_trial
-from murk.learners.problem import Problem, problem_for
+from murk.learners.problem import AskingProblem, Problem, Question, problem_for
 from murk.privacy.guarantees import GaussianDP, PureDP
 from murk.privacy.mechanisms import (
     GaussianMechanism,
@@ -49,26 +49,36 @@ class Case:
 
 def cases_of(task: Task) -> list[Case]:
     """The levels of a task."""
-    problem = problem_for(task)
-    several = len(problem.mechanisms) > 1
-    return [
-        Case(f"{task.name}: {level}" if several else task.name, partial(_level, task, problem, level))
-        for level in problem.mechanisms
-    ]
+    cases = []
+    for question, problem in _questions(problem_for(task)):
+        for level in problem.mechanisms:
+            words = [level] * (len(problem.mechanisms) > 1) + [question] * bool(question)
+            name = f"{task.name}: {', '.join(words)}" if words else task.name
+            cases.append(Case(name, partial(_level, task, problem, level)))
+    return cases
 
 
-def _level(task: Task, problem: Problem, level: str) -> Trial:
+def _questions(problem: Problem) -> list[tuple[str, Any]]:
+    """The questions of a problem, as problems of their own; the problem itself where it has but one."""
+    if not hasattr(problem, "ask"):
+        return [("", problem)]
+    asking = cast("AskingProblem", problem)
+    return [(name, Question(asking, name)) for name in asking.questions]
+
+
+def _level(task: Task, problem: Any, level: str) -> Trial:
     return task_trial(task, problem, level, np.random.default_rng(0))
 
 
 def catalogue() -> list[Case]:
     """Every mechanism and every protocol."""
-    return [*_mechanisms(), *(Case(name, partial(_of_text, text)) for name, text in _tasks())]
+    scores = (Case(name, partial(_of_text, text, question)) for name, question, text in _scores())
+    return [*_mechanisms(), *(Case(name, partial(_of_text, text)) for name, text in _tasks()), *scores]
 
 
-def _of_text(text: str) -> Trial:
+def _of_text(text: str, question: str = "") -> Trial:
     task = Task.parse("name: audited\n" + text)
-    return _level(task, problem_for(task), DEFAULT_LEVEL)
+    return _level(task, dict(_questions(problem_for(task)))[question], DEFAULT_LEVEL)
 
 
 def _mechanisms() -> Iterator[Case]:
@@ -108,6 +118,14 @@ def _tasks() -> Iterator[tuple[str, str]]:
             guarantee = f"{{approx: {{epsilon: 1, delta: {delta}}}}}"
             text = f"{_SKETCH}protocol: sketch\nprivacy: {{guarantee: {guarantee}}}\n{block}"
             yield f"sketch {method}, {neighbours}", text
+
+
+def _scores() -> Iterator[tuple[str, str, str]]:
+    for mechanism, guarantee in _KINDS:
+        # At zero logits, where the largest are, a curvature is a scatter.
+        for question in ("score", "scatter", "curvature") if mechanism == "gaussian" else ("score", "scatter"):
+            yield f"scores {question}, {mechanism}", question, _people("scores", _BINARY, guarantee, mechanism)
+    yield "scores score, real", "score", _people("scores", _REAL, _MU)
 
 
 def _people(protocol: str, target: str, guarantee: str, mechanism: str | None = None) -> str:

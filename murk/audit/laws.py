@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from murk.audit.bounds import EpsilonAt, Mu, Yardstick
+from murk.learners.scores.mechanism import OuterMechanism, outer
 from murk.privacy.guarantees import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import (
     CompositeMechanism,
@@ -50,6 +51,11 @@ class Silence:
         return np.zeros((len(records), size), dtype=np.uint64)
 
 
+def _inner(mechanism: Any) -> Any:
+    """What adds the noise, where a mechanism makes a vector of its input first and gives that to another."""
+    return mechanism.inner if isinstance(mechanism, OuterMechanism) else mechanism
+
+
 def yardsticks(mechanism: Costed) -> tuple[Yardstick, ...]:
     """The claims of a mechanism that a test can refute (zCDP is implied by them, or implies GDP's)."""
     found: list[Yardstick] = []
@@ -65,6 +71,8 @@ def yardsticks(mechanism: Costed) -> tuple[Yardstick, ...]:
 
 def places(mechanism: Any, vectors: Points) -> Points:
     """Where releases of vectors (m, d) are centred, on the mechanism's lattice; the vectors, for directions."""
+    if isinstance(mechanism, OuterMechanism):
+        return places(mechanism.inner, outer(vectors, mechanism.features))
     if isinstance(mechanism, _DIRECTIONS):
         return np.where(np.isnan(vectors), 0.0, vectors)
     found: Points = mechanism.randomize(vectors, Silence(), np.zeros(len(vectors), dtype=np.int64))
@@ -73,6 +81,7 @@ def places(mechanism: Any, vectors: Points) -> Points:
 
 def distances(mechanism: Any, points: Points, other: Points) -> Floats:
     """How far places (..., d), or categories, are from others, in the norm that the mechanism's noise is made for."""
+    mechanism = _inner(mechanism)
     gaps = np.abs(np.asarray(points, dtype=np.float64) - other)
     if isinstance(mechanism, LaplaceMechanism):
         return np.asarray(gaps.sum(axis=-1) / WIDTH)
@@ -89,6 +98,7 @@ def distances(mechanism: Any, points: Points, other: Points) -> Floats:
 
 def exact(mechanism: Any, one: Points, other: Points, yardstick: Yardstick) -> float | None:
     """What the law of this pair's releases has by that yardstick; None where it is not known in closed form."""
+    mechanism = _inner(mechanism)
     apart = float(distances(mechanism, np.asarray(one)[None], other)[0])
     if isinstance(yardstick, EpsilonAt):
         if isinstance(mechanism, LaplaceMechanism):
@@ -112,6 +122,7 @@ def exact(mechanism: Any, one: Points, other: Points, yardstick: Yardstick) -> f
 
 def losses(mechanism: Any, payloads: Points, one: Points, other: Points) -> Floats:
     """Logarithms of the likelihood ratio of two places, for payloads (m, d)."""
+    mechanism = _inner(mechanism)
     if isinstance(mechanism, LaplaceMechanism):
         return np.asarray((np.abs(payloads - other) - np.abs(payloads - one)).sum(axis=1) / WIDTH, dtype=np.float64)
     if isinstance(mechanism, RandomizedResponse):

@@ -1,40 +1,42 @@
-"""The search for a task's worst neighbours: two records of its public box, and the iterate of a gradient.
+"""The search for a task's worst neighbours: two records of its public box, and the model of a gradient or a score.
 
-A pool of records gives the start, for gradients at many iterates within the radius; then one value at a time is
-changed for the better, first among the ends of its range and what is missing, then by ever smaller steps.
+A pool of records gives the start, for gradients at many iterates within the radius, for scores at many models; then
+one value at a time is changed for the better, first among the ends of its range and what is missing, then by ever
+smaller steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.audit.laws import distances, places
-from murk.learners.problem import HostileModel, PersonProblem
+from murk.learners.problem import HostileModel, Question, Releasing
+from murk.learners.scores.model import Model
 from murk.stream.task import Task
 from murk.stream.task_features import BinaryTarget, CategoryFeature, ClassTarget
 
 Floats = NDArray[np.float64]
 Record = dict[str, Any]
 
-POOL, ITERATES, STARTS, SWEEPS = 96, 96, 3, 12
+POOL, ITERATES, MODELS, STARTS, SWEEPS = 96, 96, 24, 3, 12
 _OTHER = "(any other value)"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two neighbouring records, and the iterate at which they are furthest apart.
+    """Two neighbouring records, and the model at which they are furthest apart.
 
     Parameters
     ----------
     first, second
         Raw values by column; None where a value is missing.
     theta
-        The iterate, where releases are of one.
+        The iterate, or the model of an epoch, where releases are of one.
     distance
         Between the two releases' centres, in the noise's own norm.
     """
@@ -96,7 +98,7 @@ class Box:
         return [[*row[:place], value, *row[place + 1 :]] for value in values if value != row[place]]
 
 
-def worst_neighbours(task: Task, problem: PersonProblem, mechanism: Any, rng: np.random.Generator) -> Pair:
+def worst_neighbours(task: Task, problem: Releasing, mechanism: Any, rng: np.random.Generator) -> Pair:
     """The pair of records whose releases are furthest apart, as far as a search finds it.
 
     Parameters
@@ -139,7 +141,7 @@ def _best_of(mechanism: Any, points: NDArray[Any]) -> tuple[float, int, int]:
 
 def _ascend(
     box: Box, mechanism: Any, centres: Callable[[list[list[Any]], Floats | None], NDArray[Any]],
-    problem: PersonProblem, theta: Floats | None, first: list[Any], second: list[Any], rng: np.random.Generator,
+    problem: Releasing, theta: Floats | None, first: list[Any], second: list[Any], rng: np.random.Generator,
 ) -> tuple[float, Floats | None, list[Any], list[Any]]:  # fmt: skip
     """Change a value, or the iterate, while that brings the two further apart."""
     step = 0.25
@@ -167,11 +169,14 @@ def _ascend(
 
 
 def _iterates(
-    problem: PersonProblem, rng: np.random.Generator, value: Callable[[Floats], float]
+    problem: Releasing, rng: np.random.Generator, value: Callable[[Floats], float]
 ) -> Iterator[Floats | None]:
     """Iterates to begin at: the first one, the ends of each axis, random ones, and what is best near the best."""
     if not problem.interactive:
         yield None
+        return
+    if isinstance(problem, Question):
+        yield from _models(problem, rng)
         return
     settings: Any = problem.settings  # type: ignore[attr-defined]
     d = problem.dimension
@@ -192,8 +197,31 @@ def _iterates(
     yield from found
 
 
-def _around(problem: PersonProblem, theta: Floats, step: float, rng: np.random.Generator) -> list[Floats]:
-    """Iterates near one, projected on the task's radius."""
+def _models(problem: Question, rng: np.random.Generator) -> Iterator[Floats]:
+    """Models to begin at: the first one, and others of all scales, as far as a device answers at them."""
+    initial = problem.problem.initial
+    yield initial
+    for scale in (1.0, 2.0, 10.0):
+        for _ in range(MODELS):
+            model = _moved(problem, initial, 1.0, scale, rng)
+            if _allowed(problem, model):
+                yield model
+
+
+def _moved(problem: Question, flat: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
+    """A model of which origin and transform are moved at random."""
+    p = problem.problem.dimension
+    model = Model.of(flat, p)
+    origin = model.origin + step * rng.normal(size=p)
+    transform = scale * (model.transform + 0.5 * step * rng.normal(size=(p, p)))
+    return replace(model, origin=origin, transform=transform).flat
+
+
+def _around(problem: Releasing, theta: Floats, step: float, rng: np.random.Generator) -> list[Floats]:
+    """Iterates near one, projected on the task's radius; or models."""
+    if isinstance(problem, Question):
+        near = (_moved(problem, theta, step, 1.0, rng) for _ in range(MODELS))
+        return [model for model in near if _allowed(problem, model)]
     settings: Any = problem.settings  # type: ignore[attr-defined]
     slopes = problem.dimension - settings.scaled
     moved = []
@@ -211,9 +239,10 @@ def _around(problem: PersonProblem, theta: Floats, step: float, rng: np.random.G
     return moved
 
 
-def _allowed(problem: PersonProblem, theta: Floats) -> bool:
+def _allowed(problem: Releasing, theta: Floats) -> bool:
+    asked: Any = problem.problem if isinstance(problem, Question) else problem
     try:
-        problem.check_iterate(theta)  # type: ignore[attr-defined]
+        asked.check_iterate(theta)
     except HostileModel:
         return False
     return True

@@ -14,7 +14,7 @@ from murk.audit.laws import exact, losses, places, yardsticks
 from murk.audit.neighbours import worst_neighbours
 from murk.audit.windows import SketchLaw, Windows, worst_windows
 from murk.learners.gaussmix.problem import SketchProblem
-from murk.learners.problem import PersonProblem
+from murk.learners.problem import Releasing
 from murk.privacy.gaussmix import GaussMixMechanism
 from murk.privacy.noise import NoiseSource
 from murk.producers.randomizing import payloads_of
@@ -154,14 +154,14 @@ def mechanism_trial(mechanism: Any, first: Any, second: Any) -> VectorTrial:
 
 
 def task_trial(task: Task, problem: Any, level: str, rng: np.random.Generator) -> Trial:
-    """A level of a task: its worst neighbours, through a device's code."""
+    """A level of a task, or of one question of it: its worst neighbours, through a device's code."""
     mechanism = problem.mechanisms[level]
     if isinstance(problem, SketchProblem):
         return SketchTrial(mechanism, worst_windows(task, problem, mechanism))
     return _record_trial(task, problem, level, rng)
 
 
-def _record_trial(task: Task, problem: PersonProblem, level: str, rng: np.random.Generator) -> VectorTrial:
+def _record_trial(task: Task, problem: Releasing, level: str, rng: np.random.Generator) -> VectorTrial:
     mechanism = problem.mechanisms[level]
     pair = worst_neighbours(task, problem, mechanism, rng)
     coded = [task.coding.encode_record(record) for record in (pair.first, pair.second)]

@@ -186,6 +186,10 @@ def print_result(found: Mapping[str, Any]) -> None:
     for name, value in found["coefficients"].items():
         low, high = found["confidence_intervals"][name]
         row = [name, number(value), f"{number(low)} .. {number(high)}"]
+        if found["protocol"] == "scores" and not math.isfinite(low + high):
+            # A guess, drawn towards zero, is no answer.
+            rows.append([name, "not learned", "", "", "", ""])
+            continue
         unit = found["per_unit"].get(name)
         if unit is not None:
             effect, (least, most) = unit["value"], unit["interval"]

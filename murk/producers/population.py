@@ -16,6 +16,11 @@ from murk.stream.task import Task
 
 __all__ = ["Agree", "Crowd", "Population", "Step", "open_accounts", "population_of"]
 
+MOST = 16_384
+"""A block never holds more: it is one transaction of the ledger."""
+SHARE, FEW = 20, 256
+"""Of several chains, each of which publishes by a count of its own, a block holds at most a SHARE-th of the releases so
+far, or FEW: no more people than that answer a chain's old model when it has a new one."""
 BLOCK = 2048
 """Records of a block where releases are of no model and nothing grows stale."""
 
@@ -89,7 +94,12 @@ class Population(FilePopulation):
 
     def _size(self) -> int:
         interactive = interactive_of(self.problem)
-        size = BLOCK if interactive is None else interactive.block(self.releases)
+        if interactive is None:
+            size = BLOCK
+        else:
+            size = min(MOST, interactive.block(self.releases))
+            if self.task.log.partitions > 1:
+                size = min(size, max(FEW, self.releases // SHARE))
         return size if self._block is None else min(size, self._block)
 
     def _find_problem(self, task: Task) -> PersonProblem:

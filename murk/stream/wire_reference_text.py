@@ -142,8 +142,10 @@ is, as long as its epoch is one of the newest 8. With p coded features (the cons
 p + p^2 + 4 numbers: the origin a; the transform W, row after row; a length R; an exponent g from 0 to 1; and the shares
 of the people who are asked for a `scatter` and for a `curvature`; all others are asked for their `score`. A device
 draws 64 random bits before it looks at its record: an integer below floor(2^64 share of scatter) is a scatter, below
-floor(2^64 share of both) a curvature. Without a model it answers at version 0. It refuses a model that is not of finite
-numbers within these ranges (a up to 1e4, W up to 1e8, R above 0 and up to 1e4). With z = W x, t = a'x and
+floor(2^64 share of both) a curvature. Before there is a model it answers at version 0: a = 0, W the identity (where
+the task has `covariates` M^-1/2), R = 1.3 sqrt(p), g = the task's `exponent` (`null` is 1), no scatters, and a half
+of curvatures (with `covariates` a twentieth); each number to 9 significant digits. It refuses a model that is not of
+finite numbers within these ranges (a up to 1e4, W up to 1e8, R above 0 and up to 1e4). With z = W x, t = a'x and
 c = min(1, R / |z|) / |z|:
 
 - `score`: r c z, p numbers no longer than C = 1. Of a binary target r = min(1, e^(-g t)) for 1 and -min(1, e^(g t))

@@ -32,6 +32,7 @@ REAL = "target: {name: weeks_worked, kind: real, low: 0, high: 52}\n"
         ("protocol: moments\nmoments: {loss: poisson}", False),
         ("protocol: moments\nmoments: {loss: boosting}", False),
         ("protocol: sketch", True),
+        ("protocol: scores", True),
     ],
 )
 def test_which_coefficients_are_log_odds(more: str, odds: bool) -> None:
@@ -41,7 +42,7 @@ def test_which_coefficients_are_log_odds(more: str, odds: bool) -> None:
 
 
 @pytest.mark.parametrize("target", [BINARY, REAL], ids=["binary", "real"])
-@pytest.mark.parametrize("protocol", ["examples", "moments"])
+@pytest.mark.parametrize("protocol", ["scores", "examples", "moments"])
 def test_from_file_to_estimate(folder: Path, protocol: str, target: str) -> None:
     # So many that a block of them is not all of them.
     rows = 3500
@@ -63,7 +64,7 @@ def test_from_file_to_estimate(folder: Path, protocol: str, target: str) -> None
     plain = murk("status", "--log", "sqlite:///any.db", folder=folder)
     assert plain.status == 0
     assert "public" not in (done.out + plain.out).replace("for want of public covariates", "")
-    assert ("odds ratio" in plain.out) == found["odds_ratios"] == (protocol == "moments" and target == BINARY)
+    assert ("odds ratio" in plain.out) == found["odds_ratios"] == (protocol != "examples" and target == BINARY)
 
 
 def test_words_about_intervals() -> None:

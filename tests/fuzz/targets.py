@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from murk.errors import MurkError, UserError
 from murk.stream.codec import Rejected
+from murk.stream.releases import KINDS
 
 Maker = Callable[[Random], bytes]
 Taker = Callable[[bytes], str]
@@ -66,8 +67,8 @@ MOST_WORDS = 20_000
 
 SHARES: Mapping[str, float] = MappingProxyType(
     {
-        "gradient": 0.24, "example": 0.19, "moment": 0.19, "sketch": 0.13, "model": 0.15, "control": 0.03,
-        "state": 0.03, "source": 0.025, "task": 0.0075, "http": 0.0075,
+        "gradient": 0.19, "example": 0.14, "moment": 0.14, "sketch": 0.13, "model": 0.15, "control": 0.03,
+        "state": 0.03, "source": 0.025, "task": 0.0075, "http": 0.0075, "score": 0.15,
     }
 )  # fmt: skip
 """Share of a campaign's inputs: most where an input takes microseconds and anybody may send one."""
@@ -78,7 +79,7 @@ def target(name: str) -> Target:
     from tests.fuzz import http, sources, states, tasks, wire
 
     makers = {
-        **{kind: (lambda kind=kind: wire.releases(kind)) for kind in ("gradient", "example", "moment", "sketch")},
+        **{kind: (lambda kind=kind: wire.releases(kind)) for kind in KINDS},
         "model": wire.models,
         "control": tasks.control,
         "state": states.states,

@@ -20,7 +20,7 @@ from murk.stream.kafka.topics import Names
 from murk.stream.task_yaml import read_yaml
 from tests.fuzz.mutate import alter, spoil, strange, written
 from tests.fuzz.targets import FindingError, Target
-from tests.protocols import PROTOCOLS
+from tests.protocols import MOMENTS, PROTOCOLS
 
 FULL = """\
 name: full
@@ -53,6 +53,7 @@ TEXTS = [
     FULL,
     CLASSES,
     REAL + "protocol: examples\nexamples: {release: separate, split: 0.4}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}\n",
+    REAL + "protocol: scores\nscores: {exponent: 0.5}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}\n",
     REAL + "protocol: moments\nmoments: {link: cubic}\npublic: {file: p.csv}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}\n",
     REAL + "protocol: sketch\nsketch: {rows: 64}\nprivacy: {guarantee: {approx: {epsilon: 1, delta: 1.0e-6}}}\n",
 ]
@@ -133,7 +134,7 @@ def control() -> Target:
     folder = Path(tempfile.mkdtemp())
     names = Names("fuzz")
     documents = [Task.parse(text).document() for text in TEXTS]
-    public = Task.parse(PROTOCOLS[2].text())
+    public = Task.parse(MOMENTS.text())
     points = np.array([[-1.0, 0.5, 1.0], [1.0, -0.25, 1.0]])
     documents.append(public.with_public(points, np.array([3, 4])).document())
     topics = json.dumps(dict.fromkeys(names.all, "x" * 22)).encode()

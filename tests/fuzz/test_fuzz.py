@@ -10,7 +10,16 @@ from tests.fuzz import campaign
 from tests.fuzz.targets import SHARES, Target
 
 # Some half a second each.
-INPUTS = {"gradient": 3000, "example": 3000, "moment": 3000, "sketch": 3000, "model": 3000, "http": 300, "state": 250}
+INPUTS = {
+    "gradient": 3000,
+    "example": 3000,
+    "moment": 3000,
+    "sketch": 3000,
+    "score": 3000,
+    "model": 3000,
+    "http": 300,
+    "state": 250,
+}
 FEW = 120
 
 

@@ -23,7 +23,7 @@ OLD = "max_staleness: {releases: 1000000}\n"
 PARTITIONS = 2
 NAMES = (
     "schema", "kind", "id", "task", "level", "chain", "payload", "time", "expires", "simulated", "version", "rows",
-    "records", "spread", "iterate", "state", "offset",
+    "records", "spread", "iterate", "state", "offset", "question",
 )  # fmt: skip
 
 
@@ -105,21 +105,17 @@ class _OneModel:
 
 def models() -> Target:
     """Any bytes where a chain's newest model belongs: what a device checks before it looks at a record."""
-    task = task_of("gradient")
-    problem, log, rng = problem_for(task), _OneModel(), np.random.default_rng(1)
-    models = Models(log, task, problem)
-    honest = [
-        encode_iterate(
-            IterateMessage(
-                task=task.hash, chain=0, version=version, iterate=rng.normal(size=problem.dimension).tolist()
-            )
-        )
-        for version in (0, 1, 2, 8, 64, 512, 4096)
-    ]
+    log, rng, honest = _OneModel(), np.random.default_rng(1), []
+    gradients, scores = ((task, problem_for(task)) for task in map(task_of, ("gradient", "score")))
+    for (task, problem), versions in ((gradients, (0, 1, 2, 8, 64, 512, 4096)), (scores, (0, 3000, 6000))):
+        for version in versions:
+            iterate = (problem.initial + 0.1 * rng.random(len(problem.initial))).tolist()
+            honest.append(encode_iterate(IterateMessage(task=task.hash, chain=0, version=version, iterate=iterate)))
 
     def take(data: bytes) -> str:
         log.message = data
-        model = models.newest(0)
+        task, problem = scores if scores[0].hash.encode() in data else gradients
+        model = Models(log, task, problem).newest(0)
         if not (np.isfinite(model.iterate).all() and model.iterate.shape == problem.initial.shape):
             raise FindingError("a model that no gradient can be taken at")
         return "accepted"

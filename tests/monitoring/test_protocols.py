@@ -22,6 +22,7 @@ from murk.stream.checkpoint import Counters, StateMessage
 from tests.cli.harness import people
 from tests.monitoring.runs import url
 from tests.monitoring.test_exporter import check, families
+from tests.stream.harness import VERSIONED
 
 TEXT = """\
 name: third-child
@@ -36,10 +37,13 @@ log: {{partitions: 2}}
 STEPS = {"murk_iterate_gap", "murk_step_size"}
 LOSS = {"murk_unbiased_loss", "murk_unbiased_loss_error", "murk_refused_updates_total"}
 # What each protocol's learner knows beyond what is known of all; of gradients the age as well.
-KNOWN = {"gradients": STEPS | {"murk_staleness_releases"}, "examples": STEPS | LOSS, "moments": set(), "sketch": set()}
+KNOWN = {
+    "gradients": STEPS | {"murk_staleness_releases"}, "examples": STEPS | LOSS,
+    "scores": set(), "moments": set(), "sketch": set(),
+}  # fmt: skip
 MODELS = {
     "gradients": "logistic", "examples": "quadratic loss", "moments": "logistic loss",
-    "sketch": "quadratic surrogate of the logistic loss",
+    "sketch": "quadratic surrogate of the logistic loss", "scores": "logistic",
 }  # fmt: skip
 TASK = {"task": "third-child"}
 every_protocol = pytest.mark.parametrize("protocol", KNOWN)
@@ -86,7 +90,7 @@ def stand_in(tmp_path, monkeypatch):
     """Makes a monitor that has polled a log whose chains know what is given: ``(releases, figures)`` each."""
 
     def make(protocol: str, *chains: tuple[int, dict]) -> Monitor:
-        monkeypatch.setattr(module, "problem_for", lambda task: StandInProblem(task.protocol == "gradients"))
+        monkeypatch.setattr(module, "problem_for", lambda task: StandInProblem(task.protocol in VERSIONED))
         task = task_for(protocol)
         log = open_log(url(tmp_path))
         log.announce(task.document())
@@ -115,6 +119,7 @@ FIGURES = {
     },
     "moments": {},
     "sketch": {"records": 250_000.0},
+    "scores": {},
 }  # fmt: skip
 
 

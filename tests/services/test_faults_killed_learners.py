@@ -4,14 +4,16 @@ import os
 
 import pytest
 
-from tests.protocols import GRADIENTS
+from tests.protocols import GRADIENTS, SCORES
 from tests.services.faults.campaign import Arrivals, Campaign
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, disturbed, new_log, stock
 
 # More of them, and those of the other protocols' learners are in tests/soak.
 KILLS = int(os.environ.get("MURK_LEARNER_KILLS", "12"))
-CASES = [(GRADIENTS, 2000, 2, KILLS // 2), (GRADIENTS, 2000, 4, KILLS - KILLS // 2)]
+FEW = KILLS // 3
+# Of scores so many that each chain ends its first epoch.
+CASES = [(GRADIENTS, 2000, 2, FEW), (GRADIENTS, 2000, 4, KILLS - 2 * FEW), (SCORES, 8000, 2, FEW)]
 
 
 @pytest.mark.slow

@@ -30,6 +30,8 @@ from tests.protocols import HONEST, Protocol, contents
 ROOT = Path(__file__).parents[2]
 DIMENSION = 3
 FOREVER = 4_000_000_000
+VERSIONED = ("gradients", "scores")
+"""Protocols whose releases say of which version's model they are."""
 MADE = ("sums", "other")
 """Names of the tasks that `SumLearner` learns."""
 
@@ -216,7 +218,7 @@ def hostile(task: Task) -> list[tuple[bytes, str]]:
         (message(task, 10**6 + 2, expires=1_700_006_400), "expired"),
         (message(task, 10**6 + 4, expires=0, time=0), "expired"),
     ]
-    if task.protocol == "gradients":
+    if task.protocol in VERSIONED:
         found.append((message(task, 10**6 + 3, version=10**6), "future"))
     else:
         # A release has no version, whatever a stranger says.
@@ -290,7 +292,9 @@ def mixed(task: Task, seed: int, count: int) -> list[bytes]:
         elif lot < 0.3:
             stream.append(rng.choice(bad))
         else:
-            stream.append(message(task, number, version=rng.randint(0, number), chain=rng.choice([0] * 9 + [1])))
+            # Models of gradients are published at every version so early, of scores only at 0.
+            version = rng.randint(0, number) if task.protocol == "gradients" else 0
+            stream.append(message(task, number, version=version, chain=rng.choice([0] * 9 + [1])))
     return stream
 
 

@@ -82,10 +82,10 @@ def extremes(task: Task) -> list[bytes]:
             found.append(altered(message(task, 2 * number), payload=SketchRelease.packed(stretched)))
             found.append(altered(message(task, 2 * number + 1), records=int(rng.integers(0, 2))))
         return found
-    size = len(json.loads(message(task, 0))["payload"])
     for number in range(200):
-        signs = random.Random(number).choices([-1, 1], k=size)
-        found.append(altered(message(task, 2 * number), payload=[most * sign for sign in signs]))
+        good = message(task, 2 * number)
+        signs = random.Random(number).choices([-1, 1], k=len(json.loads(good)["payload"]))
+        found.append(altered(good, payload=[most * sign for sign in signs]))
         found.append(message(task, 2 * number + 1))
     return found
 
@@ -112,7 +112,7 @@ def packed(state: Any) -> Iterator[np.ndarray[Any, np.dtype[np.float64]]]:
     """All arrays and numbers of a learner's state."""
     if isinstance(state, dict):
         for name, value in state.items():
-            if name not in ("settings", "moments", "schema"):
+            if name not in ("settings", "moments", "schema", "level", "question"):
                 yield from packed(value)
     elif isinstance(state, list):
         for value in state:

@@ -190,9 +190,9 @@ class ScoreEngine:
     def state_dict(self) -> dict[str, Any]:
         """The whole state as plain JSON data."""
         return {
-            "kind": "scores",
+            "schema": 1,
             "settings": self.settings.digest,
-            "count": self._count,
+            "n_releases": self._count,
             "epochs": [epoch.to_state() for epoch in self._epochs],
         }
 
@@ -205,9 +205,9 @@ class ScoreEngine:
         MurkError
             If it is of other settings, or damaged.
         """
-        if state.get("kind") != "scores" or state.get("settings") != self.settings.digest:
+        if state.get("schema") != 1 or state.get("settings") != self.settings.digest:
             raise MurkError("the state is of a learner with other settings: use those that it was learned with")
-        count = count_of(state.get("count"), "count")
+        count = count_of(state.get("n_releases"), "n_releases")
         found = state.get("epochs")
         if not isinstance(found, list) or not found:
             raise MurkError("the state holds no epochs")

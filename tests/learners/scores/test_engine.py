@@ -128,10 +128,10 @@ def test_epochs_that_never_were_and_forgotten_ones_are_refused():
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda state: state.update(kind="sgd"),
+        lambda state: state.update(schema=2),
         lambda state: state.update(settings="0" * 16),
-        lambda state: state.update(count=-1),
-        lambda state: state.update(count=FIRST),
+        lambda state: state.update(n_releases=-1),
+        lambda state: state.update(n_releases=FIRST),
         lambda state: state.update(epochs=[]),
         lambda state: state.update(epochs=[3]),
         lambda state: state["epochs"][0].update(model="AAAA"),

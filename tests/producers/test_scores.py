@@ -1,0 +1,193 @@
+"""Devices of `protocol: scores`: which question a person answers, and that nothing of the record decides it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from murk.errors import UserError
+from murk.learners.problem import problem_for
+from murk.learners.scores.model import Model
+from murk.learners.scores.problem import ScoreProblem
+from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise
+from murk.producers import FileSource
+from murk.producers.population import Crowd, Population, open_accounts
+from murk.producers.randomizing import answers_of
+from murk.stream import open_log
+from murk.stream.codec import WireRules, decode
+from tests.producers.world import RECORD, TEXT, Untouchable, World, make_task, write_people
+
+SCORES = "protocol: scores"
+SHARES = {"score": 0.5, "scatter": 0.2, "curvature": 0.3}
+
+
+def model_of(problem: ScoreProblem, **changes: Any) -> list[float]:
+    """A model with shares of all three questions."""
+    first = Model.of(problem.initial, problem.dimension)
+    fields = {**first.__dict__, "scatter": SHARES["scatter"], "curvature": SHARES["curvature"], **changes}
+    return Model(**fields).flat.tolist()
+
+
+def rules(world: World) -> WireRules:
+    problem: Any = problem_for(world.task)
+    menu = {level: mechanism.magnitude for level, mechanism in problem.mechanisms.items()}
+    return WireRules(world.task.hash, True, problem.lengths, menu, world.task.log.partitions, kind="score")
+
+
+def test_is_the_mechanism_of_each_rows_answer(tmp_path: Path) -> None:
+    with World(tmp_path, make_task(SCORES, "log: {partitions: 2}")) as world:
+        problem: Any = problem_for(world.task)
+        noise, models = SimulatedNoise(world.seed), []
+        for chain in range(2):
+            models.append(np.array(model_of(problem, origin=np.full(problem.dimension, chain / 10))))
+            world.publish(models[-1].tolist(), chain=chain)
+        source = FileSource(write_people(tmp_path / "people.csv", 80), world.task, level="lot")
+        world.producer.begin(source)
+        block = next(source.blocks(size=80))
+        assert world.producer.release_block(block).released == 80
+        found = {}
+        for chain in range(2):
+            for message in world.messages(chain):
+                release: Any = decode(message.value, rules(world))
+                assert release.version == 0
+                found[release.id] = release
+        assert {release.question for release in found.values()} == set(SHARES)
+        for row in range(80):
+            high, low = noise.words([row], 2, Purpose.IDENTIFIER)[0].tolist()
+            release = found.pop(f"{high:016x}{low:016x}")
+            word = int(noise.words([row], 1, Purpose.QUESTION)[0, 0]) / 2.0**64
+            assert release.question == ("scatter" if word < 0.2 else "curvature" if word < 0.5 else "score")
+            one = slice(row, row + 1)
+            vectors = problem.vectors(block.x[one], block.y[one], models[release.chain], release.question)
+            mechanism = problem.mechanism(release.level, release.question)
+            assert release.payload == mechanism.randomize(vectors, noise, [row])[0].tolist()
+        assert not found
+
+
+@pytest.mark.parametrize("noise", [SimulatedNoise(3), SecureNoise()], ids=["simulated", "secure"])
+def test_questions_are_drawn_by_the_models_shares(noise: Any) -> None:
+    """Of 40,000 each share within 5 standard errors: a false alarm once in 6e5; shares that are swapped are 40 off."""
+    problem: Any = problem_for(make_task(SCORES))
+    count = 40_000
+    asked = np.array(problem.ask(noise, np.arange(count), np.array(model_of(problem))))
+
+    def fits(shares: dict[str, float]) -> bool:
+        return all(
+            abs((asked == name).mean() - share) < 5 * np.sqrt(share * (1 - share) / count)
+            for name, share in shares.items()
+        )
+
+    assert fits(SHARES)
+    assert not fits({**SHARES, "scatter": SHARES["curvature"], "curvature": SHARES["scatter"]})
+
+
+def test_the_record_decides_neither_question_nor_what_is_drawn() -> None:
+    """Two crowds that have nothing in common draw the same words in the same order, and answer the same questions."""
+
+    class Listening(SimulatedNoise):
+        def words(self, records: Any, size: int, purpose: Purpose) -> Any:
+            heard.append((purpose, np.asarray(records).tolist(), size))
+            return super().words(records, size, purpose)
+
+        def gaussian(self, records: Any, size: int) -> Any:
+            heard.append(("gaussian", np.asarray(records).tolist(), size))
+            return super().gaussian(records, size)
+
+    problem: Any = problem_for(make_task(SCORES))
+    p, count, told = problem.dimension, 60, []
+    model = np.array(model_of(problem))
+    for x, y in ((np.ones((count, p)), np.ones(count)), (np.full((count, p), -1.0), np.full(count, np.nan))):
+        heard: list[Any] = []
+        chains, levels = [0, 1] * (count // 2), ["default", "strict", "open"] * (count // 3)
+        payloads, questions = answers_of(
+            problem, x, y, chains, {0: model, 1: problem.initial}, levels, Listening(1), np.arange(count)
+        )
+        told.append((questions, [len(payload) for payload in payloads], heard))
+    assert told[0] == told[1]
+    assert {purpose for purpose, *_ in heard} == {Purpose.QUESTION, "gaussian"}
+    assert sorted(row for name, rows, _ in heard if name == "gaussian" for row in rows) == list(range(count))
+
+
+def test_answers_do_not_depend_on_the_block() -> None:
+    problem: Any = problem_for(make_task(SCORES))
+    rng, count = np.random.default_rng(2), 40
+    x, y = rng.uniform(-1, 1, (count, problem.dimension)), rng.choice([0.0, 1.0], count)
+    model, noise = np.array(model_of(problem)), SimulatedNoise(4)
+
+    def answers(rows: list[int]) -> list[Any]:
+        at = np.array(rows)
+        ones = ["default"] * len(at)
+        payloads, questions = answers_of(problem, x[at], y[at], [0] * len(at), {0: model}, ones, noise, at)
+        assert questions is not None
+        return list(zip(questions, payloads, strict=True))
+
+    whole = answers(list(range(count)))
+    assert whole == answers(list(range(7))) + answers(list(range(7, count)))
+    assert whole == [answers([row])[0] for row in range(count)]
+
+
+def test_one_record_of_a_device(tmp_path: Path) -> None:
+    with World(tmp_path, make_task(SCORES)) as world:
+        problem: Any = problem_for(world.task)
+        world.publish(model_of(problem))
+        for person in range(20):
+            receipt = world.producer.release(RECORD, person=f"p{person}")
+            assert (receipt.outcome, receipt.version) == ("released", 0)
+        found: list[Any] = [decode(message.value, rules(world)) for message in world.messages()]
+        p = problem.dimension
+        for release in found:
+            assert len(release.payload) == (p if release.question == "score" else p * (p + 1) // 2)
+        assert len({release.question for release in found}) > 1
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "of no epoch": {"version": 2_999},
+    "of the future": {"version": 3_000},
+    "too short": {"iterate": [0.0]},
+    "not a number": {"origin": np.nan},
+    "without a reach": {"reach": 0.0},
+    "of more than all people": {"scatter": 0.8},
+    "of fewer than nobody": {"curvature": -0.1},
+    "with an exponent beyond 1": {"exponent": 2.0},
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_hostile_model_is_refused_before_the_record_is_looked_at(tmp_path: Path, what: str) -> None:
+    change = dict(BAD[what])
+    with World(tmp_path, make_task(SCORES)) as world:
+        problem: Any = problem_for(world.task)
+        version, iterate = change.pop("version", 0), change.pop("iterate", None)
+        if "origin" in change:
+            flat = json.dumps([change["origin"], *model_of(problem)[1:]])
+            honest = {"schema": 1, "kind": "iterate", "task": world.task.hash, "chain": 0, "version": 0}
+            world.log.publish(0, f'{json.dumps(honest)[:-1]}, "iterate": {flat}}}'.encode())
+        else:
+            world.publish(iterate or model_of(problem, **change), version=version)
+        with pytest.raises(UserError, match=r"refused|none that honest learners publish"):
+            world.producer.release(Untouchable())
+        assert (world.ledger.totals().releases, world.log.end(0)) == (0, 0)
+
+
+def blocks(folder: Path, rows: int, *more: str) -> list[int]:
+    """Releases after each step of a population."""
+    write_people(folder / "people.csv", rows)
+    task, crowd = make_task(SCORES, *more, text=TEXT, simulated=False), Crowd(folder / "people.csv", seed=1)
+    with open_log(f"sqlite:///{folder}/log.db") as log, open_accounts(log, folder / "ledger.db") as accounts:
+        people = Population(task, crowd, log, accounts)
+        try:
+            return [step.releases for step in people.steps()]
+        finally:
+            people.close()
+
+
+def test_a_block_ends_where_an_epoch_does(tmp_path: Path) -> None:
+    assert blocks(tmp_path, 3_500) == [0, 3_000, 3_500]
+
+
+def test_of_several_chains_blocks_are_small_since_none_knows_where_another_stands(tmp_path: Path) -> None:
+    made = blocks(tmp_path, 3_500, "log: {partitions: 2}")
+    assert max(np.diff(made)) == 256
+    assert made[-1] == 3_500
