@@ -11,7 +11,8 @@ error, of variance e^2 a number, counts as noise of u_k:
 
 b a part of what G_k is beyond its tangent at a_k, where the rows are not the people's.
 
-The estimate minimizes ``sum_k |u_k - ...|^2`` in S_k^-1, plus a weak prior. The interval of a coefficient holds the
+The estimate minimizes ``sum_k |u_k - ...|^2`` in S_k^-1, plus a weak prior; its variance has the error of D once, since
+all epochs share it. The interval of a coefficient holds the
 values at which ``(theta_j - c)^2 <= z^2 V_j(c)``, V_j(c) the variance *if c were the truth*: as in Fieller's, it is
 without bound where a direction's curvature cannot be told from zero.
 """
@@ -19,7 +20,7 @@ without bound where a direction's curvature cannot be told from zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -52,7 +53,7 @@ class _Equation:
     answer: Answer
     expected: Expected
     correction: Array
-    error: float
+    carried: Array
     along: Array
     into: Array
     origin: Array
@@ -121,7 +122,7 @@ class Solution:
             each.score,
             expected,
             factor * into @ self.curvature.correction @ into.T,
-            (factor * gain(into)) ** 2,
+            math.sqrt(factor) * into,
             math.sqrt(factor) * into @ self.curvature.along,
             inverse(each.model.transform).T,
             each.model.origin,
@@ -131,22 +132,24 @@ class Solution:
 
     # The equations
 
-    def _noise(self, one: _Equation, theta: Array, spread: Array, error: float) -> Array:
-        """S_k at theta."""
-        h = one.into @ (theta - one.origin)
-        known = error * one.error
-        diagonal = one.answer.noise + known / 2.0 * float(h @ h)
-        noise = diagonal * np.eye(self.features) + known / 2.0 * np.outer(h, h)
-        noise += one.answer.share * spread + one.answer.whole * one.expected.square
+    def _noise(self, one: _Equation, theta: Array, spread: Array, error: float) -> tuple[Array, Array]:
+        """S_k at theta: what is the epoch's own, and what comes of a correction's error, which all epochs share."""
+        identity = np.eye(self.features)
+        own = one.answer.noise * identity + one.answer.share * spread + one.answer.whole * one.expected.square
         logit = self.rows.points @ theta
+        shared = np.zeros_like(own)
         if self.curvature.ratio_variance:
             scaled = one.expected.score(logit)
-            noise += self.curvature.ratio_variance * np.outer(scaled, scaled)
+            shared += self.curvature.ratio_variance * np.outer(scaled, scaled)
         if self._trusted:
-            return np.asarray(noise)
-        noise += float(one.along @ h) ** 2 * np.outer(one.along, one.along)
+            return own, shared
+        h = one.into @ (theta - one.origin)
+        known = error * gain(one.carried) ** 2
+        shared += known / 2.0 * (float(h @ h) * identity + np.outer(h, h))
+        shared += float(one.along @ h) ** 2 * np.outer(one.along, one.along)
         bent = self.curvature.ratio * _BENT * one.curved(theta, logit)
-        return np.asarray(noise + float(bent @ bent) / self.features * np.eye(self.features) + np.outer(bent, bent))
+        own = own + float(bent @ bent) / self.features * identity + np.outer(bent, bent)
+        return own, shared
 
     def _terms(self, theta: Array, pull: Array, inverses: Sequence[Array]) -> tuple[Array, Array, float]:
         """Curvature, gradient and value of the sum to be minimized, with given S_k^-1."""
@@ -169,12 +172,11 @@ class Solution:
         """Levenberg-Marquardt, with the weights S_k^-1 taken anew at each of a few solutions."""
         for _ in range(_FITS):
             logit = self.rows.points @ theta
-            inverses = [
-                inverse(
-                    self._noise(one, theta, self.curvature.ratio * one.expected.spread(logit), self.curvature.error)
-                )
-                for one in self._equations
-            ]
+            inverses = []
+            for one in self._equations:
+                spread = self.curvature.ratio * one.expected.spread(logit)
+                own, shared = self._noise(one, theta, spread, self.curvature.error)
+                inverses.append(inverse(own + shared))
             theta = self._descend(theta, pull, inverses)
         if not np.all(np.isfinite(theta)):
             raise MurkError("the epochs' equations have no finite solution")
@@ -208,13 +210,34 @@ class Solution:
         logit = self.rows.points @ self.values
         return [self.curvature.ratio * one.expected.spread(logit) for one in self._equations]
 
-    def _covariance(self, theta: Array) -> Array:
-        """Covariance of the solution if ``theta`` were the truth."""
-        information = self._prior.copy()
+    def _weighed(self, theta: Array) -> Iterator[tuple[_Equation, Array, Array, Array]]:
+        """Each equation with its slope, its own noise, and ``S_k^-1`` times the slope, if ``theta`` were the truth."""
         for one, slope, spread in zip(self._equations, self._slopes, self._spreads, strict=True):
-            noise = self._noise(one, theta, spread, self.curvature.caution)
-            information += slope.T @ np.linalg.solve(noise, slope)
-        return inverse(information)
+            own, shared = self._noise(one, theta, spread, self.curvature.caution)
+            yield one, slope, own, np.asarray(np.linalg.solve(own + shared, slope), dtype=np.float64)
+
+    def _covariance(self, theta: Array) -> Array:
+        """Covariance of the solution if ``theta`` were the truth.
+
+        ``H^-1 M H^-1``: M adds up each epoch's own noise, and the errors that they share as they pull together.
+        """
+        p, curvature = self.features, self.curvature
+        logit = self.rows.points @ theta
+        information, middle = self._prior.copy(), self._prior.copy()
+        by_ratio, along, by_number = np.zeros(p), np.zeros(p), np.zeros((p, p, p))
+        for one, slope, own, weigh in self._weighed(theta):
+            information += slope.T @ weigh
+            middle += weigh.T @ own @ weigh
+            h = one.into @ (theta - one.origin)
+            by_ratio += weigh.T @ one.expected.score(logit)
+            along += float(one.along @ h) * weigh.T @ one.along
+            by_number += (weigh.T @ one.carried)[:, :, None] * (one.carried.T @ h)[None, None, :]
+        middle += curvature.ratio_variance * np.outer(by_ratio, by_ratio) + np.outer(along, along)
+        # A symmetric matrix of errors, of this variance on the diagonal and half of it beside it.
+        flat, turned = by_number.reshape(p, -1), by_number.transpose(0, 2, 1).reshape(p, -1)
+        middle += curvature.caution / 2.0 * (flat @ flat.T + flat @ turned.T)
+        back = inverse(information)
+        return np.asarray(back @ middle @ back)
 
     @cached_property
     def covariance(self) -> Array:
@@ -225,13 +248,14 @@ class Solution:
         if math.isinf(self.rows.sample):
             return found
         logit = self.rows.points @ self.values
-        pulled = np.zeros_like(self.rows.points)
-        for one, slope, spread in zip(self._equations, self._slopes, self._spreads, strict=True):
+        information, pulled = self._prior.copy(), np.zeros_like(self.rows.points)
+        for one, slope, _, weigh in self._weighed(self.values):
             summands = self.curvature.ratio * one.expected.summands(logit)
-            summands -= self.rows.shares @ summands
-            pulled += summands @ np.linalg.solve(self._noise(one, self.values, spread, self.curvature.caution), slope)
+            information += slope.T @ weigh
+            pulled += (summands - self.rows.shares @ summands) @ weigh
         extra = (pulled * (self.rows.shares / self.rows.sample)[:, None]).T @ pulled
-        return np.asarray(found + found @ extra @ found)
+        back = inverse(information)
+        return np.asarray(found + back @ extra @ back)
 
     def half_widths(self, quantile: float) -> Array:
         """Half widths of the intervals of all coefficients, (p,); infinite where one was not learned."""
