@@ -1,8 +1,8 @@
 """Error and coverage of scores in epochs: ``python -m benchmarks.scores``.
 
-Two tables. *Accuracy*: logistic models with standard normal features, all coefficients and the intercept 1, n = 300,000,
-mean squared distance to the truth. *Coverage*: how often nominal 95% intervals hold the truth on generated tasks of many
-shapes, of the coefficients that were learned, and how many were. ``--replications`` for more of each.
+Two tables. *Accuracy*: logistic models with standard normal features, all coefficients and the intercept 1,
+n = 300,000, mean squared distance to the truth. *Coverage*: how often nominal 95% intervals hold the truth on generated
+tasks of many shapes, of the coefficients that were learned, and how many were. ``--replications`` for more of each.
 """
 
 import argparse
