@@ -159,3 +159,58 @@ def test_an_entry_is_a_function_of_its_row(k):
     other = KEY.copy()
     other[7] ^= 1
     assert not (drawn(50, k, key=other) == whole).any()
+
+
+def settled(j, row, word):
+    """What an undecided word begins, by taking every further word from a stream, each once; and how many it took."""
+    inside, width, density = (table.tolist() for table in module._tables())
+    edge, taken = width[255] * 2.0**52, 0
+
+    def stream():
+        for block in range(1, 1000):
+            out = np.zeros((8, 1), dtype=np.uint64)
+            array_single(KEY, np.array([[j], [row], [block]], dtype=np.uint32), out)
+            # The last words of a block are left, so that a trial never needs two blocks.
+            yield out[:, 0].tolist()
+
+    blocks_, left = stream(), []
+
+    def fresh(trial=False):
+        nonlocal left, taken
+        if trial and len(left) < 3:
+            left = next(blocks_)
+        taken += 1
+        return left.pop(0)
+
+    def uniform(trial):
+        return (fresh(trial) >> 11) * 2.0**-53
+
+    while True:
+        layer, magnitude = word & 255, (word >> 9) & (2**52 - 1)
+        x, sign = magnitude * width[layer], -1.0 if (word >> 8) & 1 else 1.0
+        if magnitude < inside[layer]:
+            return sign * x, taken
+        u = uniform(trial=True)
+        if layer:
+            if density[layer] + u * (density[layer - 1] - density[layer]) < math.exp(-0.5 * x * x):
+                return sign * x, taken
+            word = fresh()
+        else:
+            v = uniform(trial=False)
+            beyond = -math.log1p(-u) / edge
+            if -2.0 * math.log1p(-v) > beyond * beyond:
+                return sign * (edge + beyond), taken
+
+
+def test_no_word_serves_twice():
+    """Undecided words of all layers and of the tail, against a reference; one of them at least takes a third one."""
+    rng = np.random.default_rng(3)
+    words = rng.integers(0, 2**64, size=600, dtype=np.uint64) | np.uint64((2**52 - 1) << 9)
+    words[:200] &= ~np.uint64(255)  # the lowest layer, whose end is the tail
+    counter, spare = np.zeros((3, 1), dtype=np.uint32), np.zeros((8, 1), dtype=np.uint64)
+    most = 0
+    for place, word in enumerate(words):
+        expected, taken = settled(place % 7, place, int(word))
+        assert module._settle(KEY, place, place % 7, word, counter, spare) == pytest.approx(expected, rel=1e-14)
+        most = max(most, taken)
+    assert most > 3
