@@ -38,7 +38,7 @@ def moment(payload, task="f" * 64, **more):
 
 def gradients(guarantee, features):
     settings = Settings(objective=Logistic(), names=tuple(f"x{i}" for i in range(features)))
-    mechanism = calibrate(None, guarantee, dimension=features, radius=settings.bound)
+    mechanism = calibrate("gaussian", guarantee, dimension=features, radius=settings.bound)
     return SGDEngine(settings, {"default": mechanism}), gradient
 
 
