@@ -18,7 +18,7 @@ demo: install
 
 test: install
 	$(BIN)/python -m tests.compiling
-	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 40
 
 lint: install
 	$(BIN)/ruff format --check .
