@@ -1,7 +1,5 @@
 """What sums say: the truth within its intervals, on data that nothing was tuned on, or "not learned"."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -120,14 +118,3 @@ def test_epochs_double_and_their_models_settle():
 def test_normal_rows_have_the_moments_they_were_asked_for():
     moment = np.array([[0.5, 0.1, 0.2], [0.1, 0.3, -0.1], [0.2, -0.1, 1.0]])
     assert Rows.normal(moment).second_moment == pytest.approx(moment)
-
-
-def test_budgets_of_people_weigh():
-    """Two levels: the mean of both is better than the better one alone."""
-    rng = np.random.default_rng(9)
-    X = features(rng, 12_000, P)
-    y = outcomes(rng, X, np.array([0.7, -1.0, 0.6, -0.3]))
-    both = learn(problem_of(P, 4.0), X, y, 1).estimate().standard_error
-    half = learn(problem_of(P, 4.0), X[:6000], y[:6000], 1).estimate().standard_error
-    assert both < half
-    assert math.isfinite(both)

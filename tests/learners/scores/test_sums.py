@@ -1,0 +1,49 @@
+"""Mean answers of several levels: by inverse variance, with the noise that this leaves."""
+
+import numpy as np
+import pytest
+
+from murk.learners.scores.mechanism import menu_of
+from murk.learners.scores.sums import Epoch, Tally, summaries
+from murk.privacy import GaussianDP, PureDP
+from tests.learners.scores.people import problem_of
+
+P = 2
+MENUS = {"default": menu_of(None, GaussianDP(1.0), P), "open": menu_of(None, GaussianDP(4.0), P)}
+
+
+def epoch(**tallies):
+    found = Epoch(0, problem_of(P - 1, 1.0).settings.first_model)
+    for level, (count, total) in tallies.items():
+        found.tallies[level, "score"] = Tally(count, total)
+    return found
+
+
+def test_levels_weigh_by_the_inverse_of_their_variance():
+    """Against the textbook's weighted mean of two levels' means."""
+    counts, totals = {"default": 300, "open": 50}, {"default": [10**9, -(10**8)], "open": [10**8, 3 * 10**8]}
+    answer = summaries([epoch(**{level: (counts[level], totals[level]) for level in MENUS})], MENUS, P)[0].score
+    mechanisms = {level: menu.score for level, menu in MENUS.items()}
+    means = {level: mechanisms[level].unit * np.array(totals[level]) / counts[level] for level in MENUS}
+    # A person differs from another by 1 / p a number at most, on average over numbers.
+    precisions = {level: counts[level] / (mechanisms[level].variance + 1 / P) for level in MENUS}
+    whole = sum(precisions.values())
+    shares = {level: precisions[level] / whole for level in MENUS}
+    assert answer.mean == pytest.approx(sum(shares[level] * means[level] for level in MENUS))
+    noise = sum(shares[level] ** 2 * mechanisms[level].variance / counts[level] for level in MENUS)
+    assert answer.noise == pytest.approx(noise)
+    assert answer.share == pytest.approx(sum(shares[level] ** 2 / counts[level] for level in MENUS))
+    # The twin: a mean of all people alike.
+    alike = sum(counts[level] * means[level] for level in MENUS) / sum(counts.values())
+    assert answer.mean != pytest.approx(alike, rel=0.1)
+
+
+def test_directions_count_as_long_as_they_are():
+    """Of PrivUnit, decoded payloads are added up, not their integers, whose lengths say nothing."""
+    menus = {"default": menu_of("best", PureDP(4.0), P)}
+    found = epoch()
+    payloads = np.array([[3, 4], [3_000_000, 4_000_000]])
+    found.add("default", "score", menus["default"], payloads)
+    answer = summaries([found], menus, P)[0].score
+    assert answer.mean == pytest.approx(menus["default"].score.decode(payloads).mean(axis=0))
+    assert answer.mean / np.linalg.norm(answer.mean) == pytest.approx([0.6, 0.8])
