@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from murk.learners.ldp_sgd.regressor import LDPSGDRegressor
     from murk.learners.public_glm.classifier import PublicDataGLM
     from murk.learners.public_glm.regressor import PublicDataRegression
+    from murk.learners.scores.classifier import ScoreClassifier
+    from murk.learners.scores.regressor import ScoreRegressor
 
 __all__ = [
     "GaussMixClassifier",
@@ -26,6 +28,8 @@ __all__ = [
     "LDPSGDRegressor",
     "PublicDataGLM",
     "PublicDataRegression",
+    "ScoreClassifier",
+    "ScoreRegressor",
 ]
 
 _MODULES = {
@@ -37,6 +41,8 @@ _MODULES = {
     "LDPSGDRegressor": "ldp_sgd.regressor",
     "PublicDataGLM": "public_glm.classifier",
     "PublicDataRegression": "public_glm.regressor",
+    "ScoreClassifier": "scores.classifier",
+    "ScoreRegressor": "scores.regressor",
 }
 
 

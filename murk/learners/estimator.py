@@ -182,8 +182,9 @@ class StreamEstimator(base.Estimator):
         if release.simulated is not (self.seed is not None):
             raise Rejected("simulated", "a learner takes simulated releases if it is seeded, else real ones")
         integers = release.integers
-        if len(integers) != engine.dimension:
-            raise Rejected("dimension", f"{len(integers)} numbers, the learner has {engine.dimension}")
+        lengths = getattr(engine, "lengths", (engine.dimension,))
+        if len(integers) not in lengths:
+            raise Rejected("dimension", f"{len(integers)} numbers, the learner has {' or '.join(map(str, lengths))}")
         if max(integers) > mechanism.magnitude or min(integers) < -mechanism.magnitude:
             raise Rejected("magnitude", f"a number beyond {mechanism.magnitude}, which honest noise does not reach")
         engine.admit(release, 0)

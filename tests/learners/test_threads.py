@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import warnings
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -121,6 +122,12 @@ def declared(model):
     engine = model._engine
     if hasattr(engine, "layout"):
         return engine.sums.sums
+    if hasattr(engine, "epochs"):
+        counts = Counter()
+        for epoch in engine.epochs:
+            for (level, _), tally in epoch.tallies.items():
+                counts[level] += tally.count
+        return counts
     if isinstance(engine, SGDEngine):
         return engine.memory.real[16:19]
     from murk.learners.iwp_sgd import layout as k

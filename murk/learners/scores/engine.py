@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +19,36 @@ from murk.learners.scores.settings import Settings
 from murk.learners.scores.solve import Solution
 from murk.learners.scores.sums import Epoch, summaries
 from murk.learners.state import count_of
-from murk.privacy.mechanisms.reach import FORGED
+from murk.privacy.mechanisms.reach import FORGED, Reach
 from murk.stream.codec import Rejected
 
 if TYPE_CHECKING:
     from murk.stream.releases import ScoreRelease
 
-# Releases learned at once at the most: the sum of so many payloads is within 64 bits.
-_BLOCK = 4096
+Answered = tuple[int, str, Question]
+"""The version that an answer was given at, its level, and the question."""
+
+BLOCK = 4096
+"""Releases learned at once at the most: the sum of so many payloads is within 64 bits."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What a chain has learned. Never written to, only replaced, so that whoever reads it reads one moment.
+
+    Parameters
+    ----------
+    count
+        How many releases.
+    epochs
+        Those that are remembered, oldest first.
+    shown
+        What predictions are by, where that is of an earlier moment.
+    """
+
+    count: int
+    epochs: tuple[Epoch, ...]
+    shown: Chain | None = None
 
 
 class ScoreEngine:
@@ -45,20 +68,15 @@ class ScoreEngine:
         self.settings = settings
         self.mechanisms = dict(menus)
         self._turns = Turns()
-        self._count = 0
-        self._epochs = [Epoch(0, settings.first_model)]
-        self._reach = {
-            (level, matrix): (menu.matrix if matrix else menu.score).reach
-            for level, menu in menus.items()
-            for matrix in (False, True)
-        }
+        self._now = Chain(0, (Epoch(0, settings.first_model),))
+        self._reach = reaches(menus)
 
     # What is known
 
     @property
     def n_releases(self) -> int:
         """How many releases were learned."""
-        return self._count
+        return self._now.count
 
     @property
     def dimension(self) -> int:
@@ -78,17 +96,21 @@ class ScoreEngine:
     @property
     def model(self) -> Model:
         """The newest epoch's model."""
-        return self._epochs[-1].model
+        return self._now.epochs[-1].model
+
+    @property
+    def now(self) -> Chain:
+        """What was learned so far."""
+        return self._now
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
         """The epochs that are remembered, oldest first."""
-        return tuple(self._epochs)
+        return self._now.epochs
 
-    @in_turn
     def estimate(self) -> ScoreEstimate:
         """Coefficients in coded units, with what their intervals need."""
-        return merged(self.settings, self.mechanisms, [self._epochs], 1, self._count)
+        return merged([self])
 
     def figures(self) -> dict[str, float]:
         """Nothing beyond the estimate."""
@@ -106,7 +128,7 @@ class ScoreEngine:
         Rejected
             With reason ``"version"``, ``"future"``, ``"stale"``, ``"dimension"`` or ``"magnitude"``.
         """
-        count, version = self._count + ahead, release.version
+        count, version = self._now.count + ahead, release.version
         if version > count:
             raise Rejected("future", f"version {version} of a chain that stands at {count}")
         if version != epoch_start(version):
@@ -135,20 +157,12 @@ class ScoreEngine:
         """
         done = 0
         while done < len(releases):
-            stop = min(len(releases), done + min(_BLOCK, epoch_end(self._count) - self._count))
-            self._add(releases[done:stop])
+            stop = min(len(releases), done + self._room())
+            groups: dict[Answered, list[list[int]]] = {}
+            for release in releases[done:stop]:
+                groups.setdefault((release.version, release.level, release.question), []).append(release.payload)
+            self._add({key: np.array(payloads, dtype=np.int64) for key, payloads in groups.items()})
             done = stop
-
-    def _add(self, releases: Sequence[ScoreRelease]) -> None:
-        known = {epoch.start: epoch for epoch in self._epochs}
-        groups: dict[tuple[int, str, Question], list[list[int]]] = {}
-        for release in releases:
-            if release.version not in known:
-                raise MurkError(f"the epoch of version {release.version} is not remembered")
-            groups.setdefault((release.version, release.level, release.question), []).append(release.payload)
-        for (version, level, question), payloads in groups.items():
-            known[version].add(level, question, self.mechanisms[level], np.array(payloads, dtype=np.int64))
-        self._advance(len(releases))
 
     @in_turn
     def learn_payloads(self, answers: Mapping[tuple[str, Question], NDArray[np.int64]]) -> None:
@@ -159,42 +173,55 @@ class ScoreEngine:
         MurkError
             If they are more than are left of its epoch.
         """
+        now = self._now
         learned = sum(map(len, answers.values()))
-        if learned > epoch_end(self._count) - self._count:
-            raise MurkError(f"{learned} answers, and {epoch_end(self._count) - self._count} are left of the epoch")
-        for (level, question), payloads in answers.items():
-            for start in range(0, len(payloads), _BLOCK):
-                self._epochs[-1].add(level, question, self.mechanisms[level], payloads[start : start + _BLOCK])
-        self._advance(learned)
+        if learned > epoch_end(now.count) - now.count:
+            raise MurkError(f"{learned} answers, and {epoch_end(now.count) - now.count} are left of the epoch")
+        start = now.epochs[-1].start
+        self._add({(start, level, question): payloads for (level, question), payloads in answers.items()})
 
-    def _advance(self, learned: int) -> None:
-        self._count += learned
-        if self._count == epoch_end(self._epochs[-1].start):
-            found = summaries(self._epochs, self.mechanisms, self.settings.features)
-            model = self.settings.next_model(found, self._count, self.mechanisms)
-            self._epochs = [*self._epochs, Epoch(self._count, model)][-REMEMBERED:]
+    def _room(self) -> int:
+        """Most releases to learn before something else is due."""
+        count = self._now.count
+        return min(BLOCK, epoch_end(count) - count)
+
+    def _add(self, answers: Mapping[Answered, NDArray[np.int64]]) -> None:
+        """Add payloads, no more than are left of the epoch: all of them or, where an interrupt arrives, none."""
+        now = self._now
+        known, learned = {epoch.start: epoch for epoch in now.epochs}, 0
+        for (version, level, question), payloads in answers.items():
+            if version not in known:
+                raise MurkError(f"the epoch of version {version} is not remembered")
+            for start in range(0, len(payloads), BLOCK):
+                part = payloads[start : start + BLOCK]
+                known[version] = known[version].plus(level, question, self.mechanisms[level], part)
+            learned += len(payloads)
+        self._now = self._advanced(now, now.count + learned, tuple(known.values()))
+
+    def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
+        """With the next epoch begun, where one has ended."""
+        if count == epoch_end(epochs[-1].start):
+            found = summaries(epochs, self.mechanisms, self.settings.features)
+            model = self.settings.next_model(found, count, self.mechanisms)
+            epochs = (*epochs, Epoch(count, model))[-REMEMBERED:]
+        return Chain(count, epochs)
 
     # What devices and logs need
 
     def published(self) -> tuple[int, list[float]]:
         """The newest epoch's first version, and its model."""
-        newest = self._epochs[-1]
+        newest = self._now.epochs[-1]
         return newest.start, newest.model.flat.tolist()
 
     @property
     def stride(self) -> int:
         """Most releases to learn before a new model is to be published."""
-        return min(256, epoch_end(self._count) - self._count)
+        count = self._now.count
+        return min(256, epoch_end(count) - count)
 
-    @in_turn
     def state_dict(self) -> dict[str, Any]:
         """The whole state as plain JSON data."""
-        return {
-            "schema": 1,
-            "settings": self.settings.digest,
-            "n_releases": self._count,
-            "epochs": [epoch.to_state() for epoch in self._epochs],
-        }
+        return {"schema": 1, "settings": self.settings.digest, **chain_state(self._now)}
 
     @in_turn
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -207,15 +234,33 @@ class ScoreEngine:
         """
         if state.get("schema") != 1 or state.get("settings") != self.settings.digest:
             raise MurkError("the state is of a learner with other settings: use those that it was learned with")
+        self._now = self._read(state)
+
+    def _read(self, state: Mapping[str, Any]) -> Chain:
+        """What `chain_state` wrote."""
         count = count_of(state.get("n_releases"), "n_releases")
         found = state.get("epochs")
         if not isinstance(found, list) or not found:
             raise MurkError("the state holds no epochs")
-        epochs = [Epoch.of_state(each, self.settings.features, self.mechanisms) for each in found]
+        epochs = tuple(Epoch.of_state(each, self.settings.features, self.mechanisms) for each in found)
         starts = [epoch.start for epoch in epochs]
         if starts != _starts(count):
             raise MurkError(f"the state's epochs begin at {starts}, which is not where a chain of {count} has them")
-        self._epochs, self._count = epochs, count
+        return Chain(count, epochs)
+
+
+def chain_state(chain: Chain) -> dict[str, Any]:
+    """A chain as plain JSON data."""
+    return {"n_releases": chain.count, "epochs": [epoch.to_state() for epoch in chain.epochs]}
+
+
+def reaches(menus: Mapping[str, Menu]) -> dict[tuple[str, bool], Reach]:
+    """How long honest payloads of a level are, of scores and of matrices."""
+    return {
+        (level, matrix): (menu.matrix if matrix else menu.score).reach
+        for level, menu in menus.items()
+        for matrix in (False, True)
+    }
 
 
 def _starts(count: int) -> list[int]:
@@ -227,10 +272,13 @@ def _starts(count: int) -> list[int]:
     return starts[-REMEMBERED:]
 
 
-def merged(
-    settings: Settings, menus: Mapping[str, Menu], chains: Sequence[Sequence[Epoch]], number: int, releases: int
-) -> ScoreEstimate:
-    """The estimate of several chains' epochs: their equations are solved together."""
-    found = [each for epochs in chains for each in summaries(epochs, menus, settings.features)]
+def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
+    """The estimate of several chains: their epochs' equations are solved together."""
+    return merged_of(engines[0].settings, [(engine.now, engine.mechanisms) for engine in engines])
+
+
+def merged_of(settings: Settings, chains: Sequence[tuple[Chain, Mapping[str, Menu]]]) -> ScoreEstimate:
+    """The estimate of chains, each with its levels' mechanisms."""
+    found = [each for chain, menus in chains for each in summaries(chain.epochs, menus, settings.features)]
     solution = Solution(found, settings.response, settings.rows) if found else None
-    return estimate_of(settings.names, solution, number, releases)
+    return estimate_of(settings.names, solution, len(chains), sum(chain.count for chain, _ in chains))

@@ -26,10 +26,13 @@ class ScoreEstimate(Estimate):
     Attributes
     ----------
     solution
-        What it comes from; None before there is anything.
+        What it comes from, in coded units; None before there is anything.
+    unit
+        What the target's coded unit is in its own.
     """
 
     solution: Solution | None = None
+    unit: float = 1.0
 
     def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
         """Half widths of the intervals at ``level``; infinite where a coefficient was not learned."""
@@ -37,7 +40,7 @@ class ScoreEstimate(Estimate):
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
         if self.solution is None:
             return np.full(len(self.names), np.inf)
-        return self.solution.half_widths(NormalDist().inv_cdf(0.5 + level / 2.0))
+        return self.unit * self.solution.half_widths(NormalDist().inv_cdf(0.5 + level / 2.0))
 
 
 def estimate_of(names: tuple[str, ...], solution: Solution | None, chains: int, releases: int) -> ScoreEstimate:

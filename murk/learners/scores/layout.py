@@ -44,15 +44,24 @@ def epoch_end(version: int) -> int:
     return FIRST if version < FIRST else 2 * epoch_start(version)
 
 
-def flattened(matrix: Array) -> Array:
-    """The upper triangle of symmetric matrices (..., p, p), off the diagonal times sqrt 2: norms are kept."""
-    p = matrix.shape[-1]
-    rows, columns = np.triu_indices(p)
-    return np.asarray(matrix[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0)))
+def shown_next(count: int) -> int:
+    """The count after this one from which predictions are by what was learned until then, four times an epoch.
+
+    Examples
+    --------
+    >>> counts = [0]
+    >>> while counts[-1] < 6_000:
+    ...     counts.append(shown_next(counts[-1]))
+    >>> counts[:9], counts[-7:]
+    ([0, 1, 2, 3, 4, 5, 6, 7, 8], [2048, 2560, 3000, 3750, 4500, 5250, 6000])
+    """
+    start = epoch_start(count) or 1 << max(count.bit_length() - 1, 0)
+    step = max(start // 4, 1)
+    return min(count - (count - start) % step + step, epoch_end(count)) if count else 1
 
 
 def symmetric(flat: Array, features: int) -> Array:
-    """What `flattened` made a vector of."""
+    """The matrix of a vector of its upper triangle, row after row, off the diagonal times sqrt 2: norms are kept."""
     rows, columns = np.triu_indices(features)
     matrix = np.zeros((features, features))
     matrix[rows, columns] = flat / np.where(rows == columns, 1.0, math.sqrt(2.0))

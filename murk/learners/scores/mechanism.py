@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from murk.errors import UserError
-from murk.learners.scores.layout import flattened, matrix_size
+from murk.learners.scores import kernels
+from murk.learners.scores.layout import matrix_size
 from murk.privacy.guarantees import GaussianDP, Guarantee
 from murk.privacy.mechanisms import GaussianMechanism, Mechanism, calibrate
 from murk.privacy.mechanisms.amounts import Amount, Currency
@@ -295,10 +296,6 @@ def outer(vectors: npt.ArrayLike, features: int) -> Vectors:
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != features:
         raise UserError(f"vectors come as (m, {features}), got {rows.shape}")
-    rows = np.where(np.isfinite(rows), rows, 0.0)
-    # Brought to size before they are squared: a huge row must not overflow its own check.
-    largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=1.0)
-    rows = rows / largest
-    length = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
-    rows = rows / np.maximum(length, 1.0 / largest)
-    return flattened(rows[:, :, None] * rows[:, None, :])
+    found = np.empty((len(rows), matrix_size(features)))
+    kernels.outer(np.ascontiguousarray(rows), found)
+    return found

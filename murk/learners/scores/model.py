@@ -14,19 +14,20 @@ Whatever a, W, g and R are, those bounds hold: a hostile model costs accuracy, n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.problem import HostileModel
+from murk.learners.scores import kernels
+from murk.learners.scores.kernels import LARGEST_LOGIT
 
 Array = NDArray[np.float64]
 Question = Literal["score", "scatter", "curvature"]
 QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
 
-# Beyond it a logit changes no chance that a float can tell from 0 or 1 by much, and nothing overflows.
-_LARGEST_LOGIT = 50.0
 # What honest models stay far below: coefficients in coded units, and what whitening multiplies by.
 _LARGEST_ORIGIN, _LARGEST_TRANSFORM, _LARGEST_REACH = 1e4, 1e8, 1e4
 
@@ -69,6 +70,13 @@ class Model:
         reach, exponent, scatter, curvature = (float(value) for value in flat[p + p * p :])
         return cls(flat[:p].copy(), flat[p : p + p * p].reshape(p, p).copy(), reach, exponent, scatter, curvature)
 
+    @cached_property
+    def thresholds(self) -> tuple[np.uint64, np.uint64]:
+        """Words of 64 bits below which a person is asked for a scatter, and for a matrix of either kind."""
+        shares = (self.scatter, self.scatter + self.curvature)
+        first, second = (np.uint64(min(int(share * 2.0**64), 2**64 - 1)) for share in shares)
+        return first, second
+
     def rounded(self) -> Model:
         """To 9 significant digits: what linear algebra leaves in the last ones differs between libraries."""
         flat = np.array([float(f"{value:.9g}") for value in self.flat])
@@ -78,6 +86,12 @@ class Model:
 def model_size(features: int) -> int:
     """Numbers of a published model."""
     return features + features * features + 4
+
+
+def asked(words: NDArray[np.uint64], model: Model) -> NDArray[np.int64]:
+    """The question that each person answers, as its place in `QUESTIONS`, by one uniform word each and the shares."""
+    scatter, matrix = model.thresholds
+    return np.where(words < scatter, 1, np.where(words < matrix, 2, 0))
 
 
 def check_model(flat: Array, features: int) -> Model:
@@ -111,7 +125,7 @@ def check_model(flat: Array, features: int) -> Model:
 
 def chance(logit: Array) -> Array:
     """``1 / (1 + e^-t)``."""
-    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -_LARGEST_LOGIT, _LARGEST_LOGIT))))
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -LARGEST_LOGIT, LARGEST_LOGIT))))
 
 
 @dataclass(frozen=True)
@@ -124,7 +138,7 @@ class Response:
         """r(1) and r(0) at a logit; for a real target what y = 1 and y = -1 give."""
         if not self.binary:
             return np.ones_like(logit), -np.ones_like(logit)
-        bounded = exponent * np.clip(logit, -_LARGEST_LOGIT, _LARGEST_LOGIT)
+        bounded = exponent * np.clip(logit, -LARGEST_LOGIT, LARGEST_LOGIT)
         return np.minimum(1.0, np.exp(-bounded)), -np.minimum(1.0, np.exp(bounded))
 
     def weights(self, logit: Array, exponent: float) -> Array:
@@ -136,41 +150,24 @@ class Response:
         return np.asarray(p * (1.0 - p) * (high - low))
 
 
-def _parts(X: Array, model: Model) -> tuple[Array, Array, Array]:
-    """``z``, ``c(z)`` and ``t`` of coded rows."""
+def directions(X: Array, model: Model) -> Array:
+    """``c(z) z`` of coded rows, (m, p): no longer than 1."""
     Z = X @ model.transform.T
     length = np.sqrt(np.einsum("ij,ij->i", Z, Z))
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.where(length > 0, np.minimum(1.0, model.reach / length) / length, 0.0)
-    return Z, factor, X @ model.origin
-
-
-def directions(X: Array, model: Model) -> Array:
-    """``c(z) z`` of coded rows, (m, p): no longer than 1."""
-    Z, factor, _ = _parts(X, model)
     return np.asarray(Z * factor[:, None])
 
 
-def scores(X: Array, y: Array, model: Model, response: Response) -> Array:
-    """Scores of coded records, (m, p); a NaN (missing) target gives zeros."""
-    Z, factor, logit = _parts(X, model)
-    if response.binary:
-        high, low = response.answers(logit, model.exponent)
-        answer = np.where(y > 0.5, high, low)
-    else:
-        answer = np.clip(y, -1.0, 1.0)
-    answer = np.where(np.isnan(y), 0.0, answer)
-    return np.asarray(Z * (answer * factor)[:, None])
+def vectors(X: Array, y: Array, model: Model, response: Response, question: Question) -> Array:
+    """What a mechanism is given of coded records, (m, p): scores, or the v of matrices ``v v'`` in units of R/2.
 
-
-def roots(X: Array, y: Array, model: Model, response: Response, question: Question) -> Array:
-    """v of coded records, (m, p), whose ``v v'`` is the matrix asked for in units of R/2.
-
-    A curvature counts only where the target is there, as a score does: so their ratio is that of the people whose
-    targets are.
+    A NaN (missing) target gives zeros, but in a scatter, which is of the features alone. So a curvature counts only
+    where the target is there, as a score does, and their ratio is that of the people whose targets are.
     """
-    Z, factor, logit = _parts(X, model)
-    weight = np.full_like(logit, 0.5)
-    if question == "curvature":
-        weight = np.where(np.isnan(y), 0.0, response.weights(logit, model.exponent))
-    return np.asarray(Z * np.sqrt(2.0 * weight * factor / model.reach)[:, None])
+    found = np.empty((len(X), len(model.origin)))
+    kernels.vectors(
+        np.ascontiguousarray(X), np.ascontiguousarray(y), model.origin, model.transform, model.reach, model.exponent,
+        response.binary, QUESTIONS.index(question), found,
+    )  # fmt: skip
+    return found

@@ -15,7 +15,7 @@ from murk.learners.scores.engine import ScoreEngine, merged
 from murk.learners.scores.estimate import ScoreEstimate
 from murk.learners.scores.layout import REMEMBERED, epoch_end, epoch_start, matrix_size
 from murk.learners.scores.mechanism import Menu, menu_of
-from murk.learners.scores.model import QUESTIONS, Model, Question, check_model, model_size, roots, scores
+from murk.learners.scores.model import QUESTIONS, Model, Question, asked, check_model, model_size, vectors
 from murk.learners.scores.settings import Settings
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource, Purpose
@@ -117,12 +117,8 @@ class ScoreProblem:
 
     def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: NDArray[np.float64]) -> list[Question]:
         """Draw the question that each person answers, by the model's shares: never by a record."""
-        known = Model.of(model, self.dimension)
         words = noise.words(indices, 1, Purpose.QUESTION)[:, 0]
-        scatter = words < np.uint64(min(int(known.scatter * 2.0**64), 2**64 - 1))
-        matrix = words < np.uint64(min(int((known.scatter + known.curvature) * 2.0**64), 2**64 - 1))
-        places = np.where(scatter, 1, np.where(matrix, 2, 0))
-        return [QUESTIONS[place] for place in places.tolist()]
+        return [QUESTIONS[place] for place in asked(words, Model.of(model, self.dimension)).tolist()]
 
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None,
@@ -134,12 +130,7 @@ class ScoreProblem:
         """
         model = Model.of(self.initial if theta is None else theta, self.dimension)
         # A hostile model's overflow comes to zeros, whatever the record says.
-        with np.errstate(all="ignore"):
-            if question == "score":
-                found = scores(X, y, model, self.settings.response)
-            else:
-                found = roots(X, y, model, self.settings.response, question)
-        return np.where(np.isfinite(found).all(axis=1, keepdims=True), found, 0.0)
+        return vectors(X, y, model, self.settings.response, question)
 
     def mechanism(self, level: str, question: Question) -> Randomizer:
         """What randomizes the answer to a question."""
@@ -153,9 +144,7 @@ class ScoreProblem:
 
     def estimate(self, engines: Sequence[ScoreEngine]) -> ScoreEstimate:
         """What the learners of all chains have learned together."""
-        chains = [engine.epochs for engine in engines]
-        count = sum(engine.n_releases for engine in engines)
-        return merged(self.settings, self.mechanisms, chains, len(engines), count)
+        return merged(engines)
 
 
 def problem_for(task: Task) -> ScoreProblem:

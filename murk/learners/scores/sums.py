@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 Key = tuple[str, Question]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Tally:
     """Releases of one level that answer one question.
 
@@ -35,16 +35,15 @@ class Tally:
     count: int
     total: list[int]
 
-    def add(self, payloads: NDArray[np.int64]) -> None:
-        """Add payloads (m, d), not so many that their sum overflows."""
-        self.count += len(payloads)
-        sums = payloads.sum(axis=0).tolist()
-        self.total = [old + new for old, new in zip(self.total, sums, strict=True)]
+    def plus(self, payloads: NDArray[np.int64]) -> Tally:
+        """With payloads (m, d) added, not so many that their sum overflows."""
+        sums = (payloads[0] if len(payloads) == 1 else payloads.sum(axis=0)).tolist()
+        return Tally(self.count + len(payloads), [old + new for old, new in zip(self.total, sums, strict=True)])
 
 
-@dataclass
+@dataclass(frozen=True)
 class Epoch:
-    """One epoch of a chain: its model, and the sums of what was released at it.
+    """One epoch of a chain: its model, and the sums of what was released at it. Never written to, only replaced.
 
     Parameters
     ----------
@@ -58,13 +57,13 @@ class Epoch:
 
     start: int
     model: Model
-    tallies: dict[Key, Tally] = field(default_factory=dict)
+    tallies: Mapping[Key, Tally] = field(default_factory=dict)
 
-    def add(self, level: str, question: Question, menu: Menu, payloads: NDArray[np.int64]) -> None:
-        """Add payloads (m, d) of one level and question."""
+    def plus(self, level: str, question: Question, menu: Menu, payloads: NDArray[np.int64]) -> Epoch:
+        """With payloads (m, d) of one level and question added."""
         payloads = whole_numbers(menu.mechanism(question), payloads)
-        known = self.tallies.setdefault((level, question), Tally(0, [0] * payloads.shape[1]))
-        known.add(payloads)
+        known = self.tallies.get((level, question)) or Tally(0, [0] * payloads.shape[1])
+        return Epoch(self.start, self.model, {**self.tallies, (level, question): known.plus(payloads)})
 
     def to_state(self) -> dict[str, Any]:
         """As plain data."""
@@ -85,7 +84,7 @@ class Epoch:
         """
         try:
             start, packed, tallies = state["start"], state["model"], state["tallies"]
-            epoch = cls(count_of(start, "epoch"), Model.of(unpack(packed, model_size(features)), features))
+            found: dict[Key, Tally] = {}
             for one in tallies:
                 level, question, total = one["level"], one["question"], one["total"]
                 size = features if question == "score" else matrix_size(features)
@@ -93,10 +92,10 @@ class Epoch:
                     raise MurkError("the state holds sums of another task")
                 if not all(type(value) is int and abs(value) < 2**127 for value in total):
                     raise MurkError("the state holds sums that are no whole numbers")
-                epoch.tallies[level, question] = Tally(count_of(one["count"], "count"), list(total))
+                found[level, question] = Tally(count_of(one["count"], "count"), list(total))
+            return cls(count_of(start, "epoch"), Model.of(unpack(packed, model_size(features)), features), found)
         except (KeyError, TypeError) as error:
             raise MurkError(f"the state holds no epochs ({type(error).__name__})") from error
-        return epoch
 
 
 def whole_numbers(mechanism: Randomizer, payloads: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from murk.errors import UserError
-from murk.learners.scores.layout import flattened, matrix_size, symmetric
+from murk.learners.scores.layout import matrix_size, symmetric
 from murk.learners.scores.mechanism import OuterGaussian, menu_of, outer
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
@@ -70,11 +70,12 @@ def test_it_is_unbiased():
 
 
 def test_matrices_and_vectors_have_one_length():
-    matrix = np.array([[1.0, 2.0], [2.0, 5.0]])
-    flat = flattened(matrix)
-    assert len(flat) == matrix_size(2)
-    assert np.linalg.norm(flat) == pytest.approx(np.linalg.norm(matrix))
-    assert symmetric(flat, 2) == pytest.approx(matrix)
+    vectors = np.array([[0.6, -0.3, 0.5], [3.0, 4.0, np.nan]])
+    first, second = outer(vectors, P)
+    assert len(first) == matrix_size(P)
+    assert np.linalg.norm(first) == pytest.approx(np.sum(vectors[0] ** 2))
+    assert symmetric(first, P) == pytest.approx(np.outer(vectors[0], vectors[0]))
+    assert symmetric(second, P) == pytest.approx(np.outer([0.6, 0.8, 0.0], [0.6, 0.8, 0.0]))
 
 
 def test_a_budget_that_no_lattice_expresses_is_refused():

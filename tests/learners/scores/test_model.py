@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from murk.learners.problem import HostileModel
 from murk.learners.scores.expected import Expected, mean_matrix
-from murk.learners.scores.model import Model, Response, chance, check_model, model_size, roots, scores
+from murk.learners.scores.model import Model, Response, chance, check_model, model_size, vectors
 from murk.learners.scores.rows import Rows
 from tests.learners.scores.people import problem_of
 
@@ -97,8 +97,8 @@ def test_the_mean_score_and_its_slope_are_those_of_the_scores(exponent):
     response, theta = Response(True), rng.normal(size=P)
     q = chance(rows.points @ theta)
     direct = (
-        q[:, None] * scores(rows.points, np.ones(50), model, response)
-        + (1 - q)[:, None] * scores(rows.points, np.zeros(50), model, response)
+        q[:, None] * vectors(rows.points, np.ones(50), model, response, "score")
+        + (1 - q)[:, None] * vectors(rows.points, np.zeros(50), model, response, "score")
     ).mean(axis=0)
     expected = Expected.of(model, rows, response)
     assert expected.score(rows.points @ theta) == pytest.approx(direct)
@@ -114,6 +114,6 @@ def test_the_mean_score_and_its_slope_are_those_of_the_scores(exponent):
         # And its slope there is the curvature that people are asked for.
         into = np.linalg.inv(model.transform).T
         assert expected.slope(at) == pytest.approx(mean_matrix(model, rows, response) @ into)
-    roots_ = roots(rows.points, np.ones(50), model, response, "curvature")
-    asked = model.reach / 2 * np.einsum("ij,ik->jk", roots_, roots_) / 50
+    roots = vectors(rows.points, np.ones(50), model, response, "curvature")
+    asked = model.reach / 2 * np.einsum("ij,ik->jk", roots, roots) / 50
     assert mean_matrix(model, rows, response) == pytest.approx(asked)

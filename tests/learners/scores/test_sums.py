@@ -13,10 +13,8 @@ MENUS = {"default": menu_of(None, GaussianDP(1.0), P), "open": menu_of(None, Gau
 
 
 def epoch(**tallies):
-    found = Epoch(0, problem_of(P - 1, 1.0).settings.first_model)
-    for level, (count, total) in tallies.items():
-        found.tallies[level, "score"] = Tally(count, total)
-    return found
+    found = {(level, "score"): Tally(count, total) for level, (count, total) in tallies.items()}
+    return Epoch(0, problem_of(P - 1, 1.0).settings.first_model, found)
 
 
 def test_levels_weigh_by_the_inverse_of_their_variance():
@@ -41,9 +39,8 @@ def test_levels_weigh_by_the_inverse_of_their_variance():
 def test_directions_count_as_long_as_they_are():
     """Of PrivUnit, decoded payloads are added up, not their integers, whose lengths say nothing."""
     menus = {"default": menu_of("best", PureDP(4.0), P)}
-    found = epoch()
     payloads = np.array([[3, 4], [3_000_000, 4_000_000]])
-    found.add("default", "score", menus["default"], payloads)
+    found = epoch().plus("default", "score", menus["default"], payloads)
     answer = summaries([found], menus, P)[0].score
     assert answer.mean == pytest.approx(menus["default"].score.decode(payloads).mean(axis=0))
     assert answer.mean / np.linalg.norm(answer.mean) == pytest.approx([0.6, 0.8])

@@ -1,0 +1,133 @@
+"""What both estimators of scores share: features, public covariates, levels, learning, state, inference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.estimator import Record, StreamEstimator
+from murk.learners.inference import PublicCovariates
+from murk.learners.public_glm.public import PublicSample
+from murk.learners.scores.engine import BLOCK, merged
+from murk.learners.scores.estimate import ScoreEstimate
+from murk.learners.scores.local import LocalScores
+from murk.learners.scores.mechanism import Menu, menu_of
+from murk.learners.scores.settings import Settings
+from murk.learners.values import number
+from murk.privacy import Guarantee
+from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+
+Floats = NDArray[np.float64]
+
+
+class Scores(StreamEstimator):
+    """What both estimators share: features, public covariates, levels, learning, state, inference."""
+
+    public: Any
+    mechanism: str | None
+    exponent: float | None
+
+    _binary: ClassVar[bool]
+
+    def _prepare(self) -> None:
+        """Set what is not a constructor argument; check what can be checked without a record."""
+        if self.seed is not None and self.noise is not None:
+            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
+        if self.exponent is not None and not 0.0 <= self.exponent <= 1.0:
+            raise UserError(f"exponent={self.exponent!r} is not from 0 to 1")
+        if self.exponent is not None and self.exponent < 1.0 and self.public is None:
+            raise UserError(
+                f"exponent={self.exponent!r}: a score that is not centred needs the law of the features; give public= "
+                "covariates, or leave exponent out"
+            )
+        self._sample = None if self.public is None else PublicSample.read(self.public, self.features)
+        if isinstance(self.public, Iterator):
+            # It is used up; a clone gets what was read of it.
+            self.public = self._sample
+        super()._prepare()
+
+    def _begin(self, names: tuple[Any, ...]) -> LocalScores:
+        coded, covariates = self._coded_names(names), None
+        if self._sample is not None:
+            points, counts = np.unique(self._sample.select(names).rows, axis=0, return_counts=True)
+            covariates = PublicCovariates(self._coded(points), counts.astype(np.int64))
+        noise: NoiseSource = SecureNoise() if self.noise is None else self.noise
+        if self.seed is not None:
+            noise = SimulatedNoise(self.seed)
+        settings = Settings(coded, self._binary, covariates, self.exponent)
+        self._names = names
+        engine = LocalScores(settings, {**(self.levels or {}), "default": self.budget}, self._made, noise)
+        self._watch()
+        self._engine = engine
+        return engine
+
+    def _made(self, guarantee: Guarantee) -> Menu:
+        return menu_of(self.mechanism, guarantee, len(self._names) + 1)
+
+    # Learning
+
+    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
+        engine = self._engine or self._begun(tuple(sorted(x)))
+        level = "default" if budget is None else engine.level(budget)
+        values = [x.get(name) for name in self._names]
+        row = np.array([[*map(number, values), 1.0]])
+        try:
+            engine.learn_records(row, np.array([y]), (level,))
+        finally:
+            row.fill(0.0)
+        if self._survey is not None:
+            self._surveyed([(values, y)])
+
+    def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
+        engine = self._engine or self._begun(self._columns(X))
+        rows = self._rows_of(X, y)
+        if isinstance(budget, Sequence):
+            levels = [engine.level(each) for each in budget]
+            if len(levels) != len(rows):
+                raise UserError(f"X has {len(rows)} rows, budget has {len(levels)}")
+        else:
+            levels = ["default" if budget is None else engine.level(budget)]
+        for start in range(0, len(rows), BLOCK):
+            block = slice(start, start + BLOCK)
+            coded = self._coded(rows[block])
+            try:
+                engine.learn_records(coded, y[block], levels[block] if len(levels) > 1 else levels)
+            finally:
+                coded.fill(0.0)
+        if self._survey is not None:
+            self._survey_rows(X, y)
+
+    def _coded(self, rows: Floats) -> Floats:
+        """With the constant; what is not finite counts as 0."""
+        coded = np.ones((len(rows), rows.shape[1] + 1))
+        coded[:, :-1] = np.where(np.isfinite(rows), rows, 0.0)
+        return coded
+
+    # What was learned
+
+    def published(self) -> tuple[int, list[float]]:
+        """The version at which the newest epoch began, and its model: what releases made elsewhere answer to."""
+        found: tuple[int, list[float]] = self._require().published()
+        return found
+
+    def _in_units(self, found: ScoreEstimate) -> ScoreEstimate:
+        """An estimate in the target's own units."""
+        return found
+
+    def estimate(self) -> ScoreEstimate:
+        """Coefficients with what their intervals need; infinite half widths where one was not learned."""
+        return self._in_units(self._require().estimate())
+
+    def merged(self, others: Sequence[Self]) -> ScoreEstimate:
+        """Estimate from this learner and ``others`` of the same settings: their epochs are solved together."""
+        return self._in_units(merged(self._engines(others)))
+
+    # Prediction
+
+    def _linear(self, rows: Floats) -> Floats:
+        """Logits, or coded targets, of rows of features without the constant."""
+        return np.asarray(self._coded(rows) @ self._require().shown())

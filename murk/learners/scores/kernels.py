@@ -1,0 +1,96 @@
+"""Compiled loops: what a mechanism is given of coded records. No BLAS, so that a record's answer is the same alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._jit import jit
+
+Array = NDArray[Any]
+
+# Beyond it a logit changes no chance that a float can tell from 0 or 1 by much, and nothing overflows.
+LARGEST_LOGIT = 50.0
+# Places of the questions in `murk.learners.scores.model.QUESTIONS`.
+SCORE, SCATTER = 0, 1
+
+
+@jit
+def vectors(
+    X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, binary: bool, question: int,
+    out: Array,
+) -> None:  # fmt: skip
+    """Scores of coded records, or the v of their matrices ``v v'``, into ``out`` (m, p): no longer than 1.
+
+    A NaN (missing) target gives zeros, but in a scatter, which is of the features alone; so does what is not finite.
+    """
+    p = X.shape[1]
+    for i in range(X.shape[0]):
+        logit, largest, square = 0.0, 0.0, 0.0
+        for j in range(p):
+            logit += X[i, j] * origin[j]
+            z = 0.0
+            for k in range(p):
+                z += transform[j, k] * X[i, k]
+            out[i, j] = z
+            largest = max(largest, abs(z))
+        # Brought to size before they are squared: neither huge nor tiny ones may make a direction longer than 1.
+        if largest > 0.0:
+            for j in range(p):
+                out[i, j] /= largest
+                square += out[i, j] * out[i, j]
+        norm = math.sqrt(square)
+        length = largest * norm
+        logit = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
+        high, low = 1.0, -1.0
+        if binary:
+            high, low = min(1.0, math.exp(-exponent * logit)), -min(1.0, math.exp(exponent * logit))
+        if question == SCORE:
+            scale = min(max(y[i], -1.0), 1.0)
+            if binary:
+                scale = high if y[i] > 0.5 else low
+            scale *= min(1.0, reach / length) if length > 0.0 else 0.0
+        else:
+            weight = 0.5
+            if question != SCATTER and binary:
+                chance = 1.0 / (1.0 + math.exp(-logit))
+                weight = chance * (1.0 - chance) * (high - low)
+            scale = math.sqrt(2.0 * weight * min(length, reach) / reach)
+        finite = question == SCATTER or y[i] == y[i]
+        for j in range(p):
+            out[i, j] *= scale / norm if norm > 0.0 else 0.0
+            finite &= out[i, j] - out[i, j] == 0.0
+        if not finite:
+            for j in range(p):
+                out[i, j] = 0.0
+
+
+@jit
+def outer(rows: Array, out: Array) -> None:
+    """The upper triangle of ``v v'`` of rows v (m, p), off the diagonal times sqrt 2, into ``out``.
+
+    Rows longer than 1 are shortened, what is not finite counts as 0.
+    """
+    p = rows.shape[1]
+    v = np.empty(p)
+    for i in range(rows.shape[0]):
+        # Brought to size before they are squared: a huge row must not overflow its own check.
+        largest, square, at = 1.0, 0.0, 0
+        for j in range(p):
+            v[j] = rows[i, j] if rows[i, j] - rows[i, j] == 0.0 else 0.0
+            largest = max(largest, abs(v[j]))
+        for j in range(p):
+            v[j] /= largest
+            square += v[j] * v[j]
+        length = max(math.sqrt(square), 1.0 / largest)
+        for j in range(p):
+            v[j] /= length
+        for j in range(p):
+            out[i, at] = v[j] * v[j]
+            for k in range(j + 1, p):
+                out[i, at + k - j] = v[j] * v[k] * math.sqrt(2.0)
+            at += p - j
+    v[:] = 0.0

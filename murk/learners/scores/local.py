@@ -1,0 +1,232 @@
+"""The learner of scores where records are at hand: it asks, randomizes and learns in one process. River-free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._turns import in_turn
+from murk.errors import MurkError, UserError
+from murk.learners.scores.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
+from murk.learners.scores.estimate import ScoreEstimate
+from murk.learners.scores.layout import shown_next
+from murk.learners.scores.mechanism import Menu
+from murk.learners.scores.model import QUESTIONS, Question, asked, vectors
+from murk.learners.scores.settings import Settings
+from murk.learners.scores.sums import Epoch
+from murk.privacy.guarantees import Guarantee, guarantee_from_dict
+from murk.privacy.noise import NoiseSource, Purpose
+
+MOST_BUDGETS: Final = 64
+"""People's own budgets that a learner tells apart: it keeps sums for each."""
+
+
+class LocalScores(ScoreEngine):
+    """A chain whose people answer here: their question is drawn, their answer randomized, and learned, once.
+
+    Sums are kept by level. A person's own budget is a level of its own, named by what it promises; so all that follows
+    from a level (the mechanism, the weight of an answer) is right for it, and sums stay exact.
+
+    Predictions are by the solution of a moment ago, at `shown_next`: of what was learned alone, however often they are
+    asked for.
+
+    Parameters
+    ----------
+    settings
+        What is public.
+    guarantees
+        Level name to guarantee, ``"default"`` among them.
+    make
+        What makes the mechanisms of a guarantee.
+    noise
+        Where noise comes from.
+    """
+
+    def __init__(
+        self, settings: Settings, guarantees: Mapping[str, Guarantee], make: Callable[[Guarantee], Menu],
+        noise: NoiseSource,
+    ) -> None:  # fmt: skip
+        self._make, self._noise = make, noise
+        self._declared = dict(guarantees)
+        self._own: dict[str, Guarantee] = {}
+        super().__init__(settings, {level: make(guarantee) for level, guarantee in guarantees.items()})
+        # The learner's own budget is "default", even where another level promises the same.
+        self._names = {guarantee: level for level, guarantee in guarantees.items()}
+        self._names[guarantees["default"]] = "default"
+        self._solved: tuple[tuple[Chain, ScoreEstimate], ...] = ()
+
+    # Levels
+
+    def level(self, guarantee: Guarantee) -> str:
+        """The level of a guarantee; a new one, where nobody had it before.
+
+        Raises
+        ------
+        UserError
+            If it is none, no mechanism gives it, or there are too many.
+        """
+        try:
+            return self._names[guarantee]
+        except (KeyError, TypeError):
+            return self._new_level(guarantee)
+
+    @in_turn
+    def _new_level(self, guarantee: Guarantee) -> str:
+        return self._own_level(guarantee)
+
+    def _own_level(self, guarantee: Guarantee) -> str:
+        if not isinstance(guarantee, Guarantee):
+            raise UserError(f"budget={guarantee!r} is not a guarantee; give one such as GaussianDP(mu=1.0)")
+        name = repr(guarantee)
+        if name in self._declared:
+            raise UserError(f"a level is named {name!r} and promises something else: name it otherwise")
+        if name not in self._own:
+            if len(self._own) >= MOST_BUDGETS:
+                raise UserError(
+                    f"budget={guarantee!r}: people have {MOST_BUDGETS} different budgets of their own already, and "
+                    "sums are kept for each. Let them choose from a few, as in levels={'strict': ..., 'open': ...}"
+                )
+            menu = self._make(guarantee)
+            # In the order of their names, so that sums over levels do not depend on who came first.
+            own = dict(sorted({**self._own, name: guarantee}.items()))
+            known = {**self.mechanisms, name: menu}
+            menus = {level: known[level] for level in (*self._declared, *own)}
+            self._reach, self.mechanisms, self._own = reaches(menus), menus, own
+        self._names[guarantee] = name
+        return name
+
+    # Records: randomized here, once
+
+    @in_turn
+    def learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
+        """Randomize the answers of coded records, and learn from the results, one after another.
+
+        Parameters
+        ----------
+        X, y
+            Coded features with the constant last, (m, p), and targets, (m,); NaN where one is missing.
+        levels
+            Each record's, or one for all.
+        """
+        done = 0
+        while done < len(X):
+            part = slice(done, min(len(X), done + self._room()))
+            self._add(self._answers(X[part], y[part], levels if len(levels) == 1 else levels[part]))
+            done = part.stop
+
+    def _answers(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]
+    ) -> dict[Answered, NDArray[np.int64]]:
+        count, epoch = self._now.count, self._now.epochs[-1]
+        people = np.arange(count, count + len(X), dtype=np.int64)
+        questions = asked(self._noise.words(people, 1, Purpose.QUESTION)[:, 0], epoch.model)
+        answers: dict[Answered, NDArray[np.int64]] = {}
+        for own, level, question in _groups(levels, questions):
+            rows = X[own]
+            given = vectors(rows, y[own], epoch.model, self.settings.response, question)
+            try:
+                mechanism = self.mechanisms[level].mechanism(question)
+                answers[epoch.start, level, question] = mechanism.randomize(given, self._noise, people[own])
+            finally:
+                given.fill(0.0)
+                if rows.base is None:
+                    rows.fill(0.0)
+        return answers
+
+    # What predictions are by
+
+    def _room(self) -> int:
+        count = self._now.count
+        return min(super()._room(), shown_next(count) - count)
+
+    def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
+        now = super()._advanced(before, count, epochs)
+        if count == shown_next(before.count):
+            return now
+        return Chain(now.count, now.epochs, before.shown or before)
+
+    def estimate(self) -> ScoreEstimate:
+        """Coefficients in coded units, with what their intervals need; solved once until the next release."""
+        return self._estimate(self._now)
+
+    def shown(self) -> NDArray[np.float64]:
+        """Coefficients in coded units that predictions are by, (p,).
+
+        As in a published model they are held nearer to zero, where noise rules, than in an estimate, of which intervals
+        are asked: predictions are better by them.
+        """
+        now = self._now
+        solution = self._estimate(now.shown or now).solution
+        return np.zeros(self.settings.features) if solution is None else solution.origin
+
+    def _estimate(self, chain: Chain) -> ScoreEstimate:
+        solved = self._solved
+        for known, estimate in solved:
+            if known is chain:
+                return estimate
+        found = merged_of(self.settings, [(chain, self.mechanisms)])
+        now = self._now
+        # Two at the most: the newest, and what is shown.
+        kept = [one for one in solved if one[0] is now or one[0] is now.shown]
+        self._solved = (*kept, (chain, found))[-2:]
+        return found
+
+    # State
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is computed from the rest is computed anew.
+        return {**self.__dict__, "_solved": ()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        now = self._now
+        levels = {
+            level: {"guarantee": guarantee.to_dict(), "mechanism": self.mechanisms[level].kind}
+            for level, guarantee in {**self._declared, **self._own}.items()
+        }
+        shown = None if now.shown is None else chain_state(now.shown)
+        return {**super().state_dict(), "levels": levels, **chain_state(now), "shown": shown}
+
+    def _read(self, state: Mapping[str, Any]) -> Chain:
+        try:
+            levels = {
+                level: (guarantee_from_dict(one["guarantee"]), one["mechanism"])
+                for level, one in state["levels"].items()
+            }
+            shown = state["shown"]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise MurkError(f"the state is malformed: it needs levels and shown ({type(error).__name__})") from error
+        for level, (guarantee, kind) in levels.items():
+            known = self._declared.get(level)
+            if known is None and level == repr(guarantee):
+                self._own_level(guarantee)
+                known = guarantee
+            if known != guarantee or self.mechanisms[level].kind != kind:
+                raise MurkError(
+                    f"the state's level {level!r} is {guarantee!r} by the {kind} mechanism, this learner's is not: "
+                    "sums are kept by level, so make it with the same budget, levels and mechanism"
+                )
+        now = super()._read(state)
+        earlier = None if shown is None else super()._read(shown)
+        if earlier is not None and earlier.count >= now.count:
+            raise MurkError("the state's predictions are by more than was learned")
+        return Chain(now.count, now.epochs, earlier)
+
+
+def _groups(
+    levels: Sequence[str], questions: NDArray[np.int64]
+) -> Iterator[tuple[slice | NDArray[np.int64], str, Question]]:
+    """The records of each level and question that there are."""
+    if len(questions) == 1:
+        yield slice(None), levels[0], QUESTIONS[int(questions[0])]
+        return
+    names = sorted(set(levels))
+    places = np.array([names.index(level) for level in levels], dtype=np.int64)
+    for place, level in enumerate(names):
+        for number, question in enumerate(QUESTIONS):
+            own = np.flatnonzero((questions == number) & (places == place))
+            if len(own):
+                yield own, level, question
