@@ -17,8 +17,6 @@ from murk.learners.scores.sums import Summary
 
 Array = NDArray[np.float64]
 
-# Standard deviations beyond which public rows count as unlike the people: by chance once in 10,000 times.
-_UNLIKE = 3.72
 # The error that intervals allow for is larger than the estimate of it by so many of its standard errors.
 _CAREFUL = 4.0
 
@@ -37,8 +35,6 @@ class Curvature:
         D, (p, p).
     error, caution
         Variance of what is left of a number's error: an unbiased estimate of it, and a careful one.
-    alike
-        Whether they are what public rows predict, as far as can be told.
     """
 
     ratio: float
@@ -47,10 +43,9 @@ class Curvature:
     correction: Array
     error: float
     caution: float
-    alike: bool
 
     @classmethod
-    def of(cls, found: Sequence[Summary], rows: Rows, response: Response, *, public: bool) -> Curvature:
+    def of(cls, found: Sequence[Summary], rows: Rows, response: Response) -> Curvature:
         """What all epochs' released curvatures say, of those that rows predict."""
         newest = found[-1].model
         p = len(newest.origin)
@@ -65,20 +60,8 @@ class Curvature:
             expected += share * into @ mean_matrix(each.model, rows, response) @ into.T
             weight += share
         if weight == 0.0:
-            return cls._unknown(newest, rows, response, public=public)
+            return cls._unknown(newest, rows, response)
         measured, expected, noise = measured / weight, expected / weight, 1.0 / weight
-        square = float(np.sum(expected**2))
-        ratio, ratio_variance = float(np.sum(measured * expected)) / square, noise / square
-        alike = True
-        if public:
-            missing = ratio < 1.0 - 3.0 * math.sqrt(ratio_variance)
-            ratio = max(ratio, 0.02) if missing else 1.0
-            # Wilson and Hilferty: the cube root of a chi-square over its degrees of freedom is nearly normal.
-            left = float(np.sum((measured - ratio * expected) ** 2)) / noise / size
-            unlike = (left ** (1.0 / 3.0) - (1.0 - 2.0 / (9.0 * size))) / math.sqrt(2.0 / (9.0 * size))
-            alike = unlike <= _UNLIKE
-            if alike:
-                return cls(ratio, ratio_variance if missing else 0.0, np.zeros(p), np.zeros((p, p)), 0.0, 0.0, True)
         # Two things may be wrong with many numbers at once: how much curvature there is, and how much of it lies along
         # the coefficients. They are fitted; of the rest each number is drawn towards zero.
         along = inverse(newest.transform).T @ newest.origin
@@ -104,15 +87,12 @@ class Curvature:
             correction,
             kept * noise,
             kept**2 * noise + (1.0 - kept) ** 2 * careful,
-            alike,
         )
 
     @classmethod
-    def _unknown(cls, newest: Model, rows: Rows, response: Response, *, public: bool) -> Curvature:
-        """Where no curvature was released yet: what rows predict, within a third, unless they are public."""
+    def _unknown(cls, newest: Model, rows: Rows, response: Response) -> Curvature:
+        """Where no curvature was released yet: what rows predict, within a third."""
         p = len(newest.origin)
         nothing = np.zeros(p), np.zeros((p, p))
-        if public:
-            return cls(1.0, 0.0, *nothing, 0.0, 0.0, True)
         loose = 0.3 * float(np.trace(mean_matrix(newest, rows, response))) / p
-        return cls(1.0, 0.1, *nothing, loose**2, loose**2, True)
+        return cls(1.0, 0.1, *nothing, loose**2, loose**2)

@@ -15,9 +15,9 @@ from murk.learners.scores.estimate import ScoreEstimate, estimate_of
 from murk.learners.scores.layout import FIRST, REMEMBERED, epoch_end, epoch_start, matrix_size
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import Model, Question
+from murk.learners.scores.public import solved
 from murk.learners.scores.settings import Settings
-from murk.learners.scores.solve import Solution
-from murk.learners.scores.sums import Epoch, summaries
+from murk.learners.scores.sums import Epoch, Tally, summaries
 from murk.learners.state import count_of
 from murk.privacy.mechanisms.reach import FORGED, Reach
 from murk.stream.codec import Rejected
@@ -180,6 +180,24 @@ class ScoreEngine:
         start = now.epochs[-1].start
         self._add({(start, level, question): payloads for (level, question), payloads in answers.items()})
 
+    @in_turn
+    def learn_sums(self, sums: Mapping[tuple[str, Question], Tally]) -> None:
+        """Learn what answers made at the newest model add up to, of levels and questions.
+
+        Raises
+        ------
+        MurkError
+            If they are of more people than are left of its epoch.
+        """
+        now = self._now
+        learned = sum(tally.count for tally in sums.values())
+        if learned > epoch_end(now.count) - now.count:
+            raise MurkError(f"{learned} answers, and {epoch_end(now.count) - now.count} are left of the epoch")
+        newest = now.epochs[-1]
+        for (level, question), tally in sums.items():
+            newest = newest.joined(level, question, tally)
+        self._now = self._advanced(now, now.count + learned, (*now.epochs[:-1], newest))
+
     def _room(self) -> int:
         """Most releases to learn before something else is due."""
         count = self._now.count
@@ -280,5 +298,5 @@ def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
 def merged_of(settings: Settings, chains: Sequence[tuple[Chain, Mapping[str, Menu]]]) -> ScoreEstimate:
     """The estimate of chains, each with its levels' mechanisms."""
     found = [each for chain, menus in chains for each in summaries(chain.epochs, menus, settings.features)]
-    solution = Solution(found, settings.response, settings.rows) if found else None
+    solution = solved(found, settings.response, settings.rows) if found else None
     return estimate_of(settings.names, solution, len(chains), sum(chain.count for chain, _ in chains))

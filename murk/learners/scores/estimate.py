@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.inference import Estimate
+from murk.learners.scores.public import PublicSolution
 from murk.learners.scores.solve import Solution
 
 METHOD = "scores"
@@ -31,7 +32,7 @@ class ScoreEstimate(Estimate):
         What the target's coded unit is in its own.
     """
 
-    solution: Solution | None = None
+    solution: Solution | PublicSolution | None = None
     unit: float = 1.0
 
     def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
@@ -43,7 +44,9 @@ class ScoreEstimate(Estimate):
         return self.unit * self.solution.half_widths(NormalDist().inv_cdf(0.5 + level / 2.0))
 
 
-def estimate_of(names: tuple[str, ...], solution: Solution | None, chains: int, releases: int) -> ScoreEstimate:
+def estimate_of(
+    names: tuple[str, ...], solution: Solution | PublicSolution | None, chains: int, releases: int
+) -> ScoreEstimate:
     """What a solution says, in coded units."""
     if solution is None:
         nothing = np.full(len(names), np.inf)
@@ -52,13 +55,13 @@ def estimate_of(names: tuple[str, ...], solution: Solution | None, chains: int, 
     return ScoreEstimate(names, solution.values, METHOD, spread, _note(solution), chains, releases, solution)
 
 
-def _note(solution: Solution) -> str:
-    if not solution.public:
+def _note(solution: Solution | PublicSolution) -> str:
+    if not solution.alike:
+        note = "the public covariates are not like the people's and are not used: by released second moments instead"
+    elif not solution.public:
         note = "by released second moments and curvatures; infinite where a coefficient was not learned at this privacy"
-    elif solution.alike:
-        note = "needs the public covariates to be like the people's, which released curvatures do not contradict"
     else:
-        note = "the public covariates are not like the people's: released curvatures stand in for what they say"
+        note = "public covariates pass the check that they are like the people's; intervals allow for what it misses"
     if solution.missing:
         note += f"; {solution.missing:.0%} of the targets are missing, and it is of the people who have one"
     return f"{note}; {_COVERED}"

@@ -72,9 +72,12 @@ class Expected:
         """Mean of ``c^2 z z'``, (p, p)."""
         return np.asarray((self.directions * self.rows.shares[:, None]).T @ self.directions)
 
-    def summands(self, logit: Array) -> Array:
-        """The rows' own terms of G, (m, p)."""
-        return np.asarray(self.directions * self._mean(logit)[:, None])
+    @property
+    def level(self) -> tuple[Array, Array]:
+        """m of each row where its chance (a real target's line) is 0, and how much it grows to where that is 1."""
+        if not self.response.binary:
+            return np.zeros_like(self.high), np.ones_like(self.high)
+        return self.low, self.high - self.low
 
     def _mean(self, logit: Array) -> Array:
         if not self.response.binary:

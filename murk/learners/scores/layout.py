@@ -67,3 +67,9 @@ def symmetric(flat: Array, features: int) -> Array:
     matrix[rows, columns] = flat / np.where(rows == columns, 1.0, math.sqrt(2.0))
     matrix[columns, rows] = matrix[rows, columns]
     return matrix
+
+
+def flattened(matrix: Array) -> Array:
+    """What `symmetric` makes matrices (..., p, p) of."""
+    rows, columns = np.triu_indices(matrix.shape[-1])
+    return np.asarray(matrix[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0)))

@@ -55,6 +55,15 @@ class Rows:
         points[:, :-1] = mean + _normals(p - 1) @ power(covariance, 0.5)
         return cls(points, np.full(len(points), 1.0 / len(points)))
 
+    def thinned(self, most: int) -> Rows:
+        """At most so many of them, evenly spaced."""
+        if len(self.points) <= most:
+            return self
+        kept = np.linspace(0, len(self.points) - 1, most).round().astype(np.int64)
+        shares = self.shares[kept]
+        total = float(shares.sum())
+        return Rows(self.points[kept], shares / total, self.sample * total)
+
     @property
     def second_moment(self) -> Array:
         """Mean of ``x x'``."""

@@ -11,9 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 from murk.learners.inference import PublicCovariates
-from murk.learners.scores.layout import epoch_end
+from murk.learners.scores.layout import FIRST, epoch_end
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import Model, Response
+from murk.learners.scores.public import PublicSolution, solved
 from murk.learners.scores.rows import Rows
 from murk.learners.scores.solve import Solution
 from murk.learners.scores.sums import Summary
@@ -87,23 +88,31 @@ class Settings:
 
     def next_model(self, found: Sequence[Summary], count: int, menus: Mapping[str, Menu]) -> Model:
         """The model of the epoch that begins at ``count``."""
-        solution = Solution(found, self.response, self.rows)
-        if self.covariates is not None and solution.alike:
+        solution = solved(found, self.response, self.rows)
+        if solution.public:
             shares = (0.0, _CHECK)
         else:
             shares = (0.05, 0.1) if self.binary else (0.0, 0.15)
         return solution.next_model(self.reach, self._exponent(solution, count, menus), shares)
 
-    def _exponent(self, solution: Solution, count: int, menus: Mapping[str, Menu]) -> float:
+    def _exponent(self, solution: Solution | PublicSolution, count: int, menus: Mapping[str, Menu]) -> float:
         r"""g by rule: 0 where public rows are so many that their own chance is small beside the noise.
 
         ``m >= n mu^2 / (4 p)``, n at the end of the epoch: in terms of the noise, ``n / (p s^2)``; with fewer 1/2; 1
-        where there are none, or they are not like the people's, or targets are missing.
+        where there are none, or they are not like the people's, or targets are missing. It is 1 in every other epoch
+        at least: what a centred score says holds for any law of the covariates, and the others are held against it.
         """
         if self.exponent is not None:
             return self.exponent
-        if self.covariates is None or not solution.alike or solution.missing or not self.binary:
+        if self.covariates is None or not self.binary or _centred(count):
+            return 1.0
+        if not solution.public or solution.missing:
             return 1.0
         mechanism: Any = menus["default"].score
         needed = epoch_end(count) / (self.features * mechanism.variance)
         return 0.0 if float(self.covariates.counts.sum()) >= needed else 0.5
+
+
+def _centred(count: int) -> bool:
+    """Whether scores are centred in the epoch that begins at ``count``, as in every other."""
+    return (count // FIRST).bit_length() % 2 == 0

@@ -1,11 +1,11 @@
-"""From the epochs' mean answers to coefficients: covariates' moments, curvature, weighted equations, their solution.
+"""From epochs' mean answers to coefficients without public rows: moments, curvature, weighted equations, solution.
 
 In epoch k, at origin a_k and transform W_k, the mean score u_k estimates ``pi G_k(theta) + D_k h_k``, with
 ``h_k = W_k^-T (theta - a_k)``: G_k over rows of covariates (`Expected`), pi the share of people whose target is
-there, and D what the released curvatures say beyond those rows. Public rows need no D. Without them G_k is over normal
-rows with the released second moments, which is right for some data and not for others; D makes it right at a_k, as
-the empirical Bayes estimate whose prior variance is the excess of D's mean square over its noise. What is left of its
-error, of variance e^2 a number, counts as noise of u_k:
+there, and D what the released curvatures say beyond those rows. G_k is over normal rows with the released second
+moments, which is right for some data and not for others; D makes it right at a_k, as the empirical Bayes estimate whose
+prior variance is the excess of D's mean square over its noise. What is left of its error, of variance e^2 a number,
+counts as noise of u_k:
 
     S_k(theta) = (s_k^2 + e^2 |h|^2 / 2) I + e^2 h h' / 2 + spread / n_k + (b b' + |b|^2 I / p),
 
@@ -20,10 +20,9 @@ from zero. Its constants were chosen on generated tasks; docs/scores.md has what
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,17 +77,19 @@ class Solution:
         Public covariates, if there are any.
     """
 
-    def __init__(self, found: Sequence[Summary], response: Response, rows: Rows | None = None) -> None:
+    public = False
+
+    def __init__(self, found: Sequence[Summary], response: Response, *, unlike: bool = False) -> None:
         self.response = response
         self.newest = found[-1].model
         self.features = p = len(self.newest.origin)
-        self.public = rows is not None
+        self.unlike = unlike
         self._back = inverse(self.newest.transform)
-        self.moments = Moments.of(found) if rows is None else None
-        self.rows: Rows = Rows.normal(self.moments.moment) if self.moments is not None else cast("Rows", rows)
-        self.curvature = Curvature.of(found, self.rows, response, public=self.public)
+        self.moments = Moments.of(found)
+        self.rows = Rows.normal(self.moments.moment)
+        self.curvature = Curvature.of(found, self.rows, response)
         asked = [each for each in found if each.score is not None]
-        if not self.alike:
+        if unlike:
             # Only a centred score has mean zero at the truth whatever the law of the covariates.
             asked = [each for each in asked if each.model.exponent == 1.0]
         self._equations = [self._equation(each) for each in asked]
@@ -100,18 +101,13 @@ class Solution:
 
     @property
     def missing(self) -> float:
-        """Share of the people whose target is missing, where public rows let it be told."""
-        return max(0.0, 1.0 - self.curvature.ratio) if self._trusted else 0.0
-
-    @property
-    def _trusted(self) -> bool:
-        """Whether the rows are the people's own law, and not only made to fit it at the origins."""
-        return self.public and self.alike
+        """Not known without rows: it takes part in how much curvature there is."""
+        return 0.0
 
     @property
     def alike(self) -> bool:
-        """Whether released curvatures are what the public rows predict, as far as can be told."""
-        return self.curvature.alike
+        """Whether there are no public rows that are unlike the people."""
+        return not self.unlike
 
     def _equation(self, each: Summary) -> _Equation:
         assert each.score is not None
@@ -141,8 +137,6 @@ class Solution:
         if self.curvature.ratio_variance:
             scaled = one.expected.score(logit)
             shared += self.curvature.ratio_variance * np.outer(scaled, scaled)
-        if self._trusted:
-            return own, shared
         h = one.into @ (theta - one.origin)
         known = error * gain(one.carried) ** 2
         shared += known / 2.0 * (float(h @ h) * identity + np.outer(h, h))
@@ -244,60 +238,28 @@ class Solution:
         """Covariance of the solution, (p, p), with what the public sample's finite size adds."""
         if not self._equations:
             return np.eye(self.features) * PRIOR_VARIANCE
-        found = self._covariance(self.values)
-        if math.isinf(self.rows.sample):
-            return found
-        logit = self.rows.points @ self.values
-        information, pulled = self._prior.copy(), np.zeros_like(self.rows.points)
-        for one, slope, _, weigh in self._weighed(self.values):
-            summands = self.curvature.ratio * one.expected.summands(logit)
-            information += slope.T @ weigh
-            pulled += (summands - self.rows.shares @ summands) @ weigh
-        extra = (pulled * (self.rows.shares / self.rows.sample)[:, None]).T @ pulled
-        back = inverse(information)
-        return np.asarray(found + back @ extra @ back)
+        return self._covariance(self.values)
 
     def half_widths(self, quantile: float) -> Array:
         """Half widths of the intervals of all coefficients, (p,); infinite where one was not learned."""
-        out = np.full(self.features, math.inf)
-        covariance = self.covariance
-        for j in range(self.features):
-            # Where the prior says more than a quarter of what is known, there is no answer, only a guess.
-            if covariance[j, j] > PRIOR_VARIANCE / 4.0:
-                continue
-            widths = [self._reach(j, sign, quantile, covariance) for sign in (-1.0, 1.0)]
-            out[j] = max(widths)
-        return out
-
-    def _reach(self, j: int, sign: float, quantile: float, covariance: Array) -> float:
-        """How far from the solution a value of coefficient j is first rejected, in one direction."""
-        width = quantile * math.sqrt(float(covariance[j, j]))
         if self.curvature.caution == 0.0:
-            return width
-        path = sign * covariance[:, j] / covariance[j, j]
+            return _straight(self.covariance, quantile)
 
-        def rejected(distance: float) -> bool:
-            variance = float(self._covariance(self.values + distance * path)[j, j])
-            return distance > quantile * math.sqrt(max(variance, 0.0))
+        def test(j: int) -> Callable[[Array], bool]:
+            def rejected(theta: Array) -> bool:
+                variance = max(float(self._covariance(theta)[j, j]), 0.0)
+                return abs(float(theta[j] - self.values[j])) > quantile * math.sqrt(variance)
 
-        low = high = width
-        while not rejected(high):
-            low, high = high, 1.3 * high
-            if high > _FARTHEST:
-                return math.inf
-        if high == width:
-            return width
-        for _ in range(6):
-            middle = (low + high) / 2.0
-            low, high = (low, middle) if rejected(middle) else (middle, high)
-        return high
+            return rejected
+
+        return first_rejected(self.values, self.covariance, quantile, test)
 
     # What comes next
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
         """The model of the next epoch: at the solution, in coordinates whose curvature is even."""
         p = self.features
-        if self.moments is not None and not self.moments.settled:
+        if not self.moments.settled:
             shape = self.moments.shape
             transform = self.moments.scale * power(shape, -0.5, 1e-3) @ self.newest.transform
             return Model(np.zeros(p), transform, reach, exponent, 0.0, 0.5).rounded()
@@ -306,13 +268,39 @@ class Solution:
         values, vectors = np.linalg.eigh(predicted + self.curvature.correction)
         # A correction that is mostly noise may leave next to nothing.
         mean = max(float(np.mean(values)), 0.25 * float(np.trace(predicted)) / p)
-        values = np.maximum(values, mean / (1e6 if self.public else 4.0)) / mean
-        scale = self.moments.scale if self.moments is not None else self._public_scale()
-        transform = scale * (vectors / np.sqrt(values)) @ vectors.T @ self.newest.transform
+        values = np.maximum(values, mean / 4.0) / mean
+        transform = self.moments.scale * (vectors / np.sqrt(values)) @ vectors.T @ self.newest.transform
         return Model(at.origin, transform, reach, exponent, *shares).rounded()
 
-    def _public_scale(self) -> float:
-        """Back to a typical length of sqrt p."""
-        Z = self.rows.points @ self.newest.transform.T
-        square = float(self.rows.shares @ np.einsum("ij,ij->i", Z, Z))
-        return math.sqrt(self.features / square)
+
+def _straight(covariance: Array, quantile: float) -> Array:
+    """Half widths of a normal law; infinite where the prior says more than a quarter of what is known."""
+    variances = np.diag(covariance)
+    return np.asarray(np.where(variances > PRIOR_VARIANCE / 4.0, math.inf, quantile * np.sqrt(variances)))
+
+
+def first_rejected(
+    values: Array, covariance: Array, quantile: float, test: Callable[[int], Callable[[Array], bool]]
+) -> Array:
+    """Half widths of the intervals: how far from the solution a value of each coefficient is first rejected, (p,).
+
+    ``test(j)(theta)`` tells it of coefficient j's value in theta, where the others are as likely as can be.
+    """
+    found = _straight(covariance, quantile)
+    for j in np.flatnonzero(np.isfinite(found)).tolist():
+        path, rejected = covariance[:, j] / covariance[j, j], test(j)
+        found[j] = max(_reach(rejected, values, sign * path, float(found[j])) for sign in (-1.0, 1.0))
+    return found
+
+
+def _reach(rejected: Callable[[Array], bool], values: Array, path: Array, start: float) -> float:
+    """The first distance along a path that is rejected."""
+    low, high = 0.0, start
+    while not rejected(values + high * path):
+        low, high = high, 1.3 * high
+        if high > _FARTHEST:
+            return math.inf
+    for _ in range(7):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if rejected(values + middle * path) else (middle, high)
+    return high

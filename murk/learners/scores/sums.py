@@ -65,6 +65,14 @@ class Epoch:
         known = self.tallies.get((level, question)) or Tally(0, [0] * payloads.shape[1])
         return Epoch(self.start, self.model, {**self.tallies, (level, question): known.plus(payloads)})
 
+    def joined(self, level: str, question: Question, tally: Tally) -> Epoch:
+        """With what was added up elsewhere."""
+        known = self.tallies.get((level, question)) or Tally(0, [0] * len(tally.total))
+        total = [old + new for old, new in zip(known.total, tally.total, strict=True)]
+        return Epoch(
+            self.start, self.model, {**self.tallies, (level, question): Tally(known.count + tally.count, total)}
+        )
+
     def to_state(self) -> dict[str, Any]:
         """As plain data."""
         tallies = [
@@ -102,7 +110,7 @@ def whole_numbers(mechanism: Randomizer, payloads: NDArray[np.int64]) -> NDArray
     """What is added up of payloads (m, d): they themselves; of those that stand for directions, these, finely."""
     if not _directional(mechanism):
         return payloads
-    return np.asarray(np.rint(mechanism.decode(payloads) / _step(mechanism)), dtype=np.int64)
+    return np.asarray(np.rint(mechanism.decode(payloads) / step_of(mechanism)), dtype=np.int64)
 
 
 def _directional(mechanism: Any) -> bool:
@@ -110,7 +118,7 @@ def _directional(mechanism: Any) -> bool:
     return hasattr(getattr(mechanism, "inner", mechanism), "second_moment")
 
 
-def _step(mechanism: Any) -> float:
+def step_of(mechanism: Any) -> float:
     """What a sum of whole numbers is multiplied by."""
     return float(mechanism.unit * 2.0**-30 if _directional(mechanism) else mechanism.unit)
 
@@ -166,9 +174,9 @@ def _answer(epoch: Epoch, question: Question, menus: Mapping[str, Menu], feature
         if tally is None or tally.count == 0:
             continue
         mechanism = menu.mechanism(question)
-        variance, along = _spread(mechanism)
+        variance, along = direction_spread(mechanism)
         precision = 1.0 / (variance + 1.0 / size)
-        total = total + precision * _step(mechanism) * np.array([float(value) for value in tally.total])
+        total = total + precision * step_of(mechanism) * np.array([float(value) for value in tally.total])
         weight += precision * tally.count
         noise += precision**2 * tally.count * variance
         if along is None:
@@ -186,7 +194,7 @@ def _answer(epoch: Epoch, question: Question, menus: Mapping[str, Menu], feature
     return Answer(unit * symmetric(mean, features), scale * noise, scale * share, scale * whole)
 
 
-def _spread(mechanism: Any) -> tuple[float, float | None]:
+def direction_spread(mechanism: Any) -> tuple[float, float | None]:
     """Variance of a number of a decoded release, and how much more it is along what was released.
 
     None for what adds noise: then it is what people differ by.

@@ -6,11 +6,12 @@ import numpy as np
 
 from murk.learners.inference import PublicCovariates
 from murk.learners.scores.engine import ScoreEngine
-from murk.learners.scores.layout import epoch_end
+from murk.learners.scores.layout import epoch_end, flattened
 from murk.learners.scores.mechanism import menu_of
 from murk.learners.scores.model import chance
 from murk.learners.scores.problem import ScoreProblem
 from murk.learners.scores.settings import Settings
+from murk.learners.scores.sums import Tally
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SimulatedNoise
 
@@ -39,6 +40,27 @@ def public(X):
     """Public covariates."""
     points, counts = np.unique(X, axis=0, return_counts=True)
     return PublicCovariates(points, counts.astype(np.int64))
+
+
+def learn_sums(problem, X, y, seed) -> ScoreEngine:
+    """The same at once: Gaussian noise on an epoch's sums, of the same law but for the lattice."""
+    engine, rng = problem.engine(), np.random.default_rng(seed + 10_000)
+    while engine.n_releases < len(X):
+        start, model = engine.n_releases, engine.model
+        size = min(len(X), epoch_end(start)) - start
+        shares = [1.0 - model.scatter - model.curvature, model.scatter, model.curvature]
+        asked, sums = rng.choice(3, size=size, p=shares), {}
+        for place, question in enumerate(problem.questions):
+            own = start + np.flatnonzero(asked == place)
+            if len(own):
+                mechanism = problem.mechanism("default", question)
+                V = problem.vectors(X[own], y[own], model.flat, question)
+                total = V.sum(axis=0) if question == "score" else flattened(V.T @ V)
+                total = total + rng.normal(size=len(total)) * np.sqrt(len(own) * mechanism.variance)
+                whole = [round(value) for value in (total / mechanism.unit).tolist()]
+                sums["default", question] = Tally(len(own), whole)
+        engine.learn_sums(sums)
+    return engine
 
 
 def learn(problem, X, y, seed, noise=None) -> ScoreEngine:

@@ -9,7 +9,7 @@ from murk.errors import MurkError
 from murk.learners.scores.layout import FIRST, epoch_end, matrix_size
 from murk.stream.codec import Rejected
 from murk.stream.releases import ScoreRelease
-from tests.learners.scores.people import features, learn, outcomes, problem_of
+from tests.learners.scores.people import features, learn_sums, outcomes, problem_of
 
 P = 3
 
@@ -154,7 +154,7 @@ def test_chains_are_solved_together():
     problem, theta = problem_of(2, 8.0), np.array([0.8, -0.5, 0.2])
     X = features(rng, 24_000, 2)
     y = outcomes(rng, X, theta)
-    chains = [learn(problem, X[part::2], y[part::2], part) for part in (0, 1)]
+    chains = [learn_sums(problem, X[part::2], y[part::2], part) for part in (0, 1)]
     together = problem.estimate(chains)
     assert together.n_releases == 24_000
     assert together.chains == 2

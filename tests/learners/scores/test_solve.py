@@ -7,7 +7,7 @@ from murk.errors import UserError
 from murk.learners.scores.layout import FIRST
 from murk.learners.scores.rows import Rows
 from murk.privacy import ApproxDP, PureDP
-from tests.learners.scores.people import features, learn, outcomes, problem_of, public
+from tests.learners.scores.people import features, learn, learn_sums, outcomes, problem_of, public
 
 REPLICATIONS, P = 24, 3
 # 24 x 4 intervals of 95%, treated as independent: fewer than 83 hold with probability 6e-4; of 67% ones, 100%.
@@ -22,16 +22,14 @@ def replicate(covered, **given):
     return held
 
 
-def held(seed, *, mu=3.0, missing=0.0, sample=0, narrowed=1.0, other=False):
+def held(seed, *, mu=3.0, missing=0.0, sample=0, narrowed=1.0, wrong=None):
     rng = np.random.default_rng(seed)
     n, theta = 15_000, np.array([0.7, -1.0, 0.6, -0.3])
     X = features(rng, n + sample, P)
-    y = outcomes(rng, X, theta)
-    y[rng.random(len(y)) < missing] = np.nan
-    covariates = None
-    if sample:
-        covariates = public(X[n:] * np.array([0.3, -1.0, 1.5, 1.0]).clip(-1, 1) if other else X[n:])
-    engine = learn(problem_of(P, mu, covariates=covariates), X[:n], y[:n], seed)
+    y = outcomes(rng, X[:n], theta)
+    y[rng.random(n) < missing] = np.nan
+    rows = X[n:] if wrong is None else wrong(X[n:])
+    engine = learn_sums(problem_of(P, mu, covariates=public(rows) if sample else None), X[:n], y, seed)
     estimate = engine.estimate()
     half = estimate.half_widths()
     assert np.all(np.isfinite(half))
@@ -47,6 +45,25 @@ def test_intervals_hold_the_truth(given):
     assert replicate(held, **given) >= FEWEST
     # The twin: intervals of half the width, which would hold it in 67%.
     assert replicate(held, narrowed=0.5, **given) < FEWEST
+
+
+def turned(rows):
+    """The same spread of each feature, and other correlations."""
+    return rows * np.array([-1.0, 1.0, 1.0, 1.0])
+
+
+def stretched(rows):
+    """Another spread of one feature."""
+    return rows * np.array([1.0, 1.0, 0.6, 1.0])
+
+
+@pytest.mark.parametrize("wrong", [turned, stretched])
+def test_intervals_hold_the_truth_where_public_rows_are_wrong(wrong, monkeypatch):
+    assert replicate(held, sample=2000, wrong=wrong) >= FEWEST
+    # The twin: rows that are taken to be right, whatever was released.
+    monkeypatch.setattr("murk.learners.scores.public._MOST", 0.0)
+    monkeypatch.setattr("murk.learners.scores.public._UNLIKE", 1e9)
+    assert replicate(held, sample=2000, wrong=wrong) < FEWEST
 
 
 @pytest.mark.parametrize("guarantee", [PureDP(4.0), ApproxDP(4.0, 1e-6)])
@@ -67,14 +84,48 @@ def test_public_rows_unlike_the_people_are_found_out():
     rng = np.random.default_rng(1)
     X = features(rng, 26_000, P)
     y = outcomes(rng, X, np.array([0.7, -1.0, 0.6, -0.3]))
-    alike = learn(problem_of(P, 3.0, covariates=public(X[24_000:])), X[:24_000], y[:24_000], 1).estimate()
+    alike = learn_sums(problem_of(P, 3.0, covariates=public(X[24_000:])), X[:24_000], y[:24_000], 1)
     wrong = X[24_000:] * np.array([1.0, 0.3, 1.0, 1.0])
-    unlike = learn(problem_of(P, 3.0, covariates=public(wrong)), X[:24_000], y[:24_000], 1).estimate()
+    unlike = learn_sums(problem_of(P, 3.0, covariates=public(wrong)), X[:24_000], y[:24_000], 1)
     # By chance once in 10,000 times.
-    assert alike.solution.alike
-    assert "do not contradict" in alike.note
-    assert not unlike.solution.alike
-    assert "not like the people's" in unlike.note
+    assert alike.estimate().solution.alike
+    assert "pass the check" in alike.estimate().note
+    assert not unlike.estimate().solution.alike
+    assert "not like the people's" in unlike.estimate().note
+    # From then on everybody is asked as if there were none.
+    assert unlike.model.exponent == 1.0
+    assert unlike.model.scatter > 0.0 == alike.model.scatter
+
+
+def test_every_other_epoch_is_centred():
+    rng = np.random.default_rng(1)
+    X = features(rng, 26_000, P)
+    y = outcomes(rng, X, np.array([0.7, -1.0, 0.6, -0.3]))
+    engine = learn_sums(problem_of(P, 1.0, covariates=public(X[24_000:])), X[:24_000], y[:24_000], 1)
+    assert [epoch.model.exponent for epoch in engine.epochs] == [1.0, 0.0, 1.0, 0.0, 1.0]
+
+
+def test_chains_of_like_epochs_are_one_equation():
+    rng = np.random.default_rng(3)
+    theta = np.array([0.7, -1.0, 0.6, -0.3])
+    X = features(rng, 8_000, P)
+    y = outcomes(rng, X, theta)
+    problem = problem_of(P, 3.0, covariates=public(features(rng, 2000, P)))
+    chains = [learn_sums(problem, X[part::2], y[part::2], part) for part in (0, 1)]
+    alone, together = chains[0].estimate(), problem.estimate(chains)
+    assert len(together.solution._equations) == len(alone.solution._equations)
+    assert together.standard_error < alone.standard_error
+    # Four intervals of 99.99%: one misses the truth once in 2,500 times.
+    assert np.all(np.abs(together.values - theta) <= together.half_widths(0.9999))
+
+
+def test_no_more_public_rows_are_used_than_can_be_held():
+    rows = Rows.public(public(features(np.random.default_rng(1), 1000, P)))
+    fewer = rows.thinned(100)
+    assert len(fewer.points) == 100
+    assert fewer.shares.sum() == pytest.approx(1.0)
+    assert 90.0 < fewer.sample < 130.0 < rows.sample
+    assert rows.thinned(1000) is rows
 
 
 def test_what_privacy_hides_is_not_learned():

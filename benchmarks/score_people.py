@@ -1,0 +1,108 @@
+"""Generated people of many shapes, and what they release, summed: for the coverage of scores' intervals.
+
+Only sums reach a learner of scores, so that an epoch's sum can be drawn at once: exactly for Gaussian noise but for its
+lattice, and by the central limit theorem, of at least some hundreds of people, for mechanisms that release directions.
+"""
+
+import math
+
+import numpy as np
+
+from murk.learners.inference import PublicCovariates
+from murk.learners.scores.engine import ScoreEngine
+from murk.learners.scores.layout import epoch_end, flattened
+from murk.learners.scores.mechanism import menu_of
+from murk.learners.scores.model import QUESTIONS, chance, vectors
+from murk.learners.scores.settings import Settings
+from murk.learners.scores.sums import Tally, direction_spread, step_of
+
+SHAPES = ("normal", "uniform", "correlated", "rare", "skewed", "one-hot", "mixed")
+WRONG = ("turned", "independent", "shifted", "part")
+
+
+def features(shape, n, p, rng):
+    """Coded features of a shape, the constant last."""
+    if shape == "normal":
+        X = rng.normal(size=(n, p)) / 3
+    elif shape == "uniform":
+        X = rng.uniform(-1, 1, size=(n, p))
+    elif shape == "correlated":  # standard deviations from 1/2 to 1/60, turned: a condition number of 900
+        turn = np.linalg.qr(np.random.default_rng(77 + p).normal(size=(p, p)))[0]
+        X = np.clip(rng.normal(size=(n, p)) @ (turn * np.geomspace(1, 1 / 30, p)) @ turn.T / 2, -1, 1)
+    elif shape == "rare":  # two categories each, the rarer from half of the people to one in a hundred
+        X = np.where(rng.random((n, p)) < np.geomspace(0.5, 0.01, p), 1.0, -1.0)
+    elif shape == "skewed":
+        X = np.clip(np.exp(rng.normal(size=(n, p))) / 4 - 1, -1, 1)
+    elif shape == "one-hot":  # one category of p + 1, the rarest some 1% of the people
+        share = np.geomspace(1, 0.03, p + 1)
+        chosen = rng.choice(p + 1, size=n, p=share / share.sum())
+        X = np.where(chosen[:, None] == np.arange(1, p + 1), 1.0, -1.0)
+    else:
+        half, common = p // 2, rng.normal(size=(n, 1))
+        coins = rng.random((n, half)) < chance(common - np.linspace(0, 3, half))
+        X = np.c_[np.where(coins, 1.0, -1.0), np.clip(0.3 * common + 0.2 * rng.normal(size=(n, p - half)), -1, 1)]
+    return np.c_[X, np.ones(n)]
+
+
+def unlike(how, X, rng):
+    """Public rows that are not like the people: made from rows that are."""
+    X, p = X.copy(), X.shape[1] - 1
+    if how == "turned":  # each feature's own law, and other correlations
+        load = np.random.default_rng(99 + p).normal(size=(p, max(1, p // 2)))
+        covariance = load @ load.T + 0.5 * np.eye(p)
+        ranks = np.argsort(np.argsort(rng.normal(size=(len(X), p)) @ np.linalg.cholesky(covariance).T, axis=0), axis=0)
+        X[:, :p] = np.take_along_axis(np.sort(X[:, :p], axis=0), ranks, axis=0)
+    elif how == "independent":
+        for j in range(p):
+            X[:, j] = rng.permutation(X[:, j])
+    elif how == "shifted":
+        X[:, :p] = np.clip(0.7 * X[:, :p] + 0.2, -1, 1)
+    else:  # those with more of the first feature come more often
+        first = (X[:, 0] - X[:, 0].mean()) / max(X[:, 0].std(), 1e-9)
+        X = X[rng.choice(len(X), size=len(X), p=chance(first) / chance(first).sum())]
+    return X
+
+
+def covariates_of(X):
+    """Rows as public covariates."""
+    points, counts = np.unique(X, axis=0, return_counts=True)
+    return PublicCovariates(points, counts.astype(np.int64))
+
+
+def _released(mechanism, V, rng):
+    """The sum of the integers that people release who are given V (m, d)."""
+    across, along = direction_spread(mechanism)
+    total = V.sum(axis=0) + rng.normal(size=V.shape[1]) * math.sqrt(len(V) * across)
+    if along is not None:
+        length = np.sqrt(np.einsum("ij,ij->i", V, V))[:, None]
+        unit = V / np.where(length > 0, length, 1.0)
+        values, vectors = np.linalg.eigh(along * unit.T @ unit - V.T @ V)
+        total = total + vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.normal(size=len(values)))
+    return [round(value) for value in (total / step_of(mechanism)).tolist()]
+
+
+def learned(X, y, guarantee, rng, *, public=None, binary=True, menu=None):
+    """The estimate of people who answer one epoch after another, as devices do."""
+    p = X.shape[1]
+    names = (*(f"x{j}" for j in range(p - 1)), "intercept")
+    settings = Settings(names, binary, None if public is None else covariates_of(public))
+    menu = menu_of("best", guarantee, p) if menu is None else menu
+    engine = ScoreEngine(settings, {"default": menu})
+    while engine.n_releases < len(X):
+        start = engine.n_releases
+        stop, model = min(len(X), epoch_end(start)), engine.model
+        sums = {}
+        asked = np.searchsorted(
+            [model.scatter, model.scatter + model.curvature], rng.random(stop - start), side="right"
+        )
+        for question, place in zip(QUESTIONS, (2, 0, 1), strict=True):
+            own = start + np.flatnonzero(asked == place)
+            if not len(own):
+                continue
+            V = vectors(X[own], y[own], model, settings.response, question)
+            if question != "score":
+                V = flattened(V[:, :, None] * V[:, None, :])
+            total = _released(menu.mechanism(question), V, rng)
+            sums["default", question] = Tally(len(own), total)
+        engine.learn_sums(sums)
+    return engine.estimate()

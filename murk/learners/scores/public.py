@@ -1,0 +1,466 @@
+r"""From epochs' answers to coefficients where covariates are public: as far as the people may be unlike these rows.
+
+The people's law of covariates is taken as that of the rows, reweighted at random as if the rows were a sample of
+``1 / kappa`` of them; kappa is 1 over the number of rows where they are right, and up to 1/4. All that was released
+is put together, epochs' mean scores and the mean curvature, as one vector r with
+
+    r = pi (G(theta) + b) + noise,    b ~ N(0, kappa Gamma),
+
+G what the rows predict of it, Gamma the covariance of one row's terms, pi the share of people whose target is there.
+So centred scores, whose terms vanish at the truth, stay as they are told; those that are not count for less the larger
+kappa is; and released curvatures correct those that the rows predict. Each kappa of a grid, with pi = 1 and with pi
+free, is a hypothesis: solved by generalized least squares, and weighed by its marginal likelihood. The estimate is the
+mean over hypotheses (Hoeting, Madigan, Raftery, Volinsky, "Bayesian model averaging", 1999), the variance theirs and
+what they differ by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import MurkError
+from murk.learners.scores.expected import Expected, mean_matrix
+from murk.learners.scores.layout import flattened
+from murk.learners.scores.model import Model, Response, chance, directions
+from murk.learners.scores.moments import gain, own_variance
+from murk.learners.scores.rows import Rows, inverse
+from murk.learners.scores.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, Solution, first_rejected
+from murk.learners.scores.sums import Answer, Summary
+
+Array = NDArray[np.float64]
+
+_STEPS, _ROUNDS = 8, 2
+# Rows that are worth fewer of the people's own are not used.
+_USEFUL = 1.0 / 50.0
+# What kappa may be: from 1 over the number of rows by this factor up to the most.
+_FACTOR, _MOST = 4.0, 0.25
+# Of hypotheses before anything is known: that some targets are missing, and that the rows are right.
+_MISSING, _RIGHT = 0.5, 0.5
+# Standard deviation of pi where it is free.
+_THERE = 0.4
+# One false alarm in 10,000 checks.
+_UNLIKE = 3.72
+# Standard deviations by which targets are missing before anything is said of it.
+_SURELY = 2.5
+# Hypotheses of less weight are left out of intervals.
+_LIGHT = 0.002
+# Most terms of rows that are held at once; beyond it rows are left out.
+_TERMS = 40_000_000
+# Most numbers of a curvature that are weighed one by one.
+_NUMBERS = 600
+
+
+@dataclass(frozen=True)
+class _Hypothesis:
+    """One kappa, with pi = 1 or free."""
+
+    kappa: float
+    free: bool
+    prior: float
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """What a hypothesis says, at a linearization."""
+
+    evidence: float
+    step: Array
+    influence: Array
+    covariance: Array
+    misfit: float
+    share: float
+
+
+@dataclass(frozen=True)
+class _Equation:
+    """One epoch's mean score and what it is expected to be, and what both are multiplied by in their group's."""
+
+    answer: Answer
+    expected: Expected
+    into: Array
+
+    def terms(self, part: int) -> Array:
+        """Rows' terms where their level is 0, or how they grow to where it is 1, (m, p)."""
+        return np.asarray((self.expected.directions * self.expected.level[part][:, None]) @ self.into.T)
+
+    def noise(self, logit: Array, share: float) -> Array:
+        """Covariance of the mean score's noise, the people's own included."""
+        answer, mean = self.answer, self.expected.score(logit)
+        spread = share * self.expected.spread(logit) - share**2 * np.outer(mean, mean)
+        own = answer.noise * np.eye(len(mean)) + answer.share * spread + answer.whole * self.expected.square
+        return np.asarray(self.into @ own @ self.into.T)
+
+
+class PublicSolution:
+    """The solution of all epochs' equations over public rows.
+
+    Parameters
+    ----------
+    found
+        The epochs' mean answers, oldest first.
+    response
+        How the target enters.
+    rows
+        The public covariates.
+    """
+
+    public = True
+
+    def __init__(self, found: Sequence[Summary], response: Response, rows: Rows) -> None:
+        self.newest = found[-1].model
+        self.features = p = len(self.newest.origin)
+        rows = rows.thinned(_TERMS // (p * (len(found) + p)))
+        self.response, self.rows = response, rows
+        self._equations = self._grouped(found)
+        # A row's terms of all scores are ``base + level bend``, its level being the only thing that theta is in.
+        self._base = self._joined(0)
+        self._bend = self._joined(1)
+        self._pool(found)
+        self._hypotheses = self._grid()
+        theta = np.array(self.newest.origin)
+        share, best = 1.0, self._hypotheses[0]
+        prior = np.eye(p) / PRIOR_VARIANCE
+        for _ in range(_ROUNDS):
+            self._linearize(theta, share)
+            fitted = [self._fit(each, theta, prior) for each in self._hypotheses]
+            weights = _shares(np.array([each.evidence for each in fitted]))
+            best = self._hypotheses[int(np.argmax(weights))]
+            theta, share = self._descend(theta, best, prior)
+        self._linearize(theta, share)
+        fitted = [self._fit(each, theta, prior) for each in self._hypotheses]
+        weights = _shares(np.array([each.evidence for each in fitted]))
+        self._best, self._share, self._at = best, share, theta
+        self._fitted, self._weights = fitted, weights
+        steps = np.array([each.step[:p] for each in fitted])
+        self.values = theta + weights @ steps
+        if not np.all(np.isfinite(self.values)):
+            raise MurkError("the epochs' equations have no finite solution")
+        differ = steps - weights @ steps
+        self._between = (differ * weights[:, None]).T @ differ
+        self.covariance = self._between + sum(
+            w * each.covariance[:p, :p] for w, each in zip(weights, fitted, strict=True)
+        )
+        pull = rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
+        self.origin, _ = self._descend(self.values.copy(), best, pull)
+
+    # What was released, and what rows predict
+
+    def _grouped(self, found: Sequence[Summary]) -> list[list[_Equation]]:
+        """Epochs' equations, those of several chains' epochs of like size and exponent together."""
+        groups: dict[tuple[float, int], list[_Equation]] = {}
+        for each in found:
+            if each.score is not None:
+                into = self.newest.transform @ inverse(each.model.transform)
+                expected = Expected.of(each.model, self.rows, self.response)
+                key = each.model.exponent, math.floor(math.log2(own_noise(each.score)))
+                groups.setdefault(key, []).append(_Equation(each.score, expected, into))
+        return [_weighted(group) for group in groups.values()]
+
+    def _joined(self, part: int) -> Array:
+        """Rows' terms of all groups side by side."""
+        terms = np.zeros((len(self.rows.points), len(self._equations) * self.features))
+        for k, group in enumerate(self._equations):
+            for one in group:
+                terms[:, k * self.features : (k + 1) * self.features] += one.terms(part)
+        return terms
+
+    def _pool(self, found: Sequence[Summary]) -> None:
+        """The mean curvature of all epochs, in the newest coordinates, and each row's share of it."""
+        p, measured, weight = self.features, np.zeros((self.features, self.features)), 0.0
+        factors = np.zeros(len(self.rows.points))
+        for each in found:
+            if each.curvature is None:
+                continue
+            into = self.newest.transform @ inverse(each.model.transform)
+            share = 1.0 / (own_variance(each.curvature, p) * gain(into) ** 2)
+            measured += share * into @ each.curvature.mean @ into.T
+            logit = self.rows.points @ each.model.origin
+            lengths = _over(directions(self.rows.points, each.model), self.rows.points @ each.model.transform.T)
+            factors += share * self.response.weights(logit, each.model.exponent) * lengths
+            weight += share
+        self._curvatures = weight > 0.0
+        if not self._curvatures:
+            self._measured, self._matrices, self._own = np.zeros(0), np.zeros((len(factors), 0)), np.zeros((0, 0))
+            return
+        Z = self.rows.points @ self.newest.transform.T
+        factors, measured, noise = factors / weight, measured / weight, 1.0 / weight
+        if p * (p + 1) / 2 <= _NUMBERS:
+            self._measured = flattened(measured)
+            self._matrices = flattened(Z[:, :, None] * Z[:, None, :]) * factors[:, None]
+            self._own = noise * np.eye(len(self._measured))
+            return
+        # Of very many numbers those that matter most: along the coefficients.
+        along = inverse(self.newest.transform).T @ self.newest.origin
+        along = along / max(float(np.linalg.norm(along)), 1e-12)
+        self._measured = measured @ along
+        self._matrices = Z * (factors * (Z @ along))[:, None]
+        self._own = noise / 2.0 * (np.eye(p) + np.outer(along, along))
+
+    def _grid(self) -> list[_Hypothesis]:
+        kappas = [1.0 / self.rows.sample]
+        while kappas[-1] * _FACTOR <= _MOST:
+            kappas.append(kappas[-1] * _FACTOR)
+        # Nothing tells the rows from the people's before curvatures are there.
+        others = (1.0 - _RIGHT) / max(len(kappas) - 1, 1)
+        priors = [_RIGHT, *[others] * (len(kappas) - 1)]
+        return [
+            _Hypothesis(kappa, free, prior * (_MISSING if free else 1.0 - _MISSING))
+            for free in ((False, True) if self._curvatures else (False,))
+            for kappa, prior in zip(kappas, priors, strict=True)
+        ]
+
+    def _level(self, theta: Array) -> Array:
+        """What theta makes of each row, (m,): its chance, or the line's height."""
+        logit = np.asarray(self.rows.points @ theta)
+        return chance(logit) if self.response.binary else logit
+
+    def _terms(self, theta: Array) -> Array:
+        """Rows' own terms of r, less their mean, (m, numbers of r)."""
+        terms = np.concatenate([self._base + self._level(theta)[:, None] * self._bend, self._matrices], axis=1)
+        return np.asarray(terms - self.rows.shares @ terms)
+
+    def _mean(self, theta: Array) -> Array:
+        """What the rows predict of r."""
+        shares = self.rows.shares
+        scores = shares @ self._base + (shares * self._level(theta)) @ self._bend
+        return np.concatenate([scores, shares @ self._matrices])
+
+    def _slope(self, theta: Array) -> Array:
+        """Its slope in theta."""
+        level = self._level(theta)
+        steep = level * (1.0 - level) if self.response.binary else np.ones_like(level)
+        scores = self._bend.T @ ((self.rows.shares * steep)[:, None] * self.rows.points)
+        return np.concatenate([scores, np.zeros((self._matrices.shape[1], self.features))])
+
+    @cached_property
+    def _released(self) -> Array:
+        answers = [sum(one.into @ one.answer.mean for one in group) for group in self._equations]
+        return np.concatenate([*answers, self._measured])
+
+    def _linearize(self, theta: Array, share: float) -> None:
+        """Noise and Gamma at theta."""
+        p, logit = self.features, self.rows.points @ theta
+        size, scores = len(self._released), len(self._equations) * self.features
+        noise = np.zeros((size, size))
+        for k, group in enumerate(self._equations):
+            at = slice(k * p, (k + 1) * p)
+            noise[at, at] = sum(one.noise(logit, share) for one in group)
+        noise[scores:, scores:] = self._own
+        terms = self._terms(theta) * np.sqrt(self.rows.shares)[:, None]
+        self._noise, self._gamma = noise, share**2 * terms.T @ terms
+        self._predicted, self._slopes = self._mean(theta), self._slope(theta)
+        self._inverses: dict[float, tuple[Array, float]] = {}
+
+    def _weight(self, kappa: float) -> tuple[Array, float]:
+        """Inverse of the covariance of r, and the logarithm of its determinant."""
+        if kappa not in self._inverses:
+            covariance = self._noise + kappa * self._gamma
+            self._inverses[kappa] = inverse(covariance), float(np.linalg.slogdet(covariance)[1])
+        return self._inverses[kappa]
+
+    # Hypotheses
+
+    def _priors(self, theta: Array, share: float, pull: Array, free: bool) -> tuple[Array, Array]:
+        """Information before anything was released, and its pull from here."""
+        p = self.features
+        information, centre = np.zeros((p + free, p + free)), np.r_[-theta, [1.0 - share] * free]
+        information[:p, :p] = pull
+        if free:
+            information[p, p] = 1.0 / _THERE**2
+        return information, centre
+
+    def _fit(self, one: _Hypothesis, theta: Array, pull: Array) -> _Fitted:
+        """One step from the linearization, with its evidence."""
+        precision, size = self._weight(one.kappa)
+        share = self._there(precision) if one.free else 1.0
+        left, design = self._released - share * self._predicted, share * self._slopes
+        if one.free:
+            design = np.c_[design, self._predicted]
+        prior, centre = self._priors(theta, share, pull, one.free)
+        weighed = precision @ design
+        information = prior + design.T @ weighed
+        covariance = inverse(information)
+        step = covariance @ (weighed.T @ left + prior @ centre)
+        rest = left - design @ step
+        misfit = float(rest @ precision @ rest)
+        off = step - centre
+        value = misfit + float(off @ prior @ off)
+        occam = float(np.linalg.slogdet(information)[1] - np.linalg.slogdet(prior)[1])
+        evidence = math.log(one.prior) - 0.5 * (value + size + occam)
+        return _Fitted(evidence, step, weighed @ covariance, covariance, misfit, share)
+
+    def _there(self, precision: Array) -> float:
+        """pi that fits best at the linearization."""
+        weighed, sure = precision @ self._predicted, 1.0 / _THERE**2
+        share = (float(weighed @ self._released) + sure) / (float(weighed @ self._predicted) + sure)
+        return min(max(share, 0.05), 1.0)
+
+    def _descend(self, theta: Array, one: _Hypothesis, pull: Array) -> tuple[Array, float]:
+        """Levenberg-Marquardt under one hypothesis, with weights that stay."""
+        p, damping, precision = self.features, 1e-3, self._weight(one.kappa)[0]
+        share = self._there(precision) if one.free else 1.0
+
+        def value(theta: Array, share: float) -> float:
+            left = self._released - share * self._mean(theta)
+            prior, centre = self._priors(theta, share, pull, one.free)
+            return float(left @ precision @ left + centre @ prior @ centre)
+
+        now = value(theta, share)
+        for _ in range(_STEPS):
+            mean, design = self._mean(theta), share * self._slope(theta)
+            left = self._released - share * mean
+            if one.free:
+                design = np.c_[design, mean]
+            prior, centre = self._priors(theta, share, pull, one.free)
+            information = prior + design.T @ precision @ design
+            gradient = design.T @ precision @ left + prior @ centre
+            for _ in range(6):
+                step = np.linalg.solve(information + damping * np.diag(np.diag(information)), gradient)
+                tried = theta + step[:p], share + float(step[p]) if one.free else 1.0
+                then = value(*tried)
+                if then <= now:
+                    break
+                damping *= 6.0
+            else:
+                break
+            theta, share = tried
+            now, damping = then, damping / 4.0
+            if float(np.max(np.abs(step))) < 1e-5:
+                break
+        return theta, share
+
+    # What is known of the solution
+
+    @cached_property
+    def _misfit(self) -> float:
+        """Standard deviations by which what is left is more than chance, were the rows a sample of the people's law."""
+        least = min(
+            each.misfit
+            for one, each in zip(self._hypotheses, self._fitted, strict=True)
+            if one.kappa == self._hypotheses[0].kappa
+        )
+        free = len(self._released) - self.features
+        if free <= 0:
+            return 0.0
+        # Wilson and Hilferty: the cube root of a chi-square over its degrees of freedom is nearly normal.
+        return float((least / free) ** (1.0 / 3.0) - 1.0 + 2.0 / (9.0 * free)) / math.sqrt(2.0 / (9.0 * free))
+
+    @property
+    def alike(self) -> bool:
+        """Whether what was released is what the public rows predict, as far as can be told."""
+        return self._misfit <= _UNLIKE
+
+    @property
+    def useful(self) -> bool:
+        """Whether the rows are likelier than not to be worth some number of the people's own."""
+        least = sum(w for w, one in zip(self._weights, self._hypotheses, strict=True) if one.kappa <= _USEFUL)
+        return float(least) > 0.5
+
+    @property
+    def missing(self) -> float:
+        """Share of the people whose target is missing, where there are any beyond doubt."""
+        known = zip(self._weights, self._hypotheses, self._fitted, strict=True)
+        free = [(weight, each) for weight, one, each in known if one.free]
+        total = sum(w for w, _ in free)
+        if total < 0.5:
+            return 0.0
+        share = sum(w * (each.share + float(each.step[-1])) for w, each in free) / total
+        variance = sum(w * float(each.covariance[-1, -1]) for w, each in free) / total
+        return min(1.0 - share, 1.0) if 1.0 - share > _SURELY * math.sqrt(variance) else 0.0
+
+    def half_widths(self, quantile: float) -> Array:
+        """Half widths of the intervals of all coefficients, (p,); infinite where one was not learned.
+
+        An interval holds the values whose chance to be missed so far, averaged over hypotheses, is not too small.
+        """
+        alpha = 2.0 * NormalDist().cdf(-quantile)
+        return first_rejected(self.values, self.covariance, quantile, lambda j: self._test(j, alpha))
+
+    def _test(self, j: int, alpha: float) -> Callable[[Array], bool]:
+        """Whether a value of coefficient j is rejected, as a function of all coefficients."""
+        p, shares, normal = self.features, self.rows.shares, NormalDist()
+        heavy = [i for i, weight in enumerate(self._weights) if weight >= _LIGHT]
+        known = [(self._hypotheses[i], self._fitted[i], float(self._weights[i])) for i in heavy]
+        pulls = np.array([each.influence[:, j] * each.share for _, each, _ in known]).T
+        own = [
+            float(each.influence[:, j] @ self._noise @ each.influence[:, j])
+            + float(np.sum(each.covariance[:p, j] ** 2)) / PRIOR_VARIANCE
+            for _, each, _ in known
+        ]
+        size = self._base.shape[1]
+        base = self._base @ pulls[:size] + self._matrices @ pulls[size:]
+        bend = self._bend @ pulls[:size]
+
+        def rejected(theta: Array) -> bool:
+            terms = base + self._level(theta)[:, None] * bend
+            spread = shares @ terms**2 - (shares @ terms) ** 2
+            total = 0.0
+            for (one, each, weight), noise, bent in zip(known, own, spread.tolist(), strict=True):
+                off = abs(float(theta[j] - self._at[j] - each.step[j]))
+                total += weight * 2.0 * normal.cdf(-off / math.sqrt(noise + one.kappa * max(bent, 0.0)))
+            return total < alpha
+
+        return rejected
+
+    # What comes next
+
+    @cached_property
+    def _tilted(self) -> Rows:
+        """The rows with the weights that fit what was released best."""
+        precision = self._weight(self._best.kappa)[0]
+        left = self._released - self._share * self._predicted
+        more = self._best.kappa * self._share * self._terms(self._at) @ (precision @ left)
+        shares = self.rows.shares * np.maximum(0.05, 1.0 + more)
+        return Rows(self.rows.points, shares / shares.sum(), self.rows.sample)
+
+    def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
+        """The model of the next epoch: at the solution, in coordinates whose curvature is even."""
+        p = self.features
+        at = Model(self.origin if self.response.binary else np.zeros(p), self.newest.transform, reach, exponent, 0, 0)
+        predicted = mean_matrix(at, self._tilted, self.response)
+        values, vectors = np.linalg.eigh(predicted)
+        mean = float(np.mean(values))
+        values = np.maximum(values, mean / 1e6) / mean
+        Z = self.rows.points @ self.newest.transform.T
+        scale = math.sqrt(p / float(self.rows.shares @ np.einsum("ij,ij->i", Z, Z)))
+        transform = scale * (vectors / np.sqrt(values)) @ vectors.T @ self.newest.transform
+        return Model(at.origin, transform, reach, exponent, *shares).rounded()
+
+
+def own_noise(answer: Answer) -> float:
+    """Variance of a number of a mean score, the people's own taken as largest."""
+    return answer.noise + answer.share + answer.whole
+
+
+def _weighted(group: Sequence[_Equation]) -> list[_Equation]:
+    """A group's equations with their weights, by precision."""
+    weights = np.array([1.0 / own_noise(one.answer) for one in group])
+    weights = weights / weights.sum()
+    return [replace(one, into=float(w) * one.into) for w, one in zip(weights, group, strict=True)]
+
+
+def solved(found: Sequence[Summary], response: Response, rows: Rows | None) -> Solution | PublicSolution:
+    """The solution of all epochs' equations: over public rows, where there are any and they are like the people."""
+    if rows is None:
+        return Solution(found, response)
+    public = PublicSolution(found, response, rows)
+    return public if public.alike and public.useful else Solution(found, response, unlike=True)
+
+
+def _over(reached: Array, Z: Array) -> Array:
+    """c(z) of rows, from ``c(z) z`` and z."""
+    square = np.einsum("ij,ij->i", Z, Z)
+    return np.asarray(np.einsum("ij,ij->i", reached, Z) / np.where(square > 0.0, square, 1.0))
+
+
+def _shares(evidence: Array) -> Array:
+    """Posterior weights of logarithms of evidence."""
+    found = np.exp(evidence - np.max(evidence))
+    return np.asarray(found / found.sum())
