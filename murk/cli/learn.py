@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from logging import INFO
 from typing import TYPE_CHECKING
 
 import click
 
 from murk.cli.logs import logging_options, say, start_logging
-from murk.cli.options import as_json, begin_on, existing_log, stoppable, wait_for_task
+from murk.cli.options import as_json, begin_on, between_steps, existing_log, stoppable, wait_for_task
 from murk.cli.output import print_json, progress
 from murk.cli.report import brief, print_result, result
 from murk.cli.sharing import learner_metrics, metrics_port
@@ -89,9 +89,9 @@ def command(
 
         start = last = time.monotonic()
         shown, pause = 0.0, _SHORTEST
-        with progress(f"{task.name}: learned", None, quiet=as_json or log_json) as tick:
-            try:
-                while idle is None or time.monotonic() - last <= idle:
+        with progress(f"{task.name}: learned", None, quiet=as_json or log_json) as tick, between_steps() as asked:
+            with suppress(KeyboardInterrupt):
+                while not asked() and (idle is None or time.monotonic() - last <= idle):
                     read = team.step()
                     refresh()
                     moment = time.monotonic()
@@ -103,7 +103,7 @@ def command(
                     if not (as_json or log_json) and moment - shown > 0.2:
                         tick(sum(engine.n_releases for engine in team.learners.values()), now())
                         shown = moment
-            except KeyboardInterrupt:
+            if asked():
                 # Everything learned is committed; what is left to do is to say so.
                 say("stopped", INFO)
         found = result(task, log, seconds=time.monotonic() - start)

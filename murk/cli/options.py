@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from signal import SIGTERM, signal
+from signal import SIGINT, SIGTERM, signal
 from time import monotonic, sleep
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -178,3 +178,25 @@ def stoppable() -> Iterator[None]:
         yield
     finally:
         signal(SIGTERM, before)
+
+
+@contextmanager
+def between_steps() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C and SIGTERM wait for the end of a step; what is given says whether one has come.
+
+    The Kafka client takes an exception that is raised in its midst for the answer to a request, and goes on, or is left
+    in pieces. Whoever asks a second time does not wait.
+    """
+    came: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) > 1:
+            raise KeyboardInterrupt
+
+    before = {number: signal(number, stop) for number in (SIGINT, SIGTERM)}
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal(number, handler)

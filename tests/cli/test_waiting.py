@@ -1,6 +1,10 @@
 """`--wait` covers every call of the start: whichever of them meets a log that is away, the command goes on."""
 
+import contextlib
 import json
+import os
+import signal
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +16,7 @@ from murk.cli import cli
 from murk.stream import Task, open_log
 from murk.stream.log import Unreachable
 from murk.stream.sqlite_log import SqliteLog
-from tests.cli.harness import TASK
+from tests.cli.harness import TASK, run, world
 
 # More than the start of any command has.
 DEEP = 25
@@ -88,3 +92,34 @@ def test_without_wait_the_first_call_that_fails_is_the_end(away):
     done = CliRunner().invoke(cli, ["learn", "--log", "sqlite:///log.db"])
     assert isinstance(done.exception, Unreachable)
     assert away.met == ["document"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_learner_that_is_asked_to_stop_amid_a_step_ends_after_it(tmp_path, monkeypatch, number):
+    """Whatever becomes of an exception there: the Kafka client takes it for an answer, and goes on."""
+    world(tmp_path, rows=40)
+    assert run(tmp_path).json["releases"] == 40
+    steps, step = [], murk.stream.team.Team.step
+
+    def asked(team):
+        steps.append(None)
+        assert len(steps) < 3
+        with contextlib.suppress(BaseException):
+            os.kill(os.getpid(), number)
+            time.sleep(0.01)
+        return step(team)
+
+    monkeypatch.setattr(murk.stream.team.Team, "step", asked)
+    before = signal.getsignal(number)
+    done = CliRunner().invoke(cli, ["learn", "--log", f"sqlite:///{tmp_path}/third-child.db", "--json"])
+    assert (done.exit_code, len(steps)) == (0, 1), done.output
+    assert json.loads(done.stdout)["releases"] == 40
+    assert signal.getsignal(number) is before
+
+
+def test_who_asks_twice_does_not_wait():
+    with murk.cli.options.between_steps() as asked:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert asked()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
