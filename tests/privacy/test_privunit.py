@@ -51,6 +51,7 @@ def words_of(mechanism):
 anything = hnp.arrays(np.float64, 3, elements=st.floats(width=64))
 
 
+@pytest.mark.parametrize(("draws", "closest"), [(5, 2), (1, 1)])
 @settings(max_examples=40, deadline=None)
 @given(
     vector=anything,
@@ -58,9 +59,10 @@ anything = hnp.arrays(np.float64, 3, elements=st.floats(width=64))
     rounding=st.integers(0, WORDS - 1),
     spare=st.integers(0, WORDS - 1),
 )
-def test_every_candidate_has_its_share_of_the_words_whatever_the_vector(vector, noise, rounding, spare):
-    """The whole of the privacy claim, on integers: 2 closest candidates with a words each, 8 others with b each."""
-    mechanism = made(3, 5, 2, 2.0)
+def test_every_candidate_has_its_share_of_the_words_whatever_the_vector(draws, closest, vector, noise, rounding, spare):
+    """The whole of the privacy claim, on integers: each of the closest has a words, each of the others b."""
+    noise = noise[:draws]
+    mechanism = made(3, draws, closest, 2.0)
     near, far = mechanism.odds
     assert mechanism.closest * near + (2 * mechanism.draws - mechanism.closest) * far == WORDS
     released = []
@@ -78,8 +80,9 @@ def test_every_candidate_has_its_share_of_the_words_whatever_the_vector(vector, 
     if np.isfinite(vector).all() and 1e-100 < abs(vector).max() < 1e100:
         towards = vector / np.linalg.norm(vector)
         scores = [np.dot(x, towards) / np.linalg.norm(x) for x in released]
-        sign = 1 if sum(scores[:2]) >= 0 else -1
-        assert min(sign * score for score in scores[:2]) >= max(sign * score for score in scores[2:]) - 1e-9
+        sign = 1 if sum(scores[:closest]) >= 0 else -1
+        near, others = ([sign * score for score in part] for part in (scores[:closest], scores[closest:]))
+        assert min(near) >= max(others) - 1e-9
 
 
 # A coarse lattice with any law on it: here these points, as often as the numbers say.

@@ -35,6 +35,20 @@ def test_mixing_takes_no_more_noise_than_it_must(rows, epsilon, delta):
 
 
 @pytest.mark.parametrize(("rows", "epsilon", "delta"), SETTINGS)
+def test_no_smaller_multiple_would_do(rows, epsilon, delta):
+    """The noise is the least of the grid with which the analysis holds, and not one or two steps more."""
+    step = 2.0**-12
+    mixing, replaced = (
+        found(epsilon, delta, rows) for found in (tight_settings.mixing_noise, tight_settings.replaced_noise)
+    )
+    with precise():
+        assert tight.mixing_delta(Decimal(mixing), rows, Decimal(epsilon)) <= Decimal(delta)
+        assert tight.mixing_delta(Decimal(mixing - step), rows, Decimal(epsilon)) > Decimal(delta)
+        assert tight.replaced(Decimal(replaced), rows, Decimal(delta)) <= Decimal(epsilon)
+        assert tight.replaced(Decimal(replaced - step), rows, Decimal(delta)) > Decimal(epsilon)
+
+
+@pytest.mark.parametrize(("rows", "epsilon", "delta"), SETTINGS)
 def test_replaced_rows(rows, epsilon, delta):
     """Exact delta of variances s + 1, s against s, s + 1; the oracle has the first direction's less one."""
     noise = tight_settings.replaced_noise(epsilon, delta, rows)
