@@ -14,6 +14,8 @@ from deploy.broker.errors import BrokerError
 
 VERSION = "4.1.0"
 POM = Path(__file__).with_name("pom.xml")
+CLASSES = "classes.jsa"
+"""Beside the jars: their classes as Java has them in memory, with which a broker starts in half the time."""
 FOLDER = Path(__file__).parents[2] / ".kafka"
 """Where a broker for development keeps everything, so that nothing outside the checkout changes."""
 
@@ -99,6 +101,15 @@ def _copy(maven: str, folder: Path, lock: int, own: Path | None) -> None:
 def tidy(folder: Path) -> list[str]:
     """Options of a Java machine that leaves nothing in the system's folder for temporary files."""
     return ["-XX:-UsePerfData", f"-Djava.io.tmpdir={folder}"]
+
+
+def loaded(libs: Path) -> list[str]:
+    """Options of a Java machine that takes the classes from where they are kept, if they are; else it reads the jars.
+
+    An archive of another Java, or of other jars, is not used.
+    """
+    classes = libs / CLASSES
+    return ["-Xshare:auto", "-Xlog:cds=off", f"-XX:SharedArchiveFile={classes}"] if classes.is_file() else []
 
 
 @contextmanager

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Mapping
@@ -16,7 +18,7 @@ from typing import Self
 
 from deploy.broker import ports, settings
 from deploy.broker.errors import BrokerError
-from deploy.broker.jars import fetch, java, tidy
+from deploy.broker.jars import CLASSES, fetch, java, loaded, tidy
 from deploy.broker.process import end, spawn
 
 START_LIMIT = 120.0
@@ -24,7 +26,7 @@ START_LIMIT = 120.0
 STOP_LIMIT = 30.0
 """Seconds after which a broker that was asked to stop is killed."""
 # A broker with little to do is ready sooner without the optimizing compiler.
-JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 LOGGING = {
     "defaultLogLevel": "info",
     "showDateTime": "true",
@@ -113,7 +115,8 @@ class Broker:
         self._from = self.output.stat().st_size if self.output.exists() else 0
         said = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in LOGGING.items()]
         self._child = spawn(
-            [java(), *JVM, *self._tidy(), *said, "-cp", f"{libs}/*", "kafka.Kafka", str(config)], self.output
+            [java(), *JVM, *self._classes(libs), *self._tidy(), *said, "-cp", f"{libs}/*", "kafka.Kafka", str(config)],
+            self.output,
         )
         self._wait()
         return self
@@ -151,6 +154,9 @@ class Broker:
         """The last lines that it printed since its last start."""
         return "\n".join(self._printed().splitlines()[-lines:])
 
+    def _classes(self, libs: Path) -> list[str]:
+        return loaded(libs)
+
     def _tidy(self) -> list[str]:
         temporary = self.folder / "tmp"
         temporary.mkdir(exist_ok=True)
@@ -184,6 +190,7 @@ class Broker:
         command = [
             java(),
             *JVM,
+            *loaded(libs),
             *self._tidy(),
             "-cp",
             f"{libs}/*",
@@ -219,6 +226,32 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _Keeper(Broker):
+    """A broker that keeps its classes when it is stopped."""
+
+    def _classes(self, libs: Path) -> list[str]:
+        return [f"-XX:ArchiveClassesAtExit={self.folder / CLASSES}"]
+
+
+def keep_classes() -> None:
+    """Keep the classes of a broker beside the jars that all checkouts share, if they are not there yet.
+
+    Raises
+    ------
+    BrokerError
+        The jars, Java or Maven are missing, or the broker did not come up.
+    """
+    libs = fetch(shared=True)
+    if (libs / CLASSES).is_file() or not os.access(libs, os.W_OK):
+        return
+    with tempfile.TemporaryDirectory(dir=libs.parent) as place, _Keeper(place) as broker:
+        broker.stop()
+        made = broker.folder / CLASSES
+        # Without it brokers start as well; of one that had to be killed it may be half a file.
+        if made.is_file() and broker.wait() >= 0:
+            made.rename(libs / CLASSES)
 
 
 def _explain(said: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import serving
+from tests.cli import processes
 
 MEMORY = Path("/dev/shm")
 
@@ -16,8 +16,7 @@ MEMORY = Path("/dev/shm")
 def _served() -> Iterator[None]:
     """Let the process from which commands are forked end with the tests."""
     yield
-    if serving.cache_info().currsize:
-        serving().communicate()
+    processes.close()
 
 
 @pytest.fixture

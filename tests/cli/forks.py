@@ -1,23 +1,27 @@
 """Processes of the `murk` command that start at once: forked from one that has everything imported and compiled.
 
-``python -m tests.cli.forks`` runs a command for every line of JSON on its standard input, ``[folder,
-arguments, answer]``, and answers with ``[status, out, err]``. With an answer the command runs at a terminal, at which
-that is typed; what it printed there is all in ``out``.
+``python -m tests.cli.forks DESCRIPTOR`` takes orders in JSON from a socket, with descriptors for what a command prints,
+and answers with its process number; later with its status, once it has ended. See tests/cli/processes.py.
 """
 
+import ctypes
 import io
 import json
 import os
 import pty
+import signal
+import socket
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from murk.cli import cli, main
-from tests.cli.harness import TASK, world
+from tests.cli.harness import TASK, largest_file, world
+from tests.cli.processes import MOST
 
 UNFORESEEN = 70
 
@@ -76,6 +80,8 @@ def _command(arguments: Sequence[str], folder: Path, prepare: Callable[[], None]
         status = 0
     except SystemExit as end:
         status = int(end.code or 0)
+    except Exception:  # noqa: BLE001 - the end of the process, which its parent looks at
+        traceback.print_exc()
     finally:
         sys.setprofile(None)
         sys.stdout.flush()
@@ -83,21 +89,48 @@ def _command(arguments: Sequence[str], folder: Path, prepare: Callable[[], None]
         os._exit(status)
 
 
-def serve() -> None:
+def begun(order: dict[str, Any], out: int, err: int, channel: socket.socket) -> int:
+    """The number of a process that runs a command, and ends with this one."""
+    child = os.fork()
+    if child == 0:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        for place, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), out, err)):
+            os.dup2(descriptor, place)
+        # These were opened on what the parent has, and keep what they know of it.
+        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+        for descriptor in (out, err):
+            os.close(descriptor)
+        channel.close()
+        os.environ.clear()
+        os.environ.update(order["environment"])
+        limit = order["file_limit"]
+        _command(order["arguments"], Path(order["folder"]), None if limit is None else largest_file(limit))
+    return child
+
+
+def serve(channel: socket.socket) -> None:
     warm()
-    for line in sys.stdin:
-        folder, arguments, answer = json.loads(line)
-        if answer is not None:
-            print(json.dumps([*at_terminal(arguments, Path(folder), answer), ""]), flush=True)  # noqa: T201
-            continue
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            status = forked(arguments, Path(folder), out.fileno(), err.fileno())
-            texts = []
-            for file in (out, err):
-                file.seek(0)
-                texts.append(file.read().decode())
-        print(json.dumps([status, *texts]), flush=True)  # noqa: T201 - the answer
+    ended: dict[int, int] = {}
+    while True:
+        text, descriptors, *_ = socket.recv_fds(channel, MOST, 2)
+        if not text:
+            return
+        order, answer = json.loads(text), None
+        if "ended" in order:
+            pid = order["ended"]
+            found, status = (0, 0) if pid in ended else os.waitpid(pid, os.WNOHANG)
+            if found:
+                ended[pid] = os.waitstatus_to_exitcode(status)
+            answer = ended.get(pid)
+        elif "answer" in order:
+            answer = at_terminal(order["arguments"], Path(order["folder"]), order["answer"])
+        else:
+            answer = begun(order, *descriptors, channel)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        channel.send(json.dumps(answer).encode())
 
 
 if __name__ == "__main__":
-    serve()
+    with socket.socket(fileno=int(sys.argv[1])) as channel:
+        serve(channel)

@@ -15,11 +15,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from murk.demo import DATA
+from tests.cli.processes import Process, ask
 
 ROOT = Path(__file__).parents[2]
 WORD, FIGURE = "S3CR3T-77", "987654.321"
@@ -61,7 +61,13 @@ class Done:
         return found
 
 
-def start(*arguments: object, folder: Path, prepare: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+def start(*arguments: object, folder: Path, file_limit: int | None = None) -> Process:
+    """Start a command in a process that is forked; its files may not grow beyond a limit."""
+    return Process([str(one) for one in arguments], folder, file_limit)
+
+
+def cold(*arguments: object, folder: Path, prepare: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+    """The same as `python -m murk`."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, "-m", "murk", *map(str, arguments)], cwd=folder, env=environment, preexec_fn=prepare,
@@ -69,7 +75,7 @@ def start(*arguments: object, folder: Path, prepare: Callable[[], None] | None =
     )  # fmt: skip
 
 
-def finish(process: subprocess.Popen[str]) -> Done:
+def finish(process: subprocess.Popen[str] | Process) -> Done:
     try:
         # A fresh clone compiles its kernels in the first of these processes.
         out, err = process.communicate(timeout=600)
@@ -87,35 +93,30 @@ def clean(done: Done) -> Done:
 
 
 def murk(
-    *arguments: object, folder: Path, prepare: Callable[[], None] | None = None, answer: str | None = None
+    *arguments: object,
+    folder: Path,
+    prepare: Callable[[], None] | None = None,
+    answer: str | None = None,
+    file_limit: int | None = None,
 ) -> Done:
     """Run a command to its end; with ``prepare`` as `python -m murk`, else in a process that was forked.
 
-    With an ``answer`` it runs at a terminal, at which that is typed.
+    With an ``answer`` it runs at a terminal, at which that is typed, and what it printed there is all in ``out``.
     """
     if prepare is not None:
-        return finish(start(*arguments, folder=folder, prepare=prepare))
-    server = serving()
-    assert server.stdin
-    assert server.stdout
-    server.stdin.write(json.dumps([str(folder), list(map(str, arguments)), answer]) + "\n")
-    server.stdin.flush()
-    return clean(Done(*json.loads(server.stdout.readline())))
+        return finish(cold(*arguments, folder=folder, prepare=prepare))
+    if answer is not None:
+        order = {"arguments": [str(one) for one in arguments], "folder": str(folder), "answer": answer}
+        return clean(Done(*ask(order), ""))
+    return finish(start(*arguments, folder=folder, file_limit=file_limit))
 
 
-@cache
-def serving() -> subprocess.Popen[str]:
-    """The process from which commands are forked; it ends when its standard input does."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.forks"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-
-
-def run(folder: Path, *more: object, prepare: Callable[[], None] | None = None) -> Done:
+def run(folder: Path, *more: object, prepare: Callable[[], None] | None = None, file_limit: int | None = None) -> Done:
     """`murk run task.yaml --source people.csv --seed 1 --json`, with further options."""
     return murk(
-        "run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", *more, folder=folder, prepare=prepare
-    )
+        "run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", *more, folder=folder, prepare=prepare,
+        file_limit=file_limit,
+    )  # fmt: skip
 
 
 def refused(done: Done, *words: str, status: int = 2) -> None:

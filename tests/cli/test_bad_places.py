@@ -15,7 +15,6 @@ from tests.cli.harness import (
     LOG,
     WORD,
     Done,
-    largest_file,
     murk,
     refused,
     run,
@@ -158,7 +157,7 @@ def test_files_that_may_not_grow(folder: Path, whole: tuple[Done, dict[str, obje
     """The limit is met at another place each time, and the work is taken up from where it was left."""
     world(folder, rows=400)
     for size in (0, 100, 20_000, 40_000, 50_000, 70_000, 75_000, 80_000):
-        refused(run(folder, prepare=largest_file(size)), "Check the disk", "start again", status=1)
+        refused(run(folder, file_limit=size), "Check the disk", "start again", status=1)
     same(folder, whole)
 
 

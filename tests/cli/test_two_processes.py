@@ -3,12 +3,12 @@
 import signal
 import time
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 
 from murk.stream import open_log
 from tests.cli.harness import LOG, LOGGED, TASK, Done, finish, murk, query, refused, run, start, totals, traces, world
+from tests.cli.processes import Process
 
 ROWS = 300
 PRODUCE = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", "--patience", 600]
@@ -16,7 +16,7 @@ LEARN = ["learn", "--log", LOG, "--json"]
 TWO_CHAINS = TASK + "log: {partitions: 2}\n"
 
 
-def stop(learner: Popen[str]) -> Done:
+def stop(learner: Process) -> Done:
     """Interrupt a learner; it tells what it has learned."""
     learner.send_signal(signal.SIGINT)
     return finish(learner)
@@ -33,7 +33,7 @@ def epoch(folder: Path) -> int:
     return int(query(folder / "third-child.db", "SELECT epoch FROM states WHERE chain = 0")[0][0])
 
 
-def wait_until_learned(folder: Path, offset: int, process: Popen[str]) -> None:
+def wait_until_learned(folder: Path, offset: int, process: Process) -> None:
     while learned(folder) < offset:
         assert process.poll() is None
         time.sleep(0.005)

@@ -3,7 +3,6 @@
 import json
 import signal
 import sqlite3
-import subprocess
 import threading
 import time
 import urllib.error
@@ -19,6 +18,7 @@ from murk.monitoring.reference import MOST_BYTES, check_reference, read_referenc
 from murk.monitoring.table import table
 from murk.producers import FileSource
 from tests.cli.harness import ROOT, finish, murk, refused, start
+from tests.cli.processes import Process
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, finished, url
 from tests.producers.world import World, make_task, run_blocks, write_people
 
@@ -40,7 +40,7 @@ def until(holds, process):
     return found
 
 
-def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
+def stop(process: Process, number: int = signal.SIGTERM) -> str:
     """Ask a process to end; give what it wrote to standard error."""
     process.send_signal(number)
     done = finish(process)
@@ -49,7 +49,7 @@ def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
     return done.err
 
 
-def ready(process: subprocess.Popen[str]) -> str:
+def ready(process: Process) -> str:
     assert process.stdout
     found = json.loads(process.stdout.readline())
     assert found.keys() == {"task", "url", "host", "port"}

@@ -32,6 +32,11 @@ def test_promtool_finds_nothing_wrong(arguments):
     assert status == 0, said
 
 
+def names(test):
+    """Alerts of which a unit test says something."""
+    return {case["alertname"] for case in test["alert_rule_test"]}
+
+
 def cases():
     """Unit tests by alert: those that expect it, and those that expect it not."""
     raised, silent = set(), set()
@@ -63,7 +68,9 @@ def test_unit_tests_notice_when_an_alert_is_never_raised(alert, tmp_path):
         if rule["alert"] == alert.name:
             rule["expr"] = f"({rule['expr']}) and on () vector(1) == 2"
     (tmp_path / "rules.yml").write_text(yaml.safe_dump(made))
-    (tmp_path / "rules_test.yml").write_text((DEPLOY / "rules_test.yml").read_text())
+    document = yaml.safe_load((DEPLOY / "rules_test.yml").read_text())
+    document["tests"] = [test for test in document["tests"] if alert.name in names(test)]
+    (tmp_path / "rules_test.yml").write_text(yaml.safe_dump(document))
     status, said = promtool("test", "rules", os.fspath(tmp_path / "rules_test.yml"))
     assert status != 0
     assert f"alertname: {alert.name}" in said

@@ -1,25 +1,39 @@
 """Fixtures with real servers; a conftest does ``from tests.services.fixtures import *``, any number of them."""
 
+import os
+import shutil
+
 import pytest
 
 from tests.services import services
+from tests.services.secure import SecureBroker
 from tests.services.services import Broker, Prometheus
+from tests.services.shared import SharedBroker, shared_broker
 
-__all__ = ["broker", "chromium", "own_broker", "prometheus", "pytest_runtest_makereport", "secure_broker"]
-
-
-@pytest.fixture(scope="session")
-def broker():
-    """A Kafka broker for all tests of this process: use topics of your own, and do not stop it."""
-    services.require_kafka()
-    return services.shared_broker()
+__all__ = ["broker", "browser", "chromium", "own_broker", "prometheus", "pytest_runtest_makereport", "secure_broker"]
 
 
 @pytest.fixture(scope="session")
-def secure_broker():
-    """The same with TLS, passwords and access lists; see tests/services/secure.py."""
+def broker(tmp_path_factory):
+    """A Kafka broker for all tests of all processes: use topics of your own, and do not stop it."""
     services.require_kafka()
-    return services.shared_secure_broker()
+    folder = tmp_path_factory.getbasetemp()
+    # Workers have folders of their own in one of the run.
+    with shared_broker(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def secure_broker(tmp_path_factory):
+    """The same for the tests of a file, with TLS, passwords and access lists; see tests/services/secure.py."""
+    services.require_kafka()
+    broker = SecureBroker(tmp_path_factory.mktemp("kafka-tls"))
+    try:
+        yield broker.start()
+    finally:
+        broker.kill()  # nobody needs the data, so nobody waits for an orderly end
+        broker.close()
+        shutil.rmtree(broker.folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -47,15 +61,25 @@ def prometheus(tmp_path):
         server.stop()
 
 
-@pytest.fixture
-def chromium(tmp_path):
-    """A selenium driver of a headless Chromium."""
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A selenium driver of a headless Chromium for the tests of a file."""
     services.require(services.CHROMIUM, services.CHROMEDRIVER)
-    folder = tmp_path / "chromium"
-    folder.mkdir()
-    driver = services.start_chromium(folder)
+    driver = services.start_chromium(tmp_path_factory.mktemp("chromium"))
     yield driver
     driver.quit()
+
+
+@pytest.fixture
+def chromium(browser):
+    """The same as it is at its start: an empty page of an origin that no other test had, and nothing in its logs."""
+    yield browser
+    browser.get("about:blank")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.execute_cdp_cmd("Network.clearBrowserCache", {})
+    for kind in ("browser", "performance"):
+        browser.get_log(kind)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -67,6 +91,6 @@ def pytest_runtest_makereport(item, call):
         for name, value in getattr(item, "funcargs", {}).items():
             for server in getattr(value, "started", [value]):
                 title = f"what {name} printed last"
-                if isinstance(server, Broker | Prometheus) and title not in shown:
+                if isinstance(server, Broker | SharedBroker | Prometheus) and title not in shown:
                     report.sections.append((title, server.said()))
     return report

@@ -1,11 +1,9 @@
 """Real servers for tests: what is missing is skipped, or fails where MURK_REQUIRE_SERVICES=1."""
 
-import atexit
 import functools
 import json
 import os
 import shutil
-import tempfile
 import time
 import urllib.error
 import urllib.parse
@@ -18,7 +16,6 @@ from deploy.broker import Broker, BrokerError, fetch
 from deploy.broker.jars import java
 from deploy.broker.ports import number, reserve
 from deploy.broker.process import end, spawn
-from tests.services.secure import SecureBroker
 
 PROMETHEUS = "/usr/bin/prometheus"
 CHROMIUM = "/usr/bin/chromium"
@@ -27,7 +24,7 @@ LACKING = "a service is missing"
 # Far more than anything here takes; only a server that hangs gets there.
 LIMIT = 60.0
 
-__all__ = ["Broker", "Prometheus", "SecureBroker", "eventually", "require", "require_kafka", "start_chromium"]
+__all__ = ["Broker", "Prometheus", "eventually", "require", "require_kafka", "start_chromium"]
 
 
 def missing(what):
@@ -67,25 +64,6 @@ def eventually(look, limit=LIMIT, every=0.05):
         assert time.monotonic() < deadline, f"{look} came to nothing within {limit} s; last: {seen!r}"
         time.sleep(every)
     return seen
-
-
-def _shared(make):
-    """A broker for the rest of this process, however many conftest files import the fixture."""
-
-    @functools.cache
-    def shared():
-        folder = Path(tempfile.mkdtemp(prefix="murk-kafka-"))
-        broker = make(folder)
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        atexit.register(broker.close)  # these run in reverse order
-        atexit.register(broker.kill)  # nobody needs the data, so nobody waits for an orderly end
-        return broker.start()
-
-    return shared
-
-
-shared_broker = _shared(Broker)
-shared_secure_broker = _shared(SecureBroker)
 
 
 class Prometheus:

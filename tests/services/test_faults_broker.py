@@ -18,7 +18,7 @@ from tests.services.services import eventually
 # Longer than any client waits for one answer; the long campaign makes it 20.
 FROZEN = float(os.environ.get("MURK_FREEZE", "12"))
 # Whoever waits for no model is much quicker.
-ROWS = {GRADIENTS: 400, EXAMPLES: 1600, MOMENTS: 1600, SKETCH: 6_000}
+ROWS = {GRADIENTS: 300, EXAMPLES: 1600, MOMENTS: 1600, SKETCH: 6_000}
 # Small blocks, so that there is something in flight at every moment.
 BLOCKS = {GRADIENTS: 10, EXAMPLES: 4, MOMENTS: 4, SKETCH: 10}
 
@@ -58,18 +58,18 @@ def test_everything_goes_on_when_the_broker_is_back(own_broker, tmp_path, protoc
             for one, url in urls.items()
         }  # fmt: skip
         before = {protocol: further(url, 100) for protocol, url in urls.items()}
-        for _ in range(2 if len(protocols) == 1 and disturb == "kill" else 1):
-            for protocol, child in people.items():
-                assert child.status is None, f"{protocol}: over too soon"
-            if disturb == "kill":
-                own_broker.kill()
-                time.sleep(0.5)
-                own_broker.start()
-            else:
-                own_broker.freeze()
-                time.sleep(FROZEN)
-                own_broker.thaw()
-            before = {protocol: further(url, before[protocol]) for protocol, url in urls.items()}
+        for protocol, child in people.items():
+            assert child.status is None, f"{protocol}: over too soon"
+        if disturb == "kill":
+            own_broker.kill()
+            time.sleep(0.5)
+            own_broker.start()
+        else:
+            own_broker.freeze()
+            time.sleep(FROZEN)
+            own_broker.thaw()
+        for protocol, url in urls.items():
+            further(url, before[protocol])
         for protocol, url in urls.items():
             assert people[protocol].wait(300) == 0, people[protocol].err
             caught_up(url, *learners[protocol])

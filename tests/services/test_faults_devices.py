@@ -139,9 +139,7 @@ def test_a_full_disk_for_the_ledger(broker, tmp_path, protocol, rows, size):
     command = ["produce", "task.yaml", "--source", "people.csv", "--log", url, "--seed", 1, "--json"]
     with Nursery(folder, [protocol], MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
         learner = nursery.learner(url)
-        harness.refused(
-            harness.murk(*command, folder=folder, prepare=harness.largest_file(size)), "ledger", "disk", status=1
-        )
+        harness.refused(harness.murk(*command, folder=folder, file_limit=size), "ledger", "disk", status=1)
         done = nursery.murk(*command)
         assert done.wait() == 0, done.err
         caught_up(url, learner)
@@ -155,5 +153,5 @@ def test_a_learner_needs_no_disk(broker, tmp_path):
     """Where no file may grow at all, learning goes on: all that a learner writes stands on the log."""
     task = Task.parse(task_text(2)).with_simulated(True)
     url = new_log(broker, task)
-    done = harness.murk("learn", "--log", url, "--idle", 1, "--json", folder=tmp_path, prepare=harness.largest_file(0))
+    done = harness.murk("learn", "--log", url, "--idle", 1, "--json", folder=tmp_path, file_limit=0)
     assert done.json["releases"] == 0

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.services import eventually
+from deploy.broker.jars import CLASSES, loaded, tidy
+from deploy.broker.jars import fetch as jars_of_broker
+from deploy.broker.server import JVM
+from tests.services.services import eventually, missing, require_kafka
 
 MAVEN = """#!/bin/sh
 # The folder is the last but one argument: -DoutputDirectory=FOLDER
@@ -116,6 +119,19 @@ def test_what_maven_said_is_shown(world):
     assert errors.startswith("Error: Maven could not copy Kafka's jars")
     assert "no network" in errors
     assert jars(world) is None
+
+
+def test_classes_come_from_where_they_are_kept(tmp_path):
+    require_kafka()
+    libs = jars_of_broker()
+    if not (libs / CLASSES).is_file():
+        missing(f"{libs / CLASSES} is missing: run .ci/services")
+    assert loaded(tmp_path) == []
+    for options, source in ((loaded(libs), "shared objects file (top)"), ([], "file:")):
+        # Without settings it says how it is called, and ends.
+        command = ["java", *JVM, *options, *tidy(tmp_path), "-Xlog:class+load", "-cp", f"{libs}/*", "kafka.Kafka"]
+        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        assert f"] kafka.Kafka source: {source}" in said
 
 
 def test_make_kafka_writes_in_its_folder_alone(tmp_path):

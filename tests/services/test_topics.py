@@ -192,16 +192,18 @@ def test_a_task_that_no_message_can_hold_makes_nothing(broker, folder, place):
 
 def test_covariates_from_the_people_are_announced_by_whoever_lets_them_produce(folder, place):
     url, _ = place
-    (folder / "aside.yaml").write_text(TASK + "public: {set_aside: 5}\n")
+    (folder / "aside.yaml").write_text(
+        TASK + "public: {set_aside: 14}\n"
+    )  # more than say no, so that both are among them
     found = topics(folder, url, task="aside.yaml")
     assert "announced by `murk produce`" in found.out
     assert topics(folder, url, "--json", task="aside.yaml").json["announced"] is False
     learner = harness.start("learn", "--log", url, "--wait", "--json", folder=folder)
     produce = ["produce", "aside.yaml", "--source", "people.csv", "--log", url, "--ledger", "aside.db", "--json"]
-    harness.refused(harness.murk(*produce, folder=folder), "5 people become public", "say --yes")
+    harness.refused(harness.murk(*produce, folder=folder), "14 people become public", "say --yes")
     try:
         made = harness.murk(*produce, "--yes", folder=folder)
-        assert made.json["set_aside"] == 5
+        assert made.json["set_aside"] == 14
         assert topics(folder, url, "--json", task="aside.yaml").json["announced"] is True
     finally:
         learner.terminate()

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from murk.stream.sqlite_log import SqliteLog
+from tests.services.faults.nursery import Nursery
 from tests.stream.harness import make_task
+from tests.stream.processes import Start
 
 
 @pytest.fixture
@@ -19,3 +21,10 @@ def log(path: Path) -> Iterator[SqliteLog]:
     with SqliteLog(path, timeout=5) as opened:
         opened.announce(make_task().document())
         yield opened
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Processes that begin at once, and end with the test."""
+    with Nursery(tmp_path / "children", ()) as nursery:
+        yield lambda *words: nursery.call("tests.stream.processes:main", *words)

@@ -1,10 +1,11 @@
-"""What the tests of logs and workers run in processes of their own: ``python -m tests.stream.processes``."""
+"""What the tests of logs and workers run in processes of their own; by a nursery."""
 
 import os
 import resource
-import subprocess
+import signal
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from murk.errors import MurkError
@@ -12,23 +13,34 @@ from murk.stream.log import Fenced, Log, open_log
 from murk.stream.sqlite_log import SqliteLog
 from murk.stream.task import Task
 from murk.stream.worker import Worker
-from tests.stream.harness import ROOT, learner_for, make_task, message, read_all
+from tests.services.faults.nursery import Child
+from tests.stream.harness import learner_for, make_task, message, read_all
+
+Start = Callable[..., Child]
+"""Starts one of the functions below by its name, with its arguments."""
 
 
-def start(*arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.stream.processes", *map(str, arguments)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+GO = signal.SIGUSR2
 
 
-def finish(process: subprocess.Popen[str]) -> list[str]:
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, output
-    return output.splitlines()
+def at_once(processes: Sequence[Child]) -> None:
+    """Let processes begin that wait until they are told to."""
+    for process in processes:
+        process.said("ready\n")
+    for process in processes:
+        process.send(GO)
+
+
+def finish(process: Child) -> list[str]:
+    """What a process said besides that it was ready."""
+    assert process.wait() == 0, process.out + process.err
+    return [line for line in process.out.splitlines() if line != "ready"]
+
+
+def told() -> None:
+    """In such a process: wait for it."""
+    say("ready")
+    signal.sigwait({GO})
 
 
 def say(*words: object) -> None:
@@ -45,8 +57,7 @@ def fill(log: Log, block: int) -> None:
 def announce(url: str, low: str) -> None:
     """Announce a task when told to, and say whether it is the one that stands."""
     document = make_task(low=int(low)).document()
-    say("ready")
-    sys.stdin.readline()
+    told()
     try:
         with open_log(url) as log:
             log.announce(document)
@@ -61,8 +72,7 @@ def append(url: str, first: str, count: str, block: str) -> None:
     """Append numbered releases in blocks, when told to."""
     with open_log(url) as log:
         task = Task.from_document(log.document() or b"")
-        say("ready")
-        sys.stdin.readline()
+        told()
         for number in range(int(first), int(first) + int(count), int(block)):
             log.append([(0, message(task, number + i)) for i in range(int(block))])
 
@@ -115,5 +125,8 @@ def unprivileged(path: str) -> None:
         say(error)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """The function that is named first, with the rest as its arguments."""
+    # Before there are threads, which inherit it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {GO})
     globals()[sys.argv[1]](*sys.argv[2:])

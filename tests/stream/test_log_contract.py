@@ -10,7 +10,7 @@ import pytest
 from murk.errors import MurkError, UserError
 from murk.stream.log import MAX_MESSAGE, DeadLetter, Fenced, Log, open_log
 from tests.stream.harness import make_task, message, read_all
-from tests.stream.processes import finish, start
+from tests.stream.processes import Start, at_once, finish
 
 FACTORIES: dict[str, Callable[[Path, str], str]] = {
     "sqlite": lambda folder, servers: f"sqlite:///{folder}/log.db",
@@ -109,15 +109,9 @@ def test_retention_may_change_and_partitions_may_not(url: str, log: Log) -> None
     assert log.document() == longer.document()
 
 
-def test_of_processes_announcing_at_once_one_wins(url: str) -> None:
+def test_of_processes_announcing_at_once_one_wins(url: str, start: Start) -> None:
     processes = [start("announce", url, low) for low in (18, 19, 20, 21)]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
+    at_once(processes)
     said = [finish(process) for process in processes]
     assert sorted(said) == [["lost UserError"]] * 3 + [["won"]]
     with open_log(url) as log:
@@ -288,16 +282,10 @@ def test_partitions_that_do_not_exist_are_named(log: Log) -> None:
             use()
 
 
-def test_two_processes_append_and_nothing_is_lost_or_torn(url: str, log: Log) -> None:
+def test_two_processes_append_and_nothing_is_lost_or_torn(url: str, log: Log, start: Start) -> None:
     task = make_task()
     processes = [start("append", url, first, 1000, 20) for first in (0, 1000)]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
+    at_once(processes)
     for process in processes:
         finish(process)
     values = read_all(log)

@@ -17,7 +17,7 @@ from murk.stream.database import Database
 from murk.stream.log import DeadLetter, open_log
 from murk.stream.sqlite_log import SqliteLog
 from tests.stream.harness import make_task, message, read_all, spoil
-from tests.stream.processes import fill, finish, start
+from tests.stream.processes import Start, at_once, fill, finish
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_a_full_disk_loses_nothing_and_the_log_carries_on_after(path: Path, log:
         assert again.checkpoint(0) == (b"s", done)
 
 
-def test_a_disk_that_refuses_to_write_loses_nothing(path: Path, log: SqliteLog) -> None:
+def test_a_disk_that_refuses_to_write_loses_nothing(path: Path, log: SqliteLog, start: Start) -> None:
     """A real failing write (EFBIG) in the middle of a transaction, in a process whose files may not grow."""
     log.close()
     said = finish(start("crowd", f"sqlite:///{path}", 400_000))
@@ -287,7 +287,7 @@ def test_a_disk_that_refuses_to_write_loses_nothing(path: Path, log: SqliteLog) 
         assert read_all(again) == [message(make_task(), i) for i in range(int(count) + 100)]
 
 
-def test_a_log_that_may_only_be_read() -> None:
+def test_a_log_that_may_only_be_read(start: Start) -> None:
     """With a writer's files beside it and without; then every write says what to do."""
     folder = Path(tempfile.mkdtemp())
     try:
@@ -317,19 +317,14 @@ def test_a_log_that_may_only_be_read() -> None:
         shutil.rmtree(folder)
 
 
-def test_an_appender_killed_at_any_moment_leaves_whole_batches(path: Path, log: SqliteLog) -> None:
+def test_an_appender_killed_at_any_moment_leaves_whole_batches(path: Path, log: SqliteLog, start: Start) -> None:
     """kill -9, eight times at random moments: every batch is there as a whole or not at all."""
     rng, task, first = random.Random(5), make_task(), 0
     for _ in range(8):
         process = start("append", f"sqlite:///{path}", first, 100_000, 20)
-        assert process.stdout is not None
-        assert process.stdin is not None
-        assert process.stdout.readline() == "ready\n"
-        process.stdin.write("go\n")
-        process.stdin.flush()
+        at_once([process])
         time.sleep(rng.uniform(0.0, 0.1))
-        process.kill()
-        process.communicate()
+        assert process.kill() == -9
         count = log.end(0)
         assert count % 20 == 0
         first = count
@@ -337,18 +332,12 @@ def test_an_appender_killed_at_any_moment_leaves_whole_batches(path: Path, log: 
     assert read_all(log) == [message(task, i) for i in range(first)]
 
 
-def test_processes_that_create_at_once_share_one_log(tmp_path: Path) -> None:
+def test_processes_that_create_at_once_share_one_log(tmp_path: Path, start: Start) -> None:
     """Opening creates: none may see half a log or make another one over it."""
     for attempt in range(3):
         url = f"sqlite:///{tmp_path}/{attempt}.db"
         processes = [start("announce", url, 21) for _ in range(3)]
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
+        at_once(processes)
         assert [finish(process) for process in processes] == [["won"]] * 3
 
 

@@ -5,9 +5,7 @@ Sums show best what was lost, doubled or moved; the learners of the protocols sh
 
 import random
 import shutil
-import signal
 import sqlite3
-import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -24,6 +22,7 @@ from murk.stream.sqlite_log import SqliteLog
 from murk.stream.task import Task
 from murk.stream.worker import Worker
 from tests.protocols import BY_NAME
+from tests.services.faults.nursery import Child
 from tests.stream.harness import (
     SumLearner,
     drain,
@@ -38,7 +37,7 @@ from tests.stream.harness import (
     state_of,
     sums,
 )
-from tests.stream.processes import finish, start
+from tests.stream.processes import Start, at_once, finish
 
 SUBJECTS = ("sums", *BY_NAME)
 # Once it was shown that nothing depends on chance, few of the protocols' own will do.
@@ -92,7 +91,7 @@ def outcome(log: SqliteLog) -> Any:
 
 
 @pytest.mark.parametrize(("subject", "kills"), [(subject, 8 if subject == "sums" else 2) for subject in SUBJECTS])
-def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, subject: str, kills: int) -> None:
+def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, start: Start, subject: str, kills: int) -> None:
     """kill -9 of a whole process, again and again; the last life is the test's own."""
     task, rng, count = task_of(subject, 1000), random.Random(11), LONG.get(subject, SHORT)
     wanted = undisturbed(path, task, mixed(task, 3, count))
@@ -100,14 +99,12 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, subject:
     with SqliteLog(path) as log:
         for kill in range(kills):
             process = start("learn", f"sqlite:///{path}", 3)
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+            process.said("ready\n")
             # The first one while it compiles, perhaps; the others once they have learned.
-            while kill and log.checkpoint(0).offset == seen[-1] and process.poll() is None:
+            while kill and log.checkpoint(0).offset == seen[-1] and process.status is None:
                 time.sleep(0.001)
             time.sleep(rng.uniform(0.0, 6e-5 * count / kills))
             process.kill()
-            process.communicate()
             seen.append(log.checkpoint(0).offset)
         assert seen == sorted(seen)
         # Most lives ended amid the stream: otherwise nothing would have been shown.
@@ -120,7 +117,9 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, subject:
 
 
 @pytest.mark.parametrize(("subject", "times"), [(subject, 2 if subject == "sums" else 1) for subject in SUBJECTS])
-def test_a_worker_frozen_amid_its_work_is_refused_when_it_wakes(path: Path, subject: str, times: int) -> None:
+def test_a_worker_frozen_amid_its_work_is_refused_when_it_wakes(
+    path: Path, start: Start, subject: str, times: int
+) -> None:
     """Its chain has moved on meanwhile; more than once, where that is quick."""
     task = task_of(subject, 1000)
     wanted = undisturbed(path, task, mixed(task, 4, LONG.get(subject, SHORT)))
@@ -128,48 +127,38 @@ def test_a_worker_frozen_amid_its_work_is_refused_when_it_wakes(path: Path, subj
     with SqliteLog(path, timeout=0.01) as log:
         for _ in range(times):
             process = start("learn", f"sqlite:///{path}", 1)
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            try:
-                worker = take_over(log, task, process)
-                assert 0 < worker.offset < log.end(0)
-                worker.step(limit=20)
-                process.send_signal(signal.SIGCONT)
-                assert finish(process) == ["fenced"]
-            finally:
-                process.kill()
+            process.said("ready\n")
+            worker = take_over(log, task, process)
+            assert 0 < worker.offset < log.end(0)
+            worker.step(limit=20)
+            process.thaw()
+            assert finish(process) == ["fenced"]
             worker.step(limit=20)
             worker.close()
         learn(log, task)
         assert outcome(log) == wanted
 
 
-def take_over(log: SqliteLog, task: Task, process: subprocess.Popen[str]) -> Worker:
+def take_over(log: SqliteLog, task: Task, process: Child) -> Worker:
     """Freeze a process that learns, where it does not hold the log's lock, and take its chain."""
     before = log.checkpoint(0).offset
     while True:
         while log.checkpoint(0).offset == before:
-            assert process.poll() is None
+            assert process.status is None
             time.sleep(0.001)
-        process.send_signal(signal.SIGSTOP)
+        process.freeze()
         try:
             return Worker(log, task, learner_for(task))
         except MurkError:
-            process.send_signal(signal.SIGCONT)
+            process.thaw()
 
 
-def test_learning_while_two_processes_append(path: Path, log: SqliteLog) -> None:
+def test_learning_while_two_processes_append(path: Path, log: SqliteLog, start: Start) -> None:
     task = make_task()
     processes = [start("append", f"sqlite:///{path}", first, 1_000, 10) for first in (0, 1_000)]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
     learner, reads = SumLearner(task), 0
     with Worker(log, task, learner, batch=50) as worker:
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
+        at_once(processes)
         while learner.n_releases < 2_000:
             reads += worker.step().read > 0
         for process in processes:

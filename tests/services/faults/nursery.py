@@ -196,6 +196,7 @@ def _serve():
     importlib.import_module("murk.stream.kafka.log")
     importlib.import_module("murk.cli.learn")
     importlib.import_module("murk.stream.team")
+    importlib.import_module("tests.stream.processes")
     ended, warmed = {}, set()
     for line in sys.stdin:
         what, argument = json.loads(line)

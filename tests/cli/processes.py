@@ -1,0 +1,121 @@
+"""Processes of the `murk` command that start at once: a fork server's, with the interface of `subprocess.Popen`."""
+
+import array
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+MOST = 65_536
+
+
+class Process:
+    """A command that was started, as `subprocess.Popen` has it, with pipes for what it prints."""
+
+    def __init__(self, arguments: Sequence[str], folder: Path, file_limit: int | None = None) -> None:
+        pipes = [os.pipe(), os.pipe()]
+        order = {
+            "arguments": list(arguments), "folder": str(folder), "environment": dict(os.environ),
+            "file_limit": file_limit,
+        }  # fmt: skip
+        self.pid: int = ask(order, [write for _, write in pipes])
+        self.stdout, self.stderr = (os.fdopen(read) for read, _ in pipes)
+        for _, write in pipes:
+            os.close(write)
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self.returncode = ask({"ended": self.pid})
+        return self.returncode
+
+    def wait(self, timeout: float = 600.0) -> int:
+        deadline = time.monotonic() + timeout
+        while (status := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(f"murk, process {self.pid}", timeout)
+            time.sleep(0.005)
+        return status
+
+    def communicate(self, timeout: float = 600.0) -> tuple[str, str]:
+        texts = ["", ""]
+
+        def read(place: int) -> None:
+            with (self.stdout, self.stderr)[place] as stream:
+                texts[place] = stream.read()
+
+        readers = [threading.Thread(target=read, args=(place,), daemon=True) for place in range(2)]
+        for reader in readers:
+            reader.start()
+        self.wait(timeout)
+        for reader in readers:
+            reader.join(timeout)
+        return texts[0], texts[1]
+
+    def send_signal(self, number: int) -> None:
+        # Not to a process that is gone: its number may be another's.
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def __enter__(self) -> "Process":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.__del__()
+        self.wait()
+
+    def __del__(self) -> None:
+        # Of one that was killed, and whose output nobody wanted.
+        self.stdout.close()
+        self.stderr.close()
+
+
+@cache
+def server() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """The process from which commands are forked; it ends when its socket is closed."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with there:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.cli.forks", str(there.fileno())], cwd=ROOT, pass_fds=[there.fileno()]
+        )
+    return process, here
+
+
+def close() -> None:
+    """Let the server end, if there is one."""
+    if server.cache_info().currsize:
+        process, channel = server()
+        channel.close()
+        process.wait()
+        server.cache_clear()
+
+
+_TURN = threading.Lock()
+
+
+def ask(order: dict[str, Any], descriptors: Sequence[int] = ()) -> Any:
+    """Send an order with descriptors, and receive the answer."""
+    with _TURN:
+        _, channel = server()
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+        channel.sendmsg([json.dumps(order).encode()], rights)
+        with contextlib.suppress(ConnectionResetError):
+            if answer := channel.recv(MOST):
+                return json.loads(answer)
+        raise AssertionError("the process from which commands are forked has ended")
