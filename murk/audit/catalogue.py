@@ -126,6 +126,7 @@ def _scores() -> Iterator[tuple[str, str, str]]:
         for question in ("score", "scatter", "curvature") if mechanism == "gaussian" else ("score", "scatter"):
             yield f"scores {question}, {mechanism}", question, _people("scores", _BINARY, guarantee, mechanism)
     yield "scores score, real", "score", _people("scores", _REAL, _MU)
+    yield "scores score, classes", "score", f"{_people('scores', _CLASSES, _MU)}public: {{set_aside: 100}}\n"
 
 
 def _people(protocol: str, target: str, guarantee: str, mechanism: str | None = None) -> str:

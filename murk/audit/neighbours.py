@@ -210,9 +210,9 @@ def _models(problem: Question, rng: np.random.Generator) -> Iterator[Floats]:
 
 def _moved(problem: Question, flat: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
     """A model of which origin and transform are moved at random."""
-    p = problem.problem.dimension
+    p = problem.problem.settings.features  # type: ignore[attr-defined]
     model = Model.of(flat, p)
-    origin = model.origin + step * rng.normal(size=p)
+    origin = model.origin + step * rng.normal(size=len(model.origin))
     transform = scale * (model.transform + 0.5 * step * rng.normal(size=(p, p)))
     return replace(model, origin=origin, transform=transform).flat
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from murk.stream.task import Task
-from murk.stream.task_features import RealTarget
+from murk.stream.task_features import ClassTarget, RealTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def units(task: Task) -> dict[str, Unit]:
     0.1429
     """
     coding = task.coding
-    if task.objective == "softmax":
+    if isinstance(task.target, ClassTarget):
         return {}
     factor, shift = _in_units(task)
     factors = (factor * coding.unit_factors).tolist()

@@ -136,8 +136,8 @@ class ScoreRelease(Release):
     version
         The beginning of the epoch whose model the answer is given at: how many releases the chain had learned then.
     question
-        What was asked. `score`: the bounded score, one number for each coded feature and the constant. `scatter` and
-        `curvature`: the upper triangle of a symmetric matrix of them, row after row.
+        What was asked. `score`: the bounded score, one number for each coded feature and the constant, of K classes
+        K - 1 times as many. `scatter` and `curvature`: the upper triangle of a symmetric matrix of them, row after row.
     payload
         The integers that the mechanism released.
 

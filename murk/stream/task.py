@@ -35,6 +35,7 @@ from murk.stream.task_protocols import (
     SketchBlock,
     check_protocol,
     check_public,
+    check_public_classes,
     resolved,
 )
 from murk.stream.task_yaml import read_yaml
@@ -203,6 +204,8 @@ class Task(Block):
     def _check_covariates(self) -> None:
         if self.public is None and self.moments is not None:
             check_public(self.moments)
+        if self.public is None and self.protocol == "scores" and isinstance(self.target, ClassTarget):
+            check_public_classes()
         if self.covariates is None:
             return
         if self.public is None:

@@ -225,6 +225,23 @@ def check_public(moments: MomentsBlock) -> None:
             )  # fmt: skip
 
 
+def check_public_classes() -> None:
+    """Say that scores of several classes are not learned without public covariates.
+
+    Raises
+    ------
+    PydanticCustomError
+        With the choices.
+    """
+    raise problem(
+        "scores of several classes need public covariates (features without the target), and the task has none; "
+        "nobody's are public unless it says so. Give public: {file: F}, features that everybody may know already; or "
+        "public: {set_aside: N}, which publishes the features of N of the people as they are, under no guarantee, "
+        "while they release nothing; or choose protocol: gradients, which needs none",
+        "protocol",
+    )
+
+
 def check_protocol(
     protocol: str,
     objective: str | None,
@@ -250,7 +267,7 @@ def check_protocol(
             f"{objective!r} has no effect with protocol: {protocol}, whose own block says what is learned; remove it",
             "objective",
         )
-    if target.kind not in ("binary", "real"):
+    if target.kind not in ("binary", "real") and protocol != "scores":
         raise problem(
             f"{protocol} learns a binary or a real target, not {target.kind!r}; use gradients",
             "protocol",

@@ -113,7 +113,7 @@ def test_a_guarantee_that_a_protocol_cannot_give_is_refused_with_those_it_can(pr
         ("examples", LOGISTIC, ["objective: logistic"], "objective: 'logistic' has no effect with protocol: examples"),
         ("gradients", LOGISTIC, ["examples: {batch: 2}"], "examples: has no effect with protocol: gradients"),
         ("moments", LOGISTIC, ["sketch: {rows: 9}"], "sketch: has no effect with protocol: moments"),
-        ("scores", SOFTMAX, [], "learns a binary or a real target, not 'classes'; use gradients"),
+        ("scores", SOFTMAX, [], "scores of several classes need public covariates"),
         ("scores", LOGISTIC, ["objective: logistic"], "objective: 'logistic' has no effect with protocol: scores"),
         ("scores", LOGISTIC, ["scores: {exponent: 1.5}"], "scores.exponent: 1.5 is too large"),
         ("scores", LOGISTIC, ["scores: {exponent: -0.1}"], "scores.exponent: -0.1 is too small"),

@@ -58,7 +58,8 @@ class Scores(StreamEstimator):
         noise: NoiseSource = SecureNoise() if self.noise is None else self.noise
         if self.seed is not None:
             noise = SimulatedNoise(self.seed)
-        settings = Settings(coded, self._binary, covariates, self.exponent)
+        labels = self._labels()
+        settings = Settings(coded, self._binary and not labels, covariates, self.exponent, labels)
         self._names = names
         engine = LocalScores(settings, {**(self.levels or {}), "default": self.budget}, self._made, noise)
         self._watch()
@@ -66,7 +67,11 @@ class Scores(StreamEstimator):
         return engine
 
     def _made(self, guarantee: Guarantee) -> Menu:
-        return menu_of(self.mechanism, guarantee, len(self._names) + 1)
+        return menu_of(self.mechanism, guarantee, len(self._names) + 1, max(len(self._labels()) - 1, 1))
+
+    def _labels(self) -> tuple[str, ...]:
+        """The classes, where there are several."""
+        return ()
 
     # Learning
 
@@ -129,5 +134,6 @@ class Scores(StreamEstimator):
     # Prediction
 
     def _linear(self, rows: Floats) -> Floats:
-        """Logits, or coded targets, of rows of features without the constant."""
-        return np.asarray(self._coded(rows) @ self._require().shown())
+        """Logits, or coded targets, of rows of features without the constant, (n,); of contrasts, (n, K - 1)."""
+        shown = self._require().shown()
+        return np.asarray(self._coded(rows) @ shown.reshape(-1, rows.shape[1] + 1).T)

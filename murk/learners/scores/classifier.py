@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
+from murk.errors import UserError
 from murk.learners.estimator import Record
-from murk.learners.predictions import LabelEstimator, code_of, codes_of, logistic, two_chances, two_labels
+from murk.learners.objectives import contrasts
+from murk.learners.predictions import LabelEstimator, code_of, codes_of, logistic, two_chances
 from murk.learners.scores.base import Scores
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 
 
 class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
-    """Logistic regression of a binary target by scores in epochs, with intervals.
+    """Logistic regression, or softmax, by scores in epochs, with intervals.
 
     Each person answers one question at the model of their epoch, randomized once at their budget: mostly their score
     ``r(y, x'a) c(z) z``, sometimes a matrix of their features, which is drawn before their record is looked at. Epochs
@@ -29,8 +31,9 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     budget
         Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     classes
-        The two labels, the second of which is the positive one. Another label counts as missing: the answer is then
-        that of a person who has no say, and the fit is that of the people whose label is there.
+        The labels, the positive one last where there are two. Another label counts as missing: the answer is then
+        that of a person who has no say, and the fit is that of the people whose label is there. More than two need
+        ``public``.
     public
         Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
         CSV file's path. With rows that are like the people's the estimate is more exact; without any, some of the
@@ -109,8 +112,18 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         self.exponent = exponent
         self.seed = seed
         self.noise = noise
-        self._codes = two_labels(classes)
+        self._codes = {label: float(place) for place, label in enumerate(classes)}
+        if len(self._codes) != len(classes) or len(classes) < 2:
+            raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
+        if len(classes) > 2 and public is None:
+            raise UserError(
+                "scores of several classes need public covariates: give public= (features without labels, which "
+                "everybody may know), or use LDPSGDClassifier, which needs none"
+            )
         self._prepare()
+
+    def _labels(self) -> tuple[str, ...]:
+        return tuple(map(str, self.classes)) if len(self.classes) > 2 else ()
 
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
         """Randomize the record's answer once and learn from the result.
@@ -127,7 +140,12 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         self._learn_rows(X, codes_of(y, self._codes), budget)
 
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        return two_chances(logistic(self._linear(rows)))
+        scores = self._linear(rows)
+        if len(self.classes) == 2:
+            return two_chances(logistic(scores[:, 0]))
+        classes = scores @ contrasts(len(self.classes)).T
+        odds = np.exp(classes - classes.max(axis=1, keepdims=True))
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
     @classmethod
     def _unit_test_params(cls) -> Any:

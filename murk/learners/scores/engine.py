@@ -15,8 +15,8 @@ from murk.learners.scores.estimate import ScoreEstimate, estimate_of
 from murk.learners.scores.layout import FIRST, REMEMBERED, epoch_end, epoch_start, matrix_size
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import Model, Question
-from murk.learners.scores.public import solved
 from murk.learners.scores.settings import Settings
+from murk.learners.scores.solved import solved
 from murk.learners.scores.sums import Epoch, Tally, summaries
 from murk.learners.state import count_of
 from murk.privacy.mechanisms.reach import FORGED, Reach
@@ -81,17 +81,17 @@ class ScoreEngine:
     @property
     def dimension(self) -> int:
         """Numbers in a score."""
-        return self.settings.features
+        return self.settings.dimension
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """Numbers in a release: of a score, and of a matrix."""
-        return (self.settings.features, matrix_size(self.settings.features))
+        return (self.settings.dimension, matrix_size(self.settings.features))
 
     @property
     def coefficients(self) -> int:
         """Coefficients of the estimate."""
-        return self.settings.features
+        return len(self.settings.reported)
 
     @property
     def model(self) -> Model:
@@ -260,7 +260,8 @@ class ScoreEngine:
         found = state.get("epochs")
         if not isinstance(found, list) or not found:
             raise MurkError("the state holds no epochs")
-        epochs = tuple(Epoch.of_state(each, self.settings.features, self.mechanisms) for each in found)
+        p, contrasts = self.settings.features, self.settings.contrasts
+        epochs = tuple(Epoch.of_state(each, p, contrasts, self.mechanisms) for each in found)
         starts = [epoch.start for epoch in epochs]
         if starts != _starts(count):
             raise MurkError(f"the state's epochs begin at {starts}, which is not where a chain of {count} has them")
@@ -299,4 +300,4 @@ def merged_of(settings: Settings, chains: Sequence[tuple[Chain, Mapping[str, Men
     """The estimate of chains, each with its levels' mechanisms."""
     found = [each for chain, menus in chains for each in summaries(chain.epochs, menus, settings.features)]
     solution = solved(found, settings.response, settings.rows) if found else None
-    return estimate_of(settings.names, solution, len(chains), sum(chain.count for chain, _ in chains))
+    return estimate_of(settings.reported, solution, len(chains), sum(chain.count for chain, _ in chains))

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.inference import Estimate
-from murk.learners.scores.public import PublicSolution
-from murk.learners.scores.solve import Solution
+from murk.learners.scores.classes import ClassSolution
+from murk.learners.scores.solved import AnySolution
 
 METHOD = "scores"
 _COVERED = (
@@ -32,7 +32,7 @@ class ScoreEstimate(Estimate):
         What the target's coded unit is in its own.
     """
 
-    solution: Solution | PublicSolution | None = None
+    solution: AnySolution | None = None
     unit: float = 1.0
 
     def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
@@ -44,9 +44,7 @@ class ScoreEstimate(Estimate):
         return self.unit * self.solution.half_widths(NormalDist().inv_cdf(0.5 + level / 2.0))
 
 
-def estimate_of(
-    names: tuple[str, ...], solution: Solution | PublicSolution | None, chains: int, releases: int
-) -> ScoreEstimate:
+def estimate_of(names: tuple[str, ...], solution: AnySolution | None, chains: int, releases: int) -> ScoreEstimate:
     """What a solution says, in coded units."""
     if solution is None:
         nothing = np.full(len(names), np.inf)
@@ -55,11 +53,15 @@ def estimate_of(
     return ScoreEstimate(names, solution.values, METHOD, spread, _note(solution), chains, releases, solution)
 
 
-def _note(solution: Solution | PublicSolution) -> str:
-    if not solution.alike:
+def _note(solution: AnySolution) -> str:
+    if not solution.alike and isinstance(solution, ClassSolution):
+        note = "none: the public covariates are not like the people's, and of several classes nothing else would do"
+    elif not solution.alike:
         note = "the public covariates are not like the people's and are not used: by released second moments instead"
     elif not solution.public:
         note = "by released second moments and curvatures; infinite where a coefficient was not learned at this privacy"
+    elif isinstance(solution, ClassSolution):
+        note = "needs the public covariates to be like the people's, which released matrices do not contradict"
     else:
         note = "public covariates pass the check that they are like the people's; intervals allow for what it misses"
     if solution.missing:

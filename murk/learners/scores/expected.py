@@ -90,7 +90,6 @@ def mean_matrix(model: Model, rows: Rows, response: Response, *, flat: bool = Fa
     """Mean of ``w(t) z z' c(z)``, (p, p); with w = 1/2 throughout where ``flat``, which is the scatter."""
     Z = rows.points @ model.transform.T
     reached = directions(rows.points, model)
-    logit = rows.points @ model.origin
-    weight = np.full_like(logit, 0.5) if flat else response.weights(logit, model.exponent)
+    weight = np.full(len(Z), 0.5) if flat else response.weights(rows.points @ model.origin, model.exponent)
     found = (reached * (rows.shares * weight)[:, None]).T @ Z
     return np.asarray((found + found.T) / 2.0)

@@ -69,6 +69,53 @@ def vectors(
 
 
 @jit
+def class_scores(
+    X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, basis: Array, out: Array
+) -> None:
+    """Scores of coded records of K classes into ``out`` (m, (K - 1) p): no longer than 1, zeros without a target.
+
+    See `murk.learners.scores.classes` for what they are; ``basis`` (K, K - 1) is that of the contrasts.
+    """
+    p, classes, c = X.shape[1], basis.shape[0], basis.shape[1]
+    unit, answer, odds = np.zeros((1, p)), np.zeros(c), np.zeros(classes)
+    for i in range(X.shape[0]):
+        # Of a real target of 1 a score is the direction c z.
+        vectors(X[i : i + 1], np.ones(1), origin[:p], transform, reach, 0.0, False, SCORE, unit)
+        top, total, square, least = -math.inf, 0.0, 0.0, 1.0
+        for k in range(classes):
+            odds[k] = 0.0
+            for a in range(c):
+                for j in range(p):
+                    odds[k] += basis[k, a] * exponent * origin[a * p + j] * X[i, j]
+            top = max(top, odds[k])
+        for k in range(classes):
+            odds[k] = math.exp(odds[k] - top)
+            total += odds[k]
+        for k in range(classes):
+            odds[k] /= total
+            square += odds[k] * odds[k]
+            least = min(least, odds[k])
+        largest = math.sqrt(1.0 - 2.0 * least + square)
+        there = y[i] >= 0.0 and y[i] < classes
+        finite = there
+        for a in range(c):
+            answer[a] = 0.0
+            for k in range(classes):
+                answer[a] -= basis[k, a] * odds[k]
+            if there:
+                answer[a] += basis[int(y[i]), a]
+            for j in range(p):
+                out[i, a * p + j] = answer[a] / largest * unit[0, j]
+                finite &= out[i, a * p + j] - out[i, a * p + j] == 0.0
+        if not finite:
+            for j in range(c * p):
+                out[i, j] = 0.0
+    unit[:] = 0.0
+    answer[:] = 0.0
+    odds[:] = 0.0
+
+
+@jit
 def outer(rows: Array, out: Array) -> None:
     """The upper triangle of ``v v'`` of rows v (m, p), off the diagonal times sqrt 2, into ``out``.
 

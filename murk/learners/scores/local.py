@@ -153,14 +153,14 @@ class LocalScores(ScoreEngine):
         return self._estimate(self._now)
 
     def shown(self) -> NDArray[np.float64]:
-        """Coefficients in coded units that predictions are by, (p,).
+        """Coefficients in coded units that predictions are by, (p,); of K classes their contrasts, ((K - 1) p,).
 
         As in a published model they are held nearer to zero, where noise rules, than in an estimate, of which intervals
         are asked: predictions are better by them.
         """
         now = self._now
         solution = self._estimate(now.shown or now).solution
-        return np.zeros(self.settings.features) if solution is None else solution.origin
+        return np.zeros(self.settings.dimension) if solution is None else solution.origin
 
     def _estimate(self, chain: Chain) -> ScoreEstimate:
         solved = self._solved

@@ -275,15 +275,15 @@ class Menu:
         return {"score": self.score.to_dict(), "matrix": self.matrix.to_dict()}  # type: ignore[attr-defined]
 
 
-def menu_of(kind: str | None, guarantee: Guarantee, features: int) -> Menu:
-    """The mechanisms of a level with ``guarantee``.
+def menu_of(kind: str | None, guarantee: Guarantee, features: int, contrasts: int = 1) -> Menu:
+    """The mechanisms of a level with ``guarantee``, for scores of (contrasts x features) numbers.
 
     Raises
     ------
     UserError
         If the kind is unknown or cannot give the guarantee.
     """
-    score = calibrate(kind, guarantee, dimension=features, radius=1.0)
+    score = calibrate(kind, guarantee, dimension=contrasts * features, radius=1.0)
     if isinstance(score, GaussianMechanism):
         return Menu(score, OuterGaussian.calibrate(guarantee, features=features))
     # Of one kind, so that both cost the same in every currency, and promise the same.

@@ -3,7 +3,8 @@
 With coded features x (the constant last), the published origin a and transform W, ``z = W x`` and ``t = x'a``:
 
 - *score* ``r(y, t) c(z) z``, with ``c = min(1, R/|z|) / |z|`` and, for a binary target, ``r(1) = min(1, e^(-g t))``,
-  ``r(0) = -min(1, e^(g t))``; for a real one ``r = y``. No longer than 1.
+  ``r(0) = -min(1, e^(g t))``; for a real one ``r = y``; for classes see `murk.learners.scores.classes`. No longer than
+  1.
 - *scatter* ``1/2 z z' c(z)``, and *curvature* ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the
   score's mean in the logit, ``p`` the chance at t. At most R/2 in Frobenius norm; both are released as ``v v'``,
   ``v = sqrt(2 w c / R) z``, no longer than 1.
@@ -20,6 +21,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.objectives import contrasts
 from murk.learners.problem import HostileModel
 from murk.learners.scores import kernels
 from murk.learners.scores.kernels import LARGEST_LOGIT
@@ -39,7 +41,7 @@ class Model:
     Parameters
     ----------
     origin
-        a, coefficients in coded units, (p,).
+        a, coefficients in coded units, (p,); of K classes their contrasts, one after another, ((K - 1) p,).
     transform
         W, (p, p).
     reach
@@ -67,8 +69,9 @@ class Model:
     def of(cls, flat: Array, features: int) -> Model:
         """Read what `flat` wrote."""
         p = features
-        reach, exponent, scatter, curvature = (float(value) for value in flat[p + p * p :])
-        return cls(flat[:p].copy(), flat[p : p + p * p].reshape(p, p).copy(), reach, exponent, scatter, curvature)
+        origin, transform = flat[: -(p * p + 4)], flat[-(p * p + 4) : -4]
+        reach, exponent, scatter, curvature = (float(value) for value in flat[-4:])
+        return cls(origin.copy(), transform.reshape(p, p).copy(), reach, exponent, scatter, curvature)
 
     @cached_property
     def thresholds(self) -> tuple[np.uint64, np.uint64]:
@@ -80,12 +83,12 @@ class Model:
     def rounded(self) -> Model:
         """To 9 significant digits: what linear algebra leaves in the last ones differs between libraries."""
         flat = np.array([float(f"{value:.9g}") for value in self.flat])
-        return Model.of(flat, len(self.origin))
+        return Model.of(flat, len(self.transform))
 
 
-def model_size(features: int) -> int:
+def model_size(features: int, contrasts: int = 1) -> int:
     """Numbers of a published model."""
-    return features + features * features + 4
+    return contrasts * features + features * features + 4
 
 
 def asked(words: NDArray[np.uint64], model: Model) -> NDArray[np.int64]:
@@ -94,7 +97,7 @@ def asked(words: NDArray[np.uint64], model: Model) -> NDArray[np.int64]:
     return np.where(words < scatter, 1, np.where(words < matrix, 2, 0))
 
 
-def check_model(flat: Array, features: int) -> Model:
+def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
     """Refuse a model that no honest learner publishes.
 
     Raises
@@ -103,8 +106,9 @@ def check_model(flat: Array, features: int) -> Model:
         Naming what is wrong with it.
     """
     flat = np.asarray(flat, dtype=np.float64)
-    if flat.shape != (model_size(features),):
-        raise HostileModel(f"the model has {flat.size} numbers, the task's has {model_size(features)}: refused")
+    size = model_size(features, contrasts)
+    if flat.shape != (size,):
+        raise HostileModel(f"the model has {flat.size} numbers, the task's has {size}: refused")
     if not np.all(np.isfinite(flat)):
         raise HostileModel("the model holds numbers that are not finite: refused")
     model = Model.of(flat, features)
@@ -130,9 +134,18 @@ def chance(logit: Array) -> Array:
 
 @dataclass(frozen=True)
 class Response:
-    """How a target enters a score: binary targets by r(y, t), real ones as they are, in [-1, 1]."""
+    """How a target enters a score: binary targets by r(y, t), real ones as they are, in [-1, 1].
+
+    Parameters
+    ----------
+    binary
+        Whether it is binary.
+    classes
+        K, where it is one of K classes; 0 for others.
+    """
 
     binary: bool
+    classes: int = 0
 
     def answers(self, logit: Array, exponent: float) -> tuple[Array, Array]:
         """r(1) and r(0) at a logit; for a real target what y = 1 and y = -1 give."""
@@ -165,9 +178,16 @@ def vectors(X: Array, y: Array, model: Model, response: Response, question: Ques
     A NaN (missing) target gives zeros, but in a scatter, which is of the features alone. So a curvature counts only
     where the target is there, as a score does, and their ratio is that of the people whose targets are.
     """
-    found = np.empty((len(X), len(model.origin)))
+    X, y = np.ascontiguousarray(X), np.ascontiguousarray(y)
+    p = len(model.transform)
+    if response.classes and question == "score":
+        found = np.empty((len(X), len(model.origin)))
+        basis = contrasts(response.classes)
+        kernels.class_scores(X, y, model.origin, model.transform, model.reach, model.exponent, basis, found)
+        return found
+    found = np.empty((len(X), p))
     kernels.vectors(
-        np.ascontiguousarray(X), np.ascontiguousarray(y), model.origin, model.transform, model.reach, model.exponent,
-        response.binary, QUESTIONS.index(question), found,
+        X, y, model.origin[:p], model.transform, model.reach, model.exponent, response.binary,
+        QUESTIONS.index(question), found,
     )  # fmt: skip
     return found

@@ -21,6 +21,7 @@ from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.stream.codec import longest_release
 from murk.stream.log import MAX_MESSAGE, MAX_STATE
+from murk.stream.task_features import ClassTarget
 from murk.stream.trail import trail_bytes
 
 if TYPE_CHECKING:
@@ -50,17 +51,17 @@ class ScoreProblem:
     @property
     def dimension(self) -> int:
         """Numbers in a score."""
-        return self.settings.features
+        return self.settings.dimension
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """Numbers in a release: of a score, and of a matrix."""
-        return (self.dimension, matrix_size(self.dimension))
+        return (self.dimension, matrix_size(self.settings.features))
 
     @property
     def model_size(self) -> int:
         """Numbers in a published model."""
-        return model_size(self.dimension)
+        return model_size(self.settings.features, self.settings.contrasts)
 
     @property
     def initial(self) -> NDArray[np.float64]:
@@ -92,7 +93,7 @@ class ScoreProblem:
         HostileModel
             If it is one.
         """
-        check_model(theta, self.dimension)
+        check_model(theta, self.settings.features, self.settings.contrasts)
 
     def check_state(self) -> None:
         """Refuse a task whose messages or whose learner's state no log would take, before anything is set up.
@@ -102,10 +103,11 @@ class ScoreProblem:
         UserError
             Saying which protocol would do.
         """
-        p, levels = self.dimension, len(self.mechanisms)
-        release, model = longest_release(self.kind, matrix_size(p)), 512 + _MODEL_NUMBER * model_size(p)
-        sums = levels * (p + 2 * matrix_size(p))
-        state = REMEMBERED * (_STATE_NUMBER * model_size(p) + _STATE_SUM * sums) + trail_bytes(p) + 4096
+        p, levels, size = self.settings.features, len(self.mechanisms), self.model_size
+        release, model = longest_release(self.kind, max(self.lengths)), 512 + _MODEL_NUMBER * size
+        sums = levels * (self.dimension + 2 * matrix_size(p))
+        trail = trail_bytes(len(self.settings.reported))
+        state = REMEMBERED * (_STATE_NUMBER * size + _STATE_SUM * sums) + trail + 4096
         if max(release, model) > MAX_MESSAGE or state > MAX_STATE:
             raise UserError(
                 f"{p:,} coded features (the constant is one of them, and each category but the first) have "
@@ -118,7 +120,7 @@ class ScoreProblem:
     def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: NDArray[np.float64]) -> list[Question]:
         """Draw the question that each person answers, by the model's shares: never by a record."""
         words = noise.words(indices, 1, Purpose.QUESTION)[:, 0]
-        return [QUESTIONS[place] for place in asked(words, Model.of(model, self.dimension)).tolist()]
+        return [QUESTIONS[place] for place in asked(words, Model.of(model, self.settings.features)).tolist()]
 
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None,
@@ -128,7 +130,7 @@ class ScoreProblem:
 
         A NaN (missing) target gives zeros, but in a scatter, which is of the features alone.
         """
-        model = Model.of(self.initial if theta is None else theta, self.dimension)
+        model = Model.of(self.initial if theta is None else theta, self.settings.features)
         # A hostile model's overflow comes to zeros, whatever the record says.
         return vectors(X, y, model, self.settings.response, question)
 
@@ -165,9 +167,10 @@ def problem_for(task: Task) -> ScoreProblem:
                 f"the public covariates have {covariates.points.shape[1]} coded features and the task {coding.size}: "
                 "give public data with the task's columns"
             )
-    settings = Settings(coding.names, task.target.kind == "binary", covariates, block.exponent)
+    labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
+    settings = Settings(coding.names, task.target.kind == "binary", covariates, block.exponent, labels)
     mechanisms = {
-        level: menu_of(task.privacy.kind_for(guarantee), guarantee, settings.features)
+        level: menu_of(task.privacy.kind_for(guarantee), guarantee, settings.features, settings.contrasts)
         for level, guarantee in task.privacy.levels.items()
     }
     return ScoreProblem(settings, mechanisms)

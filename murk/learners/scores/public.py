@@ -31,7 +31,7 @@ from murk.learners.scores.layout import flattened
 from murk.learners.scores.model import Model, Response, chance, directions
 from murk.learners.scores.moments import gain, own_variance
 from murk.learners.scores.rows import Rows, inverse
-from murk.learners.scores.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, Solution, first_rejected
+from murk.learners.scores.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, first_rejected
 from murk.learners.scores.sums import Answer, Summary
 
 Array = NDArray[np.float64]
@@ -444,14 +444,6 @@ def _weighted(group: Sequence[_Equation]) -> list[_Equation]:
     weights = np.array([1.0 / own_noise(one.answer) for one in group])
     weights = weights / weights.sum()
     return [replace(one, into=float(w) * one.into) for w, one in zip(weights, group, strict=True)]
-
-
-def solved(found: Sequence[Summary], response: Response, rows: Rows | None) -> Solution | PublicSolution:
-    """The solution of all epochs' equations: over public rows, where there are any and they are like the people."""
-    if rows is None:
-        return Solution(found, response)
-    public = PublicSolution(found, response, rows)
-    return public if public.alike and public.useful else Solution(found, response, unlike=True)
 
 
 def _over(reached: Array, Z: Array) -> Array:

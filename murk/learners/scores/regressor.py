@@ -115,7 +115,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         return replace(found, values=values, spread=self._half * found.spread, unit=self._half)
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.clip(self._middle + self._half * self._linear(rows), *self._bounds)
+        return np.clip(self._middle + self._half * self._linear(rows)[:, 0], *self._bounds)
 
     @classmethod
     def _unit_test_params(cls) -> Any:

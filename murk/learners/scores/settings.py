@@ -14,9 +14,8 @@ from murk.learners.inference import PublicCovariates
 from murk.learners.scores.layout import FIRST, epoch_end
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import Model, Response
-from murk.learners.scores.public import PublicSolution, solved
 from murk.learners.scores.rows import Rows
-from murk.learners.scores.solve import Solution
+from murk.learners.scores.solved import AnySolution, solved
 from murk.learners.scores.sums import Summary
 from murk.learners.weights import whitening
 
@@ -41,12 +40,15 @@ class Settings:
         Public covariates, if there are any.
     exponent
         g, where it is not left to the rule.
+    labels
+        The classes, where the target is one of several.
     """
 
     names: tuple[str, ...]
     binary: bool
     covariates: PublicCovariates | None = None
     exponent: float | None = None
+    labels: tuple[str, ...] = ()
 
     @property
     def features(self) -> int:
@@ -54,9 +56,24 @@ class Settings:
         return len(self.names)
 
     @property
+    def contrasts(self) -> int:
+        """K - 1 of K classes, else 1."""
+        return max(len(self.labels) - 1, 1)
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a score."""
+        return self.contrasts * self.features
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """Names of the coefficients."""
+        return tuple(f"{label}:{name}" for label in self.labels for name in self.names) or self.names
+
+    @property
     def response(self) -> Response:
         """How the target enters a score."""
-        return Response(self.binary)
+        return Response(self.binary, len(self.labels))
 
     @property
     def rows(self) -> Rows | None:
@@ -72,6 +89,8 @@ class Settings:
     def digest(self) -> str:
         """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
         parts = [repr(self.names), repr(self.binary), repr(self.exponent)]
+        if self.labels:
+            parts.append(repr(self.labels))
         if self.covariates is not None:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
@@ -84,18 +103,18 @@ class Settings:
         if self.covariates is not None:
             transform, curvature = whitening(self.covariates.second_moment), _CHECK
         exponent = 1.0 if self.exponent is None else self.exponent
-        return Model(np.zeros(p), transform, self.reach, exponent, 0.0, curvature).rounded()
+        return Model(np.zeros(self.dimension), transform, self.reach, exponent, 0.0, curvature).rounded()
 
     def next_model(self, found: Sequence[Summary], count: int, menus: Mapping[str, Menu]) -> Model:
         """The model of the epoch that begins at ``count``."""
         solution = solved(found, self.response, self.rows)
-        if solution.public:
+        if solution.public or self.labels:
             shares = (0.0, _CHECK)
         else:
             shares = (0.05, 0.1) if self.binary else (0.0, 0.15)
         return solution.next_model(self.reach, self._exponent(solution, count, menus), shares)
 
-    def _exponent(self, solution: Solution | PublicSolution, count: int, menus: Mapping[str, Menu]) -> float:
+    def _exponent(self, solution: AnySolution, count: int, menus: Mapping[str, Menu]) -> float:
         r"""g by rule: 0 where public rows are so many that their own chance is small beside the noise.
 
         ``m >= n mu^2 / (4 p)``, n at the end of the epoch: in terms of the noise, ``n / (p s^2)``; with fewer 1/2; 1

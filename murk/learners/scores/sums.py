@@ -82,7 +82,7 @@ class Epoch:
         return {"start": self.start, "model": pack(self.model.flat), "tallies": tallies}
 
     @classmethod
-    def of_state(cls, state: Mapping[str, Any], features: int, levels: Iterable[str]) -> Epoch:
+    def of_state(cls, state: Mapping[str, Any], features: int, contrasts: int, levels: Iterable[str]) -> Epoch:
         """Read what `to_state` wrote.
 
         Raises
@@ -95,13 +95,15 @@ class Epoch:
             found: dict[Key, Tally] = {}
             for one in tallies:
                 level, question, total = one["level"], one["question"], one["total"]
-                size = features if question == "score" else matrix_size(features)
+                size = contrasts * features if question == "score" else matrix_size(features)
                 if level not in levels or question not in QUESTIONS or len(total) != size:
                     raise MurkError("the state holds sums of another task")
                 if not all(type(value) is int and abs(value) < 2**127 for value in total):
                     raise MurkError("the state holds sums that are no whole numbers")
                 found[level, question] = Tally(count_of(one["count"], "count"), list(total))
-            return cls(count_of(start, "epoch"), Model.of(unpack(packed, model_size(features)), features), found)
+            return cls(
+                count_of(start, "epoch"), Model.of(unpack(packed, model_size(features, contrasts)), features), found
+            )
         except (KeyError, TypeError) as error:
             raise MurkError(f"the state holds no epochs ({type(error).__name__})") from error
 
@@ -167,7 +169,7 @@ def summaries(epochs: Sequence[Epoch], menus: Mapping[str, Menu], features: int)
 
 def _answer(epoch: Epoch, question: Question, menus: Mapping[str, Menu], features: int) -> Answer | None:
     weight, noise, share, whole = 0.0, 0.0, 0.0, 0.0
-    size = features if question == "score" else matrix_size(features)
+    size = next(iter(menus.values())).mechanism(question).dimension
     total = np.zeros(size)
     for level, menu in menus.items():
         tally = epoch.tallies.get((level, question))

@@ -19,8 +19,9 @@ from murk.privacy.noise import SimulatedNoise
 def problem_of(p, mu, *, binary=True, covariates=None, guarantee=None, **more):
     """A problem of p coded features and the constant, with one level."""
     names = (*(f"x{j}" for j in range(p)), "intercept")
-    settings = Settings(names, binary, covariates, **more)
-    return ScoreProblem(settings, {"default": menu_of("best", guarantee or GaussianDP(mu), p + 1)})
+    settings = Settings(names, binary and "labels" not in more, covariates, **more)
+    menu = menu_of("best", guarantee or GaussianDP(mu), p + 1, settings.contrasts)
+    return ScoreProblem(settings, {"default": menu})
 
 
 def features(rng, n, p):
@@ -34,6 +35,13 @@ def features(rng, n, p):
 def outcomes(rng, X, theta):
     """Binary outcomes of a logistic model."""
     return (rng.random(len(X)) < chance(X @ theta)).astype(float)
+
+
+def class_outcomes(rng, X, theta):
+    """Outcomes of a softmax model with coefficients theta (K, p), as numbers of classes."""
+    odds = np.exp(X @ theta.T)
+    edges = np.cumsum(odds / odds.sum(axis=1, keepdims=True), axis=1)
+    return (rng.random(len(X))[:, None] > edges).sum(axis=1).clip(0, len(theta) - 1).astype(float)
 
 
 def public(X):

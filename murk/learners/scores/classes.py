@@ -1,0 +1,258 @@
+r"""From epochs' answers to the coefficients of several classes, over public rows.
+
+With K classes there are K - 1 contrasts of coefficients, Theta (K - 1, p); B is their orthonormal basis, (K, K - 1),
+and the chances of the classes at x are ``q = softmax(B Theta x)``. A person's score at the origin A is
+
+    r(y) (x) c(z) z,    r(y) = B'(e_y - q_g) / max_k |e_k - q_g|,    q_g = softmax(g B A x),
+
+no longer than 1, since ``|B'(e_y - q)| = |e_y - q|``. With g = 1 its mean given x is zero at the truth, whatever the
+law of x, and no weight that depends on x alone is larger. It is no gradient: so it is solved for. The mean score of an
+epoch estimates ``pi G(Theta)``, ``G = mean sum_k q_k r(k) (x) c z`` over the rows, pi the share of people whose target
+is there; all epochs' equations are solved together, weighted by their noise.
+
+What people are asked for beside scores is ``1/2 c z z'``, zero where the target is missing: it tells pi, and whether
+the rows are like the people.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.objectives import contrasts
+from murk.learners.scores.expected import mean_matrix
+from murk.learners.scores.model import Model, Response, directions
+from murk.learners.scores.moments import gain, own_variance
+from murk.learners.scores.rows import Rows, inverse
+from murk.learners.scores.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE
+from murk.learners.scores.sums import Answer, Summary
+
+Array = NDArray[np.float64]
+
+_FITS, _STEPS = 3, 10
+# Standard deviations beyond which public rows count as unlike the people: by chance once in 10,000 times.
+_UNLIKE = 3.72
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores that rows would have, of each class, at an epoch's model.
+
+    Parameters
+    ----------
+    rows
+        The covariates, m of them.
+    basis
+        B, (K, K - 1).
+    directions
+        ``c(z) z`` of each row, (m, p).
+    answers
+        r of each row and class, (m, K, K - 1).
+    """
+
+    rows: Rows
+    basis: Array
+    directions: Array
+    answers: Array
+
+    @classmethod
+    def of(cls, model: Model, rows: Rows, basis: Array) -> Scores:
+        """Those of one epoch's model."""
+        at = chances(rows.points, model.origin * model.exponent, basis)
+        largest = np.sqrt(1.0 - 2.0 * at.min(axis=1) + np.sum(at**2, axis=1))
+        answers = (basis[None, :, :] - (at @ basis)[:, None, :]) / largest[:, None, None]
+        return cls(rows, basis, directions(rows.points, model), answers)
+
+    def summands(self, at: Array) -> Array:
+        """The rows' own terms of G, (m, (K - 1) p), where the classes' chances are ``at`` (m, K)."""
+        mean = np.einsum("ik,ika->ia", at, self.answers)
+        return np.asarray((mean[:, :, None] * self.directions[:, None, :]).reshape(len(mean), -1))
+
+    def score(self, at: Array) -> Array:
+        """G, ((K - 1) p,)."""
+        return np.asarray(self.rows.shares @ self.summands(at))
+
+    def slope(self, at: Array) -> Array:
+        """dG/dTheta, square."""
+        weighted = at[:, :, None] * self.answers
+        steep = np.einsum("ika,kb->iab", weighted, self.basis)
+        steep -= weighted.sum(axis=1)[:, :, None] * (at @ self.basis)[:, None, :]
+        return self._blocks(steep, self.rows.points)
+
+    def spread(self, at: Array, *, whole: bool = False) -> Array:
+        """Mean of a score's square, of what it would be at length ``c |z|`` where ``whole``."""
+        answers = self.answers
+        if whole:
+            answers = answers / np.linalg.norm(answers, axis=2, keepdims=True)
+        return self._blocks(np.einsum("ik,ika,ikb->iab", at, answers, answers), self.directions)
+
+    def _blocks(self, weights: Array, others: Array) -> Array:
+        """Mean of ``weights (x) c z others'``."""
+        c, p = weights.shape[1], self.directions.shape[1]
+        out = np.empty((c, p, c, p))
+        for a in range(c):
+            for b in range(c):
+                share = (self.rows.shares * weights[:, a, b])[:, None]
+                out[a, :, b, :] = (share * self.directions).T @ others
+        return out.reshape(c * p, c * p)
+
+
+def chances(points: Array, theta: Array, basis: Array) -> Array:
+    """Chances of the classes, (m, K), at rows (m, p) and contrasts theta ((K - 1) p,)."""
+    logits = points @ theta.reshape(basis.shape[1], -1).T @ basis.T
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+
+class ClassSolution:
+    """The solution of all epochs' equations; values and covariance are of the K classes' own coefficients, K p of them.
+
+    Parameters
+    ----------
+    found
+        The epochs' mean answers, oldest first.
+    classes
+        K.
+    rows
+        Public covariates.
+    """
+
+    public = True
+
+    def __init__(self, found: Sequence[Summary], classes: int, rows: Rows) -> None:
+        self.newest, self.rows = found[-1].model, rows
+        self.features = p = len(self.newest.transform)
+        self._basis = contrasts(classes)
+        self.ratio, self.ratio_variance, self.alike = _compared(found, rows)
+        asked = [(each.score, each.model) for each in found if each.score is not None]
+        if not self.alike:
+            # Only a centred score has mean zero at the truth whatever the law of the covariates.
+            asked = [one for one in asked if one[1].exponent == 1.0]
+        self._equations: list[tuple[Answer, Scores]] = [
+            (answer, Scores.of(model, rows, self._basis)) for answer, model in asked
+        ]
+        pull = rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
+        wide: Array = np.asarray(np.kron(np.eye(classes - 1), pull), dtype=np.float64)
+        self.origin = self._solve(np.array(self.newest.origin), wide)
+        self._prior = np.eye(len(self.origin)) / PRIOR_VARIANCE
+        self._theta = self._solve(self.origin.copy(), self._prior)
+        self._reported = np.kron(self._basis, np.eye(p))
+        self.values = self._reported @ self._theta
+
+    @property
+    def missing(self) -> float:
+        """Share of the people whose target is missing."""
+        return max(0.0, 1.0 - self.ratio)
+
+    # The equations
+
+    def _noise(self, one: Scores, answer: Answer, at: Array) -> Array:
+        """Covariance of an epoch's mean score."""
+        own = answer.noise * np.eye(len(self.newest.origin)) + answer.share * self.ratio * one.spread(at)
+        return np.asarray(own + answer.whole * one.spread(at, whole=True)) if answer.whole else own
+
+    def _terms(self, theta: Array, pull: Array, inverses: Sequence[Array]) -> tuple[Array, Array, float]:
+        information, gradient, value = pull.copy(), -pull @ theta, float(theta @ pull @ theta)
+        at = chances(self.rows.points, theta, self._basis)
+        for (answer, one), precision in zip(self._equations, inverses, strict=True):
+            left, slope = answer.mean - self.ratio * one.score(at), self.ratio * one.slope(at)
+            information += slope.T @ precision @ slope
+            gradient += slope.T @ precision @ left
+            value += float(left @ precision @ left)
+        return information, gradient, value
+
+    def _solve(self, theta: Array, pull: Array) -> Array:
+        """Levenberg and Marquardt's method, with weights taken anew at each of a few solutions."""
+        for _ in range(_FITS if self._equations else 0):
+            at = chances(self.rows.points, theta, self._basis)
+            inverses = [inverse(self._noise(one, answer, at)) for answer, one in self._equations]
+            damping, terms = 1e-3, self._terms(theta, pull, inverses)
+            for _ in range(_STEPS):
+                information, gradient, value = terms
+                step = np.linalg.solve(information + damping * np.diag(np.diag(information)), gradient)
+                tried = self._terms(theta + step, pull, inverses)
+                if tried[2] <= value:
+                    theta, terms, damping = theta + step, tried, damping / 4.0
+                    if float(np.max(np.abs(step))) < 1e-6:
+                        break
+                else:
+                    damping *= 6.0
+        return theta
+
+    # What is known of the solution
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Covariance of the values, with what the public sample's finite size and a share of missing targets add."""
+        at = chances(self.rows.points, self._theta, self._basis)
+        information, middle = self._prior.copy(), self._prior.copy()
+        pulled, by_ratio = np.zeros((len(at), len(self._theta))), np.zeros(len(self._theta))
+        for answer, one in self._equations:
+            noise, slope = self._noise(one, answer, at), self.ratio * one.slope(at)
+            weigh = np.linalg.solve(noise, slope)
+            information += slope.T @ weigh
+            middle += slope.T @ weigh
+            by_ratio += weigh.T @ one.score(at)
+            pulled += self.ratio * (one.summands(at) - one.score(at)) @ weigh
+        middle += self.ratio_variance * np.outer(by_ratio, by_ratio)
+        if not math.isinf(self.rows.sample):
+            middle += (pulled * (self.rows.shares / self.rows.sample)[:, None]).T @ pulled
+        back = self._reported @ inverse(information)
+        return np.asarray(back @ middle @ back.T)
+
+    def half_widths(self, quantile: float) -> Array:
+        """Half widths of the intervals, (K p,); infinite where one was not learned, and all where rows are unlike."""
+        variances = np.diag(self.covariance)
+        prior = PRIOR_VARIANCE * np.sum(self._reported**2, axis=1)
+        unknown = variances > prior / 4.0 if self.alike else np.ones(len(variances), dtype=bool)
+        return np.asarray(np.where(unknown, math.inf, quantile * np.sqrt(variances)))
+
+    def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
+        """The model of the next epoch: at the solution, in coordinates whose curvature is even over contrasts."""
+        p, newest = self.features, self.newest
+        at = chances(self.rows.points, self.origin, self._basis)
+        one = Scores.of(Model(self.origin, newest.transform, reach, 1.0, 0.0, 0.0), self.rows, self._basis)
+        c = self._basis.shape[1]
+        # Mean over contrasts of dG/dTheta, in the coordinates of z.
+        curvature = one.slope(at).reshape(c, p, c, p).trace(axis1=0, axis2=2) @ newest.transform.T / c
+        values, vectors = np.linalg.eigh((curvature + curvature.T) / 2.0)
+        values = np.maximum(values, 1e-6 * float(np.mean(values)))
+        transform = (vectors / np.sqrt(values)) @ vectors.T @ newest.transform
+        Z = self.rows.points @ transform.T
+        transform = transform * math.sqrt(p / float(self.rows.shares @ np.einsum("ij,ij->i", Z, Z)))
+        return Model(self.origin, transform, reach, exponent, *shares).rounded()
+
+
+def _compared(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool]:
+    """Share of the people whose target is there, its variance, and whether the rows are like the people.
+
+    By released matrices against those of the rows, in the newest epoch's coordinates.
+    """
+    newest, response = found[-1].model, Response(False)
+    p = len(newest.transform)
+    size = p * (p + 1) / 2
+    measured, expected, weight = np.zeros((p, p)), np.zeros((p, p)), 0.0
+    for each in found:
+        if each.curvature is None:
+            continue
+        into = newest.transform @ inverse(each.model.transform)
+        share = 1.0 / (own_variance(each.curvature, p) * gain(into) ** 2)
+        measured += share * into @ each.curvature.mean @ into.T
+        expected += share * into @ mean_matrix(each.model, rows, response, flat=True) @ into.T
+        weight += share
+    if weight == 0.0:
+        return 1.0, 0.0, True
+    measured, expected, noise = measured / weight, expected / weight, 1.0 / weight
+    square = float(np.sum(expected**2))
+    ratio, variance = float(np.sum(measured * expected)) / square, noise / square
+    missing = ratio < 1.0 - 3.0 * math.sqrt(variance)
+    ratio = max(ratio, 0.02) if missing else 1.0
+    # Wilson and Hilferty: the cube root of a chi-square over its degrees of freedom is nearly normal.
+    left = float(np.sum((measured - ratio * expected) ** 2)) / noise / size
+    unlike = (left ** (1.0 / 3.0) - (1.0 - 2.0 / (9.0 * size))) / math.sqrt(2.0 / (9.0 * size))
+    return ratio, variance if missing else 0.0, unlike <= _UNLIKE

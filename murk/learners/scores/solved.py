@@ -1,0 +1,33 @@
+"""The solution of all epochs' equations, by what the target is and what is public."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from murk.errors import UserError
+from murk.learners.scores.classes import ClassSolution
+from murk.learners.scores.model import Response
+from murk.learners.scores.public import PublicSolution
+from murk.learners.scores.rows import Rows
+from murk.learners.scores.solve import Solution
+from murk.learners.scores.sums import Summary
+
+AnySolution = Solution | PublicSolution | ClassSolution
+
+
+def solved(found: Sequence[Summary], response: Response, rows: Rows | None) -> AnySolution:
+    """The solution: over public rows, where there are any and they are like the people.
+
+    Raises
+    ------
+    UserError
+        For several classes without public rows.
+    """
+    if response.classes:
+        if rows is None:
+            raise UserError("scores of several classes are learned with public covariates only")
+        return ClassSolution(found, response.classes, rows)
+    if rows is None:
+        return Solution(found, response)
+    public = PublicSolution(found, response, rows)
+    return public if public.alike and public.useful else Solution(found, response, unlike=True)
