@@ -1,8 +1,11 @@
 """Error and coverage of scores in epochs: ``python -m benchmarks.scores``.
 
-Two tables. *Accuracy*: logistic models with standard normal features, all coefficients and the intercept 1,
-n = 300,000, mean squared distance to the truth. *Coverage*: how often nominal 95% intervals hold the truth on generated
-tasks of many shapes, of the coefficients that were learned, and how many were. ``--replications`` for more of each.
+*Accuracy*: logistic models with standard normal features, all coefficients and the intercept 1, n = 300,000, mean
+squared distance to the truth. *Coverage*: how often nominal 95% intervals hold the truth, of the coefficients that were
+learned: on generated tasks, each with its own number of features, budget, number of people and coefficients, drawn at
+random, and on the demonstration's people, reshuffled. Standard errors are of tasks, since coefficients of one miss
+together.
+``--replications`` for more of each, ``--seed`` for others.
 """
 
 import argparse
@@ -10,68 +13,32 @@ import math
 
 import numpy as np
 
-from murk.learners.inference import PublicCovariates
-from murk.learners.scores.layout import epoch_end
+from benchmarks.mothers import raw
+from benchmarks.score_people import SHAPES, WRONG, features, learned, unlike
+from murk.demo import TASK
 from murk.learners.scores.mechanism import menu_of
-from murk.learners.scores.model import chance
-from murk.learners.scores.problem import ScoreProblem
-from murk.learners.scores.settings import Settings
+from murk.learners.scores.model import chance, directions
 from murk.privacy import ApproxDP, GaussianDP
-from murk.privacy.noise import SimulatedNoise
+from murk.stream import Task
 
-SHAPES = ("normal", "uniform", "correlated", "rare", "skewed", "one-hot", "mixed")
-SIZES = ((2, 0.5, 100_000), (5, 1.0, 100_000), (8, 2.0, 100_000), (12, 4.0, 30_000), (5, 8.0, 20_000))
-
-
-def features(shape, n, p, rng):
-    """Coded features of a shape, the constant last."""
-    if shape == "normal":
-        X = rng.normal(size=(n, p)) / 3
-    elif shape == "uniform":
-        X = rng.uniform(-1, 1, size=(n, p))
-    elif shape == "correlated":  # standard deviations from 1/2 to 1/60, turned
-        turn = np.linalg.qr(np.random.default_rng(77 + p).normal(size=(p, p)))[0]
-        X = np.clip(rng.normal(size=(n, p)) @ (turn * np.geomspace(1, 1 / 30, p)) @ turn.T / 2, -1, 1)
-    elif shape == "rare":  # two categories each, the rarer from half of the people to one in a hundred
-        X = np.where(rng.random((n, p)) < np.geomspace(0.5, 0.01, p), 1.0, -1.0)
-    elif shape == "skewed":
-        X = np.clip(np.exp(rng.normal(size=(n, p))) / 4 - 1, -1, 1)
-    elif shape == "one-hot":  # one category of p + 1, the rarest some 1% of the people
-        share = np.geomspace(1, 0.03, p + 1)
-        chosen = rng.choice(p + 1, size=n, p=share / share.sum())
-        X = np.where(chosen[:, None] == np.arange(1, p + 1), 1.0, -1.0)
-    else:
-        half, common = p // 2, rng.normal(size=(n, 1))
-        coins = rng.random((n, half)) < chance(common - np.linspace(0, 3, half))
-        X = np.c_[np.where(coins, 1.0, -1.0), np.clip(0.3 * common + 0.2 * rng.normal(size=(n, p - half)), -1, 1)]
-    return np.c_[X, np.ones(n)]
+# What differs from a binary target that all people have, Gaussian noise and right public rows, or none.
+KINDS = (
+    *(
+        f"{rows}{more}"
+        for rows in ("none", "right")
+        for more in ("", ", privunit", ", real", ", random", ", by feature")
+    ),
+    *WRONG,
+)
+FEATURES, BUDGETS, PEOPLE = (
+    (1, 2, 3, 5, 8, 12, 20, 30),
+    (0.25, 0.5, 1, 2, 4, 8),
+    (10_000, 30_000, 100_000, 300_000, 1_000_000),
+)
+ROWS = (500, 2_000, 5_000)
 
 
-def learned(X, y, guarantee, seed, public=None):
-    """The estimate of people who answer one epoch after another, as devices do."""
-    covariates = None
-    if public is not None:
-        points, counts = np.unique(public, axis=0, return_counts=True)
-        covariates = PublicCovariates(points, counts.astype(np.int64))
-    p = X.shape[1]
-    settings = Settings((*(f"x{j}" for j in range(p - 1)), "intercept"), True, covariates)
-    problem = ScoreProblem(settings, {"default": menu_of("best", guarantee, p)})
-    engine, noise = problem.engine(), SimulatedNoise(seed)
-    while engine.n_releases < len(X):
-        start = engine.n_releases
-        people = np.arange(start, min(len(X), epoch_end(start)), dtype=np.int64)
-        flat, answers = engine.model.flat, {}
-        asked = np.array(problem.ask(noise, people, flat))
-        for question in problem.questions:
-            own = people[asked == question]
-            if len(own):
-                vectors = problem.vectors(X[own], y[own], flat, question)
-                answers["default", question] = problem.mechanism("default", question).randomize(vectors, noise, own)
-        engine.learn_payloads(answers)
-    return engine.estimate()
-
-
-def accuracy(replications, n=300_000, rows=5_000):
+def accuracy(replications, seed, n=300_000, rows=5_000):
     print("\n| logistic, n = 300,000 | public rows | mean squared error | covered |\n|---|---|---|---|")
     for p, guarantee in (
         (5, GaussianDP(2.0)),
@@ -79,64 +46,180 @@ def accuracy(replications, n=300_000, rows=5_000):
         (20, GaussianDP(1.0)),
         (5, ApproxDP(1.0, 1e-6)),
     ):
+        menu = menu_of("best", guarantee, p + 1)
         for public in (rows, 0):
             errors, held = [], []
-            for seed in range(replications):
-                rng = np.random.default_rng(seed)
+            for replication in range(replications):
+                rng = np.random.default_rng([seed, replication])
                 X = np.c_[rng.normal(size=(n + rows, p)), np.ones(n + rows)]
                 theta = np.ones(p + 1)
                 y = (rng.random(n) < chance(X[:n] @ theta)).astype(float)
-                estimate = learned(X[:n], y, guarantee, seed, X[n:] if public else None)
+                estimate = learned(X[:n], y, guarantee, rng, public=X[n:] if public else None, menu=menu)
                 errors.append(float(np.sum((estimate.values - theta) ** 2)))
                 held.append(np.mean(np.abs(estimate.values - theta) <= estimate.half_widths()))
             spread = np.std(errors) / math.sqrt(replications)
+            error = np.std(held) / math.sqrt(replications)
             print(
                 f"| d = {p}, {guarantee} | {public or 'none'} | {np.mean(errors):.3g} +- {spread:.1g} | "
-                f"{np.mean(held):.1%} |",
+                f"{np.mean(held):.1%} +- {error:.1%} |",
                 flush=True,
             )
 
 
-def coverage(replications, shapes, rows=2_000):
-    print("\n| features | p, mu, n | public rows | missing | learned | covered, of these | standard error |")
-    print("|---|---|---|---|---|---|---|")
-    for shape in shapes:
-        for p, mu, n in SIZES:
-            for public, missing in ((0, 0.0), (rows, 0.0), (0, 0.4)):
-                held, known = [], []
-                for seed in range(replications):
-                    rng = np.random.default_rng(1000 + seed)
-                    X = features(shape, n + rows, p, rng)
-                    theta = rng.normal(size=p + 1)
-                    theta *= 1.5 / math.sqrt(np.mean((X @ theta) ** 2))
-                    y = (rng.random(n) < chance(X[:n] @ theta)).astype(float)
-                    y[rng.random(n) < missing] = np.nan
-                    estimate = learned(X[:n], y, GaussianDP(mu), seed, X[n:] if public else None)
-                    half = estimate.half_widths()
-                    known.append(np.isfinite(half))
-                    held.append(np.abs(estimate.values - theta) <= half)
-                where = np.array(known)
-                share = np.mean(np.array(held)[where]) if where.any() else math.nan
-                # Of replications: coefficients of one run miss together.
-                each = [np.mean(h[k]) for h, k in zip(held, known, strict=True) if k.any()]
-                error = np.std(each) / math.sqrt(max(len(each), 1)) if each else math.nan
-                print(
-                    f"| {shape} | {p}, {mu:g}, {n:,} | {public or 'none'} | {missing:.0%} | {where.mean():.0%} | "
-                    f"{share:.1%} | {error:.1%} |",
-                    flush=True,
-                )
+def outcome(kind, X, theta, rng):
+    """Targets for which the model is right, and its coefficients."""
+    if ", real" in kind:
+        theta = theta * 0.8 / np.max(np.abs(X @ theta))
+        return X @ theta + rng.uniform(-0.2, 0.2, size=len(X)), theta
+    y = (rng.random(len(X)) < chance(X @ theta)).astype(float)
+    if "random" in kind:
+        y[rng.random(len(X)) < 0.4] = np.nan
+    elif "by feature" in kind:
+        first = (X[:, 0] - X[:, 0].mean()) / max(X[:, 0].std(), 1e-9)
+        y[rng.random(len(X)) < chance(np.clip(first, -1.5, 1.5) - 0.4)] = np.nan
+    return y, theta
+
+
+def generated(kind, shape, rng, most):
+    """What one task's intervals made of its coefficients."""
+    p, mu, n = (int(rng.choice(FEATURES)), float(rng.choice(BUDGETS)), int(rng.choice(PEOPLE)))
+    p = min(p, most)
+    n = n if n * p <= 3_000_000 else 100_000
+    rows = 0 if kind.startswith("none") else max(int(rng.choice(ROWS)), 20 * p)
+    X = features(shape, n + rows, p, rng)
+    theta = rng.normal(size=p + 1)
+    theta *= rng.uniform(0.5, 2.5) / math.sqrt(np.mean((X @ theta) ** 2))
+    public, X = X[n:], X[:n]
+    if kind in WRONG:
+        public = unlike(kind, public, rng)
+    y, theta = outcome(kind, X, theta, rng)
+    # A pure guarantee of about the variance that mu gives.
+    guarantee = ApproxDP(min(max(mu, 0.5), 6.0), 1e-6) if "privunit" in kind else GaussianDP(mu)
+    found = learned(X, y, guarantee, rng, public=public if rows else None, binary=", real" not in kind)
+    return {"d": p, "mu": mu, "n": n, "shape": shape, "kind": kind, **missed(found, theta)}
+
+
+def missed(found, truth):
+    half = found.half_widths()
+    known = np.isfinite(half)
+    return {"learned": known, "held": (np.abs(found.values - truth) <= half) & known}
+
+
+def share(results):
+    """Coverage of what was learned, its standard error over tasks, and what share was learned."""
+    known = np.array([each["learned"].sum() for each in results])
+    held = np.array([each["held"].sum() for each in results])
+    total = known.sum()
+    if not total:
+        return math.nan, math.nan, 0.0
+    covered = held.sum() / total
+    error = math.sqrt(float(np.sum((held - covered * known) ** 2))) / total
+    return covered, error, total / sum(len(each["learned"]) for each in results)
+
+
+def line(name, results):
+    covered, error, part = share(results)
+    print(f"| {name} | {len(results)} | {part:.0%} | {covered:.1%} +- {error:.1%} |", flush=True)
+
+
+def coverage(replications, shapes, kinds, seed, most):
+    results = []
+    print("\n| public rows; what else | tasks | learned | covered, of these |\n|---|---|---|---|")
+    for kind in kinds:
+        here = []
+        for shape in shapes:
+            for replication in range(replications):
+                rng = np.random.default_rng([seed, KINDS.index(kind), SHAPES.index(shape), replication])
+                here.append(generated(kind, shape, rng, most))
+        line(kind, here)
+        results += here
+    for name in ("shape", "d", "mu", "n"):
+        print(f"\n| {name} | tasks | learned | covered, of these |\n|---|---|---|---|")
+        for value in sorted({each[name] for each in results}):
+            line(value, [each for each in results if each[name] == value])
+    cells = {}
+    for each in results:
+        for name in ("shape", "d", "mu", "n"):
+            cells.setdefault((each["kind"], name, each[name]), []).append(each)
+    cells = {key: cell for key, cell in cells.items() if len(cell) > 4 and share(cell)[2]}
+    if not cells:
+        return
+    worst = min(((share(cell)[0], key, cell) for key, cell in cells.items()), key=lambda each: each[0])
+    print(f"\nThe worst of {len(cells)} cells: {worst[1]}\n\n| cell | tasks | learned | covered |\n|---|---|---|---|")
+    line(worst[1], worst[2])
+
+
+EXTRA = "  - {name: afam, categories: ['no', 'yes']}\n  - {name: hispanic, categories: ['no', 'yes']}\ntarget:"
+TARGET = "target: {name: weeks_worked, kind: real, low: 0, high: 52}\n"
+
+
+def real(replications, seed, mu=1.0, rows=5_000):
+    """The demonstration's people in another order, those whose features are public and the noise drawn anew."""
+    text = bare(TASK.read_text())
+    print("\n| the demonstration's people, mu = 1 | runs | learned | covered |\n|---|---|---|---|")
+    for name, document, public, binary in (
+        ("third child", text, rows, True),
+        ("third child", text, 0, True),
+        ("third child, afam and hispanic", text.replace("target:", EXTRA), rows, True),
+        ("third child, afam and hispanic", text.replace("target:", EXTRA), 0, True),
+        ("weeks worked", weeks(text), rows, False),
+        ("weeks worked", weeks(text), 0, False),
+    ):
+        X, y = raw(Task.parse(document))
+        menu, here = menu_of("best", GaussianDP(mu), X.shape[1]), []
+        for replication in range(replications):
+            rng = np.random.default_rng([seed, 1, replication])
+            order = rng.permutation(len(X))
+            people = order[rows:]
+            found = learned(
+                X[people], y[people], None, rng, public=X[order[:rows]] if public else None, binary=binary, menu=menu
+            )
+            here.append(missed(found, weighted_fit(X, y, found.solution.newest, binary)))
+        line(f"{name}, {public or 'no'} public rows", here)
+
+
+def bare(text):
+    """A task without what its own protocol reads."""
+    kept = [each for each in text.splitlines() if not each.startswith(("learner:", "public:", "#"))]
+    return "\n".join(kept) + "\n"
+
+
+def weeks(text):
+    """The demonstration's task with the weeks worked as its target."""
+    lines = [TARGET.strip() if each.startswith("target:") else each for each in text.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def weighted_fit(X, y, model, binary):
+    """The fit on raw records, with the weights that scores have at a model's transform."""
+    D = directions(X, model)
+    if not binary:
+        return np.linalg.solve(D.T @ X, D.T @ y)
+    theta = np.zeros(X.shape[1])
+    for _ in range(30):
+        # Balanced scores: the residual over the larger of both chances.
+        q = chance(X @ theta)
+        weight = 1.0 / np.maximum(q, 1.0 - q)
+        theta = theta + np.linalg.solve((D * (weight * q * (1.0 - q))[:, None]).T @ X, D.T @ (weight * (y - q)))
+    return theta
 
 
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--replications", type=int, default=20)
+    parser.add_argument("--replications", type=int, default=8)
     parser.add_argument("--shapes", default=",".join(SHAPES))
-    parser.add_argument("--only", choices=("accuracy", "coverage"))
+    parser.add_argument("--kinds", default=";".join(KINDS), help="separated by semicolons")
+    parser.add_argument("--features", type=int, default=max(FEATURES), help="the most of them")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=("accuracy", "coverage", "real"))
     given = parser.parse_args(argv)
-    if given.only != "coverage":
-        accuracy(given.replications)
-    if given.only != "accuracy":
-        coverage(given.replications, given.shapes.split(","))
+    if given.only in (None, "accuracy"):
+        accuracy(given.replications, given.seed)
+    if given.only in (None, "coverage"):
+        shapes, kinds = given.shapes.split(","), given.kinds.split(";")
+        coverage(given.replications, shapes, kinds, given.seed, given.features)
+    if given.only in (None, "real"):
+        real(given.replications, given.seed)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
 
@@ -26,13 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError
-from murk.learners.scores.expected import Expected, mean_matrix
-from murk.learners.scores.layout import flattened
-from murk.learners.scores.model import Model, Response, chance, directions
-from murk.learners.scores.moments import gain, own_variance
+from murk.learners.scores.expected import mean_matrix
+from murk.learners.scores.model import Model, Response
 from murk.learners.scores.rows import Rows, inverse
 from murk.learners.scores.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, first_rejected
-from murk.learners.scores.sums import Answer, Summary
+from murk.learners.scores.sums import Summary
+from murk.learners.scores.told import Told
 
 Array = NDArray[np.float64]
 
@@ -43,6 +42,8 @@ _USEFUL = 1.0 / 50.0
 _FACTOR, _MOST = 4.0, 0.25
 # Of hypotheses before anything is known: that some targets are missing, and that the rows are right.
 _MISSING, _RIGHT = 0.5, 0.5
+# The least kappa where some targets are missing.
+_SELECTED = 0.005
 # Standard deviation of pi where it is free.
 _THERE = 0.4
 # One false alarm in 10,000 checks.
@@ -53,8 +54,6 @@ _SURELY = 2.5
 _LIGHT = 0.002
 # Most terms of rows that are held at once; beyond it rows are left out.
 _TERMS = 40_000_000
-# Most numbers of a curvature that are weighed one by one.
-_NUMBERS = 600
 
 
 @dataclass(frozen=True)
@@ -78,26 +77,6 @@ class _Fitted:
     share: float
 
 
-@dataclass(frozen=True)
-class _Equation:
-    """One epoch's mean score and what it is expected to be, and what both are multiplied by in their group's."""
-
-    answer: Answer
-    expected: Expected
-    into: Array
-
-    def terms(self, part: int) -> Array:
-        """Rows' terms where their level is 0, or how they grow to where it is 1, (m, p)."""
-        return np.asarray((self.expected.directions * self.expected.level[part][:, None]) @ self.into.T)
-
-    def noise(self, logit: Array, share: float) -> Array:
-        """Covariance of the mean score's noise, the people's own included."""
-        answer, mean = self.answer, self.expected.score(logit)
-        spread = share * self.expected.spread(logit) - share**2 * np.outer(mean, mean)
-        own = answer.noise * np.eye(len(mean)) + answer.share * spread + answer.whole * self.expected.square
-        return np.asarray(self.into @ own @ self.into.T)
-
-
 class PublicSolution:
     """The solution of all epochs' equations over public rows.
 
@@ -118,11 +97,7 @@ class PublicSolution:
         self.features = p = len(self.newest.origin)
         rows = rows.thinned(_TERMS // (p * (len(found) + p)))
         self.response, self.rows = response, rows
-        self._equations = self._grouped(found)
-        # A row's terms of all scores are ``base + level bend``, its level being the only thing that theta is in.
-        self._base = self._joined(0)
-        self._bend = self._joined(1)
-        self._pool(found)
+        self.told = Told.of(found, response, rows)
         self._hypotheses = self._grid()
         theta = np.array(self.newest.origin)
         share, best = 1.0, self._hypotheses[0]
@@ -150,112 +125,27 @@ class PublicSolution:
         pull = rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
         self.origin, _ = self._descend(self.values.copy(), best, pull)
 
-    # What was released, and what rows predict
-
-    def _grouped(self, found: Sequence[Summary]) -> list[list[_Equation]]:
-        """Epochs' equations, those of several chains' epochs of like size and exponent together."""
-        groups: dict[tuple[float, int], list[_Equation]] = {}
-        for each in found:
-            if each.score is not None:
-                into = self.newest.transform @ inverse(each.model.transform)
-                expected = Expected.of(each.model, self.rows, self.response)
-                key = each.model.exponent, math.floor(math.log2(own_noise(each.score)))
-                groups.setdefault(key, []).append(_Equation(each.score, expected, into))
-        return [_weighted(group) for group in groups.values()]
-
-    def _joined(self, part: int) -> Array:
-        """Rows' terms of all groups side by side."""
-        terms = np.zeros((len(self.rows.points), len(self._equations) * self.features))
-        for k, group in enumerate(self._equations):
-            for one in group:
-                terms[:, k * self.features : (k + 1) * self.features] += one.terms(part)
-        return terms
-
-    def _pool(self, found: Sequence[Summary]) -> None:
-        """The mean curvature of all epochs, in the newest coordinates, and each row's share of it."""
-        p, measured, weight = self.features, np.zeros((self.features, self.features)), 0.0
-        factors = np.zeros(len(self.rows.points))
-        for each in found:
-            if each.curvature is None:
-                continue
-            into = self.newest.transform @ inverse(each.model.transform)
-            share = 1.0 / (own_variance(each.curvature, p) * gain(into) ** 2)
-            measured += share * into @ each.curvature.mean @ into.T
-            logit = self.rows.points @ each.model.origin
-            lengths = _over(directions(self.rows.points, each.model), self.rows.points @ each.model.transform.T)
-            factors += share * self.response.weights(logit, each.model.exponent) * lengths
-            weight += share
-        self._curvatures = weight > 0.0
-        if not self._curvatures:
-            self._measured, self._matrices, self._own = np.zeros(0), np.zeros((len(factors), 0)), np.zeros((0, 0))
-            return
-        Z = self.rows.points @ self.newest.transform.T
-        factors, measured, noise = factors / weight, measured / weight, 1.0 / weight
-        if p * (p + 1) / 2 <= _NUMBERS:
-            self._measured = flattened(measured)
-            self._matrices = flattened(Z[:, :, None] * Z[:, None, :]) * factors[:, None]
-            self._own = noise * np.eye(len(self._measured))
-            return
-        # Of very many numbers those that matter most: along the coefficients.
-        along = inverse(self.newest.transform).T @ self.newest.origin
-        along = along / max(float(np.linalg.norm(along)), 1e-12)
-        self._measured = measured @ along
-        self._matrices = Z * (factors * (Z @ along))[:, None]
-        self._own = noise / 2.0 * (np.eye(p) + np.outer(along, along))
-
     def _grid(self) -> list[_Hypothesis]:
         kappas = [1.0 / self.rows.sample]
         while kappas[-1] * _FACTOR <= _MOST:
             kappas.append(kappas[-1] * _FACTOR)
-        # Nothing tells the rows from the people's before curvatures are there.
         others = (1.0 - _RIGHT) / max(len(kappas) - 1, 1)
         priors = [_RIGHT, *[others] * (len(kappas) - 1)]
-        return [
-            _Hypothesis(kappa, free, prior * (_MISSING if free else 1.0 - _MISSING))
-            for free in ((False, True) if self._curvatures else (False,))
-            for kappa, prior in zip(kappas, priors, strict=True)
-        ]
-
-    def _level(self, theta: Array) -> Array:
-        """What theta makes of each row, (m,): its chance, or the line's height."""
-        logit = np.asarray(self.rows.points @ theta)
-        return chance(logit) if self.response.binary else logit
-
-    def _terms(self, theta: Array) -> Array:
-        """Rows' own terms of r, less their mean, (m, numbers of r)."""
-        terms = np.concatenate([self._base + self._level(theta)[:, None] * self._bend, self._matrices], axis=1)
-        return np.asarray(terms - self.rows.shares @ terms)
-
-    def _mean(self, theta: Array) -> Array:
-        """What the rows predict of r."""
-        shares = self.rows.shares
-        scores = shares @ self._base + (shares * self._level(theta)) @ self._bend
-        return np.concatenate([scores, shares @ self._matrices])
-
-    def _slope(self, theta: Array) -> Array:
-        """Its slope in theta."""
-        level = self._level(theta)
-        steep = level * (1.0 - level) if self.response.binary else np.ones_like(level)
-        scores = self._bend.T @ ((self.rows.shares * steep)[:, None] * self.rows.points)
-        return np.concatenate([scores, np.zeros((self._matrices.shape[1], self.features))])
-
-    @cached_property
-    def _released(self) -> Array:
-        answers = [sum(one.into @ one.answer.mean for one in group) for group in self._equations]
-        return np.concatenate([*answers, self._measured])
+        # Nothing tells missing targets from small effects before curvatures are there.
+        missing = _MISSING if self.told.curvatures else 0.0
+        found = [_Hypothesis(each, False, prior * (1.0 - missing)) for each, prior in zip(kappas, priors, strict=True)]
+        # Those whose target is there need not be like all people.
+        selected = [each for each in kappas if each >= _SELECTED] or kappas[-1:]
+        if missing:
+            found += [_Hypothesis(each, True, missing / len(selected)) for each in selected]
+        return found
 
     def _linearize(self, theta: Array, share: float) -> None:
         """Noise and Gamma at theta."""
-        p, logit = self.features, self.rows.points @ theta
-        size, scores = len(self._released), len(self._equations) * self.features
-        noise = np.zeros((size, size))
-        for k, group in enumerate(self._equations):
-            at = slice(k * p, (k + 1) * p)
-            noise[at, at] = sum(one.noise(logit, share) for one in group)
-        noise[scores:, scores:] = self._own
-        terms = self._terms(theta) * np.sqrt(self.rows.shares)[:, None]
-        self._noise, self._gamma = noise, share**2 * terms.T @ terms
-        self._predicted, self._slopes = self._mean(theta), self._slope(theta)
+        told = self.told
+        terms = told.terms(theta) * np.sqrt(self.rows.shares)[:, None]
+        self._noise, self._gamma = told.noise(theta, share), share**2 * terms.T @ terms
+        self._predicted, self._slopes = told.mean(theta), told.slope(theta)
         self._inverses: dict[float, tuple[Array, float]] = {}
 
     def _weight(self, kappa: float) -> tuple[Array, float]:
@@ -280,7 +170,7 @@ class PublicSolution:
         """One step from the linearization, with its evidence."""
         precision, size = self._weight(one.kappa)
         share = self._there(precision) if one.free else 1.0
-        left, design = self._released - share * self._predicted, share * self._slopes
+        left, design = self.told.released - share * self._predicted, share * self._slopes
         if one.free:
             design = np.c_[design, self._predicted]
         prior, centre = self._priors(theta, share, pull, one.free)
@@ -299,7 +189,7 @@ class PublicSolution:
     def _there(self, precision: Array) -> float:
         """pi that fits best at the linearization."""
         weighed, sure = precision @ self._predicted, 1.0 / _THERE**2
-        share = (float(weighed @ self._released) + sure) / (float(weighed @ self._predicted) + sure)
+        share = (float(weighed @ self.told.released) + sure) / (float(weighed @ self._predicted) + sure)
         return min(max(share, 0.05), 1.0)
 
     def _descend(self, theta: Array, one: _Hypothesis, pull: Array) -> tuple[Array, float]:
@@ -308,14 +198,14 @@ class PublicSolution:
         share = self._there(precision) if one.free else 1.0
 
         def value(theta: Array, share: float) -> float:
-            left = self._released - share * self._mean(theta)
+            left = self.told.released - share * self.told.mean(theta)
             prior, centre = self._priors(theta, share, pull, one.free)
             return float(left @ precision @ left + centre @ prior @ centre)
 
         now = value(theta, share)
         for _ in range(_STEPS):
-            mean, design = self._mean(theta), share * self._slope(theta)
-            left = self._released - share * mean
+            mean, design = self.told.mean(theta), share * self.told.slope(theta)
+            left = self.told.released - share * mean
             if one.free:
                 design = np.c_[design, mean]
             prior, centre = self._priors(theta, share, pull, one.free)
@@ -341,12 +231,10 @@ class PublicSolution:
     @cached_property
     def _misfit(self) -> float:
         """Standard deviations by which what is left is more than chance, were the rows a sample of the people's law."""
-        least = min(
-            each.misfit
-            for one, each in zip(self._hypotheses, self._fitted, strict=True)
-            if one.kappa == self._hypotheses[0].kappa
-        )
-        free = len(self._released) - self.features
+        complete = self._fitted[0].misfit
+        missing = [each.misfit for one, each in zip(self._hypotheses, self._fitted, strict=True) if one.free]
+        least = min([complete, *missing[:1]])
+        free = len(self.told.released) - self.features
         if free <= 0:
             return 0.0
         # Wilson and Hilferty: the cube root of a chi-square over its degrees of freedom is nearly normal.
@@ -359,9 +247,10 @@ class PublicSolution:
 
     @property
     def useful(self) -> bool:
-        """Whether the rows are likelier than not to be worth some number of the people's own."""
-        least = sum(w for w, one in zip(self._weights, self._hypotheses, strict=True) if one.kappa <= _USEFUL)
-        return float(least) > 0.5
+        """Whether the rows may be worth some number of the people's own: where what was released does not say no."""
+        poor = np.array([one.kappa > _USEFUL for one in self._hypotheses])
+        before = float(np.sum(np.array([one.prior for one in self._hypotheses])[poor]))
+        return float(np.sum(self._weights[poor])) <= (1.0 + before) / 2.0
 
     @property
     def missing(self) -> float:
@@ -394,12 +283,12 @@ class PublicSolution:
             + float(np.sum(each.covariance[:p, j] ** 2)) / PRIOR_VARIANCE
             for _, each, _ in known
         ]
-        size = self._base.shape[1]
-        base = self._base @ pulls[:size] + self._matrices @ pulls[size:]
-        bend = self._bend @ pulls[:size]
+        told, size = self.told, self.told.base.shape[1]
+        base = told.base @ pulls[:size] + told.matrices @ pulls[size:]
+        bend = told.bend @ pulls[:size]
 
         def rejected(theta: Array) -> bool:
-            terms = base + self._level(theta)[:, None] * bend
+            terms = base + told.level(theta)[:, None] * bend
             spread = shares @ terms**2 - (shares @ terms) ** 2
             total = 0.0
             for (one, each, weight), noise, bent in zip(known, own, spread.tolist(), strict=True):
@@ -415,8 +304,8 @@ class PublicSolution:
     def _tilted(self) -> Rows:
         """The rows with the weights that fit what was released best."""
         precision = self._weight(self._best.kappa)[0]
-        left = self._released - self._share * self._predicted
-        more = self._best.kappa * self._share * self._terms(self._at) @ (precision @ left)
+        left = self.told.released - self._share * self._predicted
+        more = self._best.kappa * self._share * self.told.terms(self._at) @ (precision @ left)
         shares = self.rows.shares * np.maximum(0.05, 1.0 + more)
         return Rows(self.rows.points, shares / shares.sum(), self.rows.sample)
 
@@ -432,24 +321,6 @@ class PublicSolution:
         scale = math.sqrt(p / float(self.rows.shares @ np.einsum("ij,ij->i", Z, Z)))
         transform = scale * (vectors / np.sqrt(values)) @ vectors.T @ self.newest.transform
         return Model(at.origin, transform, reach, exponent, *shares).rounded()
-
-
-def own_noise(answer: Answer) -> float:
-    """Variance of a number of a mean score, the people's own taken as largest."""
-    return answer.noise + answer.share + answer.whole
-
-
-def _weighted(group: Sequence[_Equation]) -> list[_Equation]:
-    """A group's equations with their weights, by precision."""
-    weights = np.array([1.0 / own_noise(one.answer) for one in group])
-    weights = weights / weights.sum()
-    return [replace(one, into=float(w) * one.into) for w, one in zip(weights, group, strict=True)]
-
-
-def _over(reached: Array, Z: Array) -> Array:
-    """c(z) of rows, from ``c(z) z`` and z."""
-    square = np.einsum("ij,ij->i", Z, Z)
-    return np.asarray(np.einsum("ij,ij->i", reached, Z) / np.where(square > 0.0, square, 1.0))
 
 
 def _shares(evidence: Array) -> Array:
