@@ -165,7 +165,7 @@ def model(task: Task) -> str:
     if task.objective is not None:
         return task.objective
     if task.scores is not None:
-        return "least squares" if task.target.kind == "real" else "logistic"
+        return {"real": "least squares", "classes": "softmax"}.get(task.target.kind, "logistic")
     if task.examples is not None:
         return f"{task.examples.loss} loss"
     if task.moments is not None:
