@@ -17,6 +17,8 @@ from murk.learners.scores.settings import Settings
 from murk.learners.scores.sums import Tally, direction_spread, step_of
 
 SHAPES = ("normal", "uniform", "correlated", "rare", "skewed", "one-hot", "mixed")
+# Shapes that the method was not made with.
+OTHERS = ("heavy-tailed", "levels", "piled", "groups", "chained", "coins")
 WRONG = ("turned", "independent", "shifted", "part")
 
 
@@ -37,6 +39,19 @@ def features(shape, n, p, rng):
         share = np.geomspace(1, 0.03, p + 1)
         chosen = rng.choice(p + 1, size=n, p=share / share.sum())
         X = np.where(chosen[:, None] == np.arange(1, p + 1), 1.0, -1.0)
+    elif shape == "heavy-tailed":
+        X = np.clip(rng.standard_t(3, size=(n, p)) / 4, -1, 1)
+    elif shape == "levels":  # three of them
+        X = rng.binomial(2, np.linspace(0.1, 0.6, p), size=(n, p)) - 1.0
+    elif shape == "piled":  # at one end
+        X = 2 * rng.beta(0.3, 1.5, size=(n, p)) - 1
+    elif shape == "groups":  # two of them, far apart in all features
+        X = np.clip(np.where(rng.random((n, 1)) < 0.2, 0.6, -0.3) + 0.2 * rng.normal(size=(n, p)), -1, 1)
+    elif shape == "chained":
+        X = np.clip(np.cumsum(rng.normal(size=(n, p)), axis=1) / (2 * np.sqrt(np.arange(1, p + 1))), -1, 1)
+    elif shape == "coins":  # correlated ones
+        latent = 0.8 * rng.normal(size=(n, 1)) + 0.6 * rng.normal(size=(n, p))
+        X = np.where(latent > np.linspace(-0.5, 1.5, p), 1.0, -1.0)
     else:
         half, common = p // 2, rng.normal(size=(n, 1))
         coins = rng.random((n, half)) < chance(common - np.linspace(0, 3, half))

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from benchmarks.mothers import raw
-from benchmarks.score_people import SHAPES, WRONG, features, learned, unlike
+from benchmarks.score_people import OTHERS, SHAPES, WRONG, features, learned, unlike
 from murk.demo import TASK
 from murk.learners.scores.mechanism import menu_of
 from murk.learners.scores.model import chance, directions
@@ -129,7 +129,7 @@ def coverage(replications, shapes, kinds, seed, most):
         here = []
         for shape in shapes:
             for replication in range(replications):
-                rng = np.random.default_rng([seed, KINDS.index(kind), SHAPES.index(shape), replication])
+                rng = np.random.default_rng([seed, KINDS.index(kind), (*SHAPES, *OTHERS).index(shape), replication])
                 here.append(generated(kind, shape, rng, most))
         line(kind, here)
         results += here
@@ -207,7 +207,7 @@ def weighted_fit(X, y, model, binary):
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replications", type=int, default=8)
-    parser.add_argument("--shapes", default=",".join(SHAPES))
+    parser.add_argument("--shapes", default=",".join(SHAPES), help=f"also {', '.join(OTHERS)}")
     parser.add_argument("--kinds", default=";".join(KINDS), help="separated by semicolons")
     parser.add_argument("--features", type=int, default=max(FEATURES), help="the most of them")
     parser.add_argument("--seed", type=int, default=0)
