@@ -24,6 +24,7 @@ features:
   - {name: same_sex, categories: ["no", "yes"]}
   - {name: age, low: 21, high: 35}
 target: {name: weeks_worked, kind: real, low: 0, high: 52}
+protocol: gradients
 privacy:
   guarantee: {gdp: {mu: 1.0}}
   levels: {strict: {gdp: {mu: 0.5}}, open: {gdp: {mu: 2.0}}}

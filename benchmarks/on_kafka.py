@@ -20,7 +20,7 @@ def task(partitions=1, name="bench"):
         f"name: {name}\nfeatures: ["
         + ", ".join(f"{{name: x{i}, low: -1, high: 1}}" for i in range(9))
         + "]\ntarget: {name: y, kind: binary, positive: 'yes'}\n"
-        f"privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}\nlog: {{partitions: {partitions}}}\n"
+        f"privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}\nprotocol: gradients\nlog: {{partitions: {partitions}}}\n"
     ).with_simulated(True)
 
 

@@ -163,6 +163,7 @@ def producer(deaf: bool, rounds: int = 9, each: int = 200) -> tuple[float, float
     features: [{name: a, low: 0, high: 1}, {name: b, low: 0, high: 1}, {name: c, low: 0, high: 1}]
     target: {name: y, kind: binary, positive: "yes"}
     privacy: {guarantee: {gdp: {mu: 1.0}}}
+    protocol: gradients
     """
     task = Task.parse(text)
     releases, commits = [], []

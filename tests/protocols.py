@@ -11,7 +11,7 @@ from murk.privacy.noise import SimulatedNoise
 from murk.producers.randomizing import answers_of
 from murk.stream.releases import SketchRelease
 from murk.stream.task import Task
-from tests.cli.harness import TASK
+from tests.cli.harness import ANY_PROTOCOL
 
 PRIVACY = "guarantee: {gdp: {mu: 1.0}}"
 HONEST = 256
@@ -39,7 +39,7 @@ class Protocol:
     """
 
     name: str
-    block: str = ""
+    block: str
     privacy: str = PRIVACY
     cap: str = ", per_person: {gdp: {mu: 100.0}}"
     records: int = 1
@@ -47,7 +47,7 @@ class Protocol:
 
     def text(self, more: str = "", privacy: str = "") -> str:
         """The task, with more lines and with more in its ``privacy`` block."""
-        return TASK.replace(PRIVACY, self.privacy + privacy) + self.block + more
+        return ANY_PROTOCOL.replace(PRIVACY, self.privacy + privacy) + self.block + more
 
     def releases(self, rows: int) -> int:
         """How many releases so many records make."""
@@ -61,7 +61,7 @@ class Protocol:
         return self.name
 
 
-GRADIENTS = Protocol("gradients")
+GRADIENTS = Protocol("gradients", "protocol: gradients\n")
 SCORES = Protocol("scores", "protocol: scores\n")
 EXAMPLES = Protocol("examples", "protocol: examples\n")
 MOMENTS = Protocol("moments", "protocol: moments\npublic: {set_aside: 10}\n", set_aside=10)

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from murk.producers.local import LocalRun
     from murk.stream import Task
 
-# Measured over repeated runs of exactly these settings (docs/coverage.md, benchmarks/coverage.py).
-COVERAGE = "over repeated runs of this demonstration they held the truth as often as they say: docs/coverage.md"
-
 
 @click.command("demo")
 @click.option("--out", type=click.Path(file_okay=False), default="murk-demo", show_default=True, metavar="DIR",
@@ -65,9 +62,8 @@ def command(
         click.echo(
             "Does having two children of the same sex make a third more likely?\n"
             "254,654 mothers, US census 1980. Each has an account of their own and a privacy level, here drawn at\n"
-            "random since the data has none. The features of 5,000 of them, drawn at random, become public as they\n"
-            "are, without the outcome; these release nothing. What leaves the others' devices is noise with a\n"
-            "little truth in it."
+            "random since the data has none. Nobody's features or outcome become public: what leaves a device is\n"
+            "noise with a little truth in it."
         )
     with LivePage(port) as live:
         show = page if page is not None else log_url is not None
@@ -134,7 +130,7 @@ def _print(found: dict[str, Any], folder: Path, stem: str, url: str) -> None:
         rows,
     )
     click.echo("The trusted server's fit was computed apart, from the raw records, for comparison only.")
-    paragraph(f"The intervals are {found['interval']['method']} ones; {COVERAGE}.")
+    paragraph(f"The intervals are {found['interval']['note']}.")
     low = math.exp(min(found["per_unit"]["same_sex"]["interval"]))
     click.echo()
     if low > 1.0:
@@ -143,7 +139,7 @@ def _print(found: dict[str, Any], folder: Path, stem: str, url: str) -> None:
         click.echo("Answer: not settled by this run; the interval still holds an odds ratio of 1.")
     paragraph(
         "Not to be learned at this privacy: effects of rare traits. With afam and hispanic (5% and 7% of the "
-        "women) in the task, their intervals are four to six times as wide as that of same_sex."
+        "women) in the task, the intervals of their odds ratios end above 7."
     )
     click.echo()
     promises = sorted(found["levels"].items(), key=lambda item: item[1]["right_at_most"])
@@ -166,7 +162,6 @@ def _print(found: dict[str, Any], folder: Path, stem: str, url: str) -> None:
         "She released once; the ledger refuses a second time."
     )
     paragraph(
-        f"{found['public_sample']['words']} "
         f"{found['refusals']:,} releases were refused for want of budget. "
         f"{sum(found['dead_letters'].values()):,} dead letters, {found['duplicates']:,} duplicates."
     )

@@ -138,6 +138,43 @@ def per_unit(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str
     return found
 
 
+def average_effects(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str, Any]] | None:
+    """Average marginal effects per unit of each feature: on the chance of a positive target, or on a real one.
+
+    It is what all models have in common. None where a task's coefficients are neither log odds nor slopes, or where
+    nothing is known of the people whom it would be an average over.
+    """
+    from murk.learners.effects import marginal_effects
+    from murk.learners.units import fits_chances, has_slopes, on_logit_scale, units
+
+    known = units(task)
+    if on_logit_scale(task):
+        found = marginal_effects(estimate, level)
+    elif fits_chances(task) or has_slopes(task):
+        found = estimate.values, estimate.half_widths(level)
+    else:
+        found = None
+    if found is None:
+        return None
+    effects = {}
+    for name, value, half in zip(estimate.names, *found, strict=True):
+        unit = known.get(name)
+        if unit is not None and name != "intercept":
+            effect, width = float(value) * unit.factor, float(half) * unit.factor
+            effects[name] = {"unit": unit.label, "value": effect, "interval": [effect - width, effect + width]}
+    return effects
+
+
+def not_learned(estimate: Estimate, level: float) -> list[str]:
+    """The coefficients that scores did not learn: what they have instead of an estimate is a guess near zero."""
+    from murk.learners.scores.estimate import METHOD
+
+    if estimate.method != METHOD:
+        return []
+    halves = estimate.half_widths(level)
+    return [name for name, half in zip(estimate.names, halves, strict=True) if not math.isfinite(half)]
+
+
 def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, **more: Any) -> dict[str, Any]:
     """The one object that ``--json`` prints: what is committed on the log, and what else is known.
 
@@ -164,6 +201,8 @@ def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, 
         "confidence_intervals": {name: list(interval) for name, interval in intervals.items()},
         "interval": {"method": intervals.method, "level": intervals.level, "note": intervals.note},
         "per_unit": per_unit(task, estimate, level),
+        "average_effects": average_effects(task, estimate, level),
+        "not_learned": not_learned(estimate, level),
         **({"history": columns(points, estimate.names)} if history else {}),
         "guarantee": levels[DEFAULT_LEVEL]["guarantee"],
         "levels": levels,
@@ -212,6 +251,8 @@ def print_result(found: Mapping[str, Any]) -> None:
         rows,
     )
     paragraph(describe_intervals(found))
+    print_average_effects(found)
+    print_not_learned(found)
     print_windows(found)
     print_labels(found)
     if found["public_sample"] is not None:
@@ -236,6 +277,33 @@ def describe_intervals(found: Mapping[str, Any]) -> str:
     if any(map(math.isfinite, ends)):
         return f"Intervals by {method}: {note}."
     return f"No intervals: {note.removeprefix('none: ').removeprefix('no interval: ')}."
+
+
+def print_average_effects(found: Mapping[str, Any]) -> None:
+    """Print what a unit of each feature does to the chance on average, where coefficients are log odds."""
+    effects = found["average_effects"]
+    if not found["odds_ratios"] or not effects:
+        return
+    percent = f"{100 * found['interval']['level']:.0f}%"
+    rows = []
+    for effect in effects.values():
+        low, high = (100.0 * end for end in effect["interval"])
+        learned = math.isfinite(low + high)
+        points = (
+            [number(100.0 * effect["value"]), f"{number(low)} .. {number(high)}"] if learned else ["not learned", ""]
+        )
+        rows.append([effect["unit"], *points])
+    click.echo()
+    table("Average marginal effect on the chance, in percentage points", ["per", "points", f"{percent} interval"], rows)
+
+
+def print_not_learned(found: Mapping[str, Any]) -> None:
+    """Say which coefficients were not learned, and what it would take."""
+    if found["not_learned"]:
+        paragraph(
+            f"Not learned at this privacy: {', '.join(found['not_learned'])}. It would take more people, a larger "
+            "budget, public covariates or fewer features."
+        )
 
 
 def print_windows(found: Mapping[str, Any]) -> None:

@@ -60,6 +60,8 @@ class Settings:
         Of ``||x||^2`` over the features' box, where there is one.
     random_scaling
         Whether to keep the sums that intervals by random scaling need.
+    intervals
+        ``"random-scaling"`` where these intervals are asked for, else ``None``.
     staleness
         The limit on a gradient's age in releases.
     """
@@ -79,6 +81,7 @@ class Settings:
     smallest_square: float = 0.0
     largest_square: float = math.inf
     random_scaling: bool = True
+    intervals: Literal["random-scaling"] | None = None
     staleness: StalenessLimit = field(default_factory=MaxStaleness)
     transform: NDArray[np.float64] | None = field(init=False, default=None)
 
@@ -93,6 +96,8 @@ class Settings:
             raise UserError(f"radius must be positive, and finite for noise-aware steps, got {self.radius!r}")
         if self.averaging not in ("polyak", "polynomial-decay", None):
             raise UserError(f'averaging={self.averaging!r}; known are "polyak", "polynomial-decay", None')
+        if self.intervals not in ("random-scaling", None):
+            raise UserError(f'intervals={self.intervals!r}; known are "random-scaling", None')
         if self.weighting not in ("inverse-variance", "uniform"):
             raise UserError(f'weighting={self.weighting!r}; known are "inverse-variance", "uniform"')
         if not 0 < self.scale_floor <= self.scale_start <= self.scale_ceiling:
@@ -111,8 +116,9 @@ class Settings:
 
     @property
     def digest(self) -> str:
-        """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
-        names = [each.name for each in fields(self) if each.name not in ("second_moment", "transform")]
+        """Fingerprint of what decides how it learns: states go on, and chains merge, only between equal ones."""
+        apart = ("second_moment", "transform", "intervals")
+        names = [each.name for each in fields(self) if each.name not in apart]
         parts = [repr(getattr(self, name)) for name in names]
         if self.transform is not None:
             parts.append(self.transform.tobytes().hex())

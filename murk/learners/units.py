@@ -49,6 +49,11 @@ def fits_chances(task: Task) -> bool:
     return task.examples is not None and task.examples.loss == "quadratic"
 
 
+def has_slopes(task: Task) -> bool:
+    """Whether a task's coefficients are what a unit of a feature does to the mean or the median of a real target."""
+    return task.target.kind == "real" and (task.moments is None or task.moments.link == "identity")
+
+
 def effect_name(task: Task) -> Literal["odds ratio", "chance", "effect"]:
     """What an effect per unit is called; of log odds, its exponential."""
     return "odds ratio" if on_logit_scale(task) else "chance" if fits_chances(task) else "effect"

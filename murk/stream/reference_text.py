@@ -17,6 +17,7 @@ features:
   - {name: age, low: 21, high: 35}
   - {name: region, categories: [north, east, south, west]}
 target: {name: weeks_worked, kind: real, low: 0, high: 52}
+protocol: gradients
 missing: error
 privacy:
   guarantee: {gdp: {mu: 1.0}}                                   # the level named default

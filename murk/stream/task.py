@@ -22,12 +22,12 @@ from murk.stream.task_document import canonical_json
 from murk.stream.task_errors import Path as KeyPath
 from murk.stream.task_errors import problem, shown, user_error
 from murk.stream.task_features import ClassTarget, Feature, Target
-from murk.stream.task_learner import LearnerBlock, LogBlock, MaxStaleness, PublicBlock
+from murk.stream.task_learner import ADDED, LearnerBlock, LogBlock, MaxStaleness, PublicBlock
 from murk.stream.task_privacy import PrivacyBlock, filled_in
 from murk.stream.task_protocols import (
     BLOCKS,
+    FORMER_PROTOCOL,
     FORMER_SET_ASIDE,
-    PROTOCOLS,
     ExamplesBlock,
     MomentsBlock,
     ProtocolName,
@@ -36,6 +36,7 @@ from murk.stream.task_protocols import (
     check_protocol,
     check_public,
     check_public_classes,
+    protocol_by_rule,
     resolved,
 )
 from murk.stream.task_yaml import read_yaml
@@ -71,8 +72,8 @@ class Task(Block):
     ... target: {name: third_child, kind: binary, positive: yes, negative: no}
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
-    >>> task.objective, task.coding.names
-    ('logistic', ('age', 'same_sex', 'intercept'))
+    >>> task.protocol, task.coding.names
+    ('scores', ('age', 'same_sex', 'intercept'))
     """
 
     name: Annotated[Text, AfterValidator(_task_name)] = Field(
@@ -88,14 +89,16 @@ class Task(Block):
         "stop on them (a device codes them as 0 under both)",
     )
     protocol: ProtocolName = Field(
-        default="gradients",
-        description="what is released: `gradients` at the newest model, `scores` at an epoch's, `examples` or "
-        "`moments` once, or an organisation's `sketch`",
+        default="scores",
+        description="what is released: `scores` at an epoch's model, `gradients` at the newest one, `examples` or "
+        "`moments` once, or an organisation's `sketch`. A file that names none has `scores`, or `gradients` where its "
+        "target is of classes and no covariates are public, it has 64 coded features or more, or says something of "
+        "`objective`, `learner` or `max_staleness`",
     )
-    objective: Literal["logistic", "softmax", "huber"] | None = Field(
+    objective: Literal["logistic", "softmax", "huber", "squared", "median"] | None = Field(
         default=None,
-        description="of `gradients`: `logistic` for a binary target, `softmax` for classes, `huber` for a real one; "
-        "may be left out",
+        description="of `gradients`: `logistic` for a binary target, `softmax` for classes; for a real one `huber`, "
+        "`squared` (the mean, as `scores` learn it too) or `median`; may be left out",
     )
     scores: ScoresBlock | None = Field(default=None, description="settings of `protocol: scores`")
     examples: ExamplesBlock | None = Field(default=None, description="settings of `protocol: examples`")
@@ -122,6 +125,7 @@ class Task(Block):
 
     hidden = frozenset(RESOLVED)
     _path: Path | None = PrivateAttr(default=None)
+    _by_rule: bool = PrivateAttr(default=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -157,9 +161,14 @@ class Task(Block):
         for key, remedy in RESOLVED.items():
             if key in content:
                 raise UserError(f"{source}, line {lines[(key,)]}: {key}: {remedy}")
+        by_rule = content.get("protocol") is None
+        if by_rule:
+            content["protocol"] = protocol_by_rule(content)
         if "privacy" in content:
-            content["privacy"] = filled_in(content["privacy"], content.get("protocol", PROTOCOLS[0]))
-        return cls._resolve(content, source, lines)
+            content["privacy"] = filled_in(content["privacy"], content["protocol"])
+        task = cls._resolve(content, source, lines)
+        task._by_rule = by_rule
+        return task
 
     @classmethod
     def from_document(cls, document: bytes, source: str = "the log's task") -> Self:
@@ -256,7 +265,10 @@ class Task(Block):
     @cached_property
     def _content(self) -> dict[str, Any]:
         content = self.model_dump(mode="json", by_alias=True)
-        # Other protocols' blocks say nothing, and a protocol that is added leaves every task's hash as it was.
+        # Other protocols' blocks say nothing, and what is added to the schema leaves every task's hash as it was.
+        for key in ADDED:
+            if content["learner"][key] is None:
+                del content["learner"][key]
         return {"schema": SCHEMA_VERSION} | {
             key: value for key, value in content.items() if key not in BLOCKS or value is not None
         }
@@ -288,10 +300,12 @@ class Task(Block):
     def with_defaults_of(self, carried: Self) -> Self:
         """Return the task with what an earlier version filled in for it when a log was begun.
 
-        Up to 0.3, moments without ``public`` set 1,000 records aside, and no mechanism was `best`. A log that carries
-        that goes on as it is.
+        Up to 0.3, a file that names no protocol had gradients, moments without ``public`` set 1,000 records aside, and
+        no mechanism was `best`. A log that carries that goes on as it is.
         """
         changes: dict[str, Any] = {}
+        if self._by_rule and carried.protocol == FORMER_PROTOCOL != self.protocol:
+            changes |= {"protocol": FORMER_PROTOCOL, self.protocol: None}
         sample = PublicBlock(set_aside=FORMER_SET_ASIDE)
         if self.protocol == "moments" and self.public is None and carried.public == sample:
             changes["public"] = sample.model_dump(mode="json")
@@ -306,7 +320,7 @@ class Task(Block):
     def _with(self, **changes: Any) -> Self:
         content = self.model_dump(mode="json", by_alias=True)
         task = self._resolve({**content, **changes}, self.name, {})
-        task._path = self._path
+        task._path, task._by_rule = self._path, self._by_rule
         return task
 
     def __eq__(self, other: object) -> bool:

@@ -8,7 +8,8 @@ from murk.stream.task_errors import problem, shown
 from murk.stream.task_features import Feature, Target
 from murk.stream.task_learner import LearnerBlock
 
-OBJECTIVES: Final = {"binary": "logistic", "classes": "softmax", "real": "huber"}
+OBJECTIVES: Final = {"binary": ("logistic",), "classes": ("softmax",), "real": ("huber", "squared", "median")}
+"""Objectives of `gradients` by kind of target, the default first."""
 HUBER_KEYS: Final = ("huber_c", "scale", "scale_floor", "scale_start")
 
 
@@ -49,10 +50,11 @@ def check_objective(objective: str | None, target: Target, learner: LearnerBlock
     PydanticCustomError
         Naming the key.
     """
-    wanted = OBJECTIVES[target.kind]
-    if objective is not None and objective != wanted:
+    able = OBJECTIVES[target.kind]
+    if objective is not None and objective not in able:
         raise problem(
-            f"{objective!r} does not fit a target of kind {target.kind!r}; use {wanted!r} or leave it out",
+            f"{objective!r} does not fit a target of kind {target.kind!r}; use {' or '.join(map(repr, able))}, "
+            "or leave it out",
             "objective",
         )
     key = learner.beyond_defaults(HUBER_KEYS)

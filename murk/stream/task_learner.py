@@ -33,6 +33,10 @@ Scale = Annotated[
 ]
 
 
+ADDED: Final = ("intervals",)
+"""Keys of the learner's settings that a document has only where they say something: older hashes stay as they were."""
+
+
 class LearnerBlock(Block):
     """The learner's settings; the defaults are the best that is known."""
 
@@ -59,6 +63,11 @@ class LearnerBlock(Block):
     )
     weighting: Literal["inverse-variance", "uniform"] = Field(
         default="inverse-variance", description="how releases of different noise are weighted"
+    )
+    intervals: Literal["random-scaling"] | None = Field(
+        default=None,
+        description="`random-scaling` prints intervals from the path of the average (`gradients` only), which hold the "
+        "truth less often than they say; `null`: only intervals that public covariates give",
     )
     radius: Positive | None = Field(
         default=None,

@@ -46,6 +46,9 @@ _WHY: Final = {
     "sketch": "what is known of a random mixture of records is a bound on (epsilon, delta)",
 }
 
+FORMER_PROTOCOL: Final = "gradients"
+"""Protocol that versions up to 0.3 took for a task file that names none; logs that were begun so go on."""
+
 FORMER_SET_ASIDE: Final = 1000
 """Records that versions up to 0.3 set aside of moments' own accord; logs that were begun so go on."""
 
@@ -177,6 +180,30 @@ _LEARNER_KEYS: Final = {
 BLOCKS: Final = {"scores": ScoresBlock, "examples": ExamplesBlock, "moments": MomentsBlock, "sketch": SketchBlock}
 
 
+_OF_GRADIENTS: Final = ("objective", "learner", "max_staleness")
+_MOST_OF_SCORES: Final = 64
+
+
+def protocol_by_rule(data: Mapping[str, Any]) -> str:
+    """Choose the protocol of a task file that names none.
+
+    It is `scores`, except where the file has what only `gradients` read (an objective, a learner's settings, a limit of
+    staleness), several classes without public covariates, or so many coded features that a matrix of their second
+    moments is too much to ask of a person.
+    """
+    target, features = data.get("target"), data.get("features")
+    kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
+    many = isinstance(features, list | tuple) and sum(map(_coded, features)) >= _MOST_OF_SCORES
+    if (kind == "classes" and not data.get("public")) or many or any(data.get(key) for key in _OF_GRADIENTS):
+        return "gradients"
+    return "scores"
+
+
+def _coded(feature: object) -> int:
+    categories = feature.get("categories") if isinstance(feature, dict) else getattr(feature, "categories", None)
+    return len(categories) - 1 if isinstance(categories, list | tuple) else 1
+
+
 def resolved(data: dict[str, Any]) -> dict[str, Any]:
     """Fill in what follows from a task's protocol and target, before the task is checked.
 
@@ -186,9 +213,14 @@ def resolved(data: dict[str, Any]) -> dict[str, Any]:
     kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
     if not isinstance(kind, str):
         kind = "binary"
-    protocol = data.get("protocol", PROTOCOLS[0])
+    protocol = data.get("protocol")
+    if protocol is None:
+        protocol = protocol_by_rule(data)
+        data = {**data, "protocol": protocol}
     if protocol == "gradients":
-        return data if data.get("objective") is not None else {**data, "objective": OBJECTIVES.get(kind, "logistic")}
+        return (
+            data if data.get("objective") is not None else {**data, "objective": OBJECTIVES.get(kind, ("logistic",))[0]}
+        )
     if not isinstance(protocol, str) or protocol not in BLOCKS:
         return data
     block = data.get(protocol)

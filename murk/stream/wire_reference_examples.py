@@ -19,7 +19,7 @@ from murk.stream.releases import (
 )
 from murk.stream.task import Task
 
-TASK: Final = Task.parse(MINIMAL)
+TASK: Final = Task.parse(MINIMAL + "protocol: gradients\n")
 SCORES: Final = Task.parse(f"{MINIMAL}protocol: scores\n")
 EXAMPLES: Final = Task.parse(f"{MINIMAL}protocol: examples\n")
 MOMENTS: Final = Task.parse(f"{MINIMAL}protocol: moments\n")

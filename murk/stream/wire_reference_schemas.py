@@ -12,6 +12,7 @@ from murk.stream.checkpoint import StateMessage
 from murk.stream.codec import REASONS, json_schema
 from murk.stream.releases import KINDS, IterateMessage, Release
 from murk.stream.task import SCHEMA_VERSION, Task
+from murk.stream.task_learner import ADDED
 from murk.stream.task_protocols import BLOCKS
 from murk.stream.worker import DEAD_BYTES
 
@@ -85,6 +86,8 @@ def schemas() -> dict[str, Schema]:
     task["properties"]["schema"] = {"const": SCHEMA_VERSION}
     # The block of its protocol is there, and no other.
     task["required"] = [key for key in task["required"] if key not in BLOCKS] + ["schema"]
+    learner = task["$defs"]["LearnerBlock"]
+    learner["required"] = [key for key in learner["required"] if key not in ADDED]
     found = {
         **{kind: _described(_written(codec[kind]), model) for kind, model in KINDS.items()},
         "iterate": _described(_written(codec["iterate"]), IterateMessage),

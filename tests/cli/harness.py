@@ -28,7 +28,7 @@ WORD, FIGURE = "S3CR3T-77", "987654.321"
 ROWS = gzip.decompress(DATA.read_bytes()).decode().splitlines()
 HEADER = ROWS[0].split(",")
 
-TASK = """\
+ANY_PROTOCOL = """\
 name: third-child
 features:
   - {name: same_sex, categories: ["no", "yes"]}
@@ -36,6 +36,8 @@ features:
 target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
 privacy: {guarantee: {gdp: {mu: 1.0}}}
 """
+"""The task as far as it does not depend on a protocol."""
+TASK = ANY_PROTOCOL + "protocol: gradients\n"
 LOG, LEDGER = "sqlite:///third-child.db", "third-child.ledger.db"
 ACCOUNTS = "people.ledger.db"
 """The ledger of simulations, and that of people.csv with real noise, where none is named."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import FIGURE, ROWS, TASK, WORD, murk, people, query, refused, run, world
+from tests.cli.harness import ANY_PROTOCOL, FIGURE, ROWS, TASK, WORD, murk, people, query, refused, run, world
 
 ROWS_HERE = 60
 GOOD = "\n".join(ROWS[: ROWS_HERE + 1]) + "\n"
@@ -100,7 +100,7 @@ def test_missing_values_by_the_tasks_rule(folder: Path) -> None:
 @pytest.mark.parametrize("seed", [(), ("--seed", 1)], ids=["real", "simulated"])
 def test_a_misspelt_positive_value(folder: Path, command: str, seed: tuple[object, ...]) -> None:
     """Nothing could be learned; which values there are is said of a simulation alone."""
-    task = TASK.replace('positive: "yes", negative: "no"', "positive: Yes")
+    task = ANY_PROTOCOL.replace('positive: "yes", negative: "no"', "positive: Yes")
     world(folder, rows=60, task=task + "protocol: moments\n")
     labels = Counter(row.split(",")[-1] for row in ROWS[1:61])
     done = murk(command, "task.yaml", "--source", "people.csv", "--json", *seed, folder=folder)
@@ -116,7 +116,7 @@ def test_a_misspelt_positive_value(folder: Path, command: str, seed: tuple[objec
 @pytest.mark.parametrize("protocol", ["gradients", "sketch"])
 def test_a_target_with_one_class_only(folder: Path, protocol: str) -> None:
     guarantee = "{approx: {epsilon: 1.0, delta: 1.0e-6}}"
-    world(folder, task=TASK.replace("{gdp: {mu: 1.0}}", guarantee) + f"protocol: {protocol}\n")
+    world(folder, task=ANY_PROTOCOL.replace("{gdp: {mu: 1.0}}", guarantee) + f"protocol: {protocol}\n")
     alike = [row for row in ROWS[1:200] if row.endswith(",yes")][:30]
     (folder / "people.csv").write_text("\n".join([ROWS[0], *alike]) + "\n")
     refused(run(folder), "'third_child' has the positive value 'yes' in all rows with a value", "'yes' in 30")
@@ -125,7 +125,7 @@ def test_a_target_with_one_class_only(folder: Path, protocol: str) -> None:
 @pytest.mark.parametrize(("count", "looked_at"), [(19, False), (20, True)])
 def test_fewer_than_20_people_are_not_refused_for_their_labels(folder: Path, count: int, looked_at: bool) -> None:
     """Whether so few release would tell what their records say."""
-    world(folder, task=TASK + "protocol: moments\n")
+    world(folder, task=ANY_PROTOCOL + "protocol: moments\n")
     alike = [row for row in ROWS[1:200] if row.endswith(",yes")][:count]
     # Each of them has three rows.
     lines = [f"{row},w{place}" for place, row in enumerate(alike)] * 3
@@ -138,7 +138,7 @@ def test_fewer_than_20_people_are_not_refused_for_their_labels(folder: Path, cou
 
 
 def test_undeclared_labels_are_counted_in_a_simulation(folder: Path) -> None:
-    task = TASK.replace(', negative: "no"', "") + "protocol: moments\n"
+    task = ANY_PROTOCOL.replace(', negative: "no"', "") + "protocol: moments\n"
     world(folder, rows=60, task=task)
     people(folder / "people.csv", 60, (7, "third_child", "Yes"))
     others = sum(row.split(",")[-1] == "no" or at == 7 for at, row in enumerate(ROWS[1:61], 1))

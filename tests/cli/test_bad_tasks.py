@@ -22,7 +22,7 @@ MISTAKES = {
         (PRIVACY, "{guarantee: {gdp: {mu: 1.0}}, per_person: {gdp: {mu: 0.5}}}"),
         ["privacy.per_person", "raise the cap or drop the level"],
     ),
-    "no protocol": (("privacy:", "protocol: mixtures\nprivacy:"), ["protocol", "is not a protocol"]),
+    "no protocol": (("protocol: gradients", "protocol: mixtures"), ["protocol", "is not a protocol"]),
     "not YAML": (("privacy:", "- privacy: ["), ["not readable as YAML", "line"]),
     "too many set aside": (
         ("privacy:", "public: {set_aside: 60}\nprivacy:"),

@@ -18,6 +18,7 @@ WEEKS = f"""\
 name: weeks
 {FEATURES}
 target: {{name: weeks_worked, kind: real, low: 0, high: 52}}
+protocol: gradients
 """
 WORK = f"""\
 name: work
@@ -120,8 +121,16 @@ def test_public_covariates_from_a_file(folder: Path) -> None:
     # Features alone, of other people: nobody's target is there to be read.
     rows = [{name: record[name] for name in ("same_sex", "age")} for record in records(RECORDS + 300)[RECORDS:]]
     (folder / "public.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    # With them several classes are learned by scores, too.
     found = learn(folder, WORK + public, MENU)
-    assert (found["releases"], found["set_aside"], found["interval"]["method"]) == (RECORDS, 0, "plug-in")
+    assert (found["releases"], found["set_aside"], found["interval"]["method"]) == (RECORDS, 0, "scores")
+
+
+def test_public_covariates_give_gradients_intervals(folder: Path) -> None:
+    rows = [{name: record[name] for name in ("same_sex", "age")} for record in records(RECORDS + 300)[RECORDS:]]
+    (folder / "public.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = learn(folder, f"{WORK}protocol: gradients\npublic: {{file: public.jsonl}}\n", MENU)
+    assert (found["set_aside"], found["interval"]["method"]) == (0, "plug-in")
 
 
 def test_nobody_is_set_aside_who_has_other_records(folder: Path) -> None:

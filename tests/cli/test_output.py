@@ -30,7 +30,8 @@ KEYS = {
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
-    folder = world(tmp_path_factory.mktemp("finished"), rows=PEOPLE)
+    task = TASK + "learner: {intervals: random-scaling}\n"
+    folder = world(tmp_path_factory.mktemp("finished"), rows=PEOPLE, task=task)
     return folder, run(folder)
 
 

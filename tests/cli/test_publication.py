@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from murk.stream import open_log
-from tests.cli.harness import ACCOUNTS, LOG, TASK, murk, query, refused, run, world
+from tests.cli.harness import ACCOUNTS, ANY_PROTOCOL, LOG, murk, query, refused, run, world
 
-MOMENTS = TASK + "protocol: moments\n"
+MOMENTS = ANY_PROTOCOL + "protocol: moments\n"
 ASIDE = MOMENTS + "public: {set_aside: 8}\n"
 ROWS = 60
 WHAT = "The features same_sex, age (without the target third_child) of 8 people"

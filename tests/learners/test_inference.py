@@ -24,12 +24,13 @@ def covariates(n=4000, seed=1):
     return PublicCovariates(points, counts)
 
 
-def engine(seed, public, mu=1.0, radius=1.0):
+def engine(seed, public, mu=1.0, radius=1.0, intervals=None):
     settings = Settings(
         objective=Logistic(),
         names=NAMES,
         radius=radius,
         second_moment=None if public is None else public.second_moment,
+        intervals=intervals,
     )
     mechanism = calibrate(None, GaussianDP(mu), dimension=3, radius=settings.bound)
     built = SGDEngine(settings, {"default": mechanism}, seed=seed, covariates=public)
@@ -98,8 +99,23 @@ def test_before_anything_is_learned_nothing_is_claimed():
         assert np.all(np.isinf(found.half_widths(0.95)))
 
 
+def test_random_scaling_is_made_an_interval_of_where_it_is_asked_for_by_name():
+    """It holds the truth far less often than it says: nobody gets it who says nothing."""
+    found = {}
+    for asked in (None, "random-scaling"):
+        built = engine(1, None, intervals=asked)
+        built.learn_records(*people(2000, 1))
+        found[asked] = built.estimate()
+    assert np.array_equal(found[None].values, found["random-scaling"].values)
+    assert np.all(np.isinf(found[None].half_widths(0.95)))
+    assert np.all(np.isfinite(found["random-scaling"].half_widths(0.95)))
+    assert "intervals: random-scaling asks for these" in found[None].note
+    with pytest.raises(UserError, match="known are"):
+        engine(1, None, intervals="random scaling")
+
+
 def test_intervals_say_what_they_are():
-    built = engine(1, None)
+    built = engine(1, None, intervals="random-scaling")
     built.learn_records(*people(2000, 1))
     intervals = built.estimate().intervals(0.9)
     assert intervals.method == "random scaling"

@@ -23,6 +23,8 @@ features:
 target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
 privacy: {guarantee: {gdp: {mu: 1.0}}, levels: {strict: {pure: {epsilon: 2.0}}}}
 log: {partitions: 2}
+protocol: gradients
+learner: {intervals: random-scaling}
 """
 TRUTH = {"same_sex": 0.1, "age": 0.2, "intercept": -0.3}
 MEMORY = Path("/dev/shm")

@@ -33,7 +33,8 @@ privacy: {{guarantee: {guarantee}}}
 def small(
     guarantee: str = "{gdp: {mu: 1.0}}", kind: str = 'binary, positive: "1", negative: "0"', more: str = ""
 ) -> Task:
-    return Task.parse(SMALL.format(guarantee=guarantee, kind=kind) + more)
+    protocol = "" if "protocol:" in more else "protocol: gradients\n"
+    return Task.parse(SMALL.format(guarantee=guarantee, kind=kind) + more + protocol)
 
 
 def state(task: Task, **counters: object) -> StateMessage:

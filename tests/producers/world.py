@@ -35,8 +35,9 @@ SECRET = "s3cr3t"
 
 
 def make_task(*more: str, simulated: bool = True, text: str = TEXT) -> Task:
-    """The task with further lines."""
-    return Task.parse("\n".join([text, *more])).with_simulated(simulated)
+    """The task with further lines: of gradients, where they name no protocol."""
+    named = any(line.startswith("protocol:") for line in more)
+    return Task.parse("\n".join([text, *more, *([] if named else ["protocol: gradients"])])).with_simulated(simulated)
 
 
 def paid_task(mu: float, *more: str, simulated: bool = True) -> Task:

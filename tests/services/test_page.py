@@ -484,14 +484,22 @@ def test_coefficients_are_read_in_natural_units_at_a_switch(page):
 
 def test_intervals_are_said_as_what_they_are(page):
     page.open(SCENARIOS["blind"](9000))
-    assert page.text("#interval-note").startswith("No interval yet. Intervals by random scaling: valid in the limit")
-    assert page.texts(".beside") == ["no interval yet"] * 3
+    assert page.text("#interval-note").startswith("No intervals: valid in the limit")
+    assert page.texts(".beside") == ["no interval"] * 3
     assert not page.visible("#reference-key")
     assert not page.visible("#parameter-error-figure")
     status = made_up(9000)
     assert page.open(status).text("#interval-label") == "nominal 95% interval"
     status["estimate"] |= {"method": "plug-in", "level": 0.9}
     assert page.open(status).text("#interval-label") == "90% interval"
+    # Of scores, what has no interval is no estimate either.
+    status["estimate"] |= {"method": "scores", "half_widths": [0.1, None, 0.2]}
+    shown = page.open(status).texts(".parameter .value")
+    assert [text == "not learned" for text in shown] == [False, True, False]
+    assert page.texts(".beside")[1] == "at this privacy, from so many"
+    status["estimate"] |= {"half_widths": [None] * 3, "note": "none yet: nothing was learned"}
+    assert page.open(status).text("#interval-note") == "No intervals: nothing was learned."
+    assert page.complaints() == []
 
 
 def test_what_was_promised_and_what_was_refused(page):

@@ -42,6 +42,7 @@ target: {{name: third_child, kind: binary, positive: "yes", negative: "no"}}
 privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}
 duplicates: {duplicates}
 log: {{partitions: {partitions}, retention: {retention}}}
+protocol: gradients
 {more}"""
 
 

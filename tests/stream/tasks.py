@@ -5,7 +5,7 @@ from typing import Any
 
 from murk.stream.task import Task
 
-LOGISTIC = """\
+ANY_PROTOCOL = """\
 name: third-child
 features:
   - {name: age, low: 21, high: 35}
@@ -14,6 +14,7 @@ features:
 target: {name: third_child, kind: binary, positive: yes, negative: no}
 privacy: {guarantee: {gdp: {mu: 1.0}}}
 """
+LOGISTIC = ANY_PROTOCOL + "protocol: gradients\n"
 GUARANTEE = "{guarantee: {gdp: {mu: 1.0}}}"
 SOFTMAX = LOGISTIC.replace("kind: binary, positive: yes, negative: no", "kind: classes, classes: [none, one, more]")
 HUBER = LOGISTIC.replace("kind: binary, positive: yes, negative: no", "kind: real, low: 0, high: 52")

@@ -32,6 +32,7 @@ def test_only_four_keys_are_required_and_the_rest_has_defaults() -> None:
         "step": "noise-aware",
         "averaging": "polyak",
         "weighting": "inverse-variance",
+        "intervals": None,
         "radius": None,
     }
     assert (task.max_staleness.releases, task.max_staleness.share) == (100, 0.02)
@@ -44,7 +45,7 @@ def test_objective_follows_the_kind_of_target(text: str, objective: str) -> None
     assert Task.parse(text).objective == objective
     assert Task.parse(text + f"objective: {objective}\n") == Task.parse(text)
     for other in {"logistic", "softmax", "huber"} - {objective}:
-        with pytest.raises(UserError, match=f"line 8: objective: '{other}' does not fit .* use '{objective}'"):
+        with pytest.raises(UserError, match=f"line 9: objective: '{other}' does not fit .* use '{objective}'"):
             Task.parse(text + f"objective: {other}\n")
 
 
@@ -125,7 +126,7 @@ def test_documents_carry_the_mechanism_that_a_new_task_is_given(block: str, writ
 
 @pytest.mark.parametrize("protocol", ["examples", "sketch"])
 def test_protocols_with_noise_of_their_own_name_no_mechanism(protocol: str) -> None:
-    task = Task.parse(privacy(f"{{guarantee: {APPROX}}}").rstrip() + f"\nprotocol: {protocol}\n")
+    task = Task.parse(privacy(f"{{guarantee: {APPROX}}}").replace("protocol: gradients", f"protocol: {protocol}"))
     assert task.privacy.mechanism is None
 
 

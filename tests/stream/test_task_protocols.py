@@ -11,7 +11,7 @@ from murk.stream.releases import KINDS
 from murk.stream.task import Task
 from murk.stream.task_change import settle
 from murk.stream.task_protocols import GUARANTEES, MECHANISMS, PROTOCOLS, RELEASED
-from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX
+from tests.stream.tasks import ANY_PROTOCOL, GUARANTEE, HUBER, LOGISTIC, SOFTMAX
 
 APPROX = "{approx: {epsilon: 1.0, delta: 1e-6}}"
 WRITTEN = {
@@ -23,7 +23,24 @@ WRITTEN = {
 
 
 def task(protocol: str, text: str = LOGISTIC, *lines: str, guarantee: str = APPROX) -> Task:
-    return Task.parse("\n".join([text.replace("{gdp: {mu: 1.0}}", guarantee), f"protocol: {protocol}", *lines]))
+    return Task.parse(
+        "\n".join(
+            [
+                text.replace("protocol: gradients\n", "").replace("{gdp: {mu: 1.0}}", guarantee),
+                f"protocol: {protocol}",
+                *lines,
+            ]
+        )
+    )
+
+
+def many(coded: int) -> str:
+    """A task of so many coded features."""
+    names = ", ".join(f"{{name: x{number}, low: 0, high: 1}}" for number in range(coded - 2))
+    three = "{name: origin, categories: [EWR, JFK, LGA]}"
+    return ANY_PROTOCOL[: ANY_PROTOCOL.index("features")] + (
+        f"features: [{names}, {three}]\ntarget: {{name: y, kind: binary, positive: yes}}\nprivacy: {GUARANTEE}\n"
+    )
 
 
 def test_every_protocol_is_in_every_table() -> None:
@@ -93,6 +110,45 @@ def test_a_log_that_was_begun_with_the_former_sample_goes_on() -> None:
     named = task("moments", LOGISTIC, "public: {set_aside: 7}")
     with pytest.raises(UserError, match=r"differs in: public.set_aside"):
         settle("here", former.document(), named.document())
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        (ANY_PROTOCOL, "scores"),
+        (ANY_PROTOCOL.replace("kind: binary, positive: yes, negative: no", "kind: real, low: 0, high: 52"), "scores"),
+        (
+            ANY_PROTOCOL.replace("kind: binary, positive: yes, negative: no", "kind: classes, classes: [a, b]"),
+            "gradients",
+        ),
+        (
+            ANY_PROTOCOL.replace("kind: binary, positive: yes, negative: no", "kind: classes, classes: [a, b]")
+            + "public: {set_aside: 10}\n",
+            "scores",
+        ),
+        (ANY_PROTOCOL + "public: {set_aside: 10}\nlog: {partitions: 3}\n", "scores"),
+        (ANY_PROTOCOL + "objective: logistic\n", "gradients"),
+        (ANY_PROTOCOL + "learner: {radius: 2}\n", "gradients"),
+        (ANY_PROTOCOL + "max_staleness: {releases: 200}\n", "gradients"),
+        (many(63), "scores"),
+        (many(64), "gradients"),
+    ],
+)
+def test_a_file_that_names_no_protocol_gets_one_by_rule(text: str, chosen: str) -> None:
+    found = Task.parse(text)
+    assert found == Task.parse(f"{text}protocol: {chosen}\n")
+    assert found.protocol == chosen
+
+
+def test_a_log_that_was_begun_with_the_former_default_goes_on() -> None:
+    """The same file then meant gradients; one that says scores does not mean the same."""
+    former = Task.parse(LOGISTIC)
+    silent, named = Task.parse(ANY_PROTOCOL), Task.parse(ANY_PROTOCOL + "protocol: scores\n")
+    assert silent == named != former
+    assert silent.with_defaults_of(former) == former
+    assert silent.with_simulated(True).with_defaults_of(former) == former.with_simulated(True)
+    assert named.with_defaults_of(former) == named
+    assert silent.with_defaults_of(task("examples")) == silent
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -115,11 +115,11 @@ REFUSED = [
     ),
     # settings
     (
-        "privacy:",
-        "protocol: mixtures\nprivacy:",
+        "protocol: gradients",
+        "protocol: mixtures",
         "protocol: 'mixtures' is not a protocol; known here: gradients, scores, examples, moments, sketch",
     ),
-    ("privacy:", "protocol: gradient\nprivacy:", "protocol: 'gradient' is not a protocol; did you mean 'gradients'?"),
+    ("protocol: gradients", "protocol: gradient", "protocol: 'gradient' is not a protocol; did you mean 'gradients'?"),
     ("privacy:", "missing: drop\nprivacy:", "missing: 'drop' is not one of 'midpoint' or 'error'"),
     (
         "privacy:",
@@ -177,8 +177,8 @@ REFUSED = [
     ("privacy:", "log: !!int '1'\nprivacy:", "line 7: not readable as YAML: the tag"),
     ("privacy:", f"log: {'[' * 50}1{']' * 50}\nprivacy:", "line 7: not readable as YAML: nested too deeply"),
     ("privacy:", "? [a]\n: 1\nprivacy:", "line 7: : a key that is not a word"),
-    ("privacy:", "protocol: [gradients]\nprivacy:", "protocol: ['gradients'] is not"),
-    ("privacy:", "protocol: {a: 1}\nprivacy:", "protocol: {'a': 1} is not"),
+    ("protocol: gradients", "protocol: [gradients]", "protocol: ['gradients'] is not"),
+    ("protocol: gradients", "protocol: {a: 1}", "protocol: {'a': 1} is not"),
     ("privacy:", '"\\x1b[2J": 1\nprivacy:', "'\\x1b[2J': unknown key"),
     ("privacy:", "\tlog: 1\nprivacy:", "line 7: not readable as YAML"),
     ("privacy:", "log: [1\nprivacy:", "not readable as YAML"),
@@ -215,7 +215,7 @@ def test_every_mistake_is_named_in_its_own_line() -> None:
     with pytest.raises(UserError) as caught:
         Task.parse(text)
     lines = str(caught.value).splitlines()
-    assert [line.split(":")[0] for line in lines] == ["task, line 3", "task, line 6", "task, line 8"]
+    assert [line.split(":")[0] for line in lines] == ["task, line 3", "task, line 6", "task, line 9"]
 
 
 def test_menu_is_short() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,6 +38,7 @@ class LDPSGD(SGDEstimator):
     step: Any
     averaging: Averaging
     weighting: Weighting
+    intervals: Literal["random-scaling"] | None
     radius: float | None
     seed: int | None
     noise: NoiseSource | None
@@ -89,6 +90,7 @@ class LDPSGD(SGDEstimator):
             step=step_setting(self.step),
             averaging=self.averaging,
             weighting=self.weighting,
+            intervals=self.intervals,
             radius=self._default_radius(len(coded)) if self.radius is None else self.radius,
             second_moment=None if moment is None else np.asarray(moment, dtype=np.float64),
             smallest_square=small,

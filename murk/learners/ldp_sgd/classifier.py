@@ -34,7 +34,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     classes
         The labels, the positive one last where there are two. A label outside them counts as missing: its
         release is the mechanism of a zero gradient.
-    levels, mechanism, calibration, features, weights, clip, second_moment, box, step, averaging, weighting
+    levels, mechanism, calibration, features, weights, clip, second_moment, box, step, averaging, weighting, intervals
         As in :class:`LDPSGDRegressor`.
     public
         Public covariates without labels (array, data frame or list of records): for whitening, for the Newton
@@ -84,6 +84,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         step: Any = "noise-aware",
         averaging: Averaging = "polyak",
         weighting: Weighting = "inverse-variance",
+        intervals: Literal["random-scaling"] | None = None,
         radius: float | None = None,
         seed: int | None = None,
         noise: NoiseSource | None = None,
@@ -102,6 +103,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         self.step = step
         self.averaging = averaging
         self.weighting = weighting
+        self.intervals = intervals
         self.radius = radius
         self.seed = seed
         self.noise = noise

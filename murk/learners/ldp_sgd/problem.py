@@ -29,6 +29,9 @@ from murk.stream.trail import trail_bytes
 
 # In coded units: features and a real target lie in [-1, 1], so a regression's fit has a norm near 1; a logit of 3
 # is odds of 20. A radius much beyond the truth makes steps too large (docs/coverage.md).
+# Of a real target coded to [-1, 1]: no residual of a fit within that range is beyond 2, so that nothing of it is cut
+# and the mean is learned; and next to none is within a twentieth, where Huber's loss is that of the median.
+_REAL = {"squared": Huber(2.0, 1.0), "median": Huber(0.05, 1.0)}
 LOGIT_RADIUS, FIT_RADIUS = 3.0, 1.5
 # The scale's coordinate, multiplied by 4, is heard above the noise (with 1 it is lost at c = 0.5).
 SCALE_MULTIPLIER = 4.0
@@ -178,6 +181,8 @@ def problem_for(task: Task) -> GradientProblem:
         assert isinstance(task.target, ClassTarget)
         classes = tuple(task.target.classes)
         objective = Softmax(len(classes))
+    elif task.objective in _REAL:
+        objective = _REAL[task.objective]
     else:
         known = None if learner.scale == "estimate" else float(learner.scale)
         objective = Huber(learner.huber_c, known, SCALE_MULTIPLIER if known is None else 1.0)
@@ -202,7 +207,7 @@ def problem_for(task: Task) -> GradientProblem:
         second_moment=None if covariates is None else covariates.second_moment,
         smallest_square=coding.smallest_square,
         largest_square=coding.largest_square,
-        random_scaling=True,
+        intervals=learner.intervals,
         staleness=task.max_staleness,
     )
     mechanisms = {

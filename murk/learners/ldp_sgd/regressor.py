@@ -68,6 +68,9 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         ``"polyak"``, ``"polynomial-decay"`` or ``None``.
     weighting
         Of people, by public noise level: ``"inverse-variance"`` or ``"uniform"``.
+    intervals
+        ``"random-scaling"`` asks for intervals from the path of the average. They are valid in the limit only, and hold
+        the truth less often than they say; by default there are none without public covariates.
     radius
         The coefficients are projected on this ball, and noise-aware steps are proportional to it: give what
         is known. By default ``5 sqrt(p / 6)`` for p coefficients.
@@ -119,6 +122,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         step: Any = "noise-aware",
         averaging: Averaging = "polyak",
         weighting: Weighting = "inverse-variance",
+        intervals: Literal["random-scaling"] | None = None,
         radius: float | None = None,
         seed: int | None = None,
         noise: NoiseSource | None = None,
@@ -141,6 +145,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         self.step = step
         self.averaging = averaging
         self.weighting = weighting
+        self.intervals = intervals
         self.radius = radius
         self.seed = seed
         self.noise = noise

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.effects import People
 from murk.learners.inference import Estimate
 from murk.learners.scores.classes import ClassSolution
 from murk.learners.scores.solved import AnySolution
@@ -49,8 +50,12 @@ def estimate_of(names: tuple[str, ...], solution: AnySolution | None, chains: in
     if solution is None:
         nothing = np.full(len(names), np.inf)
         return ScoreEstimate(names, np.zeros(len(names)), METHOD, nothing, "nothing was learned yet", chains, releases)
-    spread = np.sqrt(np.diag(solution.covariance))
-    return ScoreEstimate(names, solution.values, METHOD, spread, _note(solution), chains, releases, solution)
+    rows, covariance = solution.rows, solution.covariance
+    people = People(rows.points, rows.shares, sampled=solution.public)
+    return ScoreEstimate(
+        names, solution.values, METHOD, np.sqrt(np.diag(covariance)), _note(solution), chains, releases, covariance,
+        people, solution,
+    )  # fmt: skip
 
 
 def _note(solution: AnySolution) -> str:

@@ -32,6 +32,7 @@ from murk.learners.scores.rows import Rows, inverse
 from murk.learners.scores.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, first_rejected
 from murk.learners.scores.sums import Summary
 from murk.learners.scores.told import Told
+from murk.learners.weights import whitening
 
 Array = NDArray[np.float64]
 
@@ -312,14 +313,17 @@ class PublicSolution:
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
         """The model of the next epoch: at the solution, in coordinates whose curvature is even."""
         p = self.features
-        at = Model(self.origin if self.response.binary else np.zeros(p), self.newest.transform, reach, exponent, 0, 0)
+        # Always from the second moments: from one epoch's coordinates to the next, what few people have much of would
+        # be stretched again and again, and these people, beyond the reach, would count for less and less.
+        base = whitening(self.rows.second_moment)
+        at = Model(self.origin if self.response.binary else np.zeros(p), base, reach, exponent, 0, 0)
         predicted = mean_matrix(at, self._tilted, self.response)
         values, vectors = np.linalg.eigh(predicted)
         mean = float(np.mean(values))
-        values = np.maximum(values, mean / 1e6) / mean
-        Z = self.rows.points @ self.newest.transform.T
+        values = np.maximum(values, mean / 4.0) / mean
+        Z = self.rows.points @ base.T
         scale = math.sqrt(p / float(self.rows.shares @ np.einsum("ij,ij->i", Z, Z)))
-        transform = scale * (vectors / np.sqrt(values)) @ vectors.T @ self.newest.transform
+        transform = scale * (vectors / np.sqrt(values)) @ vectors.T @ base
         return Model(at.origin, transform, reach, exponent, *shares).rounded()
 
 

@@ -6,6 +6,7 @@ import { lateRange, makePlot } from "./plot.js";
 import { describeScale, hasUnits, scaleFor } from "./units.js";
 
 const PAGE = 12;
+const NOT_LEARNED = "not learned";
 const cards = new Map();
 const chosen = { filter: "", page: 0, natural: false };
 let latest = null;
@@ -75,9 +76,9 @@ function makeCard(name, grid) {
     const hovering = index !== null && index < state.values.length;
     state.index = hovering ? index : null;
     const half = hovering ? state.halves[index] : state.half;
-    const text = state.scale.write(hovering ? state.values[index] : state.value, half);
+    const text = half === null && state.guessed ? NOT_LEARNED : state.scale.write(hovering ? state.values[index] : state.value, half);
     setText(value, text);
-    setText(beside, hovering ? `at ${count(state.releases[index])}` : half === null ? "no interval yet" : truthOf(state));
+    setText(beside, hovering ? `at ${count(state.releases[index])}` : half === null ? missing(state) : truthOf(state));
     beside.classList.toggle("truth", !hovering && half !== null);
     return `${name}: ${text} at ${count(state.releases[hovering ? index : state.releases.length - 1])} releases`;
   }
@@ -98,6 +99,7 @@ function makeCard(name, grid) {
     Object.assign(state, history(status.history, name));
     state.value = status.estimate.values[i];
     state.half = status.estimate.half_widths[i];
+    state.guessed = guesses(status.estimate);
     state.reference = status.reference?.[name] ?? null;
     state.scale = scaleFor(status.estimate, name, chosen.natural);
     setText(unit, state.scale.label);
@@ -122,21 +124,32 @@ function truthOf({ value, half, reference, scale }) {
   return reference === null ? "" : `reference ${scale.beside(reference, value, half)}`;
 }
 
+// Without an interval what scores have is drawn to zero by a prior: a guess and no estimate.
+function guesses(estimate) {
+  return estimate.method === "scores";
+}
+
+function missing(state) {
+  return state.guessed ? "at this privacy, from so many" : "no interval";
+}
+
 function describe(name, state) {
   const { value, half, releases, scale } = state;
   const truth = truthOf(state) && `, ${truthOf(state)}`;
   const end = releases.length ? ` after ${count(releases[releases.length - 1])} releases` : "";
-  return `${name}: ${scale.write(value, half)}${half === null ? ", no interval yet" : ""}${truth}${end}. Arrow keys read the curve.`;
+  const text = half !== null ? scale.write(value, half) : state.guessed ? NOT_LEARNED : `${scale.write(value, half)}, no interval`;
+  return `${name}: ${text}${truth}${end}. Arrow keys read the curve.`;
 }
 
-// Only the plug-in interval is known to cover what its level says; the others are never printed as if they did.
+// Random scaling is known to cover less than its level says, and never printed as if it did not.
 function showInterval({ estimate, reference }) {
-  const nominal = estimate.method === "plug-in" ? "" : "nominal ";
+  const nominal = estimate.method === "random scaling" ? "nominal " : "";
   const percent = `${nominal}${Number((100 * estimate.level).toFixed(2))}% interval`;
   setText(byId("interval-label"), percent);
   byId("reference-key").hidden = reference === null;
   const none = estimate.half_widths.length > 0 && estimate.half_widths.every((half) => half === null);
-  setText(byId("interval-note"), `${none ? "No interval yet. " : ""}Intervals by ${estimate.method}: ${estimate.note}.`);
+  const why = estimate.note.replace(/^(none|no interval)( yet)?: /, "");
+  setText(byId("interval-note"), `${none ? "No intervals" : `Intervals by ${estimate.method}`}: ${why}.`);
 }
 
 function showTable({ estimate, reference }) {
@@ -149,8 +162,9 @@ function showTable({ estimate, reference }) {
   setText(byId("half-column"), ratios ? "Interval" : "Half width");
   fillRows(byId("coefficients"), estimate.names.map((name, i) => {
     const [value, half, scale] = [estimate.values[i], estimate.half_widths[i], scaleFor(estimate, name, chosen.natural)];
+    const guess = half === null && guesses(estimate);
     return [{ head: true, text: name }, ...(natural ? [{ text: scale.label }] : []),
-      { kind: "n", text: scale.beside(value, value, half) }, { kind: "n", text: half === null ? "none yet" : scale.ends(value, half) },
+      { kind: "n", text: guess ? NOT_LEARNED : scale.beside(value, value, half) }, { kind: "n", text: half === null ? "none" : scale.ends(value, half) },
       ...(reference === null ? [] : [{ kind: "n", text: scale.beside(reference[name], value, half) }])];
   }));
 }

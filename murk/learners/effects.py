@@ -1,0 +1,131 @@
+"""Average marginal effects: what a unit of each feature does to the chance, on average over the people.
+
+A logit's coefficients say what a feature does to the log odds, a line's what it does to the target; only the average
+marginal effect is the same thing for all models:
+
+    AME_j = theta_j S(theta),    S(theta) = E sigma'(x'theta),    sigma'(t) = sigma(t) (1 - sigma(t)).
+
+The average is over the people's features. Where a public sample stands for them it is that sample's. Where only their
+second moments are known, as scores release them, S is bounded instead: it lies between the least and the largest mean
+of sigma' that any distribution of t = x'theta has, on the interval that public bounds leave and with the mean and the
+second moment that the released ones give it (two linear programs; the generalized Chebyshev inequality). The interval
+of an effect then holds what every such distribution allows.
+
+Source: Bartus, "Estimation of marginal effects using margeff", Stata Journal 5(3), 2005, for the average marginal
+effect; Krein and Nudelman, "The Markov Moment Problem and Extremal Problems", 1977, for the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from murk.learners.inference import Estimate
+
+Array = NDArray[np.float64]
+
+_GRID = 257
+
+
+@dataclass(frozen=True)
+class People:
+    """What is known of the people's coded features.
+
+    Parameters
+    ----------
+    points, shares
+        Rows (m, p), the constant last, that stand for the people, and their shares (m,).
+    sampled
+        Whether the rows are people's own; otherwise only their second moments are right.
+    """
+
+    points: Array
+    shares: Array
+    sampled: bool
+
+
+def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float]:
+    """``S(theta)``, its gradient (p,), and the least and the largest that it may be.
+
+    Parameters
+    ----------
+    theta
+        Coefficients in coded units, (p,); features lie in [-1, 1].
+    people
+        What is known of the features.
+
+    Examples
+    --------
+    >>> people = People(np.array([[-1.0, 1.0], [1.0, 1.0]]), np.array([0.5, 0.5]), sampled=False)
+    >>> slope, _, low, high = mean_slope(np.array([0.2, 0.0]), people)
+    >>> round(slope, 4), round(low, 4), round(high, 4)
+    (0.2475, 0.2475, 0.2475)
+    """
+    logit = people.points @ theta
+    chance = _sigmoid(logit)
+    curved = chance * (1.0 - chance)
+    slope = float(people.shares @ curved)
+    gradient = (people.shares * curved * (1.0 - 2.0 * chance)) @ people.points
+    if people.sampled:
+        return slope, gradient, slope, slope
+    reach, middle = float(np.abs(theta[:-1]).sum()), float(theta[-1])
+    mean = float(people.shares @ logit)
+    low, high = _bounds(mean, float(people.shares @ logit**2), middle - reach, middle + reach)
+    return slope, gradient, min(low, slope), max(high, slope)
+
+
+def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Array, Array] | None:
+    """Average marginal effects of a logit's coefficients, (p,), and their half widths at ``level``.
+
+    The half width is that of the delta method, as much wider as the coefficient's own interval is wider than its
+    standard error says, and what S may differ comes on top. None where it is not known what the average is over.
+
+    Parameters
+    ----------
+    estimate
+        Log odds in coded units, with their covariance and the people's features.
+    level
+        Nominal level.
+    """
+    people, covariance = estimate.people, estimate.covariance
+    if people is None or covariance is None:
+        return None
+    theta = estimate.values
+    slope, gradient, low, high = mean_slope(theta, people)
+    own = estimate.half_widths(level)
+    out = np.full(len(theta), math.inf)
+    for j in np.flatnonzero(np.isfinite(own)):
+        pull = theta[j] * gradient
+        pull[j] += slope
+        ratio = math.sqrt(max(float(pull @ covariance @ pull), 0.0) / float(covariance[j, j]))
+        out[j] = ratio * own[j] + (abs(theta[j]) + own[j]) * max(high - slope, slope - low)
+    return theta * slope, out
+
+
+def _sigmoid(logit: Array) -> Array:
+    return np.asarray(0.5 + 0.5 * np.tanh(0.5 * logit))
+
+
+def _bounds(mean: float, square: float, least: float, most: float) -> tuple[float, float]:
+    """The least and the largest mean of ``sigma'`` on an interval, of distributions with two moments."""
+    from scipy.optimize import linprog
+
+    points = np.linspace(min(least, mean), max(most, mean), _GRID)
+    chance = _sigmoid(points)
+    curved = chance * (1.0 - chance)
+    # On a grid the second moment cannot be less than that of the two points beside the mean.
+    step = float(points[1] - points[0])
+    variance = float(np.clip(square - mean**2, step**2 / 4.0, (points[-1] - mean) * (mean - points[0])))
+    if not variance > 0.0:
+        return float(np.interp(mean, points, curved)), float(np.interp(mean, points, curved))
+    moments = np.vstack([np.ones(_GRID), points - mean, (points - mean) ** 2 / variance])
+    ends = []
+    for sign in (1.0, -1.0):
+        found = linprog(sign * curved, A_eq=moments, b_eq=[1.0, 0.0, 1.0], bounds=(0.0, None), method="highs")
+        ends.append(sign * float(found.fun) if found.success else (0.0 if sign > 0 else 0.25))
+    return ends[0], ends[1]

@@ -1,0 +1,117 @@
+"""Average marginal effects: the derivative that they are, and intervals that hold them whoever the people are."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from murk.learners.effects import People, marginal_effects, mean_slope
+from murk.learners.inference import PLUG_IN, Estimate
+
+RNG = np.random.default_rng(17)
+THETA = np.array([0.8, -0.5, 0.3, -0.4])
+
+
+def people(n=400, seed=1):
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.uniform(-1, 1, n), rng.choice([-1.0, 1.0], n, p=[0.9, 0.1]), rng.beta(1, 4, n) * 2 - 1])
+    return People(np.column_stack([x, np.ones(n)]), np.full(n, 1.0 / n), sampled=True)
+
+
+def chance(points, theta):
+    return 1.0 / (1.0 + np.exp(-points @ theta))
+
+
+def estimate(values, covariance, known, factor=1.0):
+    names = ("a", "b", "c", "intercept")
+    spread = factor * np.sqrt(np.diag(covariance))
+    return Estimate(names, values, PLUG_IN, spread, "", 1, 1000, covariance, known)
+
+
+def test_is_the_mean_derivative_of_the_chance_in_the_feature():
+    known = people()
+    found, _ = marginal_effects(estimate(THETA, np.eye(4) * 1e-4, known))
+    for j in range(3):
+        step = np.zeros(4)
+        step[j] = 1e-5
+        ahead, back = (chance(known.points + sign * step, THETA).mean() for sign in (1, -1))
+        assert found[j] == pytest.approx((ahead - back) / 2e-5, rel=1e-6)
+    slope, gradient, low, high = mean_slope(THETA, known)
+    assert low == slope == high
+    for j in range(4):
+        step = np.zeros(4)
+        step[j] = 1e-5
+        ahead, back = (mean_slope(THETA + sign * step, known)[0] for sign in (1, -1))
+        assert gradient[j] == pytest.approx((ahead - back) / 2e-5, rel=1e-5, abs=1e-9)
+
+
+def held(narrow, repetitions=600):
+    """How often intervals hold the effects of the truth where estimates are normal around it."""
+    known, covariance = people(), 0.02 * np.eye(4) + 0.01
+    truth = THETA[:3] * mean_slope(THETA, known)[0]
+    count = 0
+    for draw in RNG.multivariate_normal(THETA, covariance, repetitions):
+        value, half = marginal_effects(estimate(draw, covariance, known))
+        count += np.sum(np.abs(value[:3] - truth) <= narrow * half[:3])
+    return count / (3 * repetitions)
+
+
+def test_intervals_hold_the_effect_as_often_as_they_say():
+    """600 repetitions: the standard error of the share is at most 0.0089, were the three effects one.
+
+    Within 4.5 of them of 95%: a false alarm in under 4 of a million runs, and the seed is fixed.
+    """
+    assert abs(held(1.0) - 0.95) < 4.5 * math.sqrt(0.95 * 0.05 / 600)
+    # Twin: as if the mean slope were known, and a fifth too narrow.
+    assert held(0.75) < 0.95 - 4.5 * math.sqrt(0.95 * 0.05 / 600)
+
+
+def shapes(known, count=200):
+    """Samples of coded features with (nearly) the moments of some people, and of many shapes."""
+    moment = (known.points * known.shares[:, None]).T @ known.points
+    for number in range(count):
+        rng = np.random.default_rng(number)
+        # Reweighted people: the nearest shares (in squares) to random ones that leave all second moments as they are.
+        shares = rng.dirichlet(np.full(len(known.points), 0.3))
+        pairs = np.einsum("ij,ik->ijk", known.points, known.points).reshape(len(shares), -1)
+        for _ in range(60):
+            wrong = moment.ravel() - shares @ pairs
+            shares = np.maximum(shares + pairs @ np.linalg.lstsq(pairs.T @ pairs, wrong, rcond=1e-10)[0], 0.0)
+        if np.abs(moment.ravel() - shares @ pairs).max() < 1e-6:
+            yield replace(known, shares=shares)
+
+
+def test_where_second_moments_are_all_that_is_known_the_bounds_hold_whoever_the_people_are():
+    rough = 3.0 * THETA
+    known = replace(people(), sampled=False)
+    slope, _, low, high = mean_slope(rough, known)
+    found = [mean_slope(rough, one)[0] for one in shapes(replace(known, sampled=True))]
+    assert len(found) > 100
+    assert low - 1e-6 < min(found) < max(found) < high + 1e-6
+    # They differ: one figure for all of them would be wrong.
+    assert max(found) - min(found) > 0.02 * slope
+    exact, wider = (marginal_effects(estimate(rough, np.eye(4) * 1e-6, one)) for one in (people(), known))
+    assert np.all(wider[1][:3] >= exact[1][:3] + np.abs(rough[:3]) * max(high - slope, slope - low) - 1e-12)
+
+
+@pytest.mark.parametrize("theta", [np.zeros(4), np.array([0.0, 0.0, 0.0, 30.0]), np.array([40.0, -40.0, 40.0, 0.0])])
+def test_at_the_ends_of_what_coefficients_may_be(theta):
+    known = replace(people(), sampled=False)
+    slope, gradient, low, high = mean_slope(theta, known)
+    assert 0.0 <= low <= slope <= high <= 0.25 + 1e-12
+    assert np.all(np.isfinite(gradient))
+
+
+def test_where_it_is_not_known_there_is_none():
+    covariance = np.eye(4) * 1e-4
+    assert marginal_effects(estimate(THETA, covariance, None)) is None
+    assert marginal_effects(replace(estimate(THETA, covariance, people()), covariance=None)) is None
+    # A coefficient that was not learned has no effect either, and a wider interval of it a wider one of its effect.
+    odd = estimate(THETA, covariance, people())
+    odd.spread[0] = math.inf
+    odd.spread[1] *= 3.0
+    _, half = marginal_effects(odd)
+    _, plain = marginal_effects(estimate(THETA, covariance, people()))
+    assert half[0] == math.inf
+    assert half[1] == pytest.approx(3.0 * plain[1])
