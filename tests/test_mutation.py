@@ -81,6 +81,8 @@ def test_tests_that_call_the_function_are_chosen_the_quickest_first():
         "tests/a.py::quick": {"seconds": 1.0, "calls": [f"{path}:note"]},
         "tests/b.py::other": {"seconds": 0.1, "calls": [f"{path}:noted"]},
         "tests/b.py::third": {"seconds": 0.2, "calls": []},
+        # It is the first that imports the file, and does not use it.
+        "tests/c.py::first": {"seconds": 0.1, "calls": [f"{path}:<module>"]},
     }
     tests = Selection(ROOT, recorded)
     assert tests.of(Mistake(path, 1, "note", 0, 1, ""), 5.0) == ["tests/a.py::quick", "tests/a.py::slow"]
@@ -92,6 +94,12 @@ def test_tests_that_call_the_function_are_chosen_the_quickest_first():
         "tests/a.py::slow",
     ]
     assert tests.of_their_files(["tests/b.py::other"], 9.0) == ["tests/b.py::other", "tests/b.py::third"]
+
+
+def test_tests_that_call_kernels_alone_are_chosen_where_they_name_the_file():
+    near, far = "tests/privacy/test_lattice.py::any", "tests/privacy/test_guarantees.py::any"
+    tests = Selection(ROOT, {name: {"seconds": 0.1, "calls": []} for name in (near, far)})
+    assert tests.of(Mistake("murk/privacy/lattice.py", 1, "_ball", 0, 1, ""), 4.0) == [near]
 
 
 def test_kernels_that_hold_a_copy_are_found():

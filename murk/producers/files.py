@@ -283,8 +283,8 @@ class FilePopulation(ABC):
         if path is not None:
             task = task.with_public(*public_covariates(path, task))
             check_apart(self.source, path)
-        elif task.public is not None:
-            set_aside = self._set_aside(task.name, task.public.set_aside or 0)
+        elif task.public is not None and task.public.set_aside is not None:
+            set_aside = self._set_aside(task.name, task.public.set_aside)
             task = task.with_public(*self.source.covariates(set_aside))
         self.task, self.problem = task, self._find_problem(task)
         # What devices would refuse is not announced: a log carries its task for life.

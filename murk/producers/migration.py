@@ -67,7 +67,7 @@ def _merge_spellings(connection: Connection) -> None:
 
     Characters that are refused now are taken out, so that nobody is met anew who spells a name without them.
     """
-    connection.create_function("folded", 1, folded_name, deterministic=True)
+    connection.create_function("folded", 1, folded_name)
     tables = ["spending", "debits", "outbox", "withdrawals"]
     windows = bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'windows'").fetchall())
     names = " UNION ".join(f"SELECT person FROM {table}" for table in [*tables, *["windows"] * windows])

@@ -81,7 +81,7 @@ def check_carried(source: FileSource, covariates: Covariates) -> None:
     """
     task = source.task
     mine, _ = _read(open_table(source.path, task.coding.columns), task, [])
-    theirs = np.repeat(_hashed(covariates.points), covariates.counts)
+    theirs = np.repeat(hashed(covariates.points), covariates.counts)
     found = _SAME if same(mine, theirs) else _scattered(mine, theirs)
     if found is not None:
         raise _refusal(f"the public sample of the task {task.name!r}", source, found)
@@ -236,7 +236,7 @@ def _read(table: Table, task: Task, names: Sequence[str]) -> tuple[Hashes, list[
     others: list[list[Hashes]] = [[] for _ in names]
     for numbers, records in _chunks(table):
         columns = table.columns(records, numbers, [*task.coding.columns, *names])
-        features.append(_hashed(task.coding.encode(columns, target=False).x))
+        features.append(hashed(task.coding.encode(columns, target=False).x))
         for name, column in zip(names, others, strict=True):
             column.append(np.array([_plain(value) for value in columns[name]], dtype=np.int64).astype(np.uint64))
     return np.concatenate(features), [np.concatenate(column) for column in others]
@@ -274,7 +274,8 @@ def _plain(value: Any) -> int:
     return hash(number) if number == number else 0
 
 
-def _hashed(rows: NDArray[np.float64]) -> Hashes:
+def hashed(rows: NDArray[np.float64]) -> Hashes:
+    """One hash of each row of numbers."""
     # Adding 0.0 makes one zero of the two.
     return _mixed(list((np.ascontiguousarray(rows, dtype=np.float64) + 0.0).T.copy().view(np.uint64)))
 

@@ -87,4 +87,17 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "murk/privacy/gaussmix/tight.py",
         "-_CELL, _COARSE = 2.0**-6, 2.0**-3\n+_CELL, _COARSE = 2.0**-6, 2.0**(3)",
     ): "where the search for an order begins",
+    (
+        "murk/producers/sketching.py",
+        "-        index = index_of(self.organisation, key, self._source) if self._noise.simulated else 0\n"
+        "+        index = index_of(self.organisation, key, self._source) if self._noise.simulated else 1",
+    ): "secure noise only counts the indices that it is given",
+    (
+        "murk/producers/overlap.py",
+        "-    if share <= chance:\n+    if share < chance:",
+    ): "where both are the same the bound is 1 as well",
+    (
+        "murk/privacy/gaussmix/tight.py",
+        "-    return float(np.max(total[highest >= floor]))\n+    return float(np.max(total[highest > floor]))",
+    ): "the cell before it begins where this one ends, and has no less",
 }

@@ -62,8 +62,13 @@ class Selection:
         self.root = root
         self.seconds = {test: found["seconds"] for test, found in recorded.items()}
         self.by_function, self.by_file = defaultdict(set), defaultdict(set)
+        self.without = set()
         for test, found in recorded.items():
-            for call in found["calls"]:
+            # The first test that imports a file runs it, and need not use it.
+            calls = [call for call in found["calls"] if not call.endswith(":<module>")]
+            if not calls:
+                self.without.add(test)
+            for call in calls:
                 self.by_function[call].add(test)
                 self.by_file[call.partition(":")[0]].add(test)
 
@@ -82,7 +87,8 @@ class Selection:
             files = {test.partition("::")[0] for test in self.seconds}
             named_in = {file for file in files if named.search((self.root / file).read_text())}
             paths = {f"{name.replace('.', '/')}.py" for name in near}
-            found = {test for path in paths for test in self.by_file.get(path, set())}
+            # And tests that call kernels only, of which nothing is seen.
+            found = {test for path in paths for test in self.by_file.get(path, set())} | self.without
             found = {test for test in found if test.partition("::")[0] in named_in} or found
         return self._cut(found, most)
 

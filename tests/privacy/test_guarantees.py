@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import math
 import pickle
+import re
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import murk.privacy
 from murk.errors import UserError
-from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, guarantee_from_dict
+from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, cap_of, guarantee_from_dict
 from murk.privacy.guarantees import KINDS
 from murk.privacy.words import _percent, number, right_at_most
 
@@ -185,6 +186,15 @@ def test_words_of_weaker_statements_promise_no_more(mu):
     gdp = GaussianDP(mu)
     for weaker in (gdp.to("zcdp"), gdp.to("approx", epsilon=mu), gdp.to("approx", delta=1e-5)):
         assert all(w >= g for w, g in zip(figures(weaker.describe()), figures(gdp.describe()), strict=True))
+
+
+@pytest.mark.parametrize("kind", [PureDP, GaussianDP, ZeroConcentratedDP, lambda loss: ApproxDP(loss, 1e-6)])
+def test_the_largest_loss_that_is_a_promise(kind):
+    """A ledger has 64 bits for epsilon, mu^2 or rho in 10^-12, and so for eight of the largest."""
+    most = 1e3 if kind is GaussianDP else 1e6
+    assert 8 * cap_of(kind(most)).units < 2**63
+    with pytest.raises(UserError, match=f"promises nothing; the largest that is accepted is {re.escape(f'{most:g}')}"):
+        kind(math.nextafter(most, math.inf))
 
 
 @pytest.mark.parametrize("large", [PureDP(1e6), GaussianDP(1e3), ApproxDP(1e6, 0.5), ZeroConcentratedDP(1e6)])

@@ -1,12 +1,13 @@
-"""What a person reads about herself, and what may be told of everybody."""
+"""What a person reads about themselves, and what may be told of everybody."""
 
 from pathlib import Path
 
 import pytest
 
-from murk.privacy import GaussianDP
+from murk.privacy import ApproxDP, GaussianDP, PureDP, cap_of
 from murk.producers import Policy
-from murk.producers.accounts import LevelAccount
+from murk.producers.account_words import describe_together
+from murk.producers.accounts import LevelAccount, Standing
 from tests.producers.accounts import FILE
 from tests.producers.world import RECORD, SECRET, World, Wrapped, make_task, paid_task
 
@@ -103,6 +104,25 @@ def test_days_are_said_as_far_as_they_are_known(first: int | None, last: int | N
     account = LevelAccount("open", GaussianDP(1.0), "gaussian", 3, 1, 1, 0, first, last)
     assert account.days == words
     assert account.sent == 2
+
+
+def test_what_is_spent_together_is_said_beside_its_cap() -> None:
+    """In the cap's terms: said once where a figure says them already, and in full where there is no figure."""
+    tight, loose = cap_of(ApproxDP(1.0, 1e-6)), cap_of(ApproxDP(2.0, 1e-5))
+    standings = [
+        Standing(cap_of(GaussianDP(1.5)), cap_of(GaussianDP(1.0))),
+        Standing(cap_of(PureDP(3.0)), None),
+        Standing(loose, tight),
+        Standing(loose, None),
+        Standing(None, tight),
+    ]
+    assert [line.removeprefix("All tasks together: ") for line in describe_together(standings)] == [
+        "mu = 1 of 1.5 at most for a person",
+        "an amount that has no figure in its terms of epsilon = 3 at most for a person",
+        "epsilon = 1, delta = 1e-06 of epsilon = 2, delta = 1e-05 at most for a person",
+        "an amount that has no figure in its terms of epsilon = 2, delta = 1e-05 at most for a person",
+        "epsilon = 1, delta = 1e-06 at most for a person; no cap over all tasks (--lifetime)",
+    ]
 
 
 def test_levels_are_added_with_their_days() -> None:

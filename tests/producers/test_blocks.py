@@ -173,7 +173,9 @@ def test_missing_values_and_targets_are_released_like_all_others(tmp_path: Path)
         assert world.log.end(0) == 4
         counters = world.producer.begin(source).counters
         assert (counters["missing"], counters["clamped"]) == (7, 1)
-        assert world.producer.counts.shared() is None
+        counts = world.producer.counts
+        assert (counts.records, counts.missing, counts.clamped) == (4, 7, 1)
+        assert counts.shared() is None
 
 
 def test_a_log_that_fails_loses_nothing(tmp_path: Path, people: Path) -> None:

@@ -198,6 +198,16 @@ class TestBeginning:
         # Nothing was begun.
         assert work(folder, make_task("rows: 230"))["windows"] == 1
 
+    def test_whoever_is_set_aside_is_no_record_of_the_whole_file(self, folder: Path) -> None:
+        """Which organisations they are of is not known before they are drawn."""
+        largest = max(map(len, clinics().values()))
+        for sketch, words in (
+            ("rows: 300", f"has {ROWS - 20} records to release"),
+            ("rows: 300, organisation: clinic", f"has {largest} records of its largest organisation"),
+        ):
+            with pytest.raises(UserError, match=words):
+                work(folder, make_task(sketch, "public: {set_aside: 20}"), policy=Policy(public_sample=True))
+
     def test_takes_a_message_that_a_log_takes(self, folder: Path) -> None:
         with pytest.raises(UserError, match="set rows to 23"):
             work(folder, make_task("rows: 50000"))

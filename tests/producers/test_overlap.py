@@ -15,7 +15,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.producers import FileSource
-from murk.producers.overlap import check_apart, check_carried, consecutive, distinct, in_order, rare
+from murk.producers.overlap import RUNS, check_apart, check_carried, consecutive, distinct, hashed, in_order, rare
 from murk.producers.public import public_covariates
 from murk.stream import Task
 from murk.stream.task_covariates import Covariates
@@ -151,6 +151,10 @@ def test_how_often_a_sample_is_refused_for_one_row_that_it_shares() -> None:
     assert not distinct(np.arange(99, dtype=np.uint64), np.arange(99, dtype=np.uint64))
     assert distinct(np.arange(100, dtype=np.uint64), np.arange(99, 120, dtype=np.uint64))
     assert not distinct(np.arange(100, dtype=np.uint64) // 2, np.arange(49, 120, dtype=np.uint64))
+    # Of two files of one size a row that recurs within one lets one expect another across: refused are more than four.
+    for shared in (4, 5):
+        theirs = np.r_[np.arange(100 - shared, 100), np.arange(200, 299 - shared), 200].astype(np.uint64)
+        assert distinct(np.arange(100, dtype=np.uint64), theirs) == (shared > 4)
 
 
 def test_a_few_columns_more_make_rows_rare(tmp_path: Path) -> None:
@@ -223,11 +227,26 @@ def test_a_sample_that_is_on_the_log_already_is_compared_by_its_values(tmp_path:
                 check_carried(source, public)
 
 
+def test_rows_are_alike_where_their_numbers_are() -> None:
+    """Whatever the sign of a zero; and numbers that differ far behind the decimal point do differ."""
+    numbers = [0.0, 1e-300, 1e-20, 2e-20, -1e-20, 0.5, 1.0]
+    rows = np.array([(x, y) for x in numbers for y in numbers])
+    assert len(np.unique(hashed(rows))) == len(rows)
+    assert np.array_equal(hashed(np.where(rows == 0.0, -0.0, rows)), hashed(rows))
+
+
 def test_a_repeated_pattern_is_no_copy() -> None:
     """Both files of a design that repeats itself hold every piece of it again and again."""
     pattern = np.tile(np.arange(7, dtype=np.uint64), 60)
     assert not consecutive(pattern, pattern[: 7 * 40])
     assert consecutive(np.random.default_rng(1).permutation(pattern), np.random.default_rng(1).permutation(pattern))
+
+
+def test_the_shortest_piece_that_is_a_copy() -> None:
+    """Its first and last runs may be cut, and say nothing."""
+    mine = np.repeat(np.arange(100, dtype=np.uint64), 3)
+    assert consecutive(mine, mine[29 : 29 + 1 + 3 * RUNS + 2])
+    assert not consecutive(mine, mine[29 : 29 + 1 + 3 * (RUNS - 1) + 2])
 
 
 def test_how_often_honest_samples_look_like_a_part_in_order() -> None:

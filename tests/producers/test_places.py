@@ -1,6 +1,7 @@
 """One ledger for one population: found by its file, whatever it is asked; and what cannot be known."""
 
 import errno
+import fcntl
 import json
 import os
 import sqlite3
@@ -167,6 +168,14 @@ def test_ledgers_that_are_used_at_the_same_moment_are_all_noted(folder: Path) ->
     found = json.loads((folder / "data" / "people.csv.ledgers.json").read_text())["ledgers"]
     assert len(found) == 6
     assert {path.name for path in (folder / "data").iterdir()} == {"people.csv", "people.csv.ledgers.json"}
+
+
+def test_the_folder_is_locked_no_longer_than_it_takes(folder: Path) -> None:
+    with Ledger("a.ledger.db") as ledger:
+        register(FileSource(SOURCE, make_task(), person_column="who"), ledger)
+    place = os.open(folder / "data", os.O_RDONLY)
+    fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(place)
 
 
 def test_a_folder_without_locks_is_no_reason_to_stop(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,19 @@ def test_with_its_note_another_file_is_named(folder: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seed": 8}, "--seed 7, not --seed 8: give the same --seed"),
+        ({"person": "who"}, "no --person, not --person who: give the same --person"),
+    ],
+)
+def test_a_log_is_carried_on_with_what_it_was_begun_with(folder: Path, change: dict[str, Any], words: str) -> None:
+    work(folder)
+    with pytest.raises(UserError, match=f"was begun with {words}"), population(folder, **change):
+        pass
+
+
 def test_its_note_says_nothing_of_the_people(folder: Path) -> None:
     work(folder)
     note = folder / "log.db.run.json"

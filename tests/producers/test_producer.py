@@ -46,6 +46,7 @@ class TestRelease:
     def test_stands_on_the_log_and_fits_the_task(self, world: World) -> None:
         receipt = world.producer.release(RECORD, level="open")
         assert (receipt.outcome, receipt.delivery, receipt.level) == ("released", "sent", "open")
+        assert receipt.reason == ""
         assert (receipt.chain, receipt.version) == (0, 0)
         [message] = world.messages()
         release = decode(message.value, rules(world))

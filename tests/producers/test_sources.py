@@ -330,6 +330,14 @@ class TestRefusals:
         with pytest.raises(UserError, match="changed"):
             next(blocks)
 
+    def test_labels_of_a_file_that_changes_while_they_are_counted(self, tmp_path: Path) -> None:
+        source = FileSource(write_people(tmp_path / "people.csv", 10), TASK)
+        assert sum(source.labels().values()) == 10
+        with source.path.open("a") as file:
+            file.write("28,yes,JFK,no,ann,open\n")
+        with pytest.raises(UserError, match="changed"):
+            source.labels()
+
     def test_nothing_of_a_record_in_a_repr(self, tmp_path: Path) -> None:
         source = FileSource(write_people(tmp_path / "people.csv", 4), TASK, person_column="who")
         block = next(source.blocks())

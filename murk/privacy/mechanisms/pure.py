@@ -25,7 +25,7 @@ def epsilon_units(guarantee: Guarantee) -> int:
             root = decimal(Fraction(cap.units, UNITS)).sqrt() * (1 - Decimal("1e-50"))
             odds = log_odds_bounds(Fraction(root))[0] if root else Decimal(0)
             fitting = int((odds * UNITS).to_integral_value(rounding=ROUND_FLOOR))
-        return min(math.isqrt(2 * (cap.units // 2) * UNITS), max(fitting, 0))
+        return min(math.isqrt(2 * (cap.units // 2) * UNITS), fitting)
     return math.isqrt(2 * cap.units * UNITS) if cap.currency == "rho" else cap.units
 
 
