@@ -122,9 +122,9 @@ export function niceRange(low, high, floor = -Infinity) {
   return [Math.max(floor, Math.floor((low - span * 0.04) / step) * step), Math.ceil((high + span * 0.06) / step) * step];
 }
 
-// Over a logarithm of counts: the first ones say next to nothing, and would flatten all the rest. The last two decades count.
+// Over a logarithm of counts: the first ones say next to nothing, and would flatten all the rest. Those from a 25th on count.
 export function lateRange(counts, lists, also = []) {
-  const from = counts[counts.length - 1] / 100;
+  const from = counts[counts.length - 1] / 25;
   const seen = [...also, ...lists.flatMap((list) => list.filter((v, i) => counts[i] >= from && v !== null))];
   return seen.length ? niceRange(Math.min(...seen), Math.max(...seen)) : [0, 1];
 }
