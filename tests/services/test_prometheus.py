@@ -38,7 +38,7 @@ privacy:
   levels:
     strict: {approx: {epsilon: 1.0, delta: 1.0e-6}}
     open: {zcdp: {rho: 2.0}}
-learner: {radius: 1.5}
+learner: {radius: 1.5, intervals: random-scaling}
 log: {partitions: 2}
 """
 LOG = "sqlite:///third-child.db"
@@ -47,7 +47,9 @@ REFERENCE = {"same_sex": 0.14, "age": 0.47, "intercept": -0.48}
 RECORDS = 8_000
 PEOPLE = RECORDS * 3 // 4  # every fourth record is a second one of the person before, and refused
 # Of a second task, with another protocol, which has what the first one's has not.
-EXAMPLES = TASK.replace("third-child", "examples").replace("learner: {radius: 1.5}", "protocol: examples")
+EXAMPLES = TASK.replace("third-child", "examples").replace(
+    "learner: {radius: 1.5, intervals: random-scaling}", "protocol: examples"
+)
 EXAMPLES_LOG = "sqlite:///examples.db"
 OF_EXAMPLES = {metric.name for metric in METRICS if metric.optional == "where the protocol releases examples"}
 VARIABLES = {"$parameter": ".+", "$__rate_interval": "5s"}

@@ -40,6 +40,8 @@ Array = NDArray[np.float64]
 # Of the estimate: coefficients in coded units are within a few of zero. Of the published origin: so is the logit.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
 _FITS, _STEPS = 3, 12
+# A direction is stretched by up to so many times the reach: less would hide what is nearly collinear.
+_STRETCHED = 4.0
 _FARTHEST = 12.0
 # Normal rows are made right where an epoch was asked. Of what they say of the way from there, so much may be wrong.
 _BENT = 0.3
@@ -261,7 +263,7 @@ class Solution:
         p = self.features
         if not self.moments.settled:
             shape = self.moments.shape
-            transform = self.moments.scale * power(shape, -0.5, 1e-3) @ self.newest.transform
+            transform = _within(self.moments.scale * power(shape, -0.5, 1e-3) @ self.newest.transform, reach)
             return Model(np.zeros(p), transform, reach, exponent, 0.0, 0.5).rounded()
         at = Model(self.origin if self.response.binary else np.zeros(p), self.newest.transform, reach, exponent, 0, 0)
         predicted = mean_matrix(at, self.rows, self.response)
@@ -270,7 +272,19 @@ class Solution:
         mean = max(float(np.mean(values)), 0.25 * float(np.trace(predicted)) / p)
         values = np.maximum(values, mean / 4.0) / mean
         transform = self.moments.scale * (vectors / np.sqrt(values)) @ vectors.T @ self.newest.transform
+        transform = _within(transform, reach)
         return Model(at.origin, transform, reach, exponent, *shares).rounded()
+
+
+def _within(transform: Array, reach: float) -> Array:
+    """A transform that stretches no direction of the coded features beyond a few times the reach.
+
+    Of a direction that few people have much of, as of a rare category, the coordinates make those people long, who then
+    count for less: it seems the weaker the more it is stretched, and would be stretched again at every epoch, until
+    these people count for nothing.
+    """
+    left, stretches, right = np.linalg.svd(transform)
+    return np.asarray((left * np.minimum(stretches, _STRETCHED * reach)) @ right)
 
 
 def _straight(covariance: Array, quantile: float) -> Array:

@@ -169,3 +169,20 @@ def test_epochs_double_and_their_models_settle():
 def test_normal_rows_have_the_moments_they_were_asked_for():
     moment = np.array([[0.5, 0.1, 0.2], [0.1, 0.3, -0.1], [0.2, -0.1, 1.0]])
     assert Rows.normal(moment).second_moment == pytest.approx(moment)
+
+
+def rare(people, seed=5, mu=2.0):
+    """Half width of the coefficient of a category of one in twenty people."""
+    rng = np.random.default_rng(seed)
+    category = np.where(rng.random(people) < 0.05, 1.0, -1.0)
+    X = np.column_stack([rng.uniform(-1, 1, people), category, np.ones(people)])
+    engine = learn_sums(problem_of(2, mu), X, outcomes(rng, X, np.array([0.7, 0.3, -0.3])), seed)
+    return engine.estimate().half_widths()[1]
+
+
+def test_what_few_people_have_is_learned_from_more_of_them(monkeypatch):
+    """Coordinates stretch such a direction, and people who are stretched too far count for nothing."""
+    assert 1.3 * rare(400_000) < rare(24_000) < np.inf
+    # The twin: stretched again at every epoch, it is learned no better from sixteen times as many.
+    monkeypatch.setattr("murk.learners.scores.solve._STRETCHED", np.inf)
+    assert rare(400_000) > rare(24_000)
