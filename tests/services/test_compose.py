@@ -95,9 +95,16 @@ def _owners(composed):
     return {owner.rpartition(":")[2] for owner in owners} if None not in owners and len(owners) == 2 else None
 
 
-def test_no_alert_is_raised(composed):
-    alerts = composed.prometheus.get("alerts")["alerts"]
-    assert [alert["labels"] for alert in alerts if alert["labels"]["severity"] != "info"] == []
+def test_no_alert_stays(composed):
+    """At the start a chain may wait while its learner compiles; none of that lasts."""
+
+    def quiet():
+        alerts = composed.prometheus.get("alerts")["alerts"]
+        found = [alert["labels"] for alert in alerts if alert["labels"]["severity"] != "info"]
+        assert not [alert for alert in alerts if alert["labels"] in found and alert["state"] == "firing"]
+        return not found
+
+    eventually(quiet, limit=180, every=1)
 
 
 def test_stopped_in_order_nothing_is_lost(composed):
