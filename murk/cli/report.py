@@ -240,7 +240,7 @@ def print_result(found: Mapping[str, Any]) -> None:
         rows.append(row)
     percent = f"{100 * found['interval']['level']:.0f}%"
     interval = found["interval"]
-    if interval["method"] == RANDOM_SCALING:
+    if interval["method"] == RANDOM_SCALING and _any_interval(found):
         # Known to cover less than its name: never printed as if it did not.
         percent = f"nominal {percent}"
     effect = "odds ratio" if odds else "chance" if found["chances"] else "effect"
@@ -273,10 +273,13 @@ def print_result(found: Mapping[str, Any]) -> None:
 def describe_intervals(found: Mapping[str, Any]) -> str:
     """Say how a result's intervals were made and what is known of them; or why there are none."""
     method, note = found["interval"]["method"], found["interval"]["note"].rstrip(".")
-    ends = [end for interval in found["confidence_intervals"].values() for end in interval]
-    if any(map(math.isfinite, ends)):
+    if _any_interval(found):
         return f"Intervals by {method}: {note}."
     return f"No intervals: {note.removeprefix('none: ').removeprefix('no interval: ')}."
+
+
+def _any_interval(found: Mapping[str, Any]) -> bool:
+    return any(math.isfinite(end) for interval in found["confidence_intervals"].values() for end in interval)
 
 
 def print_average_effects(found: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from murk.learners.objectives import contrasts
 from murk.learners.scores.expected import mean_matrix
 from murk.learners.scores.model import Model, Response, directions
-from murk.learners.scores.moments import gain, own_variance
+from murk.learners.scores.moments import pooled
 from murk.learners.scores.rows import Rows, inverse
 from murk.learners.scores.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE
 from murk.learners.scores.sums import Answer, Summary
@@ -233,21 +233,11 @@ def _compared(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool]
 
     By released matrices against those of the rows, in the newest epoch's coordinates.
     """
-    newest, response = found[-1].model, Response(False)
-    p = len(newest.transform)
-    size = p * (p + 1) / 2
-    measured, expected, weight = np.zeros((p, p)), np.zeros((p, p)), 0.0
-    for each in found:
-        if each.curvature is None:
-            continue
-        into = newest.transform @ inverse(each.model.transform)
-        share = 1.0 / (own_variance(each.curvature, p) * gain(into) ** 2)
-        measured += share * into @ each.curvature.mean @ into.T
-        expected += share * into @ mean_matrix(each.model, rows, response, flat=True) @ into.T
-        weight += share
-    if weight == 0.0:
+    together = pooled(found, lambda model: mean_matrix(model, rows, Response(False), flat=True))
+    if together is None:
         return 1.0, 0.0, True
-    measured, expected, noise = measured / weight, expected / weight, 1.0 / weight
+    measured, expected, noise = together
+    size = len(measured) * (len(measured) + 1) / 2
     square = float(np.sum(expected**2))
     ratio, variance = float(np.sum(measured * expected)) / square, noise / square
     missing = ratio < 1.0 - 3.0 * math.sqrt(variance)

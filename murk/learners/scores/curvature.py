@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from murk.learners.scores.expected import mean_matrix
 from murk.learners.scores.model import Model, Response
-from murk.learners.scores.moments import gain, own_variance
+from murk.learners.scores.moments import pooled
 from murk.learners.scores.rows import Rows, inverse
 from murk.learners.scores.sums import Summary
 
@@ -50,18 +50,10 @@ class Curvature:
         newest = found[-1].model
         p = len(newest.origin)
         size = p * (p + 1) / 2
-        measured, expected, weight = np.zeros((p, p)), np.zeros((p, p)), 0.0
-        for each in found:
-            if each.curvature is None:
-                continue
-            into = newest.transform @ inverse(each.model.transform)
-            share = 1.0 / (own_variance(each.curvature, p) * gain(into) ** 2)
-            measured += share * into @ each.curvature.mean @ into.T
-            expected += share * into @ mean_matrix(each.model, rows, response) @ into.T
-            weight += share
-        if weight == 0.0:
+        together = pooled(found, lambda model: mean_matrix(model, rows, response))
+        if together is None:
             return cls._unknown(newest, rows, response)
-        measured, expected, noise = measured / weight, expected / weight, 1.0 / weight
+        measured, expected, noise = together
         # Two things may be wrong with many numbers at once: how much curvature there is, and how much of it lies along
         # the coefficients. They are fitted; of the rest each number is drawn towards zero.
         along = inverse(newest.transform).T @ newest.origin

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.scores.model import Model
 from murk.learners.scores.rows import inverse
 from murk.learners.scores.sums import Answer, Summary
 
@@ -80,6 +81,28 @@ class Moments:
 def gain(into: Array) -> float:
     """What a change of coordinates multiplies a matrix's noise by, on average over directions."""
     return float(np.sum(into * into)) / len(into)
+
+
+def pooled(found: Sequence[Summary], predicted: Callable[[Model], Array]) -> tuple[Array, Array, float] | None:
+    """All epochs' released curvatures in the newest coordinates, by precision, and what was predicted of them.
+
+    Returns
+    -------
+    tuple or None
+        Both (p, p), and the variance of a number of the first; None where no curvature was released yet.
+    """
+    newest = found[-1].model
+    p = len(newest.transform)
+    measured, expected, weight = np.zeros((p, p)), np.zeros((p, p)), 0.0
+    for each in found:
+        if each.curvature is None:
+            continue
+        into = newest.transform @ inverse(each.model.transform)
+        share = 1.0 / (own_variance(each.curvature, p) * gain(into) ** 2)
+        measured += share * into @ each.curvature.mean @ into.T
+        expected += share * into @ predicted(each.model) @ into.T
+        weight += share
+    return None if weight == 0.0 else (measured / weight, expected / weight, 1.0 / weight)
 
 
 def own_variance(answer: Answer, features: int) -> float:

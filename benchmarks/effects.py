@@ -1,0 +1,69 @@
+"""How often the intervals of average marginal effects hold them: ``python -m benchmarks.effects``.
+
+Tasks with their own number of features, budget and coefficients, drawn at random, with and without public rows; the
+truth is ``theta_j mean sigma'(x'theta)`` over the people themselves. Standard errors are of tasks, since coefficients
+of one miss together. *half* is the median half width of an effect in terms of its coefficient's, both relative.
+"""
+
+import argparse
+
+import numpy as np
+
+from benchmarks.score_people import features, learned
+from murk.learners.effects import marginal_effects
+from murk.learners.scores.model import chance
+from murk.privacy import GaussianDP
+
+SHAPES = ("normal", "uniform", "correlated", "rare", "skewed", "one-hot", "mixed")
+
+
+def replicate(shape, rows, rng):
+    """Of one task: how many effects were learned, how many of these the interval holds, and their relative widths."""
+    p = int(rng.integers(1, 13))
+    n, mu = int(rng.choice([30_000, 100_000, 300_000])), float(rng.choice([1.0, 2.0, 4.0]))
+    X = features(shape, n + rows, p, rng)
+    X, public = X[:n], X[n:] if rows else None
+    theta = rng.normal(0.0, rng.choice([0.3, 1.0]), X.shape[1])
+    at = chance(X @ theta)
+    y = (rng.random(n) < at).astype(float)
+    estimate = learned(X, y, GaussianDP(mu), rng, public=public)
+    truth = theta * float(np.mean(at * (1.0 - at)))
+    values, halves = marginal_effects(estimate)
+    own = np.isfinite(halves[:-1])
+    held = np.abs(values - truth)[:-1][own] <= halves[:-1][own]
+    relative = (halves / np.abs(values))[:-1][own] / (estimate.half_widths() / np.abs(estimate.values))[:-1][own]
+    return len(own), held, relative
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--replications", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args()
+    print("| shape | public rows | tasks | learned | held | half |\n|---|---|---|---|---|---|")
+    for rows in (0, 5_000):
+        every = []
+        for shape in SHAPES:
+            found = [
+                replicate(shape, rows, np.random.default_rng([chosen.seed, number, rows, SHAPES.index(shape)]))
+                for number in range(chosen.replications)
+            ]
+            every += found
+            print(line(shape, rows, found), flush=True)
+        print(line("all", rows, every), flush=True)
+
+
+def line(shape, rows, found):
+    asked = sum(one[0] for one in found)
+    shares = [float(np.mean(held)) for _, held, _ in found if len(held)]
+    held = np.concatenate([one[1] for one in found])
+    error = np.std(shares, ddof=1) / len(shares) ** 0.5 if len(shares) > 1 else float("nan")
+    half = np.median(np.concatenate([one[2] for one in found])) if len(held) else float("nan")
+    return (
+        f"| {shape} | {rows or 'none'} | {len(found)} | {len(held) / asked:.0%} | "
+        f"{np.mean(held):.1%} ± {error:.1%} | {half:.2f} |"
+    )
+
+
+if __name__ == "__main__":
+    main()
