@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from murk.stream.durations import parse_duration
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.mistakes import Mistake, is_valid, mistakes
 from tests.mutation.selection import Selection, importers
+from tests.mutation.tracing import PLACE, taken, told
 from tests.mutation.workbench import Workbench
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -94,6 +96,35 @@ def test_tests_that_call_the_function_are_chosen_the_quickest_first():
         "tests/a.py::slow",
     ]
     assert tests.of_their_files(["tests/b.py::other"], 9.0) == ["tests/b.py::other", "tests/b.py::third"]
+
+
+def test_others_that_call_the_function_come_last():
+    path = "murk/producers/notes.py"
+    near, cut, far, farther = (
+        "tests/producers/test_notes.py::near", "tests/producers/test_files.py::cut", "tests/cli/test_run.py::far",
+        "tests/cli/test_run.py::farther",
+    )  # fmt: skip
+    seconds = {near: 1.0, cut: 3.0, far: 0.1, farther: 9.0}
+    tests = Selection(ROOT, {name: {"seconds": took, "calls": [f"{path}:note"]} for name, took in seconds.items()})
+    mistake = Mistake(path, 1, "note", 0, 1, "")
+    assert tests.of(mistake, 3.0) == [near]
+    assert tests.others(mistake, [near], 5.0) == [far, cut]
+    # One that only commands call.
+    alone = Selection(ROOT, {far: {"seconds": 0.1, "calls": [f"{path}:note"]}, near: {"seconds": 1.0, "calls": []}})
+    assert alone.of(mistake, 3.0) == [far]
+
+
+def test_calls_of_a_command_that_a_test_starts_are_its_own(tmp_path, monkeypatch):
+    place = tmp_path / "commands"
+    place.write_text("")
+    monkeypatch.setenv(PLACE, str(place))
+    for _ in range(2):
+        with told():
+            parse_duration("2m")
+    found = taken(place)
+    assert [one["calls"] for one in found] == [["murk/stream/durations.py:parse_duration"]] * 2
+    assert all(one["seconds"] >= 0 for one in found)
+    assert taken(place) == []
 
 
 def test_tests_that_call_kernels_alone_are_chosen_where_they_name_the_file():

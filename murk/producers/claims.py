@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from murk.errors import UserError
 
@@ -53,7 +54,10 @@ class Claims:
             raise UserError("records that come from no file need people: say whose they are")
         if set(map(type, self.keys)) - ({str, type(None)} if self.source is None else {int}):
             raise UserError("a record is known by a text; the records of a file by their rows, as integers")
-        _check_all(self.keys)
+        if self.source is None:
+            _check_texts([key for key in self.keys if isinstance(key, str)])
+        else:
+            _check_rows(cast(Sequence[int], self.keys))
         if self.people is None:
             return self
         if set(map(type, self.people)) - {str}:
@@ -130,25 +134,16 @@ def _unseen(character: str) -> bool:
     return unicodedata.category(character) in ("Cc", "Cf", "Cs")
 
 
-def _check_all(names: Sequence[Key | None]) -> None:
-    kinds = set(map(type, names))
-    if kinds == {int}:
-        if min(names) < 0 or max(names) >= 2**62:  # type: ignore[type-var, operator]
-            raise UserError("a row is an integer from 0 on")
-        return
-    if kinds - {int, str, type(None)}:
-        raise UserError("a person or record is named by a text, or by its row as an integer")
-    if len(kinds) > 1:
-        for name in names:
-            if name is not None:
-                _check_all([name])
-        return
-    if kinds == {str}:
-        texts: Sequence[str] = names  # type: ignore[assignment]
-        joined = "".join(texts)
-        # SQLite's text ends at a NUL here and there, and cannot hold half of a surrogate pair.
-        if "" in texts or "\0" in joined or not _is_text(joined):
-            raise UserError("a name of a person or record must be a text of one character or more, without NUL")
+def _check_rows(rows: Sequence[int]) -> None:
+    if rows and (min(rows) < 0 or max(rows) >= 2**62):
+        raise UserError("a row is an integer from 0 on")
+
+
+def _check_texts(texts: Sequence[str]) -> None:
+    joined = "".join(texts)
+    # SQLite's text ends at a NUL here and there, and cannot hold half of a surrogate pair.
+    if "" in texts or "\0" in joined or not _is_text(joined):
+        raise UserError("a name of a record must be a text of one character or more, without NUL")
 
 
 def _is_text(text: str) -> bool:

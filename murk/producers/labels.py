@@ -37,8 +37,9 @@ class LabelSurvey:
         if self._source.task.target.kind != "real":
             self._codes.update(np.unique(block.y[~np.isnan(block.y)]).tolist())
         if len(self._people) < SMALLEST_GROUP:
-            named = self._source.person_column is not None and block.people is not None
-            self._people.update(block.people if named and block.people is not None else block.rows.tolist())
+            # Organisations' records are of a person each.
+            named = None if self._source.person_column is None else block.people
+            self._people.update(block.rows.tolist() if named is None else named)
 
     def check(self) -> None:
         """Refuse a file in which all labels are the same, before anybody releases.

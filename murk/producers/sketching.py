@@ -15,7 +15,7 @@ from murk.privacy.noise import identifiers
 from murk.producers.claims import Claims, Key, person_name
 from murk.producers.releaser import Releaser
 from murk.producers.reports import WindowReceipt
-from murk.producers.window import ADDED, KNOWN, Window, index_of, refused
+from murk.producers.window import KNOWN, Window, index_of, why_refused
 from murk.stream.codec import encode
 from murk.stream.releases import SketchRelease, truncate_time
 
@@ -254,7 +254,7 @@ class SketchProducer(Releaser["SketchProblem"]):
         self._window = None
         window.accumulator.wipe()
         if not spend.granted:
-            window.receipt = KNOWN if spend.known else self._refused(spend)
+            self._pass_by(window, spend)
             return window.told()
         reason = self._delivery.try_send(spend, self._clock())
         return WindowReceipt(
@@ -300,20 +300,20 @@ class SketchProducer(Releaser["SketchProblem"]):
         with self._spending(window) as spend:
             before = spend.windows.state(key, self.organisation)
             if spend.known:
-                window.receipt = KNOWN
+                self._pass_by(window, spend)
             elif before == "refused":
                 # It began to pass by in an earlier process, and was counted then.
-                window.receipt = self._refused(spend)
+                self._pass_by(window, spend)
                 spend.forgo()
             elif before == "open":
                 raise MurkError("another process has just opened this window: one at a time works for an organisation")
             elif spend.refusals:
-                window.receipt = self._refused(spend)
+                self._pass_by(window, spend)
                 spend.windows.begin(key, self.organisation, self._today(), "refused")
             else:
                 spend.forgo()
                 spend.windows.begin(key, self.organisation, self._today(), "open")
-        if window.receipt is ADDED:
+        if window.outcome == "added":
             from murk.privacy.gaussmix import SketchAccumulator
 
             window.accumulator = SketchAccumulator(self._problem.mechanisms[self.level], self._noise, index)
@@ -343,7 +343,7 @@ class SketchProducer(Releaser["SketchProblem"]):
 
     def _end(self, window: Window) -> WindowReceipt:
         """Let a window that has passed by be over."""
-        if window.receipt.outcome == "refused":
+        if window.outcome == "refused":
             with self._spending(window) as spend:
                 spend.forgo()
                 spend.windows.end(window.key, self.organisation, "refused", window.records, window.next_row)
@@ -385,8 +385,12 @@ class SketchProducer(Releaser["SketchProblem"]):
     def _today(self) -> int:
         return truncate_time(self._clock(), self.task.granularity)
 
-    def _refused(self, spend: Spending) -> WindowReceipt:
-        return refused(self.task, self.level, spend.refusals.values())
+    def _pass_by(self, window: Window, spend: Spending) -> None:
+        """Say why nothing is released of a window: it was before, or there is no room for it."""
+        if spend.known:
+            window.outcome, window.reason = "known", KNOWN
+        else:
+            window.outcome, window.reason = "refused", why_refused(self.task, self.level, spend.refusals.values())
 
 
 def sketch_problem_for(task: Task) -> SketchProblem:

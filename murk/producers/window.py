@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from murk.producers.spending import Refusal
     from murk.stream.task import Task
 
-ADDED = WindowReceipt("added", "none", 0)
-KNOWN = WindowReceipt("known", "none", 0, "this window was released before")
+KNOWN = "this window was released before"
 
 
 @dataclass
@@ -31,8 +30,10 @@ class Window:
         What tells its simulated draws apart from all others'.
     chain, since
         The chain that its sketch goes to, and where that one's partition ended when the window began.
-    receipt
-        What became of its beginning.
+    outcome
+        What became of its beginning: "added" (it was opened), "refused" or "known".
+    reason
+        Why it was not opened; empty where it was.
     accumulator
         What is mixed of its records, in memory alone.
     records
@@ -47,7 +48,8 @@ class Window:
     index: int
     chain: int
     since: int
-    receipt: WindowReceipt = ADDED
+    outcome: str = "added"
+    reason: str = ""
     accumulator: SketchAccumulator | None = field(default=None, repr=False)
     records: int = 0
     next_row: int = 0
@@ -55,8 +57,7 @@ class Window:
 
     def told(self) -> WindowReceipt:
         """What there is to tell of it as it stands."""
-        begun = self.receipt
-        return WindowReceipt(begun.outcome, begun.delivery, self.records, begun.reason)
+        return WindowReceipt(self.outcome, "none", self.records, self.reason)
 
 
 def index_of(organisation: str, key: Key, source: str | None) -> int:
@@ -65,17 +66,17 @@ def index_of(organisation: str, key: Key, source: str | None) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2
 
 
-def refused(task: Task, level: str, refusals: Collection[Refusal]) -> WindowReceipt:
-    """The receipt of a window that a cap has no room for, with what helps.
+def why_refused(task: Task, level: str, refusals: Collection[Refusal]) -> str:
+    """Why a window was refused, with what helps where it is a cap that has no room for it.
 
     Without refusals it was refused in an earlier process.
     """
     reason = "the window was refused when it began"
     for refusal in refusals:
         if refusal.scope not in ("task", "level"):
-            return WindowReceipt("refused", "none", 0, refusal.reason)
+            return refusal.reason
         reason = refusal.reason
-    return WindowReceipt("refused", "none", 0, f"{reason}; {remedy(task, level)}")
+    return f"{reason}; {remedy(task, level)}"
 
 
 def remedy(task: Task, level: str) -> str:

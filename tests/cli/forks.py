@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from murk.cli import cli, main
 from tests.cli.harness import TASK, largest_file, world
 from tests.cli.processes import MOST
+from tests.mutation.tracing import told
 
 UNFORESEEN = 70
 
@@ -76,7 +77,8 @@ def _command(arguments: Sequence[str], folder: Path, prepare: Callable[[], None]
         sys.argv = ["murk", *arguments]
         if prepare is not None:
             prepare()
-        main()
+        with told():
+            main()
         status = 0
     except SystemExit as end:
         status = int(end.code or 0)

@@ -1,18 +1,12 @@
-"""Which test calls which function of the package: a plugin, ``python -m pytest -p tests.mutation.calls --calls FILE``.
-
-Compiled functions are called without Python, and so are not seen; nor is what other processes do.
-"""
+"""Which test calls which function of the package: ``python -m pytest -p tests.mutation.calls --calls FILE``."""
 
 import json
-import sys
-import threading
-import time
+import os
 from pathlib import Path
 
 import pytest
 
-_ROOT = Path(__file__).resolve().parents[2]
-_HOME = f"{_ROOT / 'murk'}/"
+from tests.mutation.tracing import PLACE, taken, traced
 
 
 def pytest_addoption(parser):
@@ -22,7 +16,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     """Begin."""
-    config.pluginmanager.register(Recorder(Path(config.getoption("--calls"))))
+    config.pluginmanager.register(Recorder(Path(config.getoption("--calls")).resolve()))
 
 
 class Recorder:
@@ -31,30 +25,23 @@ class Recorder:
     def __init__(self, path):
         self.path = path
         self.found, self.failed = {}, set()
-        self.seen = set()
-
-    def trace(self, frame, event, arg):
-        """Called by Python at each call of a function."""
-        self.seen.add(frame.f_code)
+        self.commands = path.with_name(f"{path.name}.commands")
+        self.commands.write_text("")
+        os.environ[PLACE] = str(self.commands)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item):
-        """One test with its fixtures."""
-        self.seen = set()
-        start = time.process_time()
-        threading.settrace(self.trace)
-        sys.settrace(self.trace)
+        """One test with its fixtures, and the commands that it starts."""
+        own = {}
         try:
-            return (yield)
+            with traced(own):
+                return (yield)
         finally:
-            sys.settrace(None)
-            threading.settrace(None)
-            names = {
-                f"{code.co_filename[len(_HOME) - 5 :]}:{code.co_qualname.replace('.<locals>', '')}"
-                for code in self.seen
-                if code.co_filename.startswith(_HOME)
+            parts = [own, *taken(self.commands)]
+            self.found[item.nodeid] = {
+                "seconds": round(sum(part["seconds"] for part in parts), 3),
+                "calls": sorted(set().union(*(part["calls"] for part in parts))),
             }
-            self.found[item.nodeid] = {"seconds": round(time.process_time() - start, 3), "calls": sorted(names)}
 
     def pytest_runtest_logreport(self, report):
         """Leave out what does not pass: it would not notice anything."""
@@ -65,3 +52,4 @@ class Recorder:
         """Write what was found."""
         passed = {name: found for name, found in self.found.items() if name not in self.failed}
         self.path.write_text(json.dumps(passed))
+        self.commands.unlink()

