@@ -372,3 +372,42 @@ def test_whoever_waits_for_the_write_ahead_log_waits_for_others_alone() -> None:
         with pytest.raises(sqlite3.OperationalError):
             database._use_wal()
         assert asked[0] <= database._connection.asked <= asked[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "words"),
+    [
+        (sqlite3.OperationalError, sqlite3.SQLITE_FULL, "the disk is full: the log {path} could not be written"),
+        (sqlite3.OperationalError, sqlite3.SQLITE_IOERR, "the disk failed while the log {path} was in use (no \u2603)"),
+        (sqlite3.OperationalError, sqlite3.SQLITE_READONLY, "the log {path} is read-only for this user (no \u2603)"),
+        (sqlite3.OperationalError, sqlite3.SQLITE_PERM, "the log {path} is read-only for this user (no \u2603)"),
+        (sqlite3.OperationalError, sqlite3.SQLITE_CANTOPEN, "the log {path} cannot be opened (no \u2603)"),
+        (sqlite3.OperationalError, sqlite3.SQLITE_BUSY, "another process kept the log {path} locked"),
+        (sqlite3.OperationalError, sqlite3.SQLITE_LOCKED, "another process kept the log {path} locked"),
+        (sqlite3.DatabaseError, sqlite3.SQLITE_NOTADB, "{path} is not a log: it is not an SQLite database"),
+        (sqlite3.DatabaseError, sqlite3.SQLITE_CORRUPT, "the log {path} is damaged (no \u2603) and was left as it is"),
+        # Words that may quote what is in the file hold nothing that a terminal obeys.
+        (sqlite3.OperationalError, sqlite3.SQLITE_ERROR, r"the log {path} is damaged (no \u2603) and was left"),
+        (sqlite3.OperationalError, None, r"the log {path} is damaged (no \u2603) and was left"),
+        (sqlite3.IntegrityError, sqlite3.SQLITE_CONSTRAINT, r"the log {path} is damaged (no \u2603) and was left"),
+        (sqlite3.DataError, sqlite3.SQLITE_TOOBIG, r"the log {path} is damaged (no \u2603) and was left"),
+    ],
+)
+def test_what_is_said_of_an_error_of_sqlites(
+    path: Path, log: SqliteLog, kind: type[sqlite3.Error], code: int | None, words: str
+) -> None:
+    """Also by an extended code, whose low byte it is."""
+    for extended in (0, 11 << 8):
+        error = kind("no \u2603")
+        if code is not None:
+            error.sqlite_errorcode = code | extended
+        assert str(log._database._explained(error)).startswith(words.format(path=path))
+
+
+@pytest.mark.parametrize("kind", [sqlite3.ProgrammingError, sqlite3.InterfaceError])
+def test_what_is_a_mistake_of_ours_is_said_as_it_is(log: SqliteLog, kind: type[sqlite3.Error]) -> None:
+    for code in (None, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISUSE):
+        error = kind("a bug")
+        if code is not None:
+            error.sqlite_errorcode = code
+        assert log._database._explained(error) is error

@@ -69,6 +69,16 @@ def test_there_are_never_too_many_and_they_follow_from_the_count_alone(coefficie
     assert count in walked(2000, coefficients).counts
 
 
+@pytest.mark.parametrize("coefficients", [1, 4, 7])
+def test_room_for_a_trail_is_what_the_longest_takes(coefficients: int) -> None:
+    """Counts of 18 digits and times of 10, of which the first is as long as all others; and hardly more."""
+    most = most_points(coefficients)
+    numbers = "A" * (most * 4 * -(-4 * (2 * coefficients + 1) // 3))
+    longest = Trail(counts=[10**18 - 1] * most, times=[10**10 - 1] * most, numbers=numbers)
+    length = len(json.dumps(longest.model_dump(), separators=(",", ":")))
+    assert length <= trail_bytes(coefficients) <= length + 64
+
+
 def test_a_point_beyond_all_room_is_not_kept() -> None:
     assert most_points(5000) == 0
     recorder = TrailRecorder(Trail(), 5000, 16, "here")
