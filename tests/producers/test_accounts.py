@@ -4,11 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from murk.privacy import ApproxDP, GaussianDP, PureDP, cap_of
-from murk.producers import Policy
+from murk.errors import UserError
+from murk.privacy import Amount, ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, cap_of
+from murk.producers import Ledger, Policy
 from murk.producers.account_words import describe_together
 from murk.producers.accounts import LevelAccount, Standing
-from tests.producers.accounts import FILE
+from murk.producers.charges import Charge
+from murk.producers.claims import Claims
+from tests.producers.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
 from tests.producers.world import RECORD, SECRET, World, Wrapped, make_task, paid_task
 
 
@@ -135,3 +138,125 @@ def test_levels_are_added_with_their_days() -> None:
     # A refusal has no day; and where one day is not known, the first of all is not.
     assert account(1, 10, 20).plus(account(0, None, None)).first == 10
     assert account(1, 10, 20).plus(account(2, None, 30)) == account(3, None, 30).plus(account(0, 1, 1))
+
+
+def test_an_account_has_its_own_tasks_levels_and_caps(tmp_path: Path) -> None:
+    """Of two tasks with levels of one name: caps of the levels that were used, and of the task that is told of."""
+    charges = [charge("low", rho=10), charge("high", rho=30)]
+    with booked(tmp_path / "ledger.db", charges, caps=[("", rho(200)), ("low", rho(50)), ("high", rho(60))]) as ledger:
+        ledger.bind(LOG, OTHER, name="other")
+        ledger.book(OTHER, [charge("low", rho=5)], caps=[("", rho(300)), ("low", rho(70))], lifetime=rho(400))
+        for person, level, task in (
+            ("ann", "low", TASK), ("ann", "low", OTHER), ("ann", "low", OTHER), ("bob", "high", TASK)
+        ):  # fmt: skip
+            assert ask(ledger, person, level=level, task=task) == "released"
+        ledger.withdraw("cid", task_hash=OTHER)
+        found = {person: ledger.account(person) for person in ("ann", "bob", "cid", "dan")}
+
+    def told(person: str) -> list[tuple[str, list[tuple[str, int, int]], list[str]]]:
+        return [
+            (
+                task.name,
+                [(cap.level, cap.cap.units, cap.spent.units) for cap in task.caps if cap.cap and cap.spent],
+                [level.level for level in task.levels],
+            )
+            for task in found[person].tasks
+        ]
+
+    assert told("ann") == [
+        ("demo", [("", 200, 10), ("low", 50, 10)], ["low"]), ("other", [("", 300, 10), ("low", 70, 10)], ["low"])
+    ]  # fmt: skip
+    assert told("bob") == [("demo", [("", 200, 30), ("high", 60, 30)], ["high"])]
+    assert told("cid") == [("other", [("", 300, 0)], [])]
+    assert (told("dan"), found["dan"].is_known) == ([], False)
+    lifetime = [(cap.cap.units, cap.spent.units) for one in found.values() for cap in one.caps if cap.cap and cap.spent]
+    assert lifetime == [(400, 20), (400, 30), (400, 0), (400, 0)]
+    assert [task.withdrawn for one in found.values() for task in one.tasks] == [False, False, False, True]
+    assert not any(one.withdrawn for one in found.values())
+
+
+def test_whose_features_were_published_is_told_so_and_nobody_else(tmp_path: Path) -> None:
+    with booked(tmp_path / "ledger.db") as ledger:
+        ledger.begin_run(TASK, FILE, people="row", excluded=[3, 5])
+        spend(ledger, Claims([0, 1], None, ["default"] * 2, source=FILE))
+        found = [[task.published for task in ledger.account(row, source=FILE).tasks] for row in (0, 3, 5)]
+        assert found == [[False], [True], [True]]
+        assert ledger.account(3, source=FILE).tasks[0].levels == ()
+        assert ledger.account(4, source=FILE).tasks == ()
+        assert ledger.account(3, source="e" * 64).tasks == ()
+
+
+def test_what_anybody_has_spent_on_all_tasks_together(tmp_path: Path) -> None:
+    """In the caps' terms where there are caps; else in the first that everybody has a figure in."""
+    charges = [charge("low", rho=10, epsilon=4), charge("high", rho=30), charge("odd", approx=(7, 1))]
+    with booked(tmp_path / "ledger.db", charges, caps=[]) as ledger:
+        assert ledger.together() == ()
+        for person, level in (("ann", "low"), ("ann", "low"), ("bob", "low")):
+            ask(ledger, person, level=level)
+        assert ledger.together() == (Standing(None, rho(20)),)
+        ask(ledger, "bob", level="high")
+        assert ledger.together() == (Standing(None, rho(40)),)
+        # Of one person there is no figure in rho, of the others none in anything else.
+        ask(ledger, "cid", level="odd")
+        assert ledger.together() == ()
+    with booked(tmp_path / "other.db", charges, caps=[], lifetime=rho(100)) as ledger:
+        assert ledger.together() == (Standing(rho(100), rho(0)),)
+        ask(ledger, "ann", level="high")
+        ask(ledger, "bob", level="low")
+        assert ledger.together() == (Standing(rho(100), rho(30)),)
+        # What is refused, having no figure in rho, costs nothing.
+        assert ask(ledger, "cid", level="odd") == "lifetime"
+        assert ledger.together() == (Standing(rho(100), rho(30)),)
+
+
+def test_all_releases_together_are_stated_in_the_strongest_terms_that_all_allow(tmp_path: Path) -> None:
+    """Pure, then mu, then rho, then (epsilon, delta) at twice the delta that the releases have themselves."""
+    claims = {
+        "pure": PureDP(0.5),
+        "gdp": GaussianDP(0.5),
+        "zcdp": ZeroConcentratedDP(0.1),
+        "approx": ApproxDP(0.5, 1e-6),
+        "none": ApproxDP(0.5, 0.5),
+    }
+    costs = {"epsilon": Amount("epsilon", 1), "approx": Amount("approx", 1, 1)}
+    charges = [Charge(name, "any", claim, costs) for name, claim in claims.items()]
+    with booked(tmp_path / "ledger.db", charges, caps=[]) as ledger:
+        found = {}
+        for level in ("pure", "pure", "gdp", "zcdp", "approx", "approx"):
+            ask(ledger, level=level)
+            found[level] = ledger.account("ann").guarantee
+            assert ledger.account("ann").tasks[0].guarantee == found[level]
+        assert ledger.account("bob").guarantee is None
+        # A delta of 1 is no promise.
+        ask(ledger, level="none")
+        assert (ledger.account("ann").guarantee, ledger.account("ann").accountant.releases) == (None, 7)
+    assert found["pure"] == PureDP(1.0)
+    assert isinstance(found["gdp"], GaussianDP)
+    assert isinstance(found["zcdp"], ZeroConcentratedDP)
+    assert isinstance(found["approx"], ApproxDP)
+    assert found["approx"].delta == 4e-6
+
+
+def test_what_a_ledger_knows_of_tasks_by_their_names(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        with pytest.raises(UserError, match=r"knows no task of the name 'demo': it knows none$"):
+            ledger.tasks_named("demo")
+        for name, task in (("demo", TASK), ("other", OTHER), ("demo", "9" * 64)):
+            ledger.bind(LOG, task, name=name)
+            ledger.book(task, [charge(rho=1)])
+        assert ledger.tasks_named("demo") == [TASK, "9" * 64]
+        with pytest.raises(UserError, match=r"the name 'third': it knows demo, other$"):
+            ledger.tasks_named("third")
+        ledger.begin_run(TASK, FILE)
+        assert not ledger.has_released(FILE, task_name="demo")
+        with ledger.spending(TASK, Claims([0, 1], None, ["default"] * 2, source=FILE)) as spending:
+            spending.freeze([b"a", b"b"], [0, 0], [0, 0], expires=1)
+            spending.progress(2, {})
+        assert ledger.has_released(FILE, task_name="demo") is True
+        assert not ledger.has_released(FILE, task_name="other")
+        assert not ledger.has_released("e" * 64, task_name="demo")
+        for row, task_hash in ((1, None), (4, TASK), (5, OTHER)):
+            ledger.withdraw(row, source=FILE, task_hash=task_hash)
+        assert ledger.withdrawn(FILE, task_name="demo") == {1, 4}
+        assert ledger.withdrawn(FILE, task_name="other") == {1, 5}
+        assert ledger.withdrawn("e" * 64, task_name="demo") == frozenset()

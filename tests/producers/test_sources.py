@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,10 @@ import pytest
 from murk.errors import UserError
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import FileSource
+from murk.producers.claims import Claims
+from murk.producers.runs import Run
+from murk.producers.sources import Block as FileBlock
+from murk.producers.window import Window
 from tests.producers.world import SECRET, TEXT, make_task, write_people
 
 TASK = make_task()
@@ -344,6 +349,35 @@ class TestRefusals:
         assert "person-0" not in repr(block)
         assert repr(block.x) not in repr(block)
         assert "clamped" not in repr(block)
+        shown = {
+            FileBlock: ["source", "rows", "next_row"],
+            Claims: ["source", "keep_levels"],
+            Run: ["people", "next_row"],
+            Window: ["key", "index", "chain", "since", "outcome", "reason", "records", "next_row"],
+        }
+        for kind, names in shown.items():
+            assert [field.name for field in fields(kind) if field.repr] == names
+
+    def test_how_people_are_named(self, tmp_path: Path) -> None:
+        """As the ledger notes it, so that a file is not worked through with its people named otherwise."""
+        path = write_people(tmp_path / "people.csv", 4)
+        text = TEXT.replace("guarantee: {gdp: {mu: 1.0}}", "guarantee: {approx: {epsilon: 1.0, delta: 1.0e-6}}")
+        text = text.split("  levels:")[0]
+        sketch = make_task("protocol: sketch", "sketch: {rows: 2, window: 2}", text=text)
+        assert FileSource(path, TASK).people == "row"
+        assert FileSource(path, TASK, person_column="who").people == "column who"
+        assert FileSource(path, sketch).people == "one organisation"
+        assert FileSource(path, sketch, organisation_column="who").people == "organisations of column who"
+
+    def test_a_level_that_is_called_as_drawing_lots_is(self, tmp_path: Path) -> None:
+        path = write_people(tmp_path / "people.csv", 4)
+        task = make_task(text=TEXT.replace("{strict:", "{lot:"))
+        with pytest.raises(UserError, match="has a level named 'lot', which means by lot: rename it"):
+            FileSource(path, task, level="lot")
+        FileSource(path, task, level="default")
+        FileSource(path, task, level="lot", level_column="level")
+        with pytest.raises(UserError, match="has no level 'strict': choose one of default, lot, open"):
+            FileSource(path, task, level="strict")
 
 
 class TestPublicSample:
