@@ -113,4 +113,42 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "murk/producers/labels.py",
         "-        if len(self._people) < SMALLEST_GROUP:\n+        if len(self._people) <= SMALLEST_GROUP:",
     ): "whether there are enough is asked, and not how many more",
+    (
+        "murk/producers/places.py",
+        "-    if len(noted) > 1:\n+    if len(noted) >= 1:",
+    ): "of one ledger both are itself",
+    (
+        "murk/producers/places.py",
+        '-    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, '
+        "timeout=5.0)) as found:\n"
+        '+    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, '
+        "timeout=10.0)) as found:",
+    ): "how long another's write is waited for",
+    (
+        "murk/producers/accounts.py",
+        '-        most = _most(Promise(0, "", currency, 0, 0), histories, tariffs)\n'
+        '+        most = _most(Promise(0, "", currency, 1, 0), histories, tariffs)',
+    ): "how large the cap is has no part in what is spent",
+    (
+        "murk/producers/sources.py",
+        "-SELECT_CHUNK = 65_536\n+SELECT_CHUNK = 65537",
+    ): "rows with the smallest keys are the same, however they are cut",
+    (
+        "murk/producers/sources.py",
+        "-        size: int | Callable[[], int] = 4096,\n+        size: int | Callable[[], int] = 4097,",
+    ): "how many records are worked on at once",
+    (
+        "murk/producers/sources.py",
+        '-        if "_" not in joined and (joined.isascii() or _is_unicode(joined)):\n'
+        '+        if "_" not in joined and (joined.isascii() and _is_unicode(joined)):',
+    ): "a closer look at plain texts finds nothing",
+    (
+        "murk/producers/sources.py",
+        "-    elif kinds <= {int, float, type(None)}:\n+    elif kinds < {int, float, type(None)}:",
+    ): "a closer look at plain numbers finds nothing",
+    (
+        "murk/producers/reading.py",
+        "-CHUNK = 2**20\n"
+        "+CHUNK = 2**21",
+    ): "how much is read at once",
 }

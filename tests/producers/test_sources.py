@@ -14,6 +14,7 @@ from murk.errors import UserError
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import FileSource
 from murk.producers.claims import Claims
+from murk.producers.reading import KEYS_LOOKED_AT
 from murk.producers.runs import Run
 from murk.producers.sources import Block as FileBlock
 from murk.producers.window import Window
@@ -240,8 +241,34 @@ class TestRefusals:
     )
     def test_bad_values_in_json(self, tmp_path: Path, value: object, column: str) -> None:
         path = json_file(tmp_path, objects()[0], {**objects()[1], column: value})
-        with pytest.raises(UserError, match=f"row 2, column '{column}'"):
+        known = column == "age" or value != value
+        words = "is not a finite number. Correct it;" if known else "is none of the declared categories. Correct it, or"
+        with pytest.raises(UserError, match=f"row 2, column '{column}': the value {words}"):
             list(FileSource(path, TASK).blocks())
+
+    @pytest.mark.parametrize("column", ["same_sex", "origin", "age", "third_child", "who"])
+    def test_bytes_that_are_no_text_are_named_wherever_they_are(self, tmp_path: Path, column: str) -> None:
+        """Also in a column of nothing but texts, which is looked at as a whole."""
+        header = [*HEADER.split(","), "who"]
+        rows = [[*row.split(","), f"w{place}"] for place, row in enumerate(ROWS)]
+        rows[2][header.index(column)] += "\udcff"
+        path = csv_file(tmp_path, *map(",".join, rows), header=",".join(header))
+        with pytest.raises(UserError) as caught:
+            list(FileSource(path, TASK, person_column="who").blocks())
+        assert f"row 3, column '{column}'" in str(caught.value)
+        assert ("not UTF-8 text. Save the file as UTF-8" in str(caught.value)) == (column != "who")
+
+    def test_numbers_as_text_and_as_numbers(self, tmp_path: Path) -> None:
+        """What Python alone reads as a number is none; in a name it is what it is."""
+        ages = ["28", 21, 35.0, " 40 "]
+        records = [{**one, "age": age} for one, age in zip(objects(), ages, strict=True)]
+        assert read(json_file(tmp_path, *records))[0].tolist() == EXPECTED.tolist()
+        with pytest.raises(UserError, match="row 5, column 'age': the value is not a finite number"):
+            read(json_file(tmp_path, *records, {**records[0], "age": "2_8"}))
+        task = make_task(text=TEXT.replace("EWR, JFK", "E_R, JFK"))
+        assert read(csv_file(tmp_path, "28,yes,E_R,no"), task=task)[0].tolist() == [[0, 1, -1, -1, 1]]
+        with pytest.raises(UserError, match="row 1, column 'age'"):
+            read(csv_file(tmp_path, "2_8,yes,E_R,no"), task=task)
 
     @pytest.mark.parametrize("line", ["{", '["a"]', "3", '{"age": 1} x', "[" * 100_000])
     def test_lines_that_are_no_objects(self, tmp_path: Path, line: str) -> None:
@@ -310,6 +337,36 @@ class TestRefusals:
         path.write_bytes(b"age,same_sex\n")
         with pytest.raises(UserError, match="gzip"):
             FileSource(path, TASK)
+
+    @pytest.mark.parametrize("start", [b"\xff\xfea", b"\xfe\xffa", b"a\0ge", b"a,b\0", b"\0age"])
+    @pytest.mark.parametrize("name", ["people.csv", "people.csv.gz"])
+    def test_what_begins_as_no_utf8_text_does(self, tmp_path: Path, start: bytes, name: str) -> None:
+        (tmp_path / name).write_bytes(gzip.compress(start) if name.endswith(".gz") else start)
+        with pytest.raises(UserError, match="is not UTF-8 text"):
+            FileSource(tmp_path / name, TASK)
+
+    def test_keys_are_looked_for_in_so_many_lines(self, tmp_path: Path) -> None:
+        """Until then a key may be left out; the column is there all the same."""
+        first = {key: value for key, value in objects()[0].items() if key != "origin"}
+        for before in (KEYS_LOOKED_AT - 1, KEYS_LOOKED_AT):
+            path = json_file(tmp_path, *[first] * before, objects()[0])
+            if before < KEYS_LOOKED_AT:
+                assert FileSource(path, TASK).size == KEYS_LOOKED_AT
+                continue
+            with pytest.raises(UserError, match=f"no key 'origin' in its first {KEYS_LOOKED_AT} lines"):
+                FileSource(path, TASK)
+        assert KEYS_LOOKED_AT == 1000
+
+    @pytest.mark.parametrize(
+        ("header", "words"),
+        [
+            ("age;b", "separated by semicolons"), ("age\tb", "separated by tabs"), ("age|b", "separated by bars"),
+            ("age b", "must be a header"), ("age;b,c", "must be a header"),
+        ],
+    )  # fmt: skip
+    def test_what_a_header_of_another_kind_is_said_to_be(self, tmp_path: Path, header: str, words: str) -> None:
+        with pytest.raises(UserError, match=words):
+            FileSource(csv_file(tmp_path, "1", header=header), TASK)
 
     def test_other_encodings_and_formats(self, tmp_path: Path) -> None:
         path = tmp_path / "people.csv"
@@ -422,6 +479,17 @@ class TestPublicSample:
         assert counts.tolist() == [1, 3]
         with pytest.raises(UserError, match="5 rows"):
             source.covariates([5])
+
+    def test_is_drawn_of_those_who_may_be(self, tmp_path: Path) -> None:
+        """Of no more rows than there are, without those of people who have withdrawn; others' names are no rows."""
+        source = FileSource(write_people(tmp_path / "people.csv", 6), TASK)
+        gone = ["ann", 0, 5, 6, -1, 3]
+        assert source.select(3, SimulatedNoise(1), excluded=gone) == [1, 2, 4]
+        assert source.select(0, SimulatedNoise(1), excluded=gone) == []
+        for count in (4, -1):
+            with pytest.raises(UserError, match=f"{count} rows cannot be set aside: .*people.csv has 3"):
+                source.select(count, SimulatedNoise(1), excluded=gone)
+        assert source.select(6, SimulatedNoise(1)) == [*range(6)]
 
     def test_needs_one_row_a_person(self, tmp_path: Path) -> None:
         source = FileSource(write_people(tmp_path / "people.csv", 20), TASK, person_column="who")
