@@ -151,4 +151,9 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-CHUNK = 2**20\n"
         "+CHUNK = 2**21",
     ): "how much is read at once",
+    (
+        "murk/producers/sketching.py",
+        "-            assert count > 0, \"a window that is full has ended\"\n"
+        "+            assert count >= 0, \"a window that is full has ended\"",
+    ): "a window that goes on has room",
 }

@@ -85,6 +85,7 @@ class TestWindow:
         assert len(found[0]) == 2
 
     def test_may_end_before(self, world: SketchWorld) -> None:
+        assert (world.producer.room, world.producer.records) == (WINDOW, None)
         fill(world.producer, count=4)
         assert (world.producer.room, world.producer.records) == (WINDOW - 4, 4)
         assert world.producer.release().outcome == "released"

@@ -1,6 +1,7 @@
 """File populations: what is read, what stops the reading, and what is never said."""
 
 import gzip
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import fields
@@ -14,7 +15,7 @@ from murk.errors import UserError
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import FileSource
 from murk.producers.claims import Claims
-from murk.producers.reading import KEYS_LOOKED_AT
+from murk.producers.reading import KEYS_LOOKED_AT, open_table
 from murk.producers.runs import Run
 from murk.producers.sources import Block as FileBlock
 from murk.producers.window import Window
@@ -128,7 +129,9 @@ class TestReading:
         same = FileSource(csv_file(tmp_path, *ROWS, name="b.csv"), TASK)
         other = FileSource(csv_file(tmp_path, *ROWS[1:], name="c.csv"), TASK)
         assert one.digest == same.digest != other.digest
-        assert len(one.digest) == 64
+        assert one.digest == hashlib.sha256((tmp_path / "a.csv").read_bytes()).hexdigest()
+        zipped = csv_file(tmp_path, *ROWS, name="a.csv.gz")
+        assert FileSource(zipped, TASK).digest == hashlib.sha256(zipped.read_bytes()).hexdigest()
 
     def test_counts_its_rows(self, tmp_path: Path) -> None:
         assert FileSource(write_people(tmp_path / "people.csv", 137), TASK).size == 137
@@ -319,6 +322,39 @@ class TestRefusals:
             with pytest.raises(UserError, match="no rows"):
                 FileSource(csv_file(tmp_path, name=name), TASK)
 
+    def test_an_empty_table(self, tmp_path: Path) -> None:
+        """Also where nobody has looked at its bytes before, as of a public file."""
+        (tmp_path / "empty.csv").write_bytes(b"")
+        with pytest.raises(UserError, match="has no rows: it is empty"):
+            open_table(tmp_path / "empty.csv", [])
+
+    @pytest.mark.parametrize("row", [1, 2, 3])
+    def test_which_row_is_no_csv(self, tmp_path: Path, row: int) -> None:
+        path = csv_file(tmp_path, *ROWS[: row - 1], '28,"yes"x,JFK,no', *ROWS[row:])
+        with pytest.raises(UserError, match=f"row {row}: not a CSV row"):
+            list(open_table(path, []).rows(0))
+
+    @pytest.mark.parametrize(
+        ("row", "words"),
+        [
+            ('28,"yes', "a quoted cell that never ends"), ('28,"' + "x" * 140_000, "a quoted cell that never ends"),
+            ('28,"yes"x', "',' expected after '\"'"),
+        ],
+        ids=["open", "long", "middle"],
+    )  # fmt: skip
+    def test_why_a_row_is_no_csv(self, tmp_path: Path, row: str, words: str) -> None:
+        with pytest.raises(UserError) as caught:
+            list(open_table(csv_file(tmp_path, row), []).rows(0))
+        assert f"row 1: not a CSV row ({words}). Put cells" in str(caught.value)
+
+    def test_a_file_that_is_gone_was_changed(self, tmp_path: Path) -> None:
+        source = FileSource(write_people(tmp_path / "people.csv", 10), TASK)
+        blocks = source.blocks(size=5)
+        next(blocks)
+        source.path.unlink()
+        with pytest.raises(UserError, match="changed while it was read"):
+            next(blocks)
+
     @pytest.mark.parametrize("keep", [0.3, 0.9, 0.999])
     def test_a_truncated_gzip_is_found_before_anything_is_released(self, tmp_path: Path, keep: float) -> None:
         path = tmp_path / "people.csv.gz"
@@ -343,6 +379,10 @@ class TestRefusals:
     def test_what_begins_as_no_utf8_text_does(self, tmp_path: Path, start: bytes, name: str) -> None:
         (tmp_path / name).write_bytes(gzip.compress(start) if name.endswith(".gz") else start)
         with pytest.raises(UserError, match="is not UTF-8 text"):
+            FileSource(tmp_path / name, TASK)
+        # Four bytes tell it; of what comes later other things are to be said.
+        (tmp_path / name).write_bytes(gzip.compress(b"age,\0\n1,2") if name.endswith(".gz") else b"age,\0\n1,2")
+        with pytest.raises(UserError, match="no column 'same_sex'"):
             FileSource(tmp_path / name, TASK)
 
     def test_keys_are_looked_for_in_so_many_lines(self, tmp_path: Path) -> None:
