@@ -304,6 +304,25 @@ class TestValues:
             assert never not in words
 
 
+class TestMemory:
+    @pytest.mark.parametrize("end", ["release", "leave_out", "withdrawn"])
+    def test_nothing_of_a_window_that_has_ended_stands_there(self, world: SketchWorld, end: str) -> None:
+        fill(world.producer, count=4)
+        window = world.producer._window
+        assert window is not None
+        assert window.accumulator is not None
+        held = [window.accumulator._mixtures, window.accumulator._moments, window.accumulator._key]
+        assert all(array.any() for array in held)
+        if end == "withdrawn":
+            world.ledger.withdraw("clinic")
+        receipt = world.producer.leave_out() if end == "leave_out" else world.producer.release()
+        outcome = {"release": "released", "leave_out": "left out", "withdrawn": "refused"}[end]
+        assert (receipt.outcome, receipt.records, world.producer.records) == (outcome, 4, None)
+        assert not any(array.any() for array in held)
+        # Records of no file stand in no row.
+        assert world.producer.next_row == 0
+
+
 class TestDisk:
     def test_nothing_raw_stands_there(self, tmp_path: Path) -> None:
         # Ages whose text and coded float64 are found nowhere by chance.
