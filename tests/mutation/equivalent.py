@@ -148,12 +148,27 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "a closer look at plain numbers finds nothing",
     (
         "murk/producers/reading.py",
-        "-CHUNK = 2**20\n"
-        "+CHUNK = 2**21",
+        "-CHUNK = 2**20\n+CHUNK = 2**21",
     ): "how much is read at once",
     (
         "murk/producers/sketching.py",
-        "-            assert count > 0, \"a window that is full has ended\"\n"
-        "+            assert count >= 0, \"a window that is full has ended\"",
+        '-            assert count > 0, "a window that is full has ended"\n'
+        '+            assert count >= 0, "a window that is full has ended"',
     ): "a window that goes on has room",
+    (
+        "murk/producers/waiting.py",
+        "-_LOOK = 0.005\n+_LOOK = 0.01",
+    ): "how often it is looked",
+    (
+        "murk/producers/waiting.py",
+        "-            standing = [(False, -1)]\n+            standing = [(False, -2)]",
+    ): "no chain stands there, either",
+    (
+        "murk/producers/waiting.py",
+        "-        time.sleep(_LOOK)\n+        pass",
+    ): "without a pause it is looked more often",
+    (
+        "murk/producers/waiting.py",
+        "-        return True, 0\n+        return True, 1",
+    ): "how far it is matters only until it is done",
 }

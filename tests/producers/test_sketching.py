@@ -323,6 +323,20 @@ class TestMemory:
         assert world.producer.next_row == 0
 
 
+class TestFiles:
+    def test_a_window_that_was_released_is_not_looked_at_again(self, world: SketchWorld) -> None:
+        x, y = coded(WINDOW)
+        for outcome in ("released", "known"):
+            producer = world.produce(source="f" * 64)
+            receipt = producer.open(row=0)
+            assert receipt.outcome == ("added" if outcome == "released" else "known")
+            assert (producer._window is None or producer._window.accumulator is None) == (outcome == "known")
+            [receipt] = producer.add_block(x, y, rows=range(WINDOW))
+            assert (receipt.outcome, receipt.records, producer.next_row) == (outcome, WINDOW, WINDOW)
+        assert receipt.reason == "this window was released before"
+        assert (world.released(), len(world.messages())) == (1, 1)
+
+
 class TestDisk:
     def test_nothing_raw_stands_there(self, tmp_path: Path) -> None:
         # Ages whose text and coded float64 are found nowhere by chance.

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from murk.producers import FileSource
+from murk.producers.charges import Promise, Tariff
+from murk.producers.sums import _share
 from tests.producers.world import World, make_task, paid_task, run_blocks, write_people
 
 
@@ -58,3 +60,24 @@ def test_refusals_and_withdrawals_change_accounts(tmp_path: Path) -> None:
         assert (sums.read().people, sums.read().changed, sums.read().refused) == (30, 3, 36)
         other = world.ledger.group_sums(task.hash)
         assert other.read().changed == 0
+
+
+def test_the_largest_share_of_a_cap() -> None:
+    """Of the caps that a person has: of the task, and of the levels that were asked for; what nobody knows is all."""
+
+    def tariff(number: int, level: str, rho: int | None, approx: tuple[int, int] | None = None) -> Tariff:
+        return Tariff(number, 1, level, "any", "[]", rho, None, *(approx or (None, None)), None)
+
+    tariffs = {1: tariff(1, "low", 10, (1, 30)), 2: tariff(2, "high", 25), 3: tariff(3, "free", 0, (0, 0))}
+    caps = [Promise(1, "", "rho", 100, 0), Promise(1, "low", "rho", 40, 0), Promise(1, "high", "rho", 80, 0)]
+    assert _share({}, caps, tariffs) == 0.0
+    assert _share({1: 1}, caps, tariffs) == 0.25
+    assert _share({1: 1, 2: 1}, caps, tariffs) == 35 / 40
+    assert _share({2: 3}, caps, tariffs) == 75 / 80
+    # What was refused costs nothing, and is of its level all the same.
+    assert _share({1: 0, 2: 1}, caps, tariffs) == 25 / 40
+    assert _share({3: 5}, caps, tariffs) == 0.0
+    assert _share({1: 1}, [Promise(1, "", "approx", 100, 50)], tariffs) == 0.6
+    assert _share({1: 1, 2: 1}, [Promise(1, "", "approx", 100, 50)], tariffs) == 1.0
+    assert _share({1: 1}, [Promise(1, "", "approx", 100, 0)], tariffs) == 1.0
+    assert _share({1: 1}, [Promise(1, "high", "rho", 0, 0)], tariffs) == 0.0

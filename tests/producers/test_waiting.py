@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError
+from murk.producers.models import NoModels
 from murk.producers.waiting import wait_for_models
 from murk.stream import open_log
 from murk.stream.checkpoint import Counters, StateMessage
 from murk.stream.codec import encode_iterate
-from murk.stream.log import Log
+from murk.stream.log import Checkpoint, Log, Unreachable
 from murk.stream.releases import IterateMessage
+from tests.producers.world import Wrapped
 from tests.stream.harness import make_task
 
 TASK = make_task(partitions=1)
@@ -89,7 +91,59 @@ def test_what_was_read_and_not_learned_brings_no_model(log: Log) -> None:
     assert not waits(log)
 
 
+def test_a_chain_whose_state_is_gone_is_left_to_its_learner(log: Log) -> None:
+    append(log, EPOCH)
+    assert not waits(Wrapped(log, checkpoint=lambda chain: Checkpoint(None, EPOCH)))  # type: ignore[arg-type]
+
+
+def test_releases_of_no_model_are_of_an_empty_one(log: Log) -> None:
+    append(log, 3)
+    for model in (NoModels(log).newest(0), NoModels(log).at_hand(0)):
+        assert (model.version, model.iterate.shape, model.end) == (0, (0,), 3)
+
+
 def test_what_is_no_model_is_left_to_those_who_look_closer(log: Log) -> None:
     append(log, EPOCH)
     log.publish(0, b"not a model")
     assert not waits(log)
+
+
+def test_patience_is_for_a_learner_that_reads_nothing(log: Log) -> None:
+    """While it reads on, however slowly, it is waited for; and then as long as was said, and no longer."""
+    append(log, 2 * EPOCH)
+    commit(log, EPOCH, EPOCH - 1, 0)
+    state = log.checkpoint(0).state
+    looks: list[int] = []
+
+    def slow(chain: int) -> Checkpoint:
+        looks.append(min(len(looks), 12))
+        return Checkpoint(state, looks[-1])
+
+    times = iter(range(100))
+    problem: Any = Epochs()
+    with pytest.raises(MurkError, match=r"has read .* for 3 s"):
+        wait_for_models(Wrapped(log, checkpoint=slow), problem, 3.0, clock=lambda: float(next(times)))  # type: ignore
+    # Twelve steps on, and then four seconds at one place.
+    assert looks == [*range(12), *[12] * 5]
+
+
+def test_a_log_that_is_away_is_waited_for_too(log: Log) -> None:
+    problem: Any = Epochs()
+    for away, patience, gives_up in ((2, 3.0, False), (50, 3.0, True)):
+        looks: list[int] = []
+
+        def model(chain: int, away: int = away, looks: list[int] = looks) -> bytes | None:
+            looks.append(chain)
+            if len(looks) <= away:
+                raise Unreachable("the log is away")
+            return log.model(chain)
+
+        times = iter(range(100))
+        wrapped: Any = Wrapped(log, model=model)  # type: ignore[arg-type]
+        if gives_up:
+            with pytest.raises(MurkError, match="for 3 s"):
+                wait_for_models(wrapped, problem, patience, clock=lambda times=times: float(next(times)))  # type: ignore
+            assert len(looks) == 5
+        else:
+            wait_for_models(wrapped, problem, patience, clock=lambda times=times: float(next(times)))  # type: ignore
+            assert len(looks) == 3
