@@ -178,7 +178,7 @@ class FilePopulation(ABC):
     """
 
     problem: Problem
-    next_row = 0
+    next_row: int
     warnings: tuple[str, ...] = ()
     excluded: frozenset[int] = frozenset()
 

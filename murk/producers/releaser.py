@@ -103,7 +103,6 @@ class Releaser(ABC, Generic[P]):
         MurkError
             When the log cannot be reached; everything stays where it was.
         """
-        self._ledger.check_thread()
         return self._delivery.flush(self._clock())
 
     @abstractmethod

@@ -116,7 +116,7 @@ class LedgerFile(Database):
         Seconds to wait for another process's write.
     """
 
-    def __init__(self, path: str | Path, *, create: bool = True, timeout: float = 30.0) -> None:
+    def __init__(self, path: str | Path, *, create: bool, timeout: float) -> None:
         self._owner = os.getpid(), threading.get_ident()
         path = Path(path)
         if path.is_file() and path.stat().st_size == 0:

@@ -1,5 +1,6 @@
 """A ledger that cannot be trusted fails closed, as it is, and nobody is told to do without it."""
 
+import errno
 import os
 import re
 import sqlite3
@@ -98,6 +99,110 @@ def test_a_damaged_ledger_is_refused_and_left_as_it_is(path: Path, what: str) ->
         assert "newest intact copy" in str(caught.value)
         assert not TEMPTATIONS.search(str(caught.value)), str(caught.value)
     assert (path.read_bytes() if path.exists() else None) == before
+
+
+SAID = {
+    "emptied": "is empty: its content was lost",
+    "text": "is not a ledger, or its beginning was destroyed",
+    "header lost": "is not a ledger, or its beginning was destroyed",
+    "newer version": "was written by another version of Murk (format 99; this one reads format 2): use the version",
+    "version gone": "was written by another version of Murk (format unknown; this one reads format 2)",
+    "another application": "is a database of something else, not a ledger",
+    "a table gone": "is damaged (its tables are not the ones that Murk makes)",
+    "a debit taken out": "is damaged (its debits and its accounts do not agree)",
+    "an account taken out": "is damaged (its debits and its accounts do not agree)",
+    "gone, with its log left": "is gone, and a file that belongs to it (ledger.db-wal or -shm) is still there",
+}
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_what_is_wrong_with_a_damaged_ledger_is_said(path: Path, what: str) -> None:
+    filled(path)
+    DAMAGES[what](path)
+    with pytest.raises(UserError) as caught:
+        Ledger(path)
+    assert SAID[what] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "words"),
+    [
+        (sqlite3.SQLITE_NOTADB, "", "{path} is not a ledger, or its beginning was destroyed"),
+        (
+            sqlite3.SQLITE_CORRUPT,
+            "SQLITE_CORRUPT_INDEX",
+            "the ledger {path} is damaged (SQLITE_CORRUPT_INDEX). Nothing",
+        ),
+        (sqlite3.SQLITE_CORRUPT, "", "the ledger {path} is damaged (unreadable). Nothing"),
+        (sqlite3.SQLITE_READONLY, "", "the ledger {path} is read-only for this user"),
+        (sqlite3.SQLITE_PERM, "", "the ledger {path} is read-only for this user"),
+        (sqlite3.SQLITE_FULL, "", "the disk is full"),
+        (sqlite3.SQLITE_ERROR, "", "the ledger {path} is damaged (no such table)"),
+    ],
+)
+def test_what_is_said_of_an_error_of_sqlites(path: Path, code: int, name: str, words: str) -> None:
+    """Also by an extended code, whose low byte it is; and before the file was found to be whole, of a missing table."""
+    with booked(path) as ledger:
+        for extended in (0, 3 << 8):
+            error = sqlite3.OperationalError("no such table")
+            error.sqlite_errorcode, error.sqlite_errorname = code | extended, name
+            assert str(ledger._file._explained(error)).startswith(words.format(path=path))
+            ledger._file._examined = False
+            found = str(ledger._file._explained(error))
+            assert ("its tables are not the ones that Murk makes" in found) == (code == sqlite3.SQLITE_ERROR)
+            ledger._file._examined = True
+
+
+def test_a_new_ledger_is_on_the_disk_before_it_has_its_name_and_its_name_then(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, sync = [], os.fsync
+
+    def noted(handle: int) -> None:
+        synced.append((os.readlink(f"/proc/self/fd/{handle}"), path.exists()))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    before = len(os.listdir("/proc/self/fd"))
+    with Ledger(path) as ledger:
+        assert len(ledger.identity) == 32
+    assert len(os.listdir("/proc/self/fd")) == before
+    [(draft, named), (folder, there)] = synced
+    assert Path(draft).name.startswith(".ledger.db.")
+    assert (named, folder, there) == (False, str(path.parent), True)
+    assert [each.name for each in path.parent.iterdir()] == ["ledger.db"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_ledger_that_cannot_be_made(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*names: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    def gone(*names: object) -> None:
+        raise FileExistsError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", refused)
+        with pytest.raises(MurkError, match=r"cannot be made \(Operation not permitted\): its directory must be"):
+            Ledger(path)
+    assert list(tmp_path.iterdir()) == []
+    # Another process was quicker, and its ledger is gone again.
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", gone)
+        with pytest.raises(FileExistsError):
+            Ledger(path)
+    # It was quicker: that is the ledger.
+    link = os.link
+
+    def quicker(draft: Path, place: Path) -> None:
+        monkeypatch.setattr(os, "link", link)
+        Ledger(place).close()
+        link(draft, place)
+
+    monkeypatch.setattr(os, "link", quicker)
+    with Ledger(path) as ledger:
+        assert ledger.totals().people == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["ledger.db"]
 
 
 def test_a_database_of_something_else_is_refused(path: Path) -> None:

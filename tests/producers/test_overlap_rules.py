@@ -2,11 +2,15 @@
 
 import math
 from itertools import pairwise, product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from murk.producers.overlap import FEWEST, _sorted, _split, _tail, distinct, in_order, rare
+from murk.errors import UserError
+from murk.producers import overlap
+from murk.producers.overlap import _plain, _sorted, _split, _tail, _tells, consecutive, distinct, in_order, rare
+from murk.producers.reading import open_table
 
 UNLIKELY = math.log(1e-6)
 
@@ -36,7 +40,7 @@ def looks_rare(counts: list[tuple[int, int, int]]) -> bool:
     kind = {pair: sum(number for number, *one in counts if tuple(one) == pair) for pair in product(range(3), repeat=2)}
     split, inside, outside = kind[1, 1], kind[2, 0], kind[0, 2]
     of, ratio = split + inside + outside, total[1] / total[0]
-    if split < FEWEST:
+    if split < 5:
         return False
     alone, new = kind[1, 0] + kind[0, 1], sum(number * public for number, own, public in counts if not own)
     expected = 2 * ratio / (1 + ratio) ** 2
@@ -85,6 +89,44 @@ def test_how_few_rows_of_its_own_give_a_part_away() -> None:
             found.append(rare(*files(*counts)))
             assert found[-1] == looks_rare(counts), counts
         assert sum(one != other for one, other in pairwise(found)) == 1
+
+
+def test_people_of_whom_one_in_a_hundred_is_alike_are_hardly_alike() -> None:
+    for alike in (1, 2):
+        assert distinct(*files((180 - 2 * alike, 1, 0), (alike, 2, 0), (20, 1, 1), (9, 0, 1))) == (alike == 1)
+
+
+def test_four_shared_rows_are_too_few_to_tell_whatever_the_counts_say() -> None:
+    for shared in (4, 5):
+        assert rare(*files((1000, 1, 0), (shared, 1, 1))) == (shared == 5)
+
+
+def test_thirty_two_runs_in_order_are_a_copy() -> None:
+    mine = np.repeat(np.arange(100, dtype=np.uint64), 3)
+    for runs in (31, 32):
+        assert consecutive(mine, mine[29 : 29 + 1 + 3 * runs + 2]) == (runs == 32)
+
+
+def test_a_column_tells_where_a_tenth_of_its_values_or_two_differ() -> None:
+    for rows, values, tells in ((20, 2, True), (20, 3, False), (40, 4, True), (40, 5, False), (2, 2, True)):
+        assert _tells(np.arange(rows, dtype=np.uint64) % np.uint64(values)) == tells
+
+
+def test_a_value_is_the_same_however_it_is_written() -> None:
+    for one, other in ((" yes ", "yes"), ("30", 30), (" 30.0 ", 30), (True, 1), ("nan", float("nan")), (None, "None")):
+        assert _plain(one) == _plain(other)
+    assert _plain("nan") == 0
+    assert len({_plain(value) for value in ("yes", "no", "Yes", 30, 31, 10**400, "y es")}) == 7
+
+
+def test_which_row_of_a_long_file_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are read at once."""
+    monkeypatch.setattr(overlap, "CHUNK", 2)
+    (tmp_path / "people.csv").write_text("age\n" + "30\n" * 6 + "30,1\n")
+    table = open_table(tmp_path / "people.csv", ["age"])
+    assert [list(numbers) for numbers, _ in overlap._chunks(table)] == [[0, 1], [2, 3], [4, 5], [6]]
+    with pytest.raises(UserError, match="row 7: 2 cells"):
+        [table.columns(records, numbers, ["age"]) for numbers, records in overlap._chunks(table)]
 
 
 def test_from_how_many_coincidences_on_people_who_are_hardly_alike_are_refused() -> None:

@@ -319,3 +319,13 @@ def test_what_the_last_block_could_not_send_is_sent_when_it_is_carried_on(
         assert len(list(people.steps())) == 1
         assert (people.next_row, people.releases, people.ledger.pending()) == (40, 40, 0)
         assert sum(people.log.end(chain) for chain in range(people.log.partitions)) == 40
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_accounts_are_not_opened_for_releases_of_the_other_kind(tmp_path: Path, simulated: bool) -> None:
+    with open_log(f"sqlite:///{tmp_path}/log.db") as log:
+        log.announce(make_task(simulated=simulated).document())
+        words = ("simulated", "give the --seed it was begun with") if simulated else ("real", "leave --seed out")
+        with pytest.raises(UserError, match=f"carries {words[0]} releases, .*: {words[1]}, or use another log"):
+            open_accounts(log, tmp_path / "ledger.db", simulated=not simulated)
+        assert not (tmp_path / "ledger.db").exists()
