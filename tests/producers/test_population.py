@@ -14,7 +14,7 @@ from murk.privacy.noise import SimulatedNoise
 from murk.producers import FileSource, Ledger, Policy
 from murk.producers.local import LocalRun
 from murk.producers.population import Agree, Crowd, Population, open_accounts
-from murk.stream import open_log
+from murk.stream import Task, open_log
 from murk.stream.disclosure import Disclosure
 from murk.stream.log import Unreachable
 from murk.stream.sqlite_log import SqliteLog
@@ -329,3 +329,47 @@ def test_accounts_are_not_opened_for_releases_of_the_other_kind(tmp_path: Path, 
         with pytest.raises(UserError, match=f"carries {words[0]} releases, .*: {words[1]}, or use another log"):
             open_accounts(log, tmp_path / "ledger.db", simulated=not simulated)
         assert not (tmp_path / "ledger.db").exists()
+
+
+def test_nothing_is_begun_on_what_cannot_lead_to_anything(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The people as their own public file, and a state that no log would take."""
+
+    def unwritten() -> bool:
+        with open_log(f"sqlite:///{folder}/log.db") as log:
+            return log.document() is None
+
+    public = f"public: {{file: {folder}/people.csv}}"
+    with pytest.raises(UserError, match=r"people\.csv holds people of"), population(folder, public):
+        pass
+    assert unwritten()
+
+    def too_large(problem: object) -> None:
+        raise UserError("a state of 9 GiB")
+
+    monkeypatch.setattr("murk.learners.ldp_sgd.problem.GradientProblem.check_state", too_large)
+    with pytest.raises(UserError, match="a state of 9 GiB"), population(folder):
+        pass
+    assert unwritten()
+
+
+def test_another_task_is_not_begun_on_a_log_that_carries_one(folder: Path) -> None:
+    with population(folder):
+        pass
+    words = r"differs in: expiry\. A log carries one task for life"
+    with pytest.raises(UserError, match=words), population(folder, "expiry: 3d"):
+        pass
+
+
+def test_a_log_is_made_ready_before_accounts_are_tied_to_it(folder: Path) -> None:
+    done: list[str] = []
+    with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(folder / "ledger.db") as ledger:
+
+        def prepare(document: bytes) -> None:
+            assert log.document() is None
+            with pytest.raises(UserError, match="knows no task of the name 'third-child'"):
+                ledger.tasks_named("third-child")
+            done.append(Task.from_document(document).name)
+
+        wrapped: Any = Wrapped(log, prepare=prepare)
+        Population(make_task(simulated=False), Crowd(folder / "people.csv", seed=7), wrapped, ledger).close()
+    assert done == ["third-child"]
