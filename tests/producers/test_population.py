@@ -4,6 +4,7 @@ import json
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy.noise import SimulatedNoise
-from murk.producers import FileSource, Ledger, Policy
+from murk.producers import FileSource, Ledger, Policy, files
 from murk.producers.local import LocalRun
+from murk.producers.notes import begun_with
 from murk.producers.population import Agree, Crowd, Population, open_accounts
 from murk.stream import Task, open_log
 from murk.stream.disclosure import Disclosure
@@ -169,6 +171,41 @@ def test_a_second_gateway_looks_at_all_its_file_before_it_releases(folder: Path)
                     Population(task, crowd, log, accounts)
                 assert "S3CR3T" not in str(found.value)
                 assert accounts.totals().releases == 0
+
+
+def test_a_second_gateway_is_asked_what_the_first_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether its people are in the public sample, and whether its labels can teach anything; then it is noted."""
+    checked: list[str] = []
+    check = files.check_apart
+
+    def noted(source: FileSource, path: Path) -> None:
+        checked.append(source.path.name)
+        check(source, path)
+
+    monkeypatch.setattr(files, "check_apart", noted)
+    write_people(folder / "third.csv", 50)
+    rows = (folder / "others.csv").read_text().splitlines()
+    alike = [rows[0], *(row for row in rows[1:] if row.split(",")[3] == "no")]
+    (folder / "alike.csv").write_text("\n".join(alike) + "\n")
+    of_others = product((21, 27, 34), ("no", "yes"), ("EWR", "JFK", "LGA"))
+    (folder / "public.csv").write_text("age,same_sex,origin\n" + "".join(f"{a},{b},{c}\n" for a, b, c in of_others))
+    task = make_task(f"public: {{file: {folder}/public.csv}}", simulated=False)
+    with open_log(f"sqlite:///{folder}/log.db") as file:
+        log: Any = Wrapped(file, url="kafka://localhost:9092/third-child")
+        for source, refused in (("people", False), ("others", False), ("alike", True), ("third", False)):
+            if source == "third":
+                (folder / "public.csv").rename(folder / "moved.csv")
+            with open_accounts(log, folder / f"{source}.db") as accounts:
+                crowd = Crowd(folder / f"{source}.csv", seed=7)
+                if refused:
+                    with pytest.raises(UserError, match="so that nothing could be learned"):
+                        Population(task, crowd, log, accounts)
+                    assert begun_with(log, folder / f"{source}.db") is None
+                    continue
+                carried = task if source != "third" else Task.from_document(file.document() or b"").without_public()
+                Population(carried, crowd, log, accounts).close()
+                assert begun_with(log, folder / f"{source}.db") == accounts.identity
+    assert checked == ["people.csv", "others.csv", "alike.csv"]
 
 
 def test_two_at_work_on_one_log(folder: Path) -> None:
