@@ -167,6 +167,15 @@ def test_a_few_columns_more_make_rows_rare(tmp_path: Path) -> None:
             check(tmp_path, people, part)
 
 
+def test_further_columns_tell_of_rows_whose_features_were_brought_to_their_bounds(tmp_path: Path) -> None:
+    """What is compared of a feature is its code, which is the same for all values beyond a bound."""
+    people = mothers(0, 2000)
+    part = [{**row, "age": "25"} for row in shuffled(people) if int(row["age"]) < 25][:300]
+    assert len(part) > 100
+    with pytest.raises(UserError, match="too rare to be shared by chance"):
+        check(tmp_path, people, part, MOTHERS.replace("low: 21", "low: 25"))
+
+
 HONEST: dict[str, Callable[[Rows], Rows]] = {
     "all columns": list,
     "features alone": features,

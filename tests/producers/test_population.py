@@ -397,6 +397,28 @@ def test_another_task_is_not_begun_on_a_log_that_carries_one(folder: Path) -> No
         pass
 
 
+def test_a_log_is_carried_on_with_other_settings_of_its_own(folder: Path) -> None:
+    for more, days in (((), 7), (("log: {retention: 40d}",), 40)):
+        with population(folder, *more) as people:
+            assert people.task.log.retention == days * 86_400
+        with open_log(f"sqlite:///{folder}/log.db") as log:
+            assert Task.from_document(log.document() or b"").log.retention == days * 86_400
+
+
+def test_those_set_aside_are_of_one_file_also_on_a_cluster(folder: Path) -> None:
+    task = make_task(SET_ASIDE, simulated=False)
+    with open_log(f"sqlite:///{folder}/log.db") as file:
+        log: Any = Wrapped(file, url="kafka://localhost:9092/third-child")
+        for source, words in (("people", ""), ("others", "another file than .*others.csv, or another ledger")):
+            with open_accounts(log, folder / f"{source}.db") as accounts:
+                crowd = Crowd(folder / f"{source}.csv", seed=7)
+                if not words:
+                    Population(task, crowd, log, accounts, policy=AGREED).close()
+                    continue
+                with pytest.raises(UserError, match=words):
+                    Population(task, crowd, log, accounts, policy=AGREED)
+
+
 def test_a_log_is_made_ready_before_accounts_are_tied_to_it(folder: Path) -> None:
     done: list[str] = []
     with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(folder / "ledger.db") as ledger:
