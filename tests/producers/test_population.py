@@ -358,6 +358,29 @@ def test_what_the_last_block_could_not_send_is_sent_when_it_is_carried_on(
         assert sum(people.log.end(chain) for chain in range(people.log.partitions)) == 40
 
 
+def test_a_block_that_could_not_be_sent_counts_where_the_same_process_goes_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands in the ledger: its rows are not read again, and its releases are among the sums."""
+    append = SqliteLog.append
+
+    def away(self: SqliteLog, batch: Sequence[tuple[int, bytes]]) -> None:
+        if self.end(0) + len(batch) > 20:
+            raise Unreachable("away")
+        append(self, batch)
+
+    with population(folder) as people:
+        with monkeypatch.context() as patch:
+            patch.setattr(SqliteLog, "append", away)
+            with pytest.raises(Unreachable):
+                list(people.steps())
+        before, booked = people.next_row, people.ledger.totals().releases
+        assert before <= 20 < booked
+        steps = list(people.steps())
+        assert (steps[0].rows, steps[0].releases, steps[0].refused) == (booked, booked, 0)
+        assert (steps[-1].rows, steps[-1].releases, steps[-1].refused, people.log.end(0)) == (40, 40, 0, 40)
+
+
 @pytest.mark.parametrize("simulated", [True, False])
 def test_accounts_are_not_opened_for_releases_of_the_other_kind(tmp_path: Path, simulated: bool) -> None:
     with open_log(f"sqlite:///{tmp_path}/log.db") as log:
