@@ -127,6 +127,30 @@ class TestWindows:
         log = log or people.log
         return [SketchRelease.model_validate_json(one.value) for one in log.read(0, 0, 1000)]
 
+    def test_are_told_of_as_they_end(self, folder: Path) -> None:
+        """Of 230 records in windows of 50, of which three may be released; the others are refused when they begin."""
+        with population(folder, make_task(WHOLE, windows=3), block=60) as people:
+            told = [(step.rows, step.releases, step.refused, people.words()) for step in people.steps()]
+            assert told == [
+                (0, 0, 0, "0 windows released, 0 refused, 0 records in open ones"),
+                (60, 1, 0, "1 windows released, 0 refused, 10 records in open ones"),
+                (120, 2, 0, "2 windows released, 0 refused, 20 records in open ones"),
+                (180, 3, 1, "3 windows released, 1 refused, 30 records in open ones"),
+                (230, 3, 2, "3 windows released, 2 refused, 30 records in open ones"),
+                (230, 3, 2, "3 windows released, 2 refused, 0 records in open ones"),
+            ]
+            assert people.notice == ""
+        assert organisations.MOST == 1000
+
+    @pytest.mark.parametrize(("lost", "words"), [(1, "a window was lost"), (2, "2 windows were lost")])
+    def test_that_were_lost_are_told_of(self, folder: Path, lost: int, words: str) -> None:
+        task = make_task("rows: 8, organisation: clinic" if lost == 2 else "rows: 8")
+        with population(folder, task, block=100) as people:
+            steps = people.steps()
+            next(steps), next(steps)
+        with population(folder, task) as people:
+            assert (people.lost, people.notice.startswith(words)) == (lost, True)
+
     def test_of_two_organisations(self, folder: Path) -> None:
         found = work(folder, make_task(SPLIT, windows=9))
         sizes = [len(rows) for rows in clinics().values()]
@@ -213,6 +237,8 @@ class TestBeginning:
             work(folder, make_task("rows: 50000"))
 
     def test_of_too_many_organisations(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(organisations, "MOST", 21)
+        assert work(folder, make_task("rows: 8, organisation: age"))["organisations"] == 21
         monkeypatch.setattr(organisations, "MOST", 10)
         with pytest.raises(UserError, match=r"has 21 organisations in the column 'age'.*at most 10"):
             work(folder, make_task("rows: 8, organisation: age"))
