@@ -140,6 +140,9 @@ class TestWindows:
                 (230, 3, 2, "3 windows released, 2 refused, 0 records in open ones"),
             ]
             assert people.notice == ""
+        # Rows of windows that have ended are not read again.
+        with population(folder, make_task(WHOLE, windows=3), block=60) as people:
+            assert [(step.rows, step.releases, step.refused) for step in people.steps()] == [(230, 3, 2)] * 2
         assert organisations.MOST == 1000
 
     @pytest.mark.parametrize(("lost", "words"), [(1, "a window was lost"), (2, "2 windows were lost")])
