@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from murk.errors import UserError
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import FileSource, Ledger, Policy, files
+from murk.producers import population as population_module
 from murk.producers.local import LocalRun
 from murk.producers.notes import begun_with
 from murk.producers.population import Agree, Crowd, Population, open_accounts
@@ -379,6 +381,44 @@ def test_a_block_that_could_not_be_sent_counts_where_the_same_process_goes_on(
         steps = list(people.steps())
         assert (steps[0].rows, steps[0].releases, steps[0].refused) == (booked, booked, 0)
         assert (steps[-1].rows, steps[-1].releases, steps[-1].refused, people.log.end(0)) == (40, 40, 0, 40)
+
+
+@pytest.mark.parametrize(("person", "people", "released"), [(None, 40, 32), ("who", 20, 20)])
+def test_figures_of_a_file(folder: Path, person: str | None, people: int, released: int) -> None:
+    with population(folder, *([] if person else [SET_ASIDE]), person=person) as found:
+        *_, last = found.steps()
+        assert (last.rows, last.releases, last.refused) == (40, released, 0 if person is None else 20)
+        assert found.figures() == {
+            "people": people, "records": 40, "undeclared_labels": None, "set_aside": 40 - 32 if person is None else 0,
+            "refusals": last.refused,
+        }  # fmt: skip
+        assert found.words() == f"{last.refused} refused"
+
+
+def test_how_many_records_a_block_has(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as a model allows, at most 16,384; on several chains a twentieth of what was released, or 256."""
+    allowed = [10**6]
+    problem = SimpleNamespace(block=lambda releases: allowed[0])
+    for partitions, sizes in (
+        (1, {0: 16_384, 10**7: 16_384}), (2, {0: 256, 5139: 256, 5140: 257, 10**5: 5000, 10**7: 16_384})
+    ):  # fmt: skip
+        (folder / str(partitions)).mkdir()
+        write_people(folder / str(partitions) / "people.csv", 40)
+        more = f"log: {{partitions: {partitions}}}"
+        with population(folder / str(partitions), more) as people, monkeypatch.context() as at:
+            at.setattr(population_module, "interactive_of", lambda of: problem)
+            for releases, size in sizes.items():
+                people._counters = {"released": releases}
+                assert people._size() == size
+                people._block = 100
+                assert people._size() == 100
+                people._block = 10**6
+                assert people._size() == size
+            allowed[0] = 7
+            assert people._size() == 7
+            allowed[0] = 10**6
+            at.setattr(population_module, "interactive_of", lambda of: None)
+            assert people._size() == population_module.BLOCK
 
 
 @pytest.mark.parametrize("simulated", [True, False])
