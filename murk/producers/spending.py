@@ -103,7 +103,7 @@ class Spending:
         self._paid: list[int] = []
         self._messages: Sequence[bytes] | None = None
         self._addresses: Sequence[tuple[int, int]] = ()
-        self._expires = 0
+        self._expires: int
         self._day: int | None = None
         self._progress: tuple[int, str] | None = None
         self.granted: list[int] = []

@@ -82,17 +82,19 @@ def check(bench, tests, mistake):
     chosen = tests.of(mistake, FIRST)
     if not chosen:
         return "no tests"
-    seconds = sum(tests.seconds[test] for test in chosen)
-    verdict = bench.notices(mistake, chosen, seconds)
-    if verdict == "broken" and bench.notices(None, chosen, seconds) == "survived":
-        # With the mistake not even what the tests import can be loaded.
-        return "noticed"
     more = tests.of_their_files(chosen, ALL)
     others = tests.others(mistake, [*chosen, *more], OTHERS)
-    for further in (more if len(more) > len(chosen) else [], others):
-        if verdict == "survived" and further:
-            verdict = bench.notices(mistake, further, sum(tests.seconds[test] for test in further))
-    return verdict
+    for stage in (chosen, more if len(more) > len(chosen) else [], others):
+        if not stage:
+            continue
+        seconds = sum(tests.seconds[test] for test in stage)
+        verdict = bench.notices(mistake, stage, seconds)
+        if verdict == "broken" and bench.notices(None, stage, seconds) == "survived":
+            # With the mistake not even what the tests import can be loaded.
+            return "noticed"
+        if verdict != "survived":
+            return verdict
+    return "survived"
 
 
 def files(place):

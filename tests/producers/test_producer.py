@@ -129,6 +129,19 @@ class TestRelease:
             chains = {producer.release(RECORD, person=f"p{n}").chain for n in range(20)}
         assert chains == {0, 1}
 
+    def test_days_are_noted_and_no_hours(self, tmp_path: Path) -> None:
+        """In UTC, or coarser where the task's times are."""
+        for granularity, day in (("1h", NOW // 86_400 * 86_400), ("7d", NOW // 604_800 * 604_800)):
+            (tmp_path / granularity).mkdir()
+            task = make_task(f"granularity: {granularity}", "expiry: 14d", "log: {retention: 28d}")
+            with World(tmp_path / granularity, task) as world:
+                world.producer.release(RECORD, person="ann")
+                world.ledger.withdraw("ann", now=NOW)
+                account = world.ledger.account("ann")
+            [level] = account.tasks[0].levels
+            assert (level.first, level.last) == (day, day)
+            assert account.withdrawn_on == NOW // 86_400 * 86_400
+
     def test_receipts_name_nobody(self, world: World) -> None:
         texts = [repr(world.producer.release(RECORD, person=SECRET, key="k")) for _ in range(2)]
         world.ledger.withdraw(SECRET)
