@@ -236,4 +236,19 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "murk/producers/releaser.py",
         "-CANDIDATES = 64\n+CANDIDATES = 65",
     ): "the first word that serves is taken",
+    (
+        "murk/producers/spending.py",
+        "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
+        "+            chunk += chunk[-2:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))",
+    ): "a name may be repeated as often as one likes",
+    (
+        "murk/producers/spending.py",
+        "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
+        "+            chunk += chunk[-1:] * ((1 << (len(chunk) + 1).bit_length()) - len(chunk))",
+    ): "a name may be repeated as often as one likes",
+    (
+        "murk/producers/spending.py",
+        "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
+        "+            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) + len(chunk))",
+    ): "a name may be repeated as often as one likes",
 }
