@@ -310,11 +310,11 @@ class Ledger:
 
     def group_sums(self, task_hash: str) -> GroupSums:
         """Begin to take sums over the people of a task, and to count whose accounts have changed since."""
-        return GroupSums(self._file, self._number(task_hash) or 0, self.settle)
+        return GroupSums(self._file, self._known(task_hash), self.settle)
 
     def windows(self, task_hash: str, source: str | None = None) -> Windows:
         """Give what is noted of organisations' windows, of the file with a digest or of records from no file."""
-        return Windows(self._file, self._number(task_hash) or 0, source)
+        return Windows(self._file, self._known(task_hash), source)
 
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
         """Take up the work through a file where it stands, or note its beginning.
@@ -396,8 +396,9 @@ class Ledger:
             raise MurkError("the ledger does not know the task's costs yet: call Ledger.book first") from None
 
     def _number(self, task_hash: str | None) -> int | None:
-        if task_hash is None:
-            return None
+        return None if task_hash is None else self._known(task_hash)
+
+    def _known(self, task_hash: str) -> int:
         rows = self._file.query("SELECT number FROM tasks WHERE hash = ?", (task_hash,))
         if not rows:
             raise UserError(f"the ledger {self.path} knows no task with the hash {task_hash[:12]}")

@@ -260,3 +260,19 @@ def test_what_a_ledger_knows_of_tasks_by_their_names(tmp_path: Path) -> None:
         assert ledger.withdrawn(FILE, task_name="demo") == {1, 4}
         assert ledger.withdrawn(FILE, task_name="other") == {1, 5}
         assert ledger.withdrawn("e" * 64, task_name="demo") == frozenset()
+
+
+def test_of_a_task_that_a_ledger_does_not_know_nothing_is_told(tmp_path: Path) -> None:
+    with booked(tmp_path / "ledger.db") as ledger:
+        for ask_for in (
+            ledger.group_sums, ledger.windows, ledger.pending, ledger.promises,
+            lambda task: ledger.loosen(rho(1), task_hash=task), lambda task: ledger.withdraw("ann", task_hash=task),
+        ):  # fmt: skip
+            with pytest.raises(UserError, match=r"knows no task with the hash 888888888888$"):
+                ask_for(OTHER)
+        assert ledger.totals().withdrawn == 0
+        # And without one all tasks are meant.
+        assert (ledger.pending(), ledger.promises()) == (0, [])
+        ledger.loosen(rho(7))
+        assert [cap.units for cap in ledger.promises()] == [7]
+        assert [cap.units for cap in ledger.promises(TASK)] == [100]
