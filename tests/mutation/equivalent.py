@@ -28,10 +28,6 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-CHUNK = 2**20\n+CHUNK = 3**20",
     ): "how much is read at once",
     (
-        "murk/producers/overlap.py",
-        "-        found ^= found >> np.uint64(31)\n+        pass",
-    ): "the hash is mixed less well, and no less one to one",
-    (
         "murk/producers/spending.py",
         "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
         "+            chunk += chunk[-1:] * ((2 << (len(chunk) - 1).bit_length()) - len(chunk))",
@@ -104,11 +100,6 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "murk/producers/population.py",
         "-BLOCK = 2048\n+BLOCK = 2049",
     ): "how many records are worked on at once",
-    (
-        "murk/producers/overlap.py",
-        "-        found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)\n"
-        "+        found = (found ^ (found >> np.uint64(28))) * np.uint64(0x94D049BB133111EB)",
-    ): "the hash is mixed otherwise, and no less one to one",
     (
         "murk/producers/labels.py",
         "-        if len(self._people) < SMALLEST_GROUP:\n+        if len(self._people) <= SMALLEST_GROUP:",
@@ -209,25 +200,6 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "murk/producers/overlap.py",
         "-    last = -1\n+    last = -2",
     ): "no place is below zero",
-    (
-        "murk/producers/overlap.py",
-        "-    found = np.full(len(columns[0]), 0x9E3779B97F4A7C15, dtype=np.uint64)\n"
-        "+    found = np.full(len(columns[0]), 11400714819323198486, dtype=np.uint64)",
-    ): "the hash is mixed otherwise, and no less one to one",
-    (
-        "murk/producers/overlap.py",
-        "-        found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)\n"
-        "+        found = (found ^ (found << np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)",
-    ): "the hash is mixed otherwise, and no less one to one",
-    (
-        "murk/producers/overlap.py",
-        "-        found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)\n"
-        "+        found = (found ^ (found << np.uint64(27))) * np.uint64(0x94D049BB133111EB)",
-    ): "the hash is mixed otherwise, and no less one to one",
-    (
-        "murk/producers/overlap.py",
-        "-        found ^= found >> np.uint64(31)\n+        found ^= found >> np.uint64(32)",
-    ): "the hash is mixed otherwise, and no less one to one",
     (
         "murk/producers/schema.py",
         "-CACHE_KIB = 16_384\n+CACHE_KIB = 16385",

@@ -203,3 +203,16 @@ def test_from_how_many_rows_on_a_part_in_order_is_one(values: int) -> None:
     assert in_order(mine, part)
     assert not in_order(mine, np.r_[part, np.uint64(values)])
     assert not in_order(mine, part[::-1])
+
+
+def test_rows_are_mixed_as_splitmix64_mixes() -> None:
+    """One to one, then: with its first outputs for the seed 0, as they are published."""
+    published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    gamma, multiplier = 0x9E3779B97F4A7C15, 0xD1342543DE82EF95
+    column = [(place * gamma - gamma * multiplier) % 2**64 for place in (1, 2, 3)]
+    assert overlap._mixed([np.array(column, dtype=np.uint64)]).tolist() == published
+    # Column after column, so that their order counts.
+    again = [(place * gamma - found * multiplier) % 2**64 for place, found in enumerate(published, 1)]
+    columns = [np.array(each, dtype=np.uint64) for each in (column, again)]
+    assert overlap._mixed(columns).tolist() == published
+    assert overlap._mixed(columns[::-1]).tolist() != published
