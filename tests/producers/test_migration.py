@@ -16,7 +16,7 @@ from murk.privacy import (
 )
 from murk.producers import migration
 from murk.producers.charges import Charge
-from murk.producers.claims import Claims
+from murk.producers.claims import Claims, folded_name
 from murk.producers.ledger import Ledger
 from tests.producers.accounts import ask, booked
 
@@ -190,6 +190,24 @@ def test_several_spellings_become_one_account_and_what_was_spent_adds_up(path: P
     assert rows(path, "SELECT sum(released), sum(refused) FROM spending") == [(released, refused + 3)]  # type: ignore[operator]
     with Ledger(path) as ledger:
         assert ledger.totals().releases == 17
+
+
+def test_records_of_every_spelling_are_known_by_the_one_name(path: Path) -> None:
+    """What was released under a spelling is not released again; of two with one key the later has its number for it."""
+    query = "SELECT task, source, key, person, number FROM debits ORDER BY number"
+    before = rows(path, query)
+    assert any(folded_name(row[3]) != row[3] for row in before if isinstance(row[3], str))
+    Ledger(path).close()
+    after = rows(path, query)
+    assert [row[4] for row in after] == [row[4] for row in before]
+    seen = set()
+    for (task, source, key, person, number), found in zip(before, after, strict=True):
+        name = folded_name(person) if isinstance(person, str) else person
+        assert found[:2] == (task, source)
+        assert found[3] == name
+        assert found[2] == key or found[2] == number or str(found[2]).startswith("window ")
+        seen.add(found[:4])
+    assert len(seen) == len(after)
 
 
 def test_a_name_that_is_nothing_but_unseen_stays_what_it_is(path: Path) -> None:

@@ -452,6 +452,15 @@ def test_nothing_is_begun_on_what_cannot_lead_to_anything(folder: Path, monkeypa
     assert unwritten()
 
 
+def test_what_devices_refuse_is_not_announced(folder: Path) -> None:
+    """A log carries its task for life."""
+    refusing = Policy(mechanisms=frozenset({"laplace"}))
+    with pytest.raises(UserError, match="policy"), population(folder, policy=refusing):
+        pass
+    with open_log(f"sqlite:///{folder}/log.db") as log:
+        assert log.document() is None
+
+
 def test_another_task_is_not_begun_on_a_log_that_carries_one(folder: Path) -> None:
     with population(folder):
         pass

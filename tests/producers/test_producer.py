@@ -384,6 +384,20 @@ class TestDelivery:
         assert world.log.end(0) == 4
         assert world.ledger.pending() == 0
 
+    @pytest.mark.parametrize("waiting", [1, 2])
+    def test_what_an_earlier_process_left_goes_first(self, world: World, waiting: int) -> None:
+        def down(batch: Any) -> None:
+            raise ConnectionError("no route")
+
+        producer = world.produce(Wrapped(world.log, append=down))  # type: ignore[arg-type]
+        for person in range(waiting):
+            producer.release(RECORD, person=f"p{person}")
+        frozen = [queued.message for queued in world.ledger.queued(world.task.hash)]
+        assert len(frozen) == waiting
+        assert world.produce().release(RECORD, person="another").delivery == "sent"
+        assert [message.value for message in world.messages()][:waiting] == frozen
+        assert (world.log.end(0), world.ledger.pending()) == (waiting + 1, 0)
+
     def test_an_answer_that_was_lost_sends_nothing_twice(self, world: World) -> None:
         def append(batch: Any) -> None:
             world.log.append(batch)
