@@ -141,9 +141,10 @@ def test_kernels_that_hold_a_copy_are_found():
 
 def test_every_equivalent_mistake_is_one_that_is_made():
     """A reason for a line that is no more would be one for nothing."""
-    for path, diff in EQUIVALENT:
+    for path in {path for path, _ in EQUIVALENT}:
         source = (ROOT / path).read_bytes()
-        assert diff in {each.diff(source) for each in mistakes(path, source)}, (path, diff)
+        made = {each.diff(source) for each in mistakes(path, source)}
+        assert {diff for one, diff in EQUIVALENT if one == path} <= made, path
 
 
 def test_a_mistake_is_noticed_in_a_copy_and_the_checkout_stays_as_it_is(tmp_path):
