@@ -39,7 +39,7 @@ def command(
     """Learn from 254,654 real people, whose records never leave their own devices in the clear.
 
     Does having two children of the same sex make a third more likely? Each woman of the 1980 US census sample
-    has an account of her own and a privacy level; only privatized gradients leave her (simulated) device.
+    has an account of her own and a privacy level; only privatized answers leave her (simulated) device.
     """
     from murk.demo import DATA, TASK
     from murk.demo.path import Path95

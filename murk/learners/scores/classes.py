@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -228,21 +228,26 @@ class ClassSolution:
         return Model(self.origin, transform, reach, exponent, *shares).rounded()
 
 
+def _predicted(model: Model, rows: Rows) -> Array:
+    return mean_matrix(model, rows, Response(False), flat=True)
+
+
 def _compared(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool]:
     """Share of the people whose target is there, its variance, and whether the rows are like the people.
 
     By released matrices against those of the rows, in the newest epoch's coordinates.
     """
-    together = pooled(found, lambda model: mean_matrix(model, rows, Response(False), flat=True))
+    asked = [(each.model, each.curvature, partial(_predicted, each.model, rows)) for each in found]
+    together = pooled(asked, found[-1].model.transform)
     if together is None:
         return 1.0, 0.0, True
-    measured, expected, noise = together
+    measured, expected, variances = together.measured, together.expected, together.variances
     size = len(measured) * (len(measured) + 1) / 2
-    square = float(np.sum(expected**2))
-    ratio, variance = float(np.sum(measured * expected)) / square, noise / square
+    variance = 1.0 / float(np.sum(expected**2 / variances))
+    ratio = variance * float(np.sum(measured * expected / variances))
     missing = ratio < 1.0 - 3.0 * math.sqrt(variance)
     ratio = max(ratio, 0.02) if missing else 1.0
     # Wilson and Hilferty: the cube root of a chi-square over its degrees of freedom is nearly normal.
-    left = float(np.sum((measured - ratio * expected) ** 2)) / noise / size
+    left = float(np.sum((measured - ratio * expected) ** 2 / variances)) / size
     unlike = (left ** (1.0 / 3.0) - (1.0 - 2.0 / (9.0 * size))) / math.sqrt(2.0 / (9.0 * size))
     return ratio, variance if missing else 0.0, unlike <= _UNLIKE

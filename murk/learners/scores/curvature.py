@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from murk.learners.scores.expected import mean_matrix
 from murk.learners.scores.model import Model, Response
-from murk.learners.scores.moments import pooled
+from murk.learners.scores.moments import facing, pooled
 from murk.learners.scores.rows import Rows, inverse
 from murk.learners.scores.sums import Summary
 
@@ -19,6 +21,9 @@ Array = NDArray[np.float64]
 
 # The error that intervals allow for is larger than the estimate of it by so many of its standard errors.
 _CAREFUL = 4.0
+# What rows predict, where all targets are there, may be wrong by so much of it, as features are not normal: in all
+# directions together, and along the coefficients.
+_UNEVEN, _ALONG = 0.1, 1.0
 
 
 @dataclass(frozen=True)
@@ -27,10 +32,12 @@ class Curvature:
 
     Parameters
     ----------
-    ratio, ratio_variance
+    ratio
         How much there is of what the rows predict: below 1 where targets are missing.
     along
-        The direction of the coefficients, times the fourth root of the variance of the curvature along it, (p,).
+        The direction of the coefficients, of length 1, (p,).
+    root
+        C, lower triangular, (2, 2): ``C C'`` is the covariance of the ratio and of the curvature along them.
     correction
         D, (p, p).
     error, caution
@@ -38,8 +45,8 @@ class Curvature:
     """
 
     ratio: float
-    ratio_variance: float
     along: Array
+    root: Array
     correction: Array
     error: float
     caution: float
@@ -50,32 +57,50 @@ class Curvature:
         newest = found[-1].model
         p = len(newest.origin)
         size = p * (p + 1) / 2
-        together = pooled(found, lambda model: mean_matrix(model, rows, response))
+        along = inverse(newest.transform).T @ newest.origin
+        turn, known = facing(along), bool(np.any(along))
+        together = pooled(
+            [(each.model, each.curvature, partial(mean_matrix, each.model, rows, response)) for each in found],
+            turn @ newest.transform,
+        )
         if together is None:
             return cls._unknown(newest, rows, response)
-        measured, expected, noise = together
+        measured, expected, variances = together.measured, together.expected, together.variances
         # Two things may be wrong with many numbers at once: how much curvature there is, and how much of it lies along
         # the coefficients. They are fitted; of the rest each number is drawn towards zero.
-        along = inverse(newest.transform).T @ newest.origin
-        length = float(np.linalg.norm(along))
-        along = along / length if length > 0.0 else np.zeros(p)
-        basis = np.array([expected.ravel(), np.outer(along, along).ravel()])[: 2 if length > 0.0 else 1]
-        gram = basis @ basis.T
+        first = np.zeros((p, p))
+        first[0, 0] = 1.0
+        basis = np.array([expected.ravel(), first.ravel()])[: 1 + known]
+        weighed = basis / variances.ravel()
+        gram = weighed @ basis.T
         # Of two features, one direction and what is predicted may be the same matrix.
-        gram += 1e-9 * np.trace(gram) * np.eye(len(gram))
-        fitted = np.linalg.solve(gram, basis @ measured.ravel())
-        variances = noise * np.diag(inverse(gram))
+        gram += 1e-9 * np.diag(np.diag(gram))
+        if known:
+            gram[1, 1] += 1.0 / (_ALONG * expected[0, 0]) ** 2
+        errors = inverse(gram)
+        fitted = errors @ (weighed @ measured.ravel())
+        ratio, variance = _drawn(float(fitted[0]), float(errors[0, 0]))
+        # The other number follows, as far as both hang together.
+        if known:
+            tied = errors[1, 0] / errors[0, 0]
+            fitted[1] += tied * (ratio - fitted[0])
+            errors = errors + (variance - errors[0, 0]) * np.outer([1.0, tied], [1.0, tied])
+        fitted[0] = ratio
+        root = np.linalg.cholesky(errors) if known else np.diag([math.sqrt(variance), 0.0])
         rest = measured - (fitted @ basis).reshape(p, p)
-        excess = max(0.0, float(np.sum(rest**2)) / max(size - len(fitted), 1.0) - noise)
+        noise = float(np.mean(variances.ravel()[known:]))
+        freedom = max(size - len(fitted), 1.0)
+        excess = noise * max(0.0, float(np.sum(rest**2 / variances)) / freedom - 1.0)
         kept = excess / (excess + noise)
         careful = excess + _CAREFUL * noise * math.sqrt(2.0 / size)
         correction = kept * rest
-        if length > 0.0:
-            correction = correction + fitted[1] * np.outer(along, along)
+        if known:
+            correction = correction + fitted[1] * first
+        correction = turn.T @ correction @ turn
         return cls(
             min(max(float(fitted[0]), 0.02), 5.0),
-            float(variances[0]),
-            along * math.sqrt(math.sqrt(float(variances[-1]))) if length > 0.0 else along,
+            turn[0],
+            np.asarray(root, dtype=np.float64),
             correction,
             kept * noise,
             kept**2 * noise + (1.0 - kept) ** 2 * careful,
@@ -85,6 +110,32 @@ class Curvature:
     def _unknown(cls, newest: Model, rows: Rows, response: Response) -> Curvature:
         """Where no curvature was released yet: what rows predict, within a third."""
         p = len(newest.origin)
-        nothing = np.zeros(p), np.zeros((p, p))
+        nothing = np.eye(p)[0], np.diag([math.sqrt(0.1), 0.0]), np.zeros((p, p))
         loose = 0.3 * float(np.trace(mean_matrix(newest, rows, response))) / p
-        return cls(1.0, 0.1, *nothing, loose**2, loose**2)
+        return cls(1.0, *nothing, loose**2, loose**2)
+
+
+def _drawn(ratio: float, variance: float) -> tuple[float, float]:
+    """Mean and variance of how much curvature there is, of an estimate and its variance.
+
+    Either all targets are there, and it is 1 as far as rows are the people's, or an unknown share of them.
+    """
+    whole = _UNEVEN**2
+    both = whole + variance
+    means, variances = [(ratio * whole + variance) / both], [whole * variance / both]
+    weights = [math.exp(-((ratio - 1.0) ** 2) / both / 2.0) / math.sqrt(2.0 * math.pi * both)]
+    error = math.sqrt(variance)
+    low, high = -ratio / error, (1.0 - ratio) / error
+    part = float(special.ndtr(high) - special.ndtr(low))
+    if part > 1e-12:
+        at_low, at_high = (math.exp(-value * value / 2.0) / math.sqrt(2.0 * math.pi) for value in (low, high))
+        shift = (at_low - at_high) / part
+        means.append(ratio + error * shift)
+        variances.append(variance * max(1.0 + (low * at_low - high * at_high) / part - shift**2, 1e-3))
+        weights.append(part)
+    total = sum(weights)
+    if not total > 1e-300:  # neither explains it
+        return min(max(ratio, 0.0), 2.0), max(variance, whole)
+    mean = sum(w * m for w, m in zip(weights, means, strict=True)) / total
+    spread = sum(w * (v + (m - mean) ** 2) for w, v, m in zip(weights, variances, means, strict=True)) / total
+    return mean, spread

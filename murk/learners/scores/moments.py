@@ -5,77 +5,123 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.scores.model import Model
-from murk.learners.scores.rows import inverse
+from murk.learners.scores.expected import mean_matrix
+from murk.learners.scores.model import Model, Response
+from murk.learners.scores.rows import Rows, inverse
 from murk.learners.scores.sums import Answer, Summary
 
 Array = NDArray[np.float64]
 
 # An excess of a mean square over its noise counts from so many of its standard errors.
 _SIGNIFICANT = 2.0
-# Eigenvalues of the transformed rows' moments, which are even where their spread is below this part of their mean.
+# Eigenvalues of the features' moments, which are even where their spread is below this part of their mean.
 _EVEN = 0.5
 
 
 @dataclass(frozen=True)
 class Moments:
-    """What the matrices say of the covariates, in the newest epoch's coordinates z = W x.
+    """What the matrices say of the covariates.
+
+    In the coordinates ``B x`` that the newest epoch's were stretched from: there features are even, as far as was known
+    then, and are held to be so until released matrices say otherwise. (In the stretched ones they are not; nor may
+    what is noise in one epoch's matrices stretch the next one's.)
 
     Parameters
     ----------
     moment
         Second moment of x, up to the constant's being 1.
     shape
-        The same in z, of mean eigenvalue 1.
+        The same of ``B x``, of mean eigenvalue 1.
     scale
-        What W is multiplied by for a typical |z| of sqrt p.
+        What ``B x`` is multiplied by for a typical length of sqrt p.
     settled
-        Whether z is spread evenly enough over all directions.
+        Whether ``B x`` is spread evenly enough over all directions.
+    base
+        B, (p, p).
     """
 
     moment: Array
     shape: Array
     scale: float
     settled: bool
+    base: Array
 
     @classmethod
-    def of(cls, found: Sequence[Summary]) -> Moments:
+    def of(cls, found: Sequence[Summary], response: Response) -> Moments:
         """Those of all epochs' released scatters, drawn towards even ones where noise rules.
 
         At origin zero a curvature is a scatter.
         """
         newest = found[-1].model
-        p, back = len(newest.origin), inverse(newest.transform)
+        p, base = len(newest.transform), unstretched(newest)
+        back = inverse(base)
         size = p * (p + 1) / 2
-        total, weight = np.zeros((p, p)), 0.0
+        # What even features would give, in the same coordinates and with the same lengths.
+        moment = back @ back.T
+        rows = Rows.normal(moment / moment[-1, -1], np.array(newest.origin))
+        answers: list[tuple[Model, Answer | None, Callable[[], Array]]] = []
         for each in found:
-            answers = [each.scatter, each.curvature if not np.any(each.model.origin) else None]
-            for answer in answers:
-                if answer is None:
-                    continue
-                into = newest.transform @ inverse(each.model.transform)
-                share = 1.0 / (own_variance(answer, p) * gain(into) ** 2)
-                total += share * into @ answer.mean @ into.T
-                weight += share
-        if weight == 0.0:
-            return cls(np.eye(p), np.eye(p), 1.0, False)
-        scatter, noise = total / weight, 1.0 / weight
+            predicted = partial(mean_matrix, each.model, rows, response, flat=True)
+            answers.append((each.model, each.scatter, predicted))
+            if not np.any(each.model.origin):
+                answers.append((each.model, each.curvature, predicted))
+        turn = facing(back.T @ newest.origin)
+        together = pooled(answers, turn @ base)
+        if together is None:
+            return cls(np.eye(p), np.eye(p), 1.0, False, base)
+        measured, expected, variances = together.measured, together.expected, together.variances
+        mean = float(np.trace(expected)) / p
         # As long as it is mostly noise, even its trace may not be positive.
-        mean = max(float(np.trace(scatter)) / p, math.sqrt(noise / p))
-        uneven = float(np.sum((scatter - mean * np.eye(p)) ** 2)) / size
-        drawn = 1.0 if uneven < noise * (1.0 + _SIGNIFICANT * math.sqrt(2.0 / size)) else noise / uneven
-        scatter = (1.0 - drawn) * scatter + drawn * mean * np.eye(p)
-        values, vectors = np.linalg.eigh(scatter)
-        values = np.maximum(values, max(0.5 * math.sqrt(noise), 1e-3 * mean))
-        scatter = (vectors * values) @ vectors.T
-        moment = back @ scatter @ back.T
-        rough = math.sqrt(max(uneven - noise, 0.0)) / mean
-        settled = len(found) > 1 and (rough < _EVEN or drawn == 1.0)
-        return cls(moment / moment[-1, -1], scatter / mean, math.sqrt(p) / (2.0 * mean * p), settled)
+        noise = float(np.mean(variances))
+        inner = expected / variances
+        ratio = max(float(np.sum(inner * measured)) / float(np.sum(inner * expected)), math.sqrt(noise / p) / mean)
+        rest = measured - ratio * expected
+        square = float(np.sum(rest**2 / variances)) / size
+        kept = 0.0 if square < 1.0 + _SIGNIFICANT * math.sqrt(2.0 / size) else 1.0 - 1.0 / square
+        values, vectors = np.linalg.eigh(np.eye(p) + kept * rest / (ratio * mean))
+        values = np.maximum(values, max(0.5 * math.sqrt(noise) / (ratio * mean), 1e-3))
+        shape = turn.T @ (vectors * values) @ vectors.T @ turn
+        shape *= p / float(np.trace(shape))
+        moment = back @ shape @ back.T
+        rough = math.sqrt(max(square - 1.0, 0.0) * noise) / (ratio * mean)
+        settled = len(found) > 1 and (rough < _EVEN or kept == 0.0)
+        plain = Model(np.zeros(len(newest.origin)), base, newest.reach, 1.0, 0.0, 0.0)
+        length = 2.0 * ratio * float(np.trace(mean_matrix(plain, rows, response, flat=True)))
+        return cls(moment / moment[-1, -1], shape, math.sqrt(p) / length, settled, base)
+
+
+def stretched(base: Array, origin: Array) -> Array:
+    """Whitening coordinates ``base`` stretched along the coefficients, for |z| as long as before.
+
+    The curvature of a score is lower along them: with b the coefficients in whitened coordinates by about
+    ``1 + |b|^2``.
+    """
+    p = len(base)
+    along = inverse(base).T @ origin
+    square = float(along @ along)
+    if square == 0.0:
+        return base
+    out = base + (math.sqrt(1.0 + square) - 1.0) / square * np.outer(along, along @ base)
+    return np.asarray(math.sqrt(p / (p + square)) * out)
+
+
+def unstretched(model: Model) -> Array:
+    """The ``base`` that `stretched` made a model's transform of."""
+    p = len(model.transform)
+    along = inverse(model.transform).T @ model.origin
+    square = float(along @ along)
+    if square == 0.0:
+        return model.transform
+    half = p * (1.0 - square) / 2.0
+    before = math.sqrt(half**2 + square * p) - half
+    root = math.sqrt(1.0 + before)
+    out = model.transform + (1.0 / root - 1.0) / square * np.outer(along, along @ model.transform)
+    return np.asarray(math.sqrt((p + before) / p) * out)
 
 
 def gain(into: Array) -> float:
@@ -83,26 +129,53 @@ def gain(into: Array) -> float:
     return float(np.sum(into * into)) / len(into)
 
 
-def pooled(found: Sequence[Summary], predicted: Callable[[Model], Array]) -> tuple[Array, Array, float] | None:
-    """All epochs' released curvatures in the newest coordinates, by precision, and what was predicted of them.
+@dataclass(frozen=True)
+class Pooled:
+    """Released matrices in some coordinates, by precision, and what was predicted of them.
 
-    Returns
-    -------
-    tuple or None
-        Both (p, p), and the variance of a number of the first; None where no curvature was released yet.
+    Parameters
+    ----------
+    measured, expected
+        (p, p).
+    variances
+        Of the numbers of the first, (p, p), off the diagonal of sqrt 2 times them.
     """
-    newest = found[-1].model
-    p = len(newest.transform)
-    measured, expected, weight = np.zeros((p, p)), np.zeros((p, p)), 0.0
-    for each in found:
-        if each.curvature is None:
+
+    measured: Array
+    expected: Array
+    variances: Array
+
+
+def pooled(answers: Sequence[tuple[Model, Answer | None, Callable[[], Array]]], onto: Array) -> Pooled | None:
+    """Released matrices in the coordinates ``onto``, (p, p), each number by its precision; None if there are none.
+
+    Parameters
+    ----------
+    answers
+        Models, what was released at them, and what is predicted of it.
+    onto
+        A transform, of whose coordinates the first may be one that other epochs hardly know.
+    """
+    p = len(onto)
+    measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
+    for model, answer, predicted in answers:
+        if answer is None:
             continue
-        into = newest.transform @ inverse(each.model.transform)
-        share = 1.0 / (own_variance(each.curvature, p) * gain(into) ** 2)
-        measured += share * into @ each.curvature.mean @ into.T
-        expected += share * into @ predicted(each.model) @ into.T
-        weight += share
-    return None if weight == 0.0 else (measured / weight, expected / weight, 1.0 / weight)
+        into = onto @ inverse(model.transform)
+        grown = np.sum(into * into, axis=1)
+        share = 1.0 / (own_variance(answer, p) * np.outer(grown, grown))
+        measured += share * (into @ answer.mean @ into.T)
+        expected += share * (into @ predicted() @ into.T)
+        weights += share
+    return Pooled(measured / weights, expected / weights, 1.0 / weights) if weights.any() else None
+
+
+def facing(along: Array) -> Array:
+    """An orthogonal matrix, (p, p), whose first row lies along a direction."""
+    p, length = len(along), float(np.linalg.norm(along))
+    mirror = along / length - np.eye(p)[0] if length > 0.0 else np.zeros(p)
+    square = float(mirror @ mirror)
+    return np.eye(p) - 2.0 / square * np.outer(mirror, mirror) if square > 1e-12 else np.eye(p)
 
 
 def own_variance(answer: Answer, features: int) -> float:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from murk.learners.inference import PublicCovariates
 
 Array = NDArray[np.float64]
 
-# Pairs of normal rows and their mirror images.
-_PAIRS = 384
+# Normal rows, about so many.
+_ROWS = 768
+_GOLDEN = (5.0**0.5 - 1.0) / 2.0
 _KEY = 0x6D75726B
 
 
@@ -43,16 +44,20 @@ class Rows:
         return cls(covariates.points, covariates.counts / size, float(size))
 
     @classmethod
-    def normal(cls, moment: Array) -> Rows:
+    def normal(cls, moment: Array, along: Array | None = None) -> Rows:
         """Normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
 
-        The same draws for every moment, so that what is computed with them is a smooth function of it.
+        The same draws for every moment, so that what is computed with them is a smooth function of it. They are even
+        around the coefficients ``along`` (p,), on which what is computed depends most.
         """
         p = len(moment)
         mean = moment[:-1, -1]
-        covariance = moment[:-1, :-1] - np.outer(mean, mean)
-        points = np.ones((2 * _PAIRS, p))
-        points[:, :-1] = mean + _normals(p - 1) @ power(covariance, 0.5)
+        root = power(moment[:-1, :-1] - np.outer(mean, mean), 0.5)
+        normals = _normals(p - 1)
+        if along is not None and p > 1:
+            normals = _turned(normals, root @ along[:-1])
+        points = np.ones((len(normals), p))
+        points[:, :-1] = mean + normals @ root
         return cls(points, np.full(len(points), 1.0 / len(points)))
 
     def thinned(self, most: int) -> Rows:
@@ -72,14 +77,41 @@ class Rows:
 
 @lru_cache(maxsize=8)
 def _normals(size: int) -> Array:
-    """Standard normal rows (2 _PAIRS, size) with mean 0 and second moment the identity, always the same."""
-    words = np.random.Philox(key=_KEY).random_raw(_PAIRS * size)
+    """Standard normal rows (m, size) with mean 0 and second moment the identity, always the same.
+
+    The first number's quantiles, at each of them the other numbers at the ends of an orthogonal frame turned at random,
+    as long as normal ones are: so that for each first number the others have the second moments of normal ones, too.
+    """
+    other = max(size - 1, 0)
+    layers = max(_ROWS // max(2 * other, 1), 32)
+    quantiles = special.ndtri((np.arange(layers) + 0.5) / layers)
+    if not other:
+        found = quantiles[:, None][:, :size]
+        return np.asarray(found / np.sqrt(np.mean(found**2, axis=0)))
+    words = np.random.Philox(key=_KEY).random_raw(layers * other * other)
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
-    inverse = NormalDist().inv_cdf
-    half = np.array([inverse(value) for value in uniform.tolist()]).reshape(_PAIRS, size)
-    if size and size < _PAIRS // 2:
-        half = half @ power(half.T @ half / _PAIRS, -0.5)
-    return np.concatenate([half, -half])
+    frames = np.linalg.qr(special.ndtri(uniform).reshape(layers, other, other))[0]
+    # Lengths are those of normal rows, in an order that has nothing to do with the first number.
+    place = np.minimum(np.arange(layers), np.arange(layers)[::-1]) + 0.5
+    lengths = np.sqrt(2.0 * special.gammaincinv(other / 2.0, place * _GOLDEN % 1.0))
+    frames = frames * lengths[:, None, None]
+    ends = np.concatenate([frames, -frames], axis=1)
+    first = np.broadcast_to(quantiles[:, None, None], (layers, 2 * other, 1))
+    found = np.concatenate([first, ends], axis=2).reshape(-1, size)
+    return np.asarray(found / np.sqrt(np.mean(found**2, axis=0)))
+
+
+def _turned(normals: Array, along: Array) -> Array:
+    """Rows reflected so that their first axis lies along a direction."""
+    length = float(np.linalg.norm(along))
+    if not length > 0.0:
+        return normals
+    mirror = along / length
+    mirror = mirror - np.eye(len(along))[0]
+    square = float(mirror @ mirror)
+    if square < 1e-12:
+        return normals
+    return np.asarray(normals - np.outer(normals @ mirror, 2.0 / square * mirror))
 
 
 def power(matrix: Array, exponent: float, least: float = 1e-12) -> Array:

@@ -9,7 +9,9 @@ counts as noise of u_k:
 
     S_k(theta) = (s_k^2 + e^2 |h|^2 / 2) I + e^2 h h' / 2 + spread / n_k + (b b' + |b|^2 I / p),
 
-b a part of what G_k is beyond its tangent at a_k, where the rows are not the people's.
+b a part of what G_k is beyond its tangent at a_k, where the rows are not the people's. Two numbers of the curvature, pi
+and D along the coefficients, matter most and are shared by all epochs: they are solved for together with theta, from
+where released curvatures have them, as exactly as these do.
 
 The estimate minimizes ``sum_k |u_k - ...|^2`` in S_k^-1, plus a weak prior; its variance has the error of D once, since
 all epochs share it. The interval of a coefficient holds the values at which ``(theta_j - c)^2 <= z^2 V_j(c)``, V_j(c)
@@ -20,7 +22,7 @@ from zero. Its constants were chosen on generated tasks; docs/scores.md has what
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,20 +31,24 @@ from numpy.typing import NDArray
 
 from murk.errors import MurkError
 from murk.learners.scores.curvature import Curvature
-from murk.learners.scores.expected import Expected, mean_matrix
+from murk.learners.scores.expected import Expected
 from murk.learners.scores.model import Model, Response
-from murk.learners.scores.moments import Moments, gain
+from murk.learners.scores.moments import Moments, gain, stretched
 from murk.learners.scores.rows import Rows, inverse, power
 from murk.learners.scores.sums import Answer, Summary
 
 Array = NDArray[np.float64]
 
-# Of the estimate: coefficients in coded units are within a few of zero. Of the published origin: so is the logit.
+# Coefficients in coded units are within a few of zero. So is the logit, of the published origin and, without public rows,
+# of the estimate: its intervals make no use of that.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
 _FITS, _STEPS = 3, 12
 # A direction is stretched by up to so many times the reach: less would hide what is nearly collinear.
 _STRETCHED = 4.0
-_FARTHEST = 12.0
+# Nearly as wide as the prior's own: such an interval counts as one without an end.
+_FARTHEST = 8.0
+# Of the share of targets that are there.
+_LEAST = 0.02
 # Normal rows are made right where an epoch was asked. Of what they say of the way from there, so much may be wrong.
 _BENT = 0.3
 
@@ -87,19 +93,19 @@ class Solution:
         self.features = p = len(self.newest.origin)
         self.unlike = unlike
         self._back = inverse(self.newest.transform)
-        self.moments = Moments.of(found)
-        self.rows = Rows.normal(self.moments.moment)
+        self.moments = Moments.of(found, response)
+        self.rows = Rows.normal(self.moments.moment, np.array(self.newest.origin))
         self.curvature = Curvature.of(found, self.rows, response)
         asked = [each for each in found if each.score is not None]
         if unlike:
             # Only a centred score has mean zero at the truth whatever the law of the covariates.
             asked = [each for each in asked if each.model.exponent == 1.0]
         self._equations = [self._equation(each) for each in asked]
-        moment = self.rows.second_moment
-        pull = moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
-        self.origin = self._solve(np.array(self.newest.origin), pull) if self._equations else np.zeros(p)
-        self._prior = np.eye(p) / PRIOR_VARIANCE
-        self.values = self._solve(self.origin.copy(), self._prior) if self._equations else np.zeros(p)
+        pull = self.rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
+        self._solution = np.concatenate([self.newest.origin, np.zeros(2)])
+        if self._equations:
+            self._solution = self._solve(self._solution, _beside(pull))
+        self.values = self.origin = self._solution[:p]
 
     @property
     def missing(self) -> float:
@@ -135,82 +141,80 @@ class Solution:
         identity = np.eye(self.features)
         own = one.answer.noise * identity + one.answer.share * spread + one.answer.whole * one.expected.square
         logit = self.rows.points @ theta
-        shared = np.zeros_like(own)
-        if self.curvature.ratio_variance:
-            scaled = one.expected.score(logit)
-            shared += self.curvature.ratio_variance * np.outer(scaled, scaled)
         h = one.into @ (theta - one.origin)
         known = error * gain(one.carried) ** 2
-        shared += known / 2.0 * (float(h @ h) * identity + np.outer(h, h))
-        shared += float(one.along @ h) ** 2 * np.outer(one.along, one.along)
+        shared = known / 2.0 * (float(h @ h) * identity + np.outer(h, h))
         bent = self.curvature.ratio * _BENT * one.curved(theta, logit)
         own = own + float(bent @ bent) / self.features * identity + np.outer(bent, bent)
         return own, shared
 
-    def _terms(self, theta: Array, pull: Array, inverses: Sequence[Array]) -> tuple[Array, Array, float]:
+    def _at(self, one: _Equation, solution: Array, logit: Array) -> tuple[Array, Array]:
+        """The mean score that is expected, (p,), and its slope, (p, p + 2)."""
+        unknown = solution[self.features :]
+        score, slope = one.expected.score(logit), one.expected.slope(logit)
+        h = one.into @ (solution[: self.features] - one.origin)
+        along = float(one.along @ h) * one.along
+        ratio, more = np.array([self.curvature.ratio, 0.0]) + self.curvature.root @ unknown
+        ratio = max(ratio, _LEAST)
+        slope = ratio * slope + (one.correction + more * np.outer(one.along, one.along)) @ one.into
+        expected = ratio * score + one.correction @ h + more * along
+        return expected, np.c_[slope, np.c_[score, along] @ self.curvature.root]
+
+    def _terms(self, solution: Array, pull: Array, inverses: Sequence[Array]) -> tuple[Array, Array, float]:
         """Curvature, gradient and value of the sum to be minimized, with given S_k^-1."""
-        information, gradient = pull.copy(), -pull @ theta
-        value = float(theta @ pull @ theta)
-        logit = self.rows.points @ theta
+        information, gradient = pull.copy(), -pull @ solution
+        value = float(solution @ pull @ solution)
+        logit = self.rows.points @ solution[: self.features]
         for one, precision in zip(self._equations, inverses, strict=True):
-            h = one.into @ (theta - one.origin)
-            left = one.answer.mean - self.curvature.ratio * one.expected.score(logit) - one.correction @ h
-            slope = self._slope(one, logit)
+            expected, slope = self._at(one, solution, logit)
+            left = one.answer.mean - expected
             information += slope.T @ precision @ slope
             gradient += slope.T @ precision @ left
             value += float(left @ precision @ left)
         return information, gradient, value
 
-    def _slope(self, one: _Equation, logit: Array) -> Array:
-        return np.asarray(self.curvature.ratio * one.expected.slope(logit) + one.correction @ one.into)
-
-    def _solve(self, theta: Array, pull: Array) -> Array:
+    def _solve(self, solution: Array, pull: Array) -> Array:
         """Levenberg-Marquardt, with the weights S_k^-1 taken anew at each of a few solutions."""
         for _ in range(_FITS):
+            theta = solution[: self.features]
             logit = self.rows.points @ theta
             inverses = []
             for one in self._equations:
                 spread = self.curvature.ratio * one.expected.spread(logit)
                 own, shared = self._noise(one, theta, spread, self.curvature.error)
                 inverses.append(inverse(own + shared))
-            theta = self._descend(theta, pull, inverses)
-        if not np.all(np.isfinite(theta)):
+            solution = self._descend(solution, pull, inverses)
+        if not np.all(np.isfinite(solution)):
             raise MurkError("the epochs' equations have no finite solution")
-        return theta
+        return solution
 
-    def _descend(self, theta: Array, pull: Array, inverses: Sequence[Array]) -> Array:
+    def _descend(self, solution: Array, pull: Array, inverses: Sequence[Array]) -> Array:
         damping = 1e-3
-        information, gradient, value = self._terms(theta, pull, inverses)
+        information, gradient, value = self._terms(solution, pull, inverses)
         for _ in range(_STEPS):
             step = np.linalg.solve(information + damping * np.diag(np.diag(information)), gradient)
-            tried = self._terms(theta + step, pull, inverses)
+            tried = self._terms(solution + step, pull, inverses)
             if tried[2] <= value:
-                theta = theta + step
+                solution = solution + step
                 information, gradient, value = tried
                 damping /= 4.0
                 if float(np.max(np.abs(step))) < 1e-6:
                     break
             else:
                 damping *= 6.0
-        return theta
+        return solution
 
     # What is known of the solution
 
     @cached_property
     def _slopes(self) -> list[Array]:
         logit = self.rows.points @ self.values
-        return [self._slope(one, logit) for one in self._equations]
+        return [self._at(one, self._solution, logit)[1] for one in self._equations]
 
     @cached_property
     def _spreads(self) -> list[Array]:
         logit = self.rows.points @ self.values
         return [self.curvature.ratio * one.expected.spread(logit) for one in self._equations]
-
-    def _weighed(self, theta: Array) -> Iterator[tuple[_Equation, Array, Array, Array]]:
-        """Each equation with its slope, its own noise, and ``S_k^-1`` times the slope, if ``theta`` were the truth."""
-        for one, slope, spread in zip(self._equations, self._slopes, self._spreads, strict=True):
-            own, shared = self._noise(one, theta, spread, self.curvature.caution)
-            yield one, slope, own, np.asarray(np.linalg.solve(own + shared, slope), dtype=np.float64)
 
     def _covariance(self, theta: Array) -> Array:
         """Covariance of the solution if ``theta`` were the truth.
@@ -218,22 +222,22 @@ class Solution:
         ``H^-1 M H^-1``: M adds up each epoch's own noise, and the errors that they share as they pull together.
         """
         p, curvature = self.features, self.curvature
-        logit = self.rows.points @ theta
-        information, middle = self._prior.copy(), self._prior.copy()
-        by_ratio, along, by_number = np.zeros(p), np.zeros(p), np.zeros((p, p, p))
-        for one, slope, own, weigh in self._weighed(theta):
+        logit, prior = self.rows.points @ theta, _beside(np.eye(p) / PRIOR_VARIANCE)
+        information, middle, by_number = prior.copy(), prior.copy(), np.zeros((p + 2, p, p))
+        solution = np.concatenate([theta, self._solution[p:]])
+        for one, slope, spread in zip(self._equations, self._slopes, self._spreads, strict=True):
+            own, shared = self._noise(one, theta, spread, curvature.caution)
+            slope = np.c_[slope[:, :p], self._at(one, solution, logit)[1][:, p:]]
+            weigh = np.asarray(np.linalg.solve(own + shared, slope), dtype=np.float64)
             information += slope.T @ weigh
             middle += weigh.T @ own @ weigh
             h = one.into @ (theta - one.origin)
-            by_ratio += weigh.T @ one.expected.score(logit)
-            along += float(one.along @ h) * weigh.T @ one.along
             by_number += (weigh.T @ one.carried)[:, :, None] * (one.carried.T @ h)[None, None, :]
-        middle += curvature.ratio_variance * np.outer(by_ratio, by_ratio) + np.outer(along, along)
         # A symmetric matrix of errors, of this variance on the diagonal and half of it beside it.
-        flat, turned = by_number.reshape(p, -1), by_number.transpose(0, 2, 1).reshape(p, -1)
+        flat, turned = by_number.reshape(p + 2, -1), by_number.transpose(0, 2, 1).reshape(p + 2, -1)
         middle += curvature.caution / 2.0 * (flat @ flat.T + flat @ turned.T)
         back = inverse(information)
-        return np.asarray(back @ middle @ back)
+        return np.asarray((back @ middle @ back)[:p, :p])
 
     @cached_property
     def covariance(self) -> Array:
@@ -260,20 +264,20 @@ class Solution:
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
         """The model of the next epoch: at the solution, in coordinates whose curvature is even."""
-        p = self.features
-        if not self.moments.settled:
-            shape = self.moments.shape
-            transform = _within(self.moments.scale * power(shape, -0.5, 1e-3) @ self.newest.transform, reach)
-            return Model(np.zeros(p), transform, reach, exponent, 0.0, 0.5).rounded()
-        at = Model(self.origin if self.response.binary else np.zeros(p), self.newest.transform, reach, exponent, 0, 0)
-        predicted = mean_matrix(at, self.rows, self.response)
-        values, vectors = np.linalg.eigh(predicted + self.curvature.correction)
-        # A correction that is mostly noise may leave next to nothing.
-        mean = max(float(np.mean(values)), 0.25 * float(np.trace(predicted)) / p)
-        values = np.maximum(values, mean / 4.0) / mean
-        transform = self.moments.scale * (vectors / np.sqrt(values)) @ vectors.T @ self.newest.transform
-        transform = _within(transform, reach)
-        return Model(at.origin, transform, reach, exponent, *shares).rounded()
+        moments = self.moments
+        base = _within(moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, reach)
+        if not moments.settled:
+            return Model(np.zeros(self.features), base, reach, exponent, 0.0, 0.5).rounded()
+        origin = self.values if self.response.binary else np.zeros(self.features)
+        return Model(origin, stretched(base, origin), reach, exponent, *shares).rounded()
+
+
+def _beside(pull: Array) -> Array:
+    """A prior's precision of the coefficients, with that of the two unknowns of the curvature."""
+    p = len(pull)
+    both = np.eye(p + 2)
+    both[:p, :p] = pull
+    return both
 
 
 def _within(transform: Array, reach: float) -> Array:

@@ -1,0 +1,124 @@
+"""What released matrices say of features that nobody made public: moments, coordinates and curvature."""
+
+import numpy as np
+import pytest
+
+from murk.learners.scores import curvature
+from murk.learners.scores.curvature import Curvature
+from murk.learners.scores.expected import mean_matrix
+from murk.learners.scores.model import Model, Response
+from murk.learners.scores.moments import facing, pooled, stretched, unstretched
+from murk.learners.scores.rows import Rows
+from murk.learners.scores.sums import Answer, Summary
+from tests.learners.scores.people import learn_sums, outcomes, problem_of
+
+P = 21
+BINARY = Response(True)
+
+
+def model_at(transform, origin):
+    return Model(origin, transform, 1.3 * np.sqrt(len(transform)), 1.0, 0.05, 0.1)
+
+
+def answer(mean, noise):
+    return Answer(mean, noise, 0.0, 0.0)
+
+
+def test_normal_rows_are_even_around_the_coefficients():
+    """Weighted by what depends on the logit, their second moments across it are the same in all directions."""
+    origin = np.r_[np.ones(P - 1), 0.0]
+    rows = Rows.normal(np.eye(P), origin)
+    weights = rows.shares * BINARY.weights(rows.points @ origin, 1.0)
+    across = facing(origin)[1:-1] @ (rows.points.T * weights) @ rows.points @ facing(origin)[1:-1].T
+    values = np.linalg.eigvalsh(across)
+    assert values[-1] < 1.01 * values[0]
+    # The twin: around another direction they are no better than draws, of which some are larger by half.
+    other = np.r_[0.0, 1.0, -np.ones(P - 3), 0.0]
+    weights = rows.shares * BINARY.weights(rows.points @ other, 1.0)
+    values = np.linalg.eigvalsh(facing(other)[1:-1] @ (rows.points.T * weights) @ rows.points @ facing(other)[1:-1].T)
+    assert values[-1] > 1.05 * values[0]
+
+
+@pytest.mark.parametrize("length", [0.0, 1e-6, 0.3, 4.5])
+def test_stretched_coordinates_say_what_they_were_stretched_from(length):
+    rng = np.random.default_rng(1)
+    base = np.eye(5) + 0.3 * rng.normal(size=(5, 5))
+    origin = length * rng.normal(size=5)
+    found = unstretched(model_at(stretched(base, origin), origin))
+    assert found == pytest.approx(base)
+
+
+def test_stretched_features_are_as_long_as_before_and_reach_farther_along_the_coefficients():
+    rng = np.random.default_rng(2)
+    Z, origin = rng.normal(size=(20_000, 4)), np.array([2.0, 0.0, 0.0, 0.0])
+    longer = Z @ stretched(np.eye(4), origin).T
+    # 20,000 rows: a mean square is known within 1%; false alarms below 1e-6.
+    assert np.mean(np.sum(longer**2, axis=1)) == pytest.approx(np.mean(np.sum(Z**2, axis=1)), rel=0.05)
+    assert np.mean(longer[:, 0] ** 2) == pytest.approx(5.0 * np.mean(longer[:, 1] ** 2), rel=0.1)
+
+
+def test_an_epoch_that_hardly_knows_a_direction_adds_no_noise_there():
+    """Its noise grows with the change of coordinates, in that direction alone."""
+    shy = model_at(np.diag([0.1, 1.0, 1.0]), np.zeros(3))
+    clear = model_at(np.eye(3), np.zeros(3))
+    together = pooled(
+        [
+            (shy, answer(np.diag([0.01, 1.0, 1.0]) + 0.05, 1e-4), lambda: np.eye(3)),
+            (clear, answer(np.eye(3), 1e-4), lambda: np.eye(3)),
+        ],
+        np.eye(3),
+    )
+    # 0.06 at an amplified 100 would be 6, and weighs 1/100^2 here; elsewhere both count alike.
+    assert together.measured[0, 0] == pytest.approx(1.0, abs=1e-3)
+    assert together.measured[1, 2] == pytest.approx(0.025)
+    assert together.variances[0, 0] == pytest.approx(1e-4, rel=1e-3)
+    assert together.variances[1, 2] == pytest.approx(0.5e-4)
+    assert pooled([(shy, None, lambda: np.eye(3))], np.eye(3)) is None
+
+
+@pytest.mark.parametrize(
+    ("estimate", "error", "low", "high"),
+    [
+        (1.0, 0.2, 0.9, 1.01),  # all there
+        (0.8, 0.2, 0.85, 0.99),  # may be chance: mostly there
+        (0.6, 0.05, 0.58, 0.62),  # 40% of the targets are missing
+        (0.1, 0.5, 0.5, 1.0),  # nearly nothing known
+        (1.5, 0.01, 1.4, 1.5),  # features that are far from normal
+        (-5.0, 0.1, 0.0, 1.0),  # nothing explains it: still a number
+    ],
+)
+def test_how_much_curvature_there_is(estimate, error, low, high):
+    mean, variance = curvature._drawn(estimate, error**2)
+    assert low <= mean <= high
+    assert 0 < variance <= max(error**2, 0.09)
+
+
+def test_curvature_along_the_coefficients_is_found_and_its_error_is_known():
+    """Of matrices whose noise is known: the two numbers that are fitted are as far off as C says they may be."""
+    p, origin = 4, np.array([1.5, 0.0, 0.0, 0.0])
+    rows, model = Rows.normal(np.eye(p), origin), model_at(np.eye(p), origin)
+    truth = mean_matrix(model, rows, BINARY)
+    more, off, noise = 0.02, [], 1e-5
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        flat = rng.normal(size=(p, p)) * np.sqrt(noise)
+        seen = truth + more * np.outer([1, 0, 0, 0], [1, 0, 0, 0]) + (flat + flat.T) / 2.0
+        found = Curvature.of([Summary(model, None, None, answer(seen, noise))], rows, BINARY)
+        spread = found.root @ found.root.T
+        off.append([(found.ratio - 1.0) / spread[0, 0] ** 0.5, (found.correction[0, 0] - more) / spread[1, 1] ** 0.5])
+    # Mean squares of 200 standard normal numbers: 0.68 to 1.4 but for 1 in 1,000; priors make them smaller.
+    squares = np.mean(np.square(off), axis=0)
+    assert np.all(squares < 1.4)
+    assert squares[1] > 0.4
+
+
+def test_twenty_features_are_learned_without_public_rows():
+    """At mu = 1, from 300,000 people; errors of 0.8 to 2.4 were seen in 20 such runs."""
+    rng, n = np.random.default_rng(11), 300_000
+    X = np.c_[rng.normal(size=(n, P - 1)), np.ones(n)]
+    theta = np.ones(P)
+    engine = learn_sums(problem_of(P - 1, 1.0), X, outcomes(rng, X, theta), 11)
+    assert np.sum((engine.estimate().values - theta) ** 2) < 5.0
+    base = unstretched(engine.model)
+    # Nothing says that normal features are uneven; nor does noise say so to coordinates.
+    assert np.linalg.cond(base) < 1.5
