@@ -89,6 +89,20 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "+        index = index_of(self.organisation, key, self._source) if self._noise.simulated else 1",
     ): "secure noise only counts the indices that it is given",
     (
+        "murk/producers/schema.py",
+        '-        match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:\n'
+        '+        match int(getattr(error, "sqlite_errorcode", 1)) & 0xFF:',
+    ): "an error without a code is not one of SQLite's, and none arises while a ledger is opened",
+    (
+        "murk/producers/releaser.py",
+        "-        return below(self._noise.words(indices, 1 if exact else CANDIDATES, purpose), n)\n"
+        "+        return below(self._noise.words(indices, 2 if exact else CANDIDATES, purpose), n)",
+    ): "of a power of two the first candidate is always taken",
+    (
+        "murk/producers/spending.py",
+        "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n+            pass",
+    ): "how many statements are prepared",
+    (
         "murk/producers/overlap.py",
         "-    if share <= chance:\n+    if share < chance:",
     ): "where both are the same the bound is 1 as well",

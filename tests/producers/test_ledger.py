@@ -337,6 +337,22 @@ class TestTasks:
             claims = Claims(range(3, 5), ["ann", "bob"], ["high", "low"], FILE, keep_levels=True)
             assert spend(ledger, claims).levels == ["low", "high"]
 
+    def test_of_the_levels_that_somebody_had_any_is_kept(self, path: Path) -> None:
+        charges = [charge("low", rho=10), charge("high", rho=20)]
+        with booked(path, charges, [("", rho(200))]) as ledger:
+            spend(ledger, Claims(range(2), ["ann", "ann"], ["low", "high"], FILE))
+            claims = Claims(range(2, 4), ["ann", "ann"], ["low", "high"], FILE, keep_levels=True)
+            assert spend(ledger, claims).levels == ["low", "high"]
+
+    def test_a_level_of_another_task_is_nothing_to_keep(self, path: Path) -> None:
+        charges = [charge("low", rho=10), charge("high", rho=20)]
+        with booked(path, charges, [("", rho(200))]) as ledger:
+            ask(ledger, "ann", level="low")
+            ledger.bind("b" * 32, OTHER, name="other")
+            ledger.book(OTHER, charges, caps=[("", rho(200))])
+            claims = Claims([0], ["ann"], ["high"], FILE, keep_levels=True)
+            assert spend(ledger, claims, OTHER).levels == ["high"]
+
 
 class TestWithdrawal:
     def test_stops_and_purges_and_refunds_nothing(self, path: Path) -> None:

@@ -98,6 +98,9 @@ def test_a_damaged_ledger_is_refused_and_left_as_it_is(path: Path, what: str) ->
         assert "Nothing was spent or sent" in str(caught.value)
         assert "newest intact copy" in str(caught.value)
         assert not TEMPTATIONS.search(str(caught.value)), str(caught.value)
+        # Nor does what was refused stay open as long as somebody holds the error.
+        opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+        assert str(path) not in opened
     assert (path.read_bytes() if path.exists() else None) == before
 
 

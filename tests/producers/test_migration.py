@@ -1,5 +1,6 @@
 """Ledgers of format 1, as the versions before wrote them, opened by this one."""
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -138,6 +139,19 @@ def test_a_crash_in_the_middle_leaves_the_ledger_as_it_was(
         assert ledger.account("ann").tasks[0].levels[0].released == 3
 
 
+def test_windows_whose_key_is_taken_are_numbered(path: Path) -> None:
+    old = {key for (key,) in rows(path, "SELECT key FROM windows")}
+    Ledger(path).close()
+    new = {key for (key,) in rows(path, "SELECT key FROM windows")} - old
+    assert new
+    assert all(re.fullmatch(r"window [1-9][0-9]*", str(key)) for key in new)
+
+
+def test_nothing_of_the_work_stays_in_an_open_ledger(path: Path) -> None:
+    with Ledger(path) as ledger:
+        assert ledger._file.query("SELECT name FROM temp.sqlite_master") == []
+
+
 def test_a_damaged_old_ledger_is_not_migrated(path: Path) -> None:
     change = sqlite3.connect(path)
     change.execute("UPDATE spending SET released = 0 WHERE person = 'carl'")
@@ -205,7 +219,7 @@ def test_records_of_every_spelling_are_known_by_the_one_name(path: Path) -> None
         name = folded_name(person) if isinstance(person, str) else person
         assert found[:2] == (task, source)
         assert found[3] == name
-        assert found[2] == key or found[2] == number or str(found[2]).startswith("window ")
+        assert found[2] == key or found[2] == number or re.fullmatch(r"window [1-9][0-9]*", str(found[2]))
         seen.add(found[:4])
     assert len(seen) == len(after)
 

@@ -352,6 +352,17 @@ class TestDelivery:
         assert (report.sent, report.already, report.expired) == (1, 0, 0)
         assert world.ledger.pending() == 0
 
+    def test_a_log_that_devices_may_not_read_is_sent_all_that_waits(self, world: World) -> None:
+        """As on Kafka: nobody can ask what stands there, and learners leave out what comes twice."""
+
+        def lost(batch: Any) -> None:
+            world.log.append(batch)
+            raise ConnectionError("no answer")
+
+        assert world.produce(Wrapped(world.log, append=lost)).release(RECORD, key="k").delivery == "queued"  # type: ignore[arg-type]
+        report = world.produce(Wrapped(world.log, readable_by_senders=False)).flush()  # type: ignore[arg-type]
+        assert (report.sent, report.already, world.log.end(0)) == (1, 0, 2)
+
     def test_what_waits_is_sent_when_its_record_comes_again(self, world: World) -> None:
         down = [True]
 
