@@ -22,7 +22,10 @@ from murk.learners.weights import whitening
 REACH: Final = 1.3
 """R in units of the typical length sqrt p: beyond it few people are, and those count for less."""
 
-_CHECK = 0.05
+PUBLIC_REACH: Final = 2.0
+"""R where there are public rows: these say what the curvature is, so that its noise, of size R, matters less."""
+
+_CHECK = 0.1
 """Share of the people asked for their curvature where there are public rows: it says whether these are like them."""
 
 
@@ -80,10 +83,10 @@ class Settings:
         """Public covariates as rows."""
         return None if self.covariates is None else Rows.public(self.covariates)
 
-    @property
-    def reach(self) -> float:
-        """R."""
-        return REACH * math.sqrt(self.features)
+    def reach(self, public: bool) -> float:
+        """R, where public rows are used or not."""
+        # Of classes released matrices also say how many targets are missing, which needs them to be exact.
+        return (PUBLIC_REACH if public and not self.labels else REACH) * math.sqrt(self.features)
 
     @property
     def digest(self) -> str:
@@ -103,7 +106,9 @@ class Settings:
         if self.covariates is not None:
             transform, curvature = whitening(self.covariates.second_moment), _CHECK
         exponent = 1.0 if self.exponent is None else self.exponent
-        return Model(np.zeros(self.dimension), transform, self.reach, exponent, 0.0, curvature).rounded()
+        return Model(
+            np.zeros(self.dimension), transform, self.reach(self.covariates is not None), exponent, 0.0, curvature
+        ).rounded()
 
     def next_model(self, found: Sequence[Summary], count: int, menus: Mapping[str, Menu]) -> Model:
         """The model of the epoch that begins at ``count``."""
@@ -112,7 +117,7 @@ class Settings:
             shares = (0.0, _CHECK)
         else:
             shares = (0.05, 0.1) if self.binary else (0.0, 0.15)
-        return solution.next_model(self.reach, self._exponent(solution, count, menus), shares)
+        return solution.next_model(self.reach(solution.public), self._exponent(solution, count, menus), shares)
 
     def _exponent(self, solution: AnySolution, count: int, menus: Mapping[str, Menu]) -> float:
         r"""g by rule: 0 where public rows are so many that their own chance is small beside the noise.
