@@ -124,6 +124,8 @@ class Estimate:
         Of the values, (p, p), where the method has it.
     people
         What is known of the people's features, for averages over them; None where nothing is.
+    alike
+        Whether public covariates pass a check that they are like the people's; None where none is made.
     """
 
     names: tuple[str, ...]
@@ -135,6 +137,7 @@ class Estimate:
     n_releases: int
     covariance: NDArray[np.float64] | None = None
     people: People | None = None
+    alike: bool | None = None
 
     def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
         """Half widths of the intervals at ``level``."""

@@ -84,6 +84,11 @@ METRICS = (
         optional="where there are intervals",
     ),
     Metric(
+        "murk_public_covariates_alike", "gauge",
+        "1 while the public covariates pass the check that they are like the people's, else 0.",
+        optional="where the protocol is scores, with public covariates",
+    ),
+    Metric(
         "murk_iterate_gap", "gauge", "Euclidean distance between the chain's newest iterate and its average.",
         ("task", "partition"), optional="where the learner takes steps",
     ),

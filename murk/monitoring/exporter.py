@@ -159,6 +159,7 @@ VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_parameter_half_width": _half_widths,
     "murk_parameter_error": lambda s: _alone(s.figures.parameter_error),
     "murk_estimated_error": lambda s: _alone(s.figures.estimated_error),
+    "murk_public_covariates_alike": lambda s: _alone(None if s.figures.alike is None else float(s.figures.alike)),
     "murk_iterate_gap": _chains("iterate_gap"),
     "murk_step_size": _chains("step_size"),
     "murk_unbiased_loss": lambda s: _alone(s.figures.unbiased_loss),

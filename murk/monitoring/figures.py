@@ -109,6 +109,8 @@ class Figures:
         Root of the summed squared standard errors of the coefficients; infinite where nothing is known yet.
     parameter_error
         Euclidean distance from the reference; None without one.
+    alike
+        Whether public covariates pass the check that they are like the people's; None where none is made.
     curve
         How the estimate has moved, as the chains' states have it.
     unbiased_loss, unbiased_loss_error
@@ -133,6 +135,7 @@ class Figures:
     curve: tuple[CurvePoint, ...] = ()
     unbiased_loss: float | None = None
     unbiased_loss_error: float | None = None
+    alike: bool | None = None
 
     @property
     def lag(self) -> int:
@@ -233,6 +236,7 @@ def figures(
         curve=curve,
         unbiased_loss=loss,
         unbiased_loss_error=loss_error,
+        alike=found.alike,
     ).placed(places)
 
 

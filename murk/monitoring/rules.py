@@ -214,6 +214,17 @@ ALERTS: Final = (
         "the outbox lives. Nothing is lost and nothing is paid twice: they are sent once the log is back.",
         "the-outbox-grows",
     ),
+    Alert(
+        "MurkPublicCovariatesUnlike",
+        "max by (task) (murk_public_covariates_alike) == 0",
+        "1h",
+        "warning",
+        "The public covariates of {{ $labels.task }} are not like the people's",
+        "What people released is not what the public rows predict, which happens by chance in one of 10,000 checks. "
+        "The rows are not used as long as that is so: nothing is wrong with the estimate, but its intervals are wider, "
+        "or there are none. See where the rows come from, and begin a task with better ones, or without any.",
+        "public-covariates-are-unlike-the-peoples",
+    ),
 )  # fmt: skip
 """All alerts."""
 

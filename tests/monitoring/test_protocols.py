@@ -4,7 +4,7 @@ import json
 import math
 from collections import defaultdict
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -145,6 +145,16 @@ def test_what_a_learner_does_not_know_is_null_and_not_exported(stand_in, protoco
     else:
         assert found["unbiased_loss"] is found["refused_updates"] is None
         assert found["history"]["unbiased_loss"] == found["history"]["unbiased_loss_error"] == [None]
+
+
+@pytest.mark.parametrize("alike", [True, False, None])
+def test_whether_public_covariates_are_like_the_peoples(stand_in, monkeypatch, alike):
+    said = StandInProblem.estimate
+    monkeypatch.setattr(StandInProblem, "estimate", lambda self, engines: replace(said(self, engines), alike=alike))
+    monitor = stand_in("scores", (100, {}))
+    check(monitor.registry, "monitor")
+    [family] = [each for each in families(monitor.registry) if each.name == "murk_public_covariates_alike"]
+    assert [sample.value for sample in family.samples] == ([] if alike is None else [float(alike)])
 
 
 def filled(monitor: Monitor) -> set[str]:

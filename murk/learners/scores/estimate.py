@@ -54,8 +54,13 @@ def estimate_of(names: tuple[str, ...], solution: AnySolution | None, chains: in
     people = People(rows.points, rows.shares, sampled=solution.public)
     return ScoreEstimate(
         names, solution.values, METHOD, np.sqrt(np.diag(covariance)), _note(solution), chains, releases, covariance,
-        people, solution,
+        people, _checked(solution), solution,
     )  # fmt: skip
+
+
+def _checked(solution: AnySolution) -> bool | None:
+    """Whether public rows are like the people; None where there are none."""
+    return solution.alike if solution.public or not solution.alike else None
 
 
 def _note(solution: AnySolution) -> str:

@@ -31,7 +31,10 @@ def model() -> Json:
         [
             Section("Now", [Line(_now(), 4), Line([_table(), _estimates()], 9, (10, 14))]),
             Section("Each parameter with its interval", [Line([_band()], 9)]),
-            Section("How far from the truth", [Line([_error(), _widths()], 9), Line([_law(), _distance()], 8)]),
+            Section(
+                "How far from the truth",
+                [Line([_error(), _widths()], 9), Line([_law(), _distance(), _alike()], 8, (10, 10, 4))],
+            ),
             Section("The loss (protocol: examples)", [Line([_loss(), _refused(), _refused_share()], 8, (12, 6, 6))]),
             Section("The learner", [Line([_version(), _gap(), _step()], 8)]),
         ],
@@ -129,6 +132,15 @@ def _law() -> Json:
         least=0,
         empty=NO_INTERVAL,
     )
+
+
+def _alike() -> Json:
+    return stat(
+        "Public covariates are like the people's", "1 while they pass the check, 0 while they do not and are left out "
+        "(one false alarm in 10,000 checks). Only with protocol: scores and public covariates.",
+        'min(murk_public_covariates_alike{task="$task"})', empty="no public covariates are checked", decimals=0,
+        steps=((None, "orange"), (1, "green")),
+    )  # fmt: skip
 
 
 def _distance() -> Json:

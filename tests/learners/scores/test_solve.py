@@ -88,9 +88,10 @@ def test_public_rows_unlike_the_people_are_found_out():
     wrong = X[24_000:] * np.array([1.0, 0.3, 1.0, 1.0])
     unlike = learn_sums(problem_of(P, 3.0, covariates=public(wrong)), X[:24_000], y[:24_000], 1)
     # By chance once in 10,000 times.
-    assert alike.estimate().solution.alike
+    assert alike.estimate().alike is True
     assert "pass the check" in alike.estimate().note
-    assert not unlike.estimate().solution.alike
+    assert unlike.estimate().alike is False
+    assert learn_sums(problem_of(P, 3.0), X[:3000], y[:3000], 1).estimate().alike is None
     assert "not like the people's" in unlike.estimate().note
     # From then on everybody is asked as if there were none.
     assert unlike.model.exponent == 1.0
