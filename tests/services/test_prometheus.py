@@ -12,7 +12,7 @@ import signal
 import subprocess
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -46,12 +46,13 @@ LOG = "sqlite:///third-child.db"
 REFERENCE = {"same_sex": 0.14, "age": 0.47, "intercept": -0.48}
 RECORDS = 8_000
 PEOPLE = RECORDS * 3 // 4  # every fourth record is a second one of the person before, and refused
-# Of a second task, with another protocol, which has what the first one's has not.
-EXAMPLES = TASK.replace("third-child", "examples").replace(
-    "learner: {radius: 1.5, intervals: random-scaling}", "protocol: examples"
-)
-EXAMPLES_LOG = "sqlite:///examples.db"
-OF_EXAMPLES = {metric.name for metric in METRICS if metric.optional == "where the protocol releases examples"}
+# Of further tasks, with other protocols, which have what the first one's has not.
+OTHERS = {"examples": "protocol: examples", "scores": "protocol: scores\npublic: {set_aside: 500}"}
+OF_OTHERS = {
+    "where the protocol releases examples": "examples",
+    "where the protocol is scores, with public covariates": "scores",
+}
+OWN = {metric.name: OF_OTHERS[metric.optional] for metric in METRICS if metric.optional in OF_OTHERS}
 VARIABLES = {"$parameter": ".+", "$__rate_interval": "5s"}
 
 
@@ -120,7 +121,9 @@ def address(line):
 
 def world(folder):
     (folder / "task.yaml").write_text(TASK)
-    (folder / "examples.yaml").write_text(EXAMPLES)
+    for name, protocol in OTHERS.items():
+        text = TASK.replace("third-child", name).replace("learner: {radius: 1.5, intervals: random-scaling}", protocol)
+        (folder / f"{name}.yaml").write_text(text)
     (folder / "reference.json").write_text(json.dumps(REFERENCE))
     rows = [f"p{row - (row % 4 == 3)},{ROWS[row + 1]}" for row in range(RECORDS)]
     (folder / "people.csv").write_text("\n".join([",".join(["who", *HEADER]), *rows]) + "\n")
@@ -139,10 +142,12 @@ def scraped(tmp_path_factory):
     require(PROMETHEUS)
     folder = tmp_path_factory.mktemp("run")
     world(folder)
-    arguments = (
-        "run examples.yaml --source people.csv --person who --level lot --seed 2 --ledger examples.ledger.db --json"
-    )
-    assert murk(*arguments.split(), "--log", EXAMPLES_LOG, folder=folder).json["releases"] == PEOPLE
+    for name in OTHERS:
+        arguments = f"run {name}.yaml --source people.csv --level lot --seed 2 --ledger {name}.ledger.db --json --log"
+        # Where some are set aside, every row is somebody's only one.
+        person, expected = ([], RECORDS - 500) if name == "scores" else (["--person", "who"], PEOPLE)
+        found = murk(*arguments.split(), f"sqlite:///{name}.db", *person, folder=folder).json["releases"]
+        assert found == expected
     began = time.time()
     # The producer waits for learners, so everything that looks is there before the first release; small blocks
     # make it last for several scrapes.
@@ -150,9 +155,13 @@ def scraped(tmp_path_factory):
                "--patience", 300, "--metrics-port", 0, "--block", 12]  # fmt: skip
     watch = ["monitor", "task.yaml", "--log", LOG, "--port", 0, "--wait", "--json", "--interval", 0.5,
              "--reference", "reference.json"]  # fmt: skip
-    look = ["monitor", "examples.yaml", "--log", EXAMPLES_LOG, "--port", 0, "--json", "--interval", 0.5]
-    with tool(folder, *produce) as people, tool(folder, *watch) as monitor, tool(folder, *look) as other:
-        monitors = [address(one.line('"url"')) for one in (monitor, other)]
+    with tool(folder, *produce) as people, tool(folder, *watch) as monitor, ExitStack() as stack:
+        look = ["--port", 0, "--json", "--interval", 0.5]
+        others = [
+            stack.enter_context(tool(folder, "monitor", f"{name}.yaml", "--log", f"sqlite:///{name}.db", *look))
+            for name in OTHERS
+        ]
+        monitors = [address(one.line('"url"')) for one in (monitor, *others)]
         # The learner's port is known before it is started, so that it is scraped from the first release on.
         held = reserve()
         targets = monitors, address(people.line("/metrics")), f"127.0.0.1:{number(held)}"
@@ -184,7 +193,7 @@ def values(result):
 
 def substituted(expr):
     names = {promql.find(name).name for name in promql.names(expr)}
-    task = "examples" if names & OF_EXAMPLES else "third-child"
+    task = next((OWN[name] for name in sorted(names) if name in OWN), "third-child")
     for name, value in {**VARIABLES, "$task": task}.items():
         expr = expr.replace(name, value)
     assert "$" not in expr
@@ -249,7 +258,7 @@ def test_task_and_parameters_can_be_chosen(scraped):
             found = server.get(
                 f"label/{label}/values", **{"match[]": substituted(selector), "start": began, "end": end}
             )
-            wanted = {"task": ["examples", "third-child"], "parameter": sorted(REFERENCE)}[variable["name"]]
+            wanted = {"task": [*sorted(OTHERS), "third-child"], "parameter": sorted(REFERENCE)}[variable["name"]]
             assert found == wanted, name
 
 
