@@ -14,11 +14,11 @@ import pytest
 from murk.monitoring.description import METRICS
 from tests.services.composed import ROOT, Composed
 from tests.services.services import PROMETHEUS, eventually, require, require_kafka
-from tests.services.test_prometheus import OF_EXAMPLES, substituted, targets, values
+from tests.services.test_prometheus import OWN, substituted, targets, values
 
 # What Grafana makes of it for a data source that is scraped every 5 seconds.
 RATE_INTERVAL = "20s"
-OF_OTHERS = OF_EXAMPLES | {
+OF_OTHERS = OWN.keys() | {
     metric.name
     for metric in METRICS
     if metric.optional in ("where people release gradients", "where the learner takes steps")
