@@ -220,7 +220,7 @@ ALERTS: Final = (
         "1h",
         "warning",
         "The public covariates of {{ $labels.task }} are not like the people's",
-        "What people released is not what the public rows predict, which happens by chance in one of 10,000 checks. "
+        "What people released is not what the public rows predict, or says that they are worth next to nothing. "
         "The rows are not used as long as that is so: nothing is wrong with the estimate, but its intervals are wider, "
         "or there are none. See where the rows come from, and begin a task with better ones, or without any.",
         "public-covariates-are-unlike-the-peoples",

@@ -40,7 +40,7 @@ from murk.learners.scores.sums import Answer, Summary
 Array = NDArray[np.float64]
 
 # Coefficients in coded units are within a few of zero. So is the logit, of the published origin and, without public
-# rows, of the estimate: its intervals make no use of that.
+# rows, of the estimate: its intervals are around it, and as wide as without that.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
 _FITS, _STEPS = 3, 12
 # A direction is stretched by up to so many times the reach: less would hide what is nearly collinear.

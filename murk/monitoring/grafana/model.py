@@ -136,8 +136,8 @@ def _law() -> Json:
 
 def _alike() -> Json:
     return stat(
-        "Public covariates are like the people's", "1 while they pass the check, 0 while they do not and are left out "
-        "(one false alarm in 10,000 checks). Only with protocol: scores and public covariates.",
+        "Public covariates are like the people's", "1 while they pass the check, 0 while they do not and are left out. "
+        "Only with protocol: scores and public covariates.",
         'min(murk_public_covariates_alike{task="$task"})', empty="no public covariates are checked", decimals=0,
         steps=((None, "orange"), (1, "green")),
     )  # fmt: skip

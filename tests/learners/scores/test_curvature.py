@@ -112,13 +112,16 @@ def test_curvature_along_the_coefficients_is_found_and_its_error_is_known():
     assert squares[1] > 0.4
 
 
-def test_twenty_features_are_learned_without_public_rows():
-    """At mu = 1, from 300,000 people; errors of 0.8 to 2.4 were seen in 20 such runs."""
+def test_twenty_features_are_learned_without_public_rows(monkeypatch):
+    """At mu = 1, from 300,000 people: six such runs were off by 0.7 to 3.5, and by 9 on average before."""
     rng, n = np.random.default_rng(11), 300_000
     X = np.c_[rng.normal(size=(n, P - 1)), np.ones(n)]
     theta = np.ones(P)
     engine = learn_sums(problem_of(P - 1, 1.0), X, outcomes(rng, X, theta), 11)
     assert np.sum((engine.estimate().values - theta) ** 2) < 5.0
-    base = unstretched(engine.model)
-    # Nothing says that normal features are uneven; nor does noise say so to coordinates.
-    assert np.linalg.cond(base) < 1.5
+    # Nothing says that normal features are uneven; nor, in most runs, does noise say so to coordinates.
+    assert np.linalg.cond(unstretched(engine.model)) < 1.01
+    # The twin: whatever matrices say is taken for true.
+    monkeypatch.setattr("murk.learners.scores.moments._SIGNIFICANT", -3.0)
+    bent = learn_sums(problem_of(P - 1, 1.0), X[:24_000], outcomes(rng, X[:24_000], theta), 11)
+    assert np.linalg.cond(unstretched(bent.model)) > 1.01
