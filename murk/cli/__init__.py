@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from murk import __version__
+from murk.cli.interrupts import stoppable
 from murk.cli.logs import say
 from murk.errors import MurkError, UserError
 
@@ -70,7 +71,8 @@ def main() -> None:
             # A name that a terminal has no letters for is no reason to lose a result.
             stream.reconfigure(errors="backslashreplace")
     try:
-        cli(standalone_mode=False, prog_name="murk")
+        with stoppable():
+            cli(standalone_mode=False, prog_name="murk")
     except (click.exceptions.Abort, KeyboardInterrupt):
         _end("murk: stopped; the same command carries on where it stood", 130)
     except click.ClickException as error:

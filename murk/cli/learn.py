@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
-from murk.cli.options import as_json, begin_on, between_steps, existing_log, stoppable, wait_for_task
+from murk.cli.options import as_json, begin_on, existing_log, wait_for_task
 from murk.cli.output import print_json, progress
 from murk.cli.report import brief, print_result, result
 from murk.cli.sharing import learner_metrics, metrics_port
@@ -65,7 +66,7 @@ def command(
     gc.set_threshold(*COLLECT)
     # With --json there is no other sign of life before the end.
     start_logging(max(verbose, int(as_json)), log_json)
-    with stoppable(), ExitStack() as stack:
+    with ExitStack() as stack:
 
         def join(log: Log, task: Task) -> Membership:
             for chain in chains:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from murk.cli.interrupts import stoppable
 from murk.cli.logs import logging_options, say, start_logging
-from murk.cli.options import begin_on, existing_log, stoppable, wait_for_task
+from murk.cli.options import begin_on, existing_log, wait_for_task
 
 if TYPE_CHECKING:
     from murk.monitoring import Monitor

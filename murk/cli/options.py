@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from signal import SIGINT, SIGTERM, signal
+from collections.abc import Callable
 from time import monotonic, sleep
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -164,39 +161,3 @@ def patiently(seconds: float, function: Callable[[], T]) -> T:
                 say(f"murk: waiting: {error}")
                 said = True
             sleep(_LOOK)
-
-
-@contextmanager
-def stoppable() -> Iterator[None]:
-    """Let a SIGTERM (what ends a container) stop a command as Ctrl-C does."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal(SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal(SIGTERM, before)
-
-
-@contextmanager
-def between_steps() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C and SIGTERM wait for the end of a step; what is given says whether one has come.
-
-    The Kafka client takes an exception that is raised in its midst for the answer to a request, and goes on, or is left
-    in pieces. Whoever asks a second time does not wait.
-    """
-    came: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-        if len(came) > 1:
-            raise KeyboardInterrupt
-
-    before = {number: signal(number, stop) for number in (SIGINT, SIGTERM)}
-    try:
-        yield lambda: bool(came)
-    finally:
-        for number, handler in before.items():
-            signal(number, handler)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from murk.cli.logs import logging_options, start_logging
-from murk.cli.options import as_json, patiently, population, stoppable
+from murk.cli.options import as_json, patiently, population
 from murk.cli.output import print_json, progress
 from murk.cli.publication import asking
 from murk.cli.report import print_accounts, print_labels, print_windows, say_notice, spent_together
@@ -54,7 +54,6 @@ def command(
     # A cluster's topics are made by whoever runs it, with `murk topics`; a file by whoever comes first.
     create = not log_url.startswith("kafka:")
     with (
-        stoppable(),
         open_log(log_url, create=create, name=task.name) as log,
         patiently(patience, lambda: open_accounts(log, place, simulated=seed is not None)) as accounts,
     ):

@@ -264,7 +264,7 @@ class Task(Block):
 
     @cached_property
     def _content(self) -> dict[str, Any]:
-        content = self.model_dump(mode="json", by_alias=True)
+        content = self.model_dump(mode="json", by_alias=True, warnings="error")
         # Other protocols' blocks say nothing, and what is added to the schema leaves every task's hash as it was.
         for key in ADDED:
             if content["learner"][key] is None:
@@ -318,7 +318,7 @@ class Task(Block):
         return self._with(simulated=bool(simulated))
 
     def _with(self, **changes: Any) -> Self:
-        content = self.model_dump(mode="json", by_alias=True)
+        content = self.model_dump(mode="json", by_alias=True, warnings="error")
         task = self._resolve({**content, **changes}, self.name, {})
         task._path, task._by_rule = self._path, self._by_rule
         return task

@@ -5,10 +5,13 @@ import json
 import os
 import signal
 import time
+from typing import Annotated
 
+import pydantic
 import pytest
 from click.testing import CliRunner
 
+import murk.cli.interrupts
 import murk.cli.monitor
 import murk.cli.options
 import murk.stream.team
@@ -118,8 +121,30 @@ def test_a_learner_that_is_asked_to_stop_amid_a_step_ends_after_it(tmp_path, mon
 
 
 def test_who_asks_twice_does_not_wait():
-    with murk.cli.options.between_steps() as asked:
+    with murk.cli.interrupts.between_steps() as asked:
         os.kill(os.getpid(), signal.SIGTERM)
         assert asked()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_a_library_wraps_is_still_a_signal(number):
+    """Pydantic makes its own error of whatever is raised in a function that it calls."""
+
+    def asked(value: int) -> int:
+        signal.raise_signal(number)
+        return value
+
+    class Model(pydantic.BaseModel):
+        field: Annotated[int, pydantic.PlainSerializer(asked)] = 1
+
+    with pytest.raises(KeyboardInterrupt), murk.cli.interrupts.stoppable():
+        Model().model_dump()
+
+
+def test_an_error_without_a_signal_is_an_error():
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(ZeroDivisionError), murk.cli.interrupts.stoppable():
+        _ = 1 / 0
+    assert signal.getsignal(signal.SIGINT) is before
