@@ -103,9 +103,16 @@ def learned(X, y, guarantee, rng, *, public=None, binary=True, menu=None):
     settings = Settings(names, binary, None if public is None else covariates_of(public))
     menu = menu_of("best", guarantee, p) if menu is None else menu
     engine = ScoreEngine(settings, {"default": menu})
-    while engine.n_releases < len(X):
-        start = engine.n_releases
-        stop, model = min(len(X), epoch_end(start)), engine.model
+    answer(engine, X, y, rng)
+    return engine.estimate()
+
+
+def answer(engine, X, y, rng):
+    """Let people answer, one epoch after another."""
+    menu, done = engine.mechanisms["default"], 0
+    while done < len(X):
+        start, model = done, engine.model
+        done = stop = min(len(X), start + epoch_end(engine.n_releases) - engine.n_releases)
         sums = {}
         asked = np.searchsorted(
             [model.scatter, model.scatter + model.curvature], rng.random(stop - start), side="right"
@@ -114,10 +121,9 @@ def learned(X, y, guarantee, rng, *, public=None, binary=True, menu=None):
             own = start + np.flatnonzero(asked == place)
             if not len(own):
                 continue
-            V = vectors(X[own], y[own], model, settings.response, question)
+            V = vectors(X[own], y[own], model, engine.settings.response, question)
             if question != "score":
                 V = flattened(V[:, :, None] * V[:, None, :])
             total = _released(menu.mechanism(question), V, rng)
             sums["default", question] = Tally(len(own), total)
         engine.learn_sums(sums)
-    return engine.estimate()

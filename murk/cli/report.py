@@ -165,14 +165,16 @@ def average_effects(task: Task, estimate: Estimate, level: float) -> dict[str, d
     return effects
 
 
-def not_learned(estimate: Estimate, level: float) -> list[str]:
-    """The coefficients that scores did not learn: what they have instead of an estimate is a guess near zero."""
-    from murk.learners.scores.estimate import METHOD
+def needed(estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
+    """The coefficients that scores did not learn, and what it would take to.
 
-    if estimate.method != METHOD:
-        return []
-    halves = estimate.half_widths(level)
-    return [name for name, half in zip(estimate.names, halves, strict=True) if not math.isfinite(half)]
+    What they have instead of an estimate is a guess near zero.
+    """
+    from murk.learners.scores.estimate import ScoreEstimate
+
+    if not isinstance(estimate, ScoreEstimate):
+        return {}
+    return {name: need.to_dict() for name, need in estimate.needs(level).items()}
 
 
 def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, **more: Any) -> dict[str, Any]:
@@ -181,6 +183,7 @@ def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, 
     ``history`` adds how the estimate came there.
     """
     from murk.learners.curve import columns
+    from murk.learners.problem import plausible
     from murk.learners.units import fits_chances, on_logit_scale
     from murk.stream.disclosure import Disclosure
     from murk.stream.task_privacy import DEFAULT_LEVEL
@@ -189,6 +192,8 @@ def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, 
     intervals = estimate.intervals(level)
     disclosure = Disclosure.of(task)
     levels = describe_levels(task)
+    with plausible():
+        needs = needed(estimate, level)
     return {
         "task": task.name,
         "protocol": task.protocol,
@@ -202,7 +207,8 @@ def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, 
         "interval": {"method": intervals.method, "level": intervals.level, "note": intervals.note},
         "per_unit": per_unit(task, estimate, level),
         "average_effects": average_effects(task, estimate, level),
-        "not_learned": not_learned(estimate, level),
+        "not_learned": list(needs),
+        "needed": needs,
         **({"history": columns(points, estimate.names)} if history else {}),
         "guarantee": levels[DEFAULT_LEVEL]["guarantee"],
         "levels": levels,
@@ -302,11 +308,11 @@ def print_average_effects(found: Mapping[str, Any]) -> None:
 
 def print_not_learned(found: Mapping[str, Any]) -> None:
     """Say which coefficients were not learned, and what it would take."""
-    if found["not_learned"]:
-        paragraph(
-            f"Not learned at this privacy: {', '.join(found['not_learned'])}. It would take more people, a larger "
-            "budget, public covariates or fewer features."
-        )
+    alike: dict[str, list[str]] = {}
+    for name, need in found["needed"].items():
+        alike.setdefault(need["words"], []).append(name)
+    for words, names in alike.items():
+        paragraph(f"Not learned at this privacy: {', '.join(names)}. It would take {words}.")
 
 
 def print_windows(found: Mapping[str, Any]) -> None:

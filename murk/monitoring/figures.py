@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.curve import CurvePoint, merged_curve
+from murk.learners.inference import Estimate
 from murk.learners.problem import Problem, plausible
+from murk.learners.scores.estimate import ScoreEstimate
 from murk.monitoring.description import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.gaussmix import GaussMixMechanism
@@ -24,6 +26,16 @@ from murk.stream.task import Task
 from murk.stream.trail import LEVEL, Trail
 
 Floats = NDArray[np.float64]
+
+# What it would take to learn what was not is forecast anew when the releases have grown so many times.
+_ANEW = 1.25
+
+
+class Needed(NamedTuple):
+    """What it would take to learn coefficients that were not, by name, as forecast at so many releases."""
+
+    releases: int
+    of: Mapping[str, Mapping[str, Any]]
 
 
 class Place(NamedTuple):
@@ -111,6 +123,8 @@ class Figures:
         Euclidean distance from the reference; None without one.
     alike
         Whether public covariates pass the check that they are like the people's; None where none is made.
+    needed
+        What it would take to learn the coefficients that scores did not learn.
     curve
         How the estimate has moved, as the chains' states have it.
     unbiased_loss, unbiased_loss_error
@@ -136,6 +150,7 @@ class Figures:
     unbiased_loss: float | None = None
     unbiased_loss_error: float | None = None
     alike: bool | None = None
+    needed: Needed = field(default_factory=lambda: Needed(0, {}))
 
     @property
     def lag(self) -> int:
@@ -173,8 +188,11 @@ def figures(
     messages: Sequence[StateMessage | None],
     places: Sequence[Place],
     reference: Mapping[str, float] | None = None,
+    before: Figures | None = None,
 ) -> Figures:
     """Work out everything that is shown, from one state message (or None) and one place for each chain.
+
+    Of ``before``, the figures of earlier states, what takes long is kept as long as it is nearly the same.
 
     Raises
     ------
@@ -209,6 +227,8 @@ def figures(
         )
         trails = [Trail() if message is None else message.trail for message in messages]
         curve = merged_curve(trails, len(found.names), found.method)
+        halves = tuple(map(float, found.half_widths(LEVEL)))
+        needed = _needed(found, halves, None if before is None else before.needed)
     loss, loss_error = _unbiased_loss(chains)
     dead: Counter[str] = Counter()
     learned: Counter[str] = Counter()
@@ -228,7 +248,7 @@ def figures(
         chains=chains,
         names=found.names,
         values=tuple(map(float, found.values)),
-        half_widths=tuple(map(float, found.half_widths(LEVEL))),
+        half_widths=halves,
         method=found.method,
         note=found.note,
         estimated_error=found.standard_error,
@@ -237,7 +257,19 @@ def figures(
         unbiased_loss=loss,
         unbiased_loss_error=loss_error,
         alike=found.alike,
+        needed=needed,
     ).placed(places)
+
+
+def _needed(found: Estimate, halves: Sequence[float], before: Needed | None) -> Needed:
+    """What it would take to learn what was not: as forecast before, where it is of the same and not much was added."""
+    if not isinstance(found, ScoreEstimate) or not found.n_releases:
+        return Needed(0, {})
+    unknown = {name for name, half in zip(found.names, halves, strict=True) if not math.isfinite(half)}
+    if before is not None and unknown == before.of.keys() and found.n_releases < _ANEW * before.releases:
+        return before
+    needs = found.needs(LEVEL) if unknown else {}
+    return Needed(found.n_releases, {name: need.to_dict() for name, need in needs.items()})
 
 
 def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:

@@ -190,7 +190,7 @@ class Monitor:
                 fresh, states[chain] = True, state
                 messages[chain] = None if state is None else self._decoded(log, chain, state)
         if fresh or self._figures is None:
-            found = figures(self._task, self._problem, messages, places, self._reference)
+            found = figures(self._task, self._problem, messages, places, self._reference, self._figures)
         else:
             found = self._figures.placed(places)
         # Together, and only now: a poll that failed half-way leaves the figures and their states as they were.

@@ -119,6 +119,7 @@ class Snapshot:
                 "level": LEVEL,
                 "method": found.method,
                 "note": found.note,
+                "needed": dict(found.needed.of),
                 "estimated_error": found.estimated_error,
                 "parameter_error": found.parameter_error,
                 "effect": effect_name(task),

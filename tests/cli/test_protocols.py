@@ -63,7 +63,12 @@ def test_from_file_to_estimate(folder: Path, protocol: str, target: str) -> None
     assert ("Intervals by " in done.out) != ("No intervals: " in done.out)
     plain = murk("status", "--log", "sqlite:///any.db", folder=folder)
     assert plain.status == 0
-    assert "public" not in (done.out + plain.out).replace("for want of public covariates", "")
+    said = (done.out + plain.out).replace("for want of public covariates", "")
+    for name, need in found.get("needed", {}).items():
+        assert name in found["not_learned"]
+        assert " ".join(need["words"].split()) in " ".join(done.out.split())
+        said = " ".join(said.split()).replace(need["words"], "")
+    assert "public" not in said
     assert ("odds ratio" in plain.out) == found["odds_ratios"] == (protocol != "examples" and target == BINARY)
 
 

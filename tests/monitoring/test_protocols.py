@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 from murk.learners.inference import RANDOM_SCALING, Estimate
+from murk.learners.problem import problem_for
+from murk.learners.scores.estimate import ScoreEstimate
 from murk.monitoring import Monitor
 from murk.monitoring import monitor as module
 from murk.monitoring.description import METRICS
+from murk.monitoring.figures import Place, figures
 from murk.privacy import ApproxDP, calibrate
 from murk.producers.local import LocalRun
 from murk.producers.population import Crowd
@@ -155,6 +158,35 @@ def test_whether_public_covariates_are_like_the_peoples(stand_in, monkeypatch, a
     check(monitor.registry, "monitor")
     [family] = [each for each in families(monitor.registry) if each.name == "murk_public_covariates_alike"]
     assert [sample.value for sample in family.samples] == ([] if alike is None else [float(alike)])
+
+
+def test_what_it_would_take_is_forecast_now_and_then(monkeypatch, tmp_path):
+    """Where scores did not learn a coefficient; anew when much was added, or something else is not learned."""
+    text = TEXT.format(protocol="scores").replace("partitions: 2", "partitions: 1")
+    task = Task.parse(text.replace("approx: {epsilon: 2.0, delta: 1.0e-6}", "gdp: {mu: 0.05}")).with_simulated(True)
+    asked = []
+    forecast = ScoreEstimate.needs
+    monkeypatch.setattr(ScoreEstimate, "needs", lambda self, level: asked.append(1) or forecast(self, level))
+    engine, rng = problem_for(task).engine(), np.random.default_rng(1)
+    before = None
+
+    def learned(count):
+        payloads = rng.integers(-(2**22), 2**22, size=(count, 3))
+        engine.learn_payloads({("default", "score"): payloads})
+        message = StateMessage(
+            task=task.hash, identity="x", chain=0, offset=count, last_id=None,
+            counters=Counters(learned=engine.n_releases), learner=engine.state_dict(),
+        )  # fmt: skip
+        return figures(task, problem_for(task), [message], [Place(count, count)], before=before)
+
+    assert figures(task, problem_for(task), [None], [Place(0, 0)]).needed.of == {}
+    before = learned(400)
+    assert before.needed.of.keys() == {"same_sex", "age", "intercept"}
+    assert (before.needed.releases, len(asked)) == (400, 1)
+    before = learned(50)
+    assert (before.needed.releases, len(asked)) == (400, 1)
+    before = learned(100)
+    assert (before.needed.releases, len(asked)) == (550, 2)
 
 
 def filled(monitor: Monitor) -> set[str]:

@@ -497,6 +497,10 @@ def test_intervals_are_said_as_what_they_are(page):
     shown = page.open(status).texts(".parameter .value")
     assert [text == "not learned" for text in shown] == [False, True, False]
     assert page.texts(".beside")[1] == "at this privacy, from so many"
+    assert not page.visible("#needed")
+    taken = {"people": 4000, "budgets": None, "public_rows": None, "at_least": False, "words": "about 4,000 people"}
+    status["estimate"] |= {"needed": {"a": taken, "b": taken}}
+    assert page.open(status).text("#needed") == "Not learned at this privacy: a, b would take about 4,000 people."
     status["estimate"] |= {"half_widths": [None] * 3, "note": "none yet: nothing was learned"}
     assert page.open(status).text("#interval-note") == "No intervals: nothing was learned."
     assert page.complaints() == []

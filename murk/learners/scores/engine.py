@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from murk.learners.scores.estimate import ScoreEstimate, estimate_of
 from murk.learners.scores.layout import FIRST, REMEMBERED, epoch_end, epoch_start, matrix_size
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import Model, Question
+from murk.learners.scores.needed import Outlook
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solved import solved
 from murk.learners.scores.sums import Epoch, Tally, summaries
@@ -299,5 +301,19 @@ def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
 def merged_of(settings: Settings, chains: Sequence[tuple[Chain, Mapping[str, Menu]]]) -> ScoreEstimate:
     """The estimate of chains, each with its levels' mechanisms."""
     found = [each for chain, menus in chains for each in summaries(chain.epochs, menus, settings.features)]
-    solution = solved(found, settings.response, settings.rows) if found else None
-    return estimate_of(settings.reported, solution, len(chains), sum(chain.count for chain, _ in chains))
+    outlook = None
+    if found:
+        solution = solved(found, settings.response, settings.rows)
+        menus = {level: menu for _, known in chains for level, menu in known.items()}
+        outlook = Outlook(settings, solution, found, menus, _levels(chain for chain, _ in chains))
+    return estimate_of(settings.reported, outlook, len(chains), sum(chain.count for chain, _ in chains))
+
+
+def _levels(chains: Iterable[Chain]) -> dict[str, int]:
+    """Releases of each level that there are, among those that are remembered."""
+    counts: Counter[str] = Counter()
+    for chain in chains:
+        for epoch in chain.epochs:
+            for (level, _), tally in epoch.tallies.items():
+                counts[level] += tally.count
+    return dict(sorted(counts.items()))

@@ -12,6 +12,7 @@ from murk.errors import UserError
 from murk.learners.effects import People
 from murk.learners.inference import Estimate
 from murk.learners.scores.classes import ClassSolution
+from murk.learners.scores.needed import Need, Outlook
 from murk.learners.scores.solved import AnySolution
 
 METHOD = "scores"
@@ -31,10 +32,13 @@ class ScoreEstimate(Estimate):
         What it comes from, in coded units; None before there is anything.
     unit
         What the target's coded unit is in its own.
+    outlook
+        What it would take to learn the rest is forecast from.
     """
 
     solution: AnySolution | None = None
     unit: float = 1.0
+    outlook: Outlook | None = None
 
     def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
         """Half widths of the intervals at ``level``; infinite where a coefficient was not learned."""
@@ -44,17 +48,27 @@ class ScoreEstimate(Estimate):
             return np.full(len(self.names), np.inf)
         return self.unit * self.solution.half_widths(NormalDist().inv_cdf(0.5 + level / 2.0))
 
+    def needs(self, level: float = 0.95) -> dict[str, Need]:
+        """What it would take to learn each coefficient whose interval at ``level`` has no end, by name.
 
-def estimate_of(names: tuple[str, ...], solution: AnySolution | None, chains: int, releases: int) -> ScoreEstimate:
+        It takes several times as long as the estimate.
+        """
+        if self.outlook is None:
+            return {name: Need(seen=False) for name in self.names}
+        return self.outlook.needs(NormalDist().inv_cdf(0.5 + level / 2.0))
+
+
+def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, releases: int) -> ScoreEstimate:
     """What a solution says, in coded units."""
-    if solution is None:
+    if outlook is None:
         nothing = np.full(len(names), np.inf)
         return ScoreEstimate(names, np.zeros(len(names)), METHOD, nothing, "nothing was learned yet", chains, releases)
+    solution = outlook.solution
     rows, covariance = solution.rows, solution.covariance
     people = People(rows.points, rows.shares, sampled=solution.public)
     return ScoreEstimate(
         names, solution.values, METHOD, np.sqrt(np.diag(covariance)), _note(solution), chains, releases, covariance,
-        people, _checked(solution), solution,
+        people, _checked(solution), solution, outlook=outlook,
     )  # fmt: skip
 
 

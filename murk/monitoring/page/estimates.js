@@ -150,6 +150,16 @@ function showInterval({ estimate, reference }) {
   const none = estimate.half_widths.length > 0 && estimate.half_widths.every((half) => half === null);
   const why = estimate.note.replace(/^(none|no interval)( yet)?: /, "");
   setText(byId("interval-note"), `${none ? "No intervals" : `Intervals by ${estimate.method}`}: ${why}.`);
+  showNeeds(estimate.needed ?? {});
+}
+
+// What several coefficients would take alike is said once.
+function showNeeds(needed) {
+  const alike = new Map();
+  for (const [name, { words }] of Object.entries(needed)) alike.set(words, [...(alike.get(words) ?? []), name]);
+  const said = [...alike].map(([words, names]) => `${names.join(", ")} would take ${words}.`);
+  setText(byId("needed"), said.length ? `Not learned at this privacy: ${said.join(" ")}` : "");
+  byId("needed").hidden = said.length === 0;
 }
 
 function showTable({ estimate, reference }) {
