@@ -14,6 +14,10 @@ from murk.stream.task import Task
 from tests.cli.harness import ANY_PROTOCOL
 
 PRIVACY = "guarantee: {gdp: {mu: 1.0}}"
+COLUMNS = """\
+  - {name: age, low: 21, high: 35}
+target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
+"""
 HONEST = 256
 """Contents of honest releases that are made of each protocol."""
 
@@ -36,6 +40,8 @@ class Protocol:
         Records that make one release.
     set_aside
         Records that are public and release nothing.
+    columns
+        The second feature and the target.
     """
 
     name: str
@@ -44,10 +50,12 @@ class Protocol:
     cap: str = ", per_person: {gdp: {mu: 100.0}}"
     records: int = 1
     set_aside: int = 0
+    columns: str = COLUMNS
 
     def text(self, more: str = "", privacy: str = "") -> str:
         """The task, with more lines and with more in its ``privacy`` block."""
-        return ANY_PROTOCOL.replace(PRIVACY, self.privacy + privacy) + self.block + more
+        common = ANY_PROTOCOL.replace(PRIVACY, self.privacy + privacy).replace(COLUMNS, self.columns)
+        return common + self.block + more
 
     def releases(self, rows: int) -> int:
         """How many releases so many records make."""
@@ -63,6 +71,16 @@ class Protocol:
 
 GRADIENTS = Protocol("gradients", "protocol: gradients\n")
 SCORES = Protocol("scores", "protocol: scores\n")
+CLASSES = Protocol(
+    "scores",
+    "protocol: scores\npublic: {set_aside: 500}\n",
+    set_aside=500,
+    columns=f"""\
+  - {{name: weeks_worked, low: 0, high: 52}}
+target: {{name: age, kind: classes, classes: {[str(age) for age in range(21, 36)]}}}
+""",
+)
+"""Many classes. It is not in the table below, whose contents are of lengths that go by the protocol's name."""
 EXAMPLES = Protocol("examples", "protocol: examples\n")
 MOMENTS = Protocol("moments", "protocol: moments\npublic: {set_aside: 10}\n", set_aside=10)
 SKETCH = Protocol(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.harness import ROWS, Done, clean, people, query, traces
-from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, SCORES, SKETCH, Protocol
+from tests.protocols import CLASSES, EXAMPLES, GRADIENTS, MOMENTS, SCORES, SKETCH, Protocol
 from tests.services.faults.nursery import Child, Nursery
 
 # Most of them hit gradients. A thousand: tests/soak.
@@ -161,10 +161,11 @@ FEW = KILLS // 5
 CASES = {
     "gradients": Case(GRADIENTS, KILLS, 8_000, "public: {set_aside: 1000}\n", LEVELS, ("--level", "lot")),
     "gradients, chains": Case(GRADIENTS, FEW, 8_000, CHAINS, TWO, WHO, 3_000),
-    # Each of the two chains ends its first epoch.
+    # Each chain ends its first epoch.
     "scores": Case(SCORES, FEW // 2, 8_000, CHAINS, LEVELS, ("--level", "lot")),
-    "examples": Case(EXAMPLES, FEW, 8_000, CHAINS, TWO, WHO, 3_000),
-    "moments": Case(MOMENTS, FEW, 8_000, CHAINS, LEVELS, ("--level", "lot")),
+    "scores, classes": Case(CLASSES, FEW // 2, 4_500, "", LEVELS, ("--level", "lot")),
+    "examples": Case(EXAMPLES, FEW - 1, 8_000, CHAINS, TWO, WHO, 3_000),
+    "moments": Case(MOMENTS, FEW - 1, 8_000, CHAINS, LEVELS, ("--level", "lot")),
     "sketch": Case(SKETCH, FEW, 12_000, CHAINS, "", (), 3),
 }
 
