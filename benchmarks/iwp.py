@@ -1,7 +1,7 @@
 """IWP-SGD: the paper's figures, what the product release saves, coverage, and speed: ``python -m benchmarks.iwp``.
 
 Needs scikit-learn for the paper's synthetic data. ``--only NAME`` runs one part: paper, product, losses, coverage,
-speed.
+designs, speed.
 """
 
 import argparse
@@ -105,33 +105,85 @@ def paper(draws):
         print(f"| p = {p}, eps = {epsilon:g} | {loss} | {cells} |", flush=True)
 
 
+def weighted(u, ridge, weight):
+    """The minimiser of the quadratic loss of vectors ``y x`` with weights, its penalty weighted by their mean."""
+    moment = (u * weight[:, None]).T @ u / len(u) + ridge * weight.mean() * np.eye(u.shape[1])
+    return np.linalg.solve(moment, (u * weight[:, None]).mean(axis=0))
+
+
 def products(draws):
-    """Squared distance to the optimum, quadratic loss with ridge 0.1: the paper's release against the product."""
+    """Quadratic loss with ridge 0.1: the paper's release, the product, and the direction; each to its own target."""
     print(
-        "\nQuadratic loss, ridge 0.1, n = 10^6, delta = 1e-5: squared distance to the optimum (mean of", draws, "draws)"
-    )
+        "\nQuadratic loss, ridge 0.1, n = 10^6, delta = 1e-5: squared distance to the optimum over its squared\n"
+        "length, median and mean of", draws, "draws; of directions to the optimum weighted by 1/|x|^2"
+    )  # fmt: skip
     print(
-        "| data | its squared norm | separate: average | product: average | product: polished | interval |\n|"
-        + "---|" * 6
+        "| data | squared length | between the two optima | separate (published) | joint (before) | directions (now) | "
+        "half widths of directions |\n|" + "---|" * 7
     )
-    for p, epsilon in ((2, 2.0), (2, 5.0), (10, 10.0), (10, 5.0)):
+    for p, epsilon in ((2, 2.0), (2, 5.0), (10, 5.0), (10, 10.0)):
         x, y = examples(N, p, 0)
-        best = minimiser(product(x, y), 0.1, False)
-        errors = np.zeros((draws, 3))
+        u = product(x, y)
+        plain, directed = minimiser(u, 0.1, False), weighted(u, 0.1, 1.0 / (u * u).sum(axis=1))
+        errors, half = np.zeros((draws, 3)), 0.0
         for draw in range(draws):
-            for place, release in enumerate(("separate", "joint")):
+            for place, release in enumerate(("separate", "joint", "directions")):
                 model = IWPSGDClassifier(
                     budget=ApproxDP(epsilon, 1e-5), loss="quadratic", regularization=0.1, release=release, seed=draw,
                     features=list(range(p)),
                 )  # fmt: skip
                 model.learn_many(x, y)
-                errors[draw, place] = np.sum((model.average - best) ** 2)
-            found = model.estimate()
-            errors[draw, 2] = np.sum((found.values - best) ** 2)
-        half = float(np.max(found.half_widths(0.95)))
-        known = f"+-{half:.2g} at most" if math.isfinite(half) else "none: not determined"
-        cells = " | ".join(f"{value:.3g}" for value in errors.mean(axis=0))
-        print(f"| p = {p}, eps = {epsilon:g} | {best @ best:.2f} | {cells} | {known} |", flush=True)
+                found, best = model.estimate(), directed if release == "directions" else plain
+                errors[draw, place] = np.sum((found.values - best) ** 2) / (best @ best)
+            half = max(half, float(np.max(found.half_widths(0.95))))
+        known = f"{half:.2g} at most" if math.isfinite(half) else "in some draws none"
+        cells = " | ".join(f"{np.median(column):.2g}, {column.mean():.2g}" for column in errors.T)
+        gap = np.sum((directed - plain) ** 2) / (plain @ plain)
+        print(f"| p = {p}, eps = {epsilon:g} | {plain @ plain:.2f} | {gap:.4f} | {cells} | {known} |", flush=True)
+
+
+DESIGNS = ("condition 1", "condition 10", "condition 100", "condition 1000", "rare categories", "skewed")
+
+
+def design(kind, n, rng):
+    """Four coded features in [-1, 1]."""
+    if kind == "rare categories":
+        return np.where(rng.random((n, 4)) < [0.5, 0.2, 0.05, 0.01], 1.0, -1.0)
+    if kind == "skewed":
+        return 2.0 * rng.beta(0.5, [1.0, 2.0, 4.0, 8.0], (n, 4)) - 1.0
+    turn = np.linalg.qr(np.random.default_rng(7).normal(size=(4, 4)))[0]
+    scale = np.sqrt(np.geomspace(1.0, 1.0 / float(kind.split()[1]), 4))
+    return np.clip(0.6 * rng.normal(size=(n, 4)) @ (turn * scale).T, -1.0, 1.0)
+
+
+def designs(draws, n=100_000):
+    """Coverage of directions over generated designs, by budget and target; the model is right in all of them."""
+    print("\nNominal 95% intervals of directions, four features, n =", n, "in", draws, "draws: held, of those given")
+    print("| design | target | mu = 1 | mu = 2 | mu = 4 | mu = 16 |\n|" + "---|" * 6)
+    worst, truth = (1.0, ""), np.array([0.25, -0.2, 0.15, -0.1, 0.1])
+    for kind in DESIGNS:
+        for target in ("label", "real"):
+            cells = []
+            for mu in (1.0, 2.0, 4.0, 16.0):
+                held = []
+                for draw in range(draws):
+                    rng = np.random.default_rng([draw, DESIGNS.index(kind)])
+                    x = design(kind, n, rng)
+                    fit = np.column_stack([x, np.ones(n)]) @ truth
+                    learner = IWPSGDClassifier if target == "label" else IWPSGDRegressor
+                    model = learner(budget=GaussianDP(mu), features=[0, 1, 2, 3], seed=draw)
+                    model.learn_many(
+                        x, rng.random(n) < 0.5 + 0.5 * fit if target == "label" else fit + rng.uniform(-0.2, 0.2, n)
+                    )
+                    found = model.estimate()
+                    given = np.isfinite(found.spread)
+                    held += (np.abs(found.values - truth) <= found.half_widths(0.95))[given].tolist()
+                share = np.mean(held) if held else math.nan
+                cells.append(f"{share:.1%} of {len(held) / draws / 5:.0%}")
+                if len(held) >= 2 * draws:
+                    worst = min(worst, (share, f"{kind}, {target}, mu = {mu:g}"))
+            print(f"| {kind} | {target} | {' | '.join(cells)} |", flush=True)
+    print(f"worst, of those with at least two intervals a draw: {worst[0]:.1%} ({worst[1]})")
 
 
 def logistic_data(n, rng, p=4, truth=None):
@@ -184,8 +236,10 @@ def coverage(draws, budgets=BUDGETS):
     for budget in budgets:
         for loss, release in (
             ("probit", "joint"),
+            ("quadratic", "directions"),
             ("quadratic", "joint"),
             ("quadratic", "separate"),
+            ("squared", "directions"),
             ("squared", "joint"),
         ):
             held, widths = np.zeros((draws, 2)), []
@@ -250,7 +304,7 @@ def main(argv):
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--replications", type=int, default=40)
-    parser.add_argument("--only", choices=["paper", "product", "losses", "coverage", "speed"])
+    parser.add_argument("--only", choices=["paper", "product", "losses", "coverage", "designs", "speed"])
     given = parser.parse_args(argv)
     parts = {
         "speed": speed,
@@ -258,6 +312,7 @@ def main(argv):
         "product": lambda: products(given.draws),
         "losses": lambda: losses(given.draws),
         "coverage": lambda: coverage(given.replications),
+        "designs": lambda: designs(given.replications),
     }
     for name, part in parts.items():
         if given.only in (None, name):

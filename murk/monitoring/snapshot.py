@@ -168,7 +168,7 @@ def model(task: Task) -> str:
     if task.scores is not None:
         return {"real": "least squares", "classes": "softmax"}.get(task.target.kind, "logistic")
     if task.examples is not None:
-        return f"{task.examples.loss} loss"
+        return f"{task.examples.loss} loss" + (" over |x|^2" if task.examples.release == "directions" else "")
     if task.moments is not None:
         return f"{task.moments.link} link" if task.moments.loss is None else f"{task.moments.loss} loss"
     return "least squares" if task.target.kind == "real" else "quadratic surrogate of the logistic loss"

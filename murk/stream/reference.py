@@ -104,7 +104,9 @@ def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         return "mapping"
     if annotation is int and any(isinstance(item, PlainSerializer) for item in metadata):
         return "duration"
-    word = {int: "whole number", float: "number", str: "text", Covariates: "covariates"}.get(annotation)
+    word = {bool: "`true` or `false`", int: "whole number", float: "number", str: "text", Covariates: "covariates"}.get(
+        annotation
+    )
     return "guarantee" if word is None else word + _range(metadata)
 
 

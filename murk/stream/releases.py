@@ -169,16 +169,18 @@ class ScoreRelease(Release):
 
 
 class ExampleRelease(Release):
-    """One privatized example: features and target, or their product, randomized once (IWP-SGD).
+    """One privatized example: its direction, its features and target, or their product, randomized once (IWP-SGD).
 
     What every release has is described by `Release`.
 
     Parameters
     ----------
     payload
-        The integers that the task's mechanism released: the features times the label with the constant last
-        (a joint release of a binary target), the features and the scaled target (a real one), or the features
-        and then the target, each randomized by itself (``release: separate``).
+        The integers that the task's mechanism released: the features over the record's length (of a label times
+        it), 1 and the target over that length, and whether the target is missing (``release: directions``); the
+        features times the label with the constant last (a joint release of a binary target), the features and the
+        scaled target (of a real one); or the features and then the target, each randomized by itself (``release:
+        separate``).
 
     Raises
     ------

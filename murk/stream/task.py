@@ -27,6 +27,7 @@ from murk.stream.task_privacy import PrivacyBlock, filled_in
 from murk.stream.task_protocols import (
     BLOCKS,
     FORMER_PROTOCOL,
+    FORMER_RELEASE,
     FORMER_SET_ASIDE,
     ExamplesBlock,
     MomentsBlock,
@@ -126,6 +127,7 @@ class Task(Block):
     hidden = frozenset(RESOLVED)
     _path: Path | None = PrivateAttr(default=None)
     _by_rule: bool = PrivateAttr(default=False)
+    _release_by_rule: bool = PrivateAttr(default=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -167,7 +169,8 @@ class Task(Block):
         if "privacy" in content:
             content["privacy"] = filled_in(content["privacy"], content["protocol"])
         task = cls._resolve(content, source, lines)
-        task._by_rule = by_rule
+        block = content.get("examples")
+        task._by_rule, task._release_by_rule = by_rule, not isinstance(block, dict) or block.get("release") is None
         return task
 
     @classmethod
@@ -266,9 +269,9 @@ class Task(Block):
     def _content(self) -> dict[str, Any]:
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         # Other protocols' blocks say nothing, and what is added to the schema leaves every task's hash as it was.
-        for key in ADDED:
-            if content["learner"][key] is None:
-                del content["learner"][key]
+        for block, key in ADDED:
+            if content[block] is not None and content[block][key] == ADDED[block, key]:
+                del content[block][key]
         return {"schema": SCHEMA_VERSION} | {
             key: value for key, value in content.items() if key not in BLOCKS or value is not None
         }
@@ -300,10 +303,13 @@ class Task(Block):
     def with_defaults_of(self, carried: Self) -> Self:
         """Return the task with what an earlier version filled in for it when a log was begun.
 
-        Up to 0.3, a file that names no protocol had gradients, moments without ``public`` set 1,000 records aside, and
-        no mechanism was `best`. A log that carries that goes on as it is.
+        Up to 0.3, a file that names no protocol had gradients, moments without ``public`` set 1,000 records aside, no
+        mechanism was `best`, and no examples were released as directions. A log that carries that goes on as it is.
         """
         changes: dict[str, Any] = {}
+        former = carried.examples
+        if self._release_by_rule and former is not None and former.release == FORMER_RELEASE and self.examples:
+            changes["examples"] = self.examples.model_dump(mode="json") | {"release": FORMER_RELEASE}
         if self._by_rule and carried.protocol == FORMER_PROTOCOL != self.protocol:
             changes |= {"protocol": FORMER_PROTOCOL, self.protocol: None}
         sample = PublicBlock(set_aside=FORMER_SET_ASIDE)
@@ -320,7 +326,7 @@ class Task(Block):
     def _with(self, **changes: Any) -> Self:
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         task = self._resolve({**content, **changes}, self.name, {})
-        task._path, task._by_rule = self._path, self._by_rule
+        task._path, task._by_rule, task._release_by_rule = self._path, self._by_rule, self._release_by_rule
         return task
 
     def __eq__(self, other: object) -> bool:

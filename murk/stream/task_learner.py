@@ -33,8 +33,8 @@ Scale = Annotated[
 ]
 
 
-ADDED: Final = ("intervals",)
-"""Keys of the learner's settings that a document has only where they say something: older hashes stay as they were."""
+ADDED: Final[dict[tuple[str, str], object]] = {("learner", "intervals"): None, ("examples", "intercept"): True}
+"""Keys of blocks, with their defaults, that a document has only where they differ: older hashes stay as they were."""
 
 
 class LearnerBlock(Block):

@@ -49,6 +49,9 @@ _WHY: Final = {
 FORMER_PROTOCOL: Final = "gradients"
 """Protocol that versions up to 0.3 took for a task file that names none; logs that were begun so go on."""
 
+FORMER_RELEASE: Final = "joint"
+"""Release of examples that versions up to 0.3 took for a task file that names none; logs that were begun so go on."""
+
 FORMER_SET_ASIDE: Final = 1000
 """Records that versions up to 0.3 set aside of moments' own accord; logs that were begun so go on."""
 
@@ -76,10 +79,15 @@ class ScoresBlock(Block):
 class ExamplesBlock(Block):
     """Released examples, for IWP-SGD (`protocol: examples`)."""
 
-    release: Literal["joint", "separate"] = Field(
-        default="joint",
-        description="`joint` randomizes features and target as one vector (for a binary target their product); "
-        "`separate` randomizes each with its share of the budget, as published",
+    release: Literal["directions", "joint", "separate"] | None = Field(
+        default=None,
+        description="`directions` randomizes features, constant and target divided by the record's length, which tells "
+        "the `quadratic` and `squared` losses weighted by 1 over its square; `joint` "
+        "randomizes features and target as one vector (for a binary target their product); `separate` randomizes each "
+        "with its share of the budget, as published; `null`: directions for these two losses, else joint",
+    )
+    intercept: Annotated[bool, Field(strict=True)] = Field(
+        default=True, description="whether the constant has a coefficient; without it the coefficient is 0"
     )
     split: Annotated[Number, Field(ge=0.05, le=0.95)] = Field(
         default=0.5, description="the features' share of epsilon (`separate` only)"
@@ -166,6 +174,8 @@ class SketchBlock(Block):
     target_bound: Positive | None = Field(default=None, description="public bound of the target's size; `null`: 1")
 
 
+DIRECTED: Final = ("quadratic", "squared")
+"""Losses that `release: directions` tells."""
 _LOSSES: Final = {"binary": ("probit", "quadratic", "exponential", "log"), "real": ("squared",)}
 _BY_TARGET: Final[dict[str, dict[str, dict[str, str]]]] = {
     "examples": {"loss": {"binary": "quadratic", "real": "squared"}},
@@ -230,6 +240,8 @@ def resolved(data: dict[str, Any]) -> dict[str, Any]:
         for key, by_kind in _BY_TARGET.get(protocol, {}).items():
             if kind in by_kind and block.get(key) is None:
                 block = {**block, key: by_kind[kind]}
+        if protocol == "examples" and block.get("release") is None:
+            block = {**block, "release": "directions" if block.get("loss") in DIRECTED else "joint"}
     return {**data, protocol: block}
 
 
@@ -324,8 +336,15 @@ def _check_losses(block: Block | None, protocol: str, kind: str) -> None:
             )
         if block.truncation is not None and block.loss != "log":
             raise problem(f"has no effect with loss: {block.loss}; remove it", protocol, "truncation")
-        if block.split != ExamplesBlock.model_fields["split"].default and block.release == "joint":
-            raise problem("has no effect with release: joint; remove it, or say release: separate", protocol, "split")
+        if block.split != ExamplesBlock.model_fields["split"].default and block.release != "separate":
+            raise problem(
+                f"has no effect with release: {block.release}; remove it, or say release: separate", protocol, "split"
+            )
+        if block.release == "directions" and block.loss not in DIRECTED:
+            raise problem(
+                f"directions tell the {' and '.join(DIRECTED)} losses alone, not {block.loss}; say release: joint",
+                protocol, "release",
+            )  # fmt: skip
     elif isinstance(block, SketchBlock):
         if kind == "real" and block.range is not None:
             raise problem("has no effect on a real target; remove it", protocol, "range")

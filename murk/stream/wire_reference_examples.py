@@ -88,8 +88,9 @@ def examples(magnitude: int) -> dict[str, Example]:
         payload=[-1_040_221, 733_019, 288_450], **when,
     )  # fmt: skip
     example = ExampleRelease(
-        id=_LAST, task=EXAMPLES.hash, level="default", chain=0, payload=[-1_406_925, 640_110, 902_511], **when
-    )
+        id=_LAST, task=EXAMPLES.hash, level="default", chain=0,
+        payload=[-1_406_925, 640_110, 902_511, -377_204, 1_018_466], **when,
+    )  # fmt: skip
     moments = [518_003, -1_904_381, 76_044, 2_250_107, -419_876, 312_268, -98_710, 1_188_254]
     moment = MomentRelease(id=_LAST, task=MOMENTS.hash, level="default", chain=0, payload=moments, **when)
     sketch = SketchRelease(

@@ -86,8 +86,9 @@ def schemas() -> dict[str, Schema]:
     task["properties"]["schema"] = {"const": SCHEMA_VERSION}
     # The block of its protocol is there, and no other.
     task["required"] = [key for key in task["required"] if key not in BLOCKS] + ["schema"]
-    learner = task["$defs"]["LearnerBlock"]
-    learner["required"] = [key for key in learner["required"] if key not in ADDED]
+    for name, added in ADDED:
+        block = task["$defs"][f"{name.capitalize()}Block"]
+        block["required"] = [key for key in block["required"] if key != added]
     found = {
         **{kind: _described(_written(codec[kind]), model) for kind, model in KINDS.items()},
         "iterate": _described(_written(codec["iterate"]), IterateMessage),

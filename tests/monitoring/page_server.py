@@ -26,7 +26,7 @@ RANDOM_SCALING = (
     "79% to 96% of runs (docs/coverage.md)"
 )
 MODELS = {
-    "gradients": "logistic", "examples": "quadratic loss", "moments": "logistic loss",
+    "gradients": "logistic", "examples": "quadratic loss over |x|^2", "moments": "logistic loss",
     "sketch": "quadratic surrogate of the logistic loss",
 }  # fmt: skip
 THIRD_CHILD = {"same_sex": 0.1093, "age": 0.2387, "intercept": -0.8291}

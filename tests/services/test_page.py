@@ -362,7 +362,7 @@ def test_every_protocol_shows_what_its_learner_knows(page):
 
     page.open(SCENARIOS["examples"](9000))
     assert shown(*parts) == [False, True, True, True, True, True]
-    assert page.text("#model") == "quadratic loss"
+    assert page.text("#model") == "quadratic loss over |x|^2"
     assert page.texts("#chains tbody td:last-child") == ["7", "0"]
     assert page.text("#refused").startswith("Refused updates: 7 of 9,000 releases moved nothing")
 

@@ -53,8 +53,8 @@ def test_every_protocol_is_in_every_table() -> None:
     [
         ("scores", LOGISTIC, {"exponent": None}),
         ("scores", HUBER, {"exponent": None}),
-        ("examples", LOGISTIC, {"loss": "quadratic", "release": "joint"}),
-        ("examples", HUBER, {"loss": "squared"}),
+        ("examples", LOGISTIC, {"loss": "quadratic", "release": "directions"}),
+        ("examples", HUBER, {"loss": "squared", "release": "directions"}),
         ("moments", LOGISTIC, {"loss": "logistic", "link": None}),
         ("moments", HUBER, {"loss": None, "link": "identity"}),
         ("sketch", LOGISTIC, {"method": "linear-mixing", "window": None}),
@@ -151,6 +151,20 @@ def test_a_log_that_was_begun_with_the_former_default_goes_on() -> None:
     assert silent.with_defaults_of(task("examples")) == silent
 
 
+def test_a_log_of_examples_that_was_begun_before_directions_goes_on() -> None:
+    """Its task says `joint`, and hashes to what it did; a file that asks for directions does not mean the same."""
+    former = task("examples", LOGISTIC, "examples: {release: joint}")
+    assert former.hash == "796056dcc69f9961272555402e091606aa61eb207f1389e7282435fb3914a788"
+    silent, named = task("examples"), task("examples", LOGISTIC, "examples: {release: directions}")
+    assert silent == named != former
+    assert silent.with_defaults_of(former) == former
+    assert silent.with_simulated(True).with_defaults_of(former) == former.with_simulated(True)
+    assert named.with_defaults_of(former) == named
+    probit = task("examples", LOGISTIC, "examples: {loss: probit}")
+    assert probit.examples is not None
+    assert probit.examples.release == "joint"
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("guarantee", WRITTEN)
 def test_a_guarantee_that_a_protocol_cannot_give_is_refused_with_those_it_can(protocol: str, guarantee: str) -> None:
@@ -186,9 +200,16 @@ def test_a_guarantee_that_a_protocol_cannot_give_is_refused_with_those_it_can(pr
             ["examples: {truncation: 2}"],
             "examples.truncation: has no effect with loss: quadratic",
         ),
-        ("examples", LOGISTIC, ["examples: {split: 0.3}"], "examples.split: has no effect with release: joint"),
+        ("examples", LOGISTIC, ["examples: {split: 0.3}"], "examples.split: has no effect with release: directions"),
         ("examples", LOGISTIC, ["learner: {weights: mallows}"], "learner.weights: has no effect with protocol"),
         ("examples", LOGISTIC, ["examples: {K: 2}"], "examples.K: unknown key"),
+        (
+            "examples",
+            LOGISTIC,
+            ["examples: {release: directions, loss: probit}"],
+            "examples.release: directions tell the quadratic and squared losses alone, not probit; say release: joint",
+        ),
+        ("examples", LOGISTIC, ["examples: {intercept: 0}"], "examples.intercept"),
         ("moments", LOGISTIC, ["moments: {link: cubic}"], "moments.link: has no effect on a binary target"),
         ("moments", HUBER, ["moments: {loss: poisson}"], "moments.loss: has no effect on a real target"),
         ("moments", LOGISTIC, ["learner: {step: {eta: 1}}"], "learner.step: has no effect with protocol: moments"),

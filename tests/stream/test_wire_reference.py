@@ -37,7 +37,7 @@ OTHERS = {
     kind: WireRules(task.hash, False, tuple(sizes), {"default": 2**40}, kind=kind)
     for kind, task, *sizes in (
         ("score", wire_reference_examples.SCORES, 3, 6),
-        ("example", wire_reference_examples.EXAMPLES, 3),
+        ("example", wire_reference_examples.EXAMPLES, 5),
         ("moment", wire_reference_examples.MOMENTS, 8),
         ("sketch", wire_reference_examples.SKETCH, 6),
     )

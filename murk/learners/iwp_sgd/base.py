@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -14,10 +15,11 @@ from murk.errors import UserError
 from murk.learners.estimator import Record
 from murk.learners.inference import Estimate
 from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd.directions import own_variance, parts
 from murk.learners.iwp_sgd.engine import IWPEngine
 from murk.learners.iwp_sgd.evaluation import Example
 from murk.learners.iwp_sgd.inference import estimate
-from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, settle
+from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.learners.settings import Averaging, Weighting
 from murk.learners.sgd_estimator import SGDEstimator, step_setting
 from murk.learners.values import number
@@ -30,7 +32,7 @@ class IWPSGD(SGDEstimator):
     """What both estimators share: levels, releases, learning, what is known of the loss."""
 
     levels: Mapping[str, Guarantee] | None
-    release: Literal["joint", "separate"]
+    release: Literal["directions", "joint", "separate"] | None
     split: float
     calibration: Literal["analytic", "classic"]
     bound: float | None
@@ -42,6 +44,7 @@ class IWPSGD(SGDEstimator):
     weighting: Weighting
     radius: float | None
     polish: bool | None
+    intercept: bool
     inputs: Literal["records", "released"]
     noise: NoiseSource | None
 
@@ -50,6 +53,8 @@ class IWPSGD(SGDEstimator):
     def _prepare(self) -> None:
         if self.inputs not in ("records", "released"):
             raise UserError(f"inputs={self.inputs!r}; known are 'records' and 'released'")
+        if not isinstance(self.intercept, bool):
+            raise UserError(f"intercept={self.intercept!r} is neither True nor False")
         if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
             raise UserError(f"bound={self.bound!r}, the public bound of ||x||, must be positive and finite")
         # What can be refused without knowing the features is refused at once.
@@ -63,7 +68,7 @@ class IWPSGD(SGDEstimator):
             names=coded,
             square=float(len(coded)) if self.bound is None else self.bound**2 + 1.0,
             boxed=self.bound is None,
-            release=self.release,
+            release=released(self.release, self.loss),
             split=self.split,
             loss=self.loss,
             truncation=getattr(self, "truncation", None),
@@ -76,6 +81,7 @@ class IWPSGD(SGDEstimator):
             weighting=self.weighting,
             polish=len(coded) <= POLISHED if self.polish is None else self.polish,
             unit=float(getattr(self, "target_bound", 1.0)),
+            intercept=self.intercept,
         )
 
     def _expected(self) -> tuple[float | None, float | None]:
@@ -96,30 +102,42 @@ class IWPSGD(SGDEstimator):
     def _learn_released(self, x: Record, y: float, budget: Guarantee | None) -> None:
         """Learn from an example that was released before, decoded."""
         engine = self._engine
-        product = self._target == "binary" and self.release == "joint"
         if engine is None:
             engine = self._begun(tuple(sorted(name for name in x if name != "intercept")))
         mechanism = self._default if budget is None else self._calibrated(budget)
         vector = np.array([*(number(x.get(name)) for name in self._names), 1.0])
-        if product:
+        product, directed = self._settings.form == k.PRODUCT, self._settings.directed
+        if product or directed:
             vector[-1] = number(x.get("intercept"))
+        if directed:
+            vector = np.append(vector, getattr(x, "missing", 0.0))
         engine.learn_decoded(vector[None, :], np.array([0.0 if product else y]), mechanism)
 
     def decoded(self, release: ExampleRelease) -> tuple[Example, Any]:
         """A release as ``(x, y)``, for River's evaluation and for learners with ``inputs="released"``.
 
         ``x`` are the noisy features (of a product: times the label, the constant as ``"intercept"``); ``y`` is the
-        label or the noisy target (of a product always the second class, as its vector holds the label).
+        label or the noisy target (of a product always the second class, as its vector holds the label). Of a direction
+        ``x`` is the vector u, its constant as ``"intercept"``, and ``y`` the number t that theta'u is to meet.
         """
         engine: IWPEngine = self._require()
         mechanism = engine.mechanisms[release.level]
-        values = mechanism.decode(np.array([release.payload], dtype=np.int64))[0]
-        form = engine.settings.form
-        x = Example(zip(self._names, values.tolist(), strict=False))
-        x.noise, x.product = engine.settings.noise(mechanism), form == k.PRODUCT
+        values = mechanism.decode(np.array([release.payload], dtype=np.int64))
+        form, directed, target = engine.settings.form, engine.settings.directed, float(values[0, -1])
+        if directed:
+            values, beside = parts(form, values)
+            target = float(beside[0])
+        x = Example(zip(self._names, values[0].tolist(), strict=False))
+        x.noise, x.product, x.directed = engine.settings.noise(mechanism), form == k.PRODUCT, directed
         if form == k.PRODUCT:
-            x["intercept"] = float(values[-1])
-        return x, self._shown(1.0 if form == k.PRODUCT else float(values[-1]))
+            x["intercept"] = float(values[0, -1])
+        if directed:
+            x.missing, p = float(values[0, -1]), engine.settings.features
+            x["intercept"] = float(values[0, -2])
+            own = own_variance(p, float(np.square(values[0, :p]).sum()), x.missing)
+            x.noise = replace(x.noise, variance=own, constant_variance=own)
+            return x, target
+        return x, self._shown(1.0 if form == k.PRODUCT else target)
 
     @abstractmethod
     def _shown(self, target: float) -> Any:

@@ -13,6 +13,7 @@ from murk.errors import UserError
 from murk.learners.estimator import Record
 from murk.learners.iwp_sgd.base import IWPSGD
 from murk.learners.iwp_sgd.losses import chances
+from murk.learners.iwp_sgd.settings import released
 from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
 from murk.learners.settings import Averaging, InverseScalingStep, Weighting
 from murk.privacy import ApproxDP, GaussianDP, Guarantee
@@ -39,8 +40,10 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     levels
         Further guarantees by name, for releases made elsewhere at other levels.
     release
-        ``"joint"``: the product of label and features (constant included) in one Gaussian release, which is all that
-        these losses see. ``"separate"``: Gaussian features and a label in randomized response, as published.
+        ``"directions"``, by default for the quadratic loss: the product of label and features over its length, and
+        1 over that length, in one Gaussian release; what is learned is the fit weighted by ``1/|x|^2``.
+        ``"joint"``, by default for the other losses: the product itself (constant included). ``"separate"``: Gaussian
+        features and a label in randomized response, as published.
     split
         The features' share of the budget in a separate release.
     calibration
@@ -72,6 +75,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     polish
         Whether coefficients and intervals come from the Newton polish, with O(p^2) memory; by default up to 64
         coefficients. Otherwise from the average, with intervals by random scaling.
+    intercept
+        Whether there is a constant to learn; without it its coefficient is 0. The release is the same.
     inputs
         ``"records"``: ``learn_one`` takes raw records and randomizes them. ``"released"``: it takes examples that
         :meth:`decoded` gave.
@@ -109,7 +114,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         budget: Guarantee,
         classes: Sequence[Any] = (False, True),
         levels: Mapping[str, Guarantee] | None = None,
-        release: Literal["joint", "separate"] = "joint",
+        release: Literal["directions", "joint", "separate"] | None = None,
         split: float = 0.5,
         calibration: Literal["analytic", "classic"] = "analytic",
         features: Sequence[Any] | None = None,
@@ -123,6 +128,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         weighting: Weighting = "inverse-variance",
         radius: float | None = None,
         polish: bool | None = None,
+        intercept: bool = True,
         inputs: Literal["records", "released"] = "records",
         seed: int | None = None,
         noise: NoiseSource | None = None,
@@ -144,6 +150,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         self.weighting = weighting
         self.radius = radius
         self.polish = polish
+        self.intercept = intercept
         self.inputs = inputs
         self.seed = seed
         self.noise = noise
@@ -176,7 +183,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         may be beyond the loss's valid region, and is then refused before the record is read.
         """
         if self.inputs == "released":
-            self._learn_released(x, 2.0 * code_of(y, self._codes) - 1.0, budget)
+            directed = released(self.release, self.loss) == "directions"
+            self._learn_released(x, float(y) if directed else 2.0 * code_of(y, self._codes) - 1.0, budget)
         else:
             self._learn(x, code_of(y, self._codes), budget)
 
@@ -198,4 +206,5 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     @classmethod
     def _unit_test_params(cls) -> Any:
         yield {"budget": GaussianDP(mu=1.0), "seed": 1}
+        yield {"budget": GaussianDP(mu=1.0), "release": "joint", "intercept": False, "seed": 1}
         yield {"budget": ApproxDP(epsilon=2.0, delta=1e-5), "loss": "quadratic", "release": "separate", "seed": 1}

@@ -63,19 +63,19 @@ class IWPEngine:
         noise: NoiseSource | None = None,
     ) -> None:
         for level, mechanism in mechanisms.items():
-            if mechanism.dimension != settings.features:
+            if mechanism.dimension != settings.dimension:
                 raise UserError(
-                    f"level {level!r} randomizes {mechanism.dimension} numbers, an example has {settings.features}"
+                    f"level {level!r} randomizes {mechanism.dimension} numbers, an example has {settings.dimension}"
                 )
         if seed is not None and noise is not None:
             raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
         self.settings = settings
         self.mechanisms = dict(mechanisms)
         self._turns = Turns()
-        p = settings.features
+        p, numbers = settings.features, settings.dimension
         self._size = triangle(p) if settings.polish else 0
-        self.real: NDArray[np.float64] = np.zeros(k.REAL_HEADER + (k.ROWS + 2) * p + 2 * self._size)
-        self.whole: NDArray[np.int64] = np.zeros(k.WHOLE_HEADER + 2 * p, dtype=np.int64)
+        self.real: NDArray[np.float64] = np.zeros(k.REAL_HEADER + (k.ROWS + 1) * p + numbers + 2 * self._size)
+        self.whole: NDArray[np.int64] = np.zeros(k.WHOLE_HEADER + 2 * numbers, dtype=np.int64)
         fill(self.real, self.whole, settings)
         self._noise: NoiseSource = noise if noise is not None else SecureNoise()
         if seed is not None:
@@ -85,7 +85,7 @@ class IWPEngine:
         self._seeded = seed is not None
         self._bind()
         self.x[-1] = 1.0
-        self._drawn = p - 1 if settings.form == k.LABEL else p
+        self._drawn = p - 1 if settings.form == k.LABEL else numbers
         # Secure noise for one record: words for a little more trials than it has numbers, spare words, a coin.
         self._direct = HAVE_NUMBA and type(self._noise) is SecureNoise
         self._trials = self._drawn + self._drawn // 25 + 2
@@ -93,6 +93,7 @@ class IWPEngine:
         self._levels = {level: place for place, level in enumerate(self.mechanisms)}
         self._menu = level_rows(settings, list(self.mechanisms.values()))
         self._labelled = settings.form == k.LABEL
+        self._row_names = (*_ROWS, "first") if settings.directed else _ROWS
         self._bounds = {
             level: mechanism.magnitudes.tolist() if hasattr(mechanism, "magnitudes") else None
             for level, mechanism in self.mechanisms.items()
@@ -100,14 +101,14 @@ class IWPEngine:
         self.current: ExampleMechanism | None = None
 
     def _bind(self) -> None:
-        p, at = self.settings.features, k.REAL_HEADER
+        p, at, tail = self.settings.features, k.REAL_HEADER, self.settings.features + self.settings.dimension
         self.rows = self.real[at : at + k.ROWS * p].reshape(k.ROWS, p)
         middle = at + k.ROWS * p
         self.triangles = self.real[middle : middle + 2 * self._size].reshape(2, self._size)
-        self.x = self.real[-2 * p : -p]
+        self.x = self.real[-tail : p - tail]
         self.features = self.x[:-1]
         self._put: Callable[..., None] = struct.Struct(f"{p - 1}d").pack_into
-        self._at = self.real.nbytes - 2 * p * self.real.itemsize
+        self._at = self.real.nbytes - tail * self.real.itemsize
 
     @in_turn
     def __getstate__(self) -> dict[str, Any]:
@@ -115,7 +116,7 @@ class IWPEngine:
         state = {name: value for name, value in self.__dict__.items() if name not in _BOUND}
         state["real"], state["whole"] = self.real.copy(), self.whole.copy()
         # Whatever is going on or went wrong, a copy has nothing of a record.
-        _forget(state["real"], state["whole"], self.dimension)
+        _forget(state["real"], state["whole"], self.settings.features)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -132,7 +133,7 @@ class IWPEngine:
     @property
     def dimension(self) -> int:
         """Numbers in a release."""
-        return self.settings.features
+        return self.settings.dimension
 
     @property
     def iterate(self) -> NDArray[np.float64]:
@@ -244,7 +245,7 @@ class IWPEngine:
                 else:
                     self._learn_directly(y)
             except BaseException:
-                _forget(self.real, self.whole, self.dimension)
+                _forget(self.real, self.whole, self.settings.features)
                 raise
             finally:
                 turns.busy = False
@@ -277,7 +278,7 @@ class IWPEngine:
         try:
             self._learn_records(X, y, mechanisms)
         except BaseException:
-            _forget(self.real, self.whole, self.dimension)
+            _forget(self.real, self.whole, self.settings.features)
             raise
 
     def _learn_records(
@@ -347,10 +348,8 @@ class IWPEngine:
         """Learn from decoded releases (m, p) of a mechanism, by default the one in use; targets are 0 for products."""
         if mechanism is not None:
             self.use(mechanism)
-        f.learn_decoded(
-            self.real, self.whole, np.ascontiguousarray(vectors, dtype=np.float64),
-            np.ascontiguousarray(targets, dtype=np.float64),
-        )  # fmt: skip
+        rows, beside = (np.ascontiguousarray(values, dtype=np.float64) for values in (vectors, targets))
+        f.learn_decoded(self.real, self.whole, rows, beside)
 
     stride = 2**31
     """No device waits for an iterate, so none need be let out while releases are learned."""
@@ -367,10 +366,10 @@ class IWPEngine:
         return {
             "schema": 1,
             "settings": self.settings.digest,
-            "dimension": self.dimension,
+            "dimension": self.settings.features,
             **{name: int(whole[place]) for name, place in zip(_COUNTS, _PLACES, strict=True)},
             "sums": pack(self.real[k.FIRST_SUM : k.LAST_SUM + 1]),
-            "rows": {name: pack(self.rows[i]) for i, name in enumerate(_ROWS)},
+            "rows": {name: pack(self.rows[i]) for i, name in enumerate(self._row_names)},
             "triangles": pack(self.triangles.ravel()),
         }
 
@@ -383,7 +382,7 @@ class IWPEngine:
         MurkError
             If the state is malformed or of other settings.
         """
-        p = self.dimension
+        p = self.settings.features
         try:
             if state["schema"] != 1 or state["dimension"] != p:
                 raise MurkError(
@@ -392,7 +391,7 @@ class IWPEngine:
                 )
             if state["settings"] != self.settings.digest:
                 raise MurkError("the state is of a learner with other settings: make one with the same")
-            rows = np.array([unpack(state["rows"][name], p) for name in _ROWS])
+            rows = np.array([unpack(state["rows"][name], p) for name in self._row_names])
             sums = unpack(state["sums"], k.LAST_SUM - k.FIRST_SUM + 1)
             triangles = unpack(state["triangles"], 2 * self._size).reshape(2, self._size)
             counts = [count_of(state[name], name) for name in _COUNTS]
@@ -400,7 +399,7 @@ class IWPEngine:
             raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         if counts[2] >= self.settings.batch:
             raise MurkError("the state's counts are not those of a learner with these settings")
-        self.rows[:] = rows
+        self.rows[: len(rows)] = rows
         self.triangles[:] = triangles
         self.real[k.FIRST_SUM : k.LAST_SUM + 1] = sums
         for place, count in zip(_PLACES, counts, strict=True):
@@ -409,8 +408,9 @@ class IWPEngine:
 
 def _forget(real: NDArray[np.float64], whole: NDArray[np.int64], p: int) -> None:
     """Wipe what is of one record: its features and target, what is released of it, its noise and coin."""
-    real[-2 * p : -p - 1] = 0.0
-    real[-p:] = 0.0
+    tail = p + int(whole[k.NUMBERS])
+    real[-tail : p - tail - 1] = 0.0
+    real[p - tail :] = 0.0
     real[k.TARGET] = 0.0
     whole[k.WHOLE_HEADER :] = 0
     whole[k.COIN] = 0

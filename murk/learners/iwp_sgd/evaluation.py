@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from river import base, metrics
 
 from murk.errors import UserError
-from murk.learners.iwp_sgd.losses import CODES, LOGIT_WIDTH, Noise
+from murk.learners.iwp_sgd.losses import CODES, DIRECTED_LOSSES, LOGIT_WIDTH, Noise
 from murk.learners.iwp_sgd.transforms import value
 from murk.privacy.guarantee_base import nearest
 
@@ -40,10 +40,16 @@ class Example(dict[Any, float]):
         The noise of its level.
     product
         Whether the features are multiplied by the label.
+    directed
+        Whether they are a direction, beside a number that the score is to meet: losses are then weighted by 1/|x|^2.
+    missing
+        Of a direction: an unbiased estimate of whether its target is missing.
     """
 
     noise: Noise = Noise(0.0)
     product: bool = False
+    directed: bool = False
+    missing: float = 0.0
 
 
 class Score(NamedTuple):
@@ -59,12 +65,15 @@ class Score(NamedTuple):
         Of the example.
     product
         Whether the example is multiplied by its label.
+    directed
+        Whether it is a direction.
     """
 
     value: float
     variance: float
     noise: Noise
     product: bool
+    directed: bool = False
 
 
 def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
@@ -108,14 +117,14 @@ class Evaluated(base.Estimator):
         """The score of a released example, with its noise."""
         weights, constant = coefficients(self.model)
         noise: Noise = x.noise
-        score = constant * (x.get("intercept", 0.0) if x.product else 1.0)
+        score = constant * (x.get("intercept", 0.0) if x.product or x.directed else 1.0)
         variance = noise.constant_variance * constant * constant
         for name, number in x.items():
             if name != "intercept":
                 weight = weights.get(name, 0.0)
                 score += weight * number
                 variance += noise.variance * weight * weight
-        return Score(score, variance, noise, x.product)
+        return Score(score, variance, noise, x.product, x.directed)
 
     def learn_one(self, x: Example, y: Any) -> None:
         """Let the model learn."""
@@ -123,7 +132,7 @@ class Evaluated(base.Estimator):
 
 
 class UnbiasedLoss(metrics.base.Metric):
-    """Mean loss on the true examples, estimated without bias from released ones.
+    """Mean loss on the true examples, estimated without bias from released ones; of directions weighted by 1/|x|^2.
 
     Parameters
     ----------
@@ -151,8 +160,13 @@ class UnbiasedLoss(metrics.base.Metric):
         self._total = self._squares = 0.0
 
     def _estimate(self, y_true: Any, y_pred: Score) -> float:
-        z, v, noise, product = y_pred
-        if self.loss == "squared":
+        z, v, noise, product, directed = y_pred
+        if directed and self.loss not in DIRECTED_LOSSES:
+            raise UserError(
+                f"the {self.loss} loss has no unbiased estimate from directions, which tell the "
+                f"{' and '.join(DIRECTED_LOSSES)} losses alone; use one of them, or release='joint'"
+            )
+        if directed or self.loss == "squared":
             return 0.5 * ((z - float(y_true)) ** 2 - v - noise.target_variance)
 
         def smooth(score: float) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 SANDWICH = "sandwich"
 MISSING = "; needs next to no target missing"
+WEIGHTED = "; of the fit weighted by 1/|x|^2 (docs/iwp-sgd.md)"
+MOST_HIDDEN = 0.25
+"""A coefficient with more of its length in hidden directions has no interval: it would say next to nothing."""
+LEAST_QUANTILE = NormalDist().inv_cdf(0.9)
+"""What is unknown is added to half widths of 80% or more in full, and to wider ones more than that."""
 _NEAR = 0.98
 
 
@@ -48,27 +54,36 @@ def _sandwich(engines: Sequence[IWPEngine], average: NDArray[np.float64]) -> Est
     none = np.full(p, math.inf)
     if not sums[k.POLISH_WEIGHT] > 0.0:
         return Estimate(settings.names, average, SANDWICH, none, "none: nothing was learned yet", len(engines), n)
-    total = sums[k.POLISH_WEIGHT]
+    total, free = sums[k.POLISH_WEIGHT], p - (not settings.intercept)
     bend = _symmetric(np.sum([engine.triangles[0] for engine in engines], axis=0), p) / total
-    bend += settings.regularization * np.eye(p)
+    aimed = np.sum([engine.rows[k.AIMED] for engine in engines], axis=0) / total
+    meat = _symmetric(np.sum([engine.triangles[1] for engine in engines], axis=0), p) / sums[k.MEAT_SQUARES]
+    share = sums[k.POLISH_SQUARES] / total**2
+    bend, aimed, meat = bend[:free, :free], aimed[:free], meat[:free, :free]
+    if not settings.directed:
+        bend = bend + settings.regularization * np.eye(free)
     values, vectors = np.linalg.eigh(bend)
     noise = uncertainty(sums, p)
-    if not values[0] > TRUST * noise:
-        note = (
-            "none: these releases do not determine the coefficients. The smallest eigenvalue of their mean Hessian is "
-            f"{values[0]:.3g}, and noise alone moves it by about {noise:.3g}. It takes far more releases, a weaker "
-            "guarantee, fewer features, or regularization"
-        )
-        return Estimate(settings.names, average, SANDWICH, none, note, len(engines), n)
-    inverse = (vectors / values) @ vectors.T
-    found = inverse @ (np.sum([engine.rows[k.AIMED] for engine in engines], axis=0) / total)
-    meat = _symmetric(np.sum([engine.triangles[1] for engine in engines], axis=0), p) / sums[k.MEAT_SQUARES]
-    covariance = inverse @ meat @ inverse * (sums[k.POLISH_SQUARES] / total**2)
-    note = (
-        f"noise moves the mean Hessian by about {noise / values[0]:.0%} of its smallest eigenvalue; from "
-        f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)"
-    )
-    if settings.target == "real":
+    seen = values > TRUST * noise
+    found, spread, note = np.zeros(p), np.zeros(p), _shares(noise, values[0])
+    if not seen.all():
+        if not settings.directed:
+            note = (
+                "none: these releases do not determine the coefficients. The smallest eigenvalue of their mean Hessian "
+                f"is {values[0]:.3g}, and noise alone moves it by about {noise:.3g}. It takes far more releases, a "
+                "weaker guarantee, fewer features, or regularization"
+            )
+            return Estimate(settings.names, average, SANDWICH, none, note, len(engines), n)
+        hidden = _beside_hidden(values, vectors, aimed, meat * share, TRUST * noise, settings.radius)
+        found[:free], spread[:free] = hidden
+        note = _hidden_words(settings.names, spread, int(np.sum(~seen)))
+    else:
+        inverse = (vectors / values) @ vectors.T
+        found[:free] = inverse @ aimed
+        spread[:free] = np.sqrt(np.diag(inverse @ meat @ inverse * share))
+    if settings.directed:
+        note += WEIGHTED
+    elif settings.target == "real":
         note += MISSING
     length = float(np.linalg.norm(found))
     if length > settings.radius and settings.loss not in ("quadratic", "squared"):
@@ -79,7 +94,39 @@ def _sandwich(engines: Sequence[IWPEngine], average: NDArray[np.float64]) -> Est
             "to it, and no interval holds. Give a larger radius, a weaker guarantee, or loss='quadratic'"
         )
         return Estimate(settings.names, found, SANDWICH, none, note, len(engines), n)
-    return Estimate(settings.names, found, SANDWICH, np.sqrt(np.diag(covariance)), note, len(engines), n)
+    return Estimate(settings.names, found, SANDWICH, spread, note, len(engines), n)
+
+
+def _shares(noise: float, least: float) -> str:
+    return (
+        f"noise moves the mean Hessian by about {noise / least:.0%} of its smallest eigenvalue; from "
+        f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)"
+    )
+
+
+def _beside_hidden(
+    values: NDArray[np.float64], vectors: NDArray[np.float64], aimed: NDArray[np.float64], meat: NDArray[np.float64],
+    least: float, radius: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+    """The floored solution and its spread, infinite where hidden directions matter (see `spectral`)."""
+    seen = values > least
+    along = (vectors.T @ aimed) / np.maximum(values, least)
+    inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
+    error = np.sqrt(np.diag(inverse @ meat @ inverse))
+    # What is not known of a coefficient: its share of the hidden directions, times what the ball leaves them.
+    share = np.linalg.norm(vectors[:, ~seen], axis=1)
+    unknown = share * (radius + float(np.linalg.norm(along[~seen])))
+    return vectors @ along, np.where(share <= MOST_HIDDEN, error + unknown / LEAST_QUANTILE, math.inf)
+
+
+def _hidden_words(names: tuple[str, ...], spread: NDArray[np.float64], hidden: int) -> str:
+    without = [name for name, one in zip(names, spread, strict=True) if not math.isfinite(one)]
+    listed = "none" if len(without) == len(names) else f"none for {', '.join(without)}" if without else "all"
+    return (
+        f"{listed}: noise hides {hidden} of {len(names)} directions of the features, so that what depends on them is "
+        "not learned at this privacy; it takes more releases, a weaker guarantee, or fewer features. Estimates are "
+        "shrunk there"
+    )
 
 
 def _symmetric(packed: NDArray[np.float64], p: int) -> NDArray[np.float64]:
@@ -112,7 +159,7 @@ def _scaling(engine: IWPEngine) -> NDArray[np.float64]:
     """Diagonal of V = t^-2 sum s^2 (bar_s - bar_t)^2."""
     count = float(engine.whole[k.UPDATES])
     if count == 0:
-        return np.full(engine.dimension, math.inf)
+        return np.full(engine.settings.features, math.inf)
     bar = engine.rows[k.AVERAGE]
     a, b, c = engine.rows[k.SCALING_A], engine.rows[k.SCALING_B], engine.real[k.SUM_SQUARES]
     return np.asarray(np.maximum(a - 2.0 * bar * b + c * bar * bar, 0.0) / count**2)

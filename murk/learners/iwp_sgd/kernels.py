@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from murk._jit import brief, inlined, jit
+from murk.learners.iwp_sgd.directions import own_variance, quantise_direction, read_direction, ridge_of, to_direction
 from murk.learners.iwp_sgd.layout import *
 from murk.learners.iwp_sgd.polish import follow, refresh
 from murk.learners.iwp_sgd.transforms import SQUARED, slopes, value
@@ -44,9 +45,12 @@ def to_vector(form: int, boxed: int, scale: float, x: Array, y: float, out: Arra
 
     ``x`` is coded, the constant last; features that are not finite count as 0, and where the features' set is the
     box they are brought back to [-1, 1]. ``y`` is 0 or 1, or real and brought back to [-1, 1]. Without a target
-    (NaN) all is 0: the mechanism is the same, so nobody can tell.
+    (NaN) all is 0: the mechanism is the same, so nobody can tell. Directions are those of :func:`to_direction`.
     """
     last = x.shape[0] - 1
+    if form >= DIRECTED_LABEL:
+        to_direction(form, boxed, scale, x, y, out)
+        return
     for j in range(last):
         xj = x[j]
         if xj - xj != 0.0 or y != y:
@@ -169,17 +173,24 @@ def apply(
         size += theta[j] * theta[j]
         size_at += reference[j] * reference[j]
     length = size + theta[last] * theta[last]
-    constant = real[CONSTANT_VARIANCE]
-    v = real[VARIANCE] * size + constant * theta[last] * theta[last]
-    v_at = real[VARIANCE] * size_at + constant * reference[last] * reference[last]
+    variance, constant = real[VARIANCE], real[CONSTANT_VARIANCE]
+    known = variance * size + constant * theta[last] * theta[last]
     z += theta[last] * u[last]
     at += reference[last] * u[last]
-    if whole[FORM] == PRODUCT:
+    directed = whole[FORM] >= DIRECTED_LABEL
+    if directed or whole[FORM] == PRODUCT:
         square += u[last] * u[last]
+    if directed:
+        variance = own_variance(p, square, u[p])
+        constant = variance
+    v = variance * size + constant * theta[last] * theta[last]
+    v_at = variance * size_at + constant * reference[last] * reference[last]
     weight = 1.0 / real[SPREAD] if whole[WEIGHTING] == INVERSE_VARIANCE else 1.0
 
     plausible = square <= real[LIMIT] * real[LIMIT] and abs(target) <= real[TARGET_LIMIT]
-    plausible = plausible and abs(z) <= real[BOUND] * math.sqrt(length) + IMPLAUSIBLE * math.sqrt(v)
+    plausible = plausible and abs(z) <= real[BOUND] * math.sqrt(length) + IMPLAUSIBLE * math.sqrt(known)
+    if directed:
+        plausible = plausible and abs(u[p]) <= real[TARGET_LIMIT]
     if plausible:
         pull, push = pulls(whole, real, z, v, target)
         total = weight * (abs(pull) * math.sqrt(square + 1.0) + abs(push) * real[VARIANCE] * math.sqrt(length))
@@ -189,8 +200,14 @@ def apply(
         if whole[POLISH] == 1:
             follow(whole, real, reference, u, at, v_at, target, weight)
         for j in range(last):
-            gathered[j] += weight * (pull * u[j] - push * real[VARIANCE] * theta[j])
+            gathered[j] += weight * (pull * u[j] - push * variance * theta[j])
         gathered[last] += weight * (pull * u[last] - push * constant * theta[last])
+        if directed and real[DIRECTED_RIDGE] != 0.0:
+            ridge = weight * ridge_of(whole, real, u[last], target)
+            for j in range(p):
+                gathered[j] += ridge * theta[j]
+        for j in range(whole[FREE], p):
+            gathered[j] = 0.0
         real[BATCH_WEIGHT] += weight
         real[SUM_SPREAD] += weight * weight * real[SPREAD]
     else:
@@ -209,7 +226,7 @@ def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, 
     Where nothing is polished, the point at which losses are estimated is the average itself.
     """
     p, at = whole[FEATURES], REAL_HEADER
-    tail = real.shape[0] - 2 * p
+    tail = real.shape[0] - p - whole[NUMBERS]
     point = at + (REFERENCE if whole[POLISH] == 1 else AVERAGE) * p
     return (
         real[at : at + p], real[at + p : at + 2 * p], real[at + 2 * p : at + 3 * p], real[at + 3 * p : at + 4 * p],
@@ -230,6 +247,11 @@ def set_level(real: Array, whole: Array, reals: Array, wholes: Array, level: int
 def randomize(real: Array, whole: Array, u: Array, noise: Array, word: np.uint64, payload: Array) -> None:
     """The release of a vector: what the level's mechanism makes of it with this noise and this coin."""
     last = u.shape[0] - 1
+    if whole[FORM] >= DIRECTED_LABEL:
+        quantise_direction(u, real[SPACING], whole[STEPS], payload)
+        for j in range(last + 1):
+            payload[j] += noise[j]
+        return
     if whole[FORM] == PRODUCT or (whole[FORM] == REAL and whole[TARGET_STEPS] == 0):
         lattice.quantise_l2(u, real[SPACING], whole[STEPS], payload)
         for j in range(last + 1):
@@ -252,6 +274,8 @@ def randomize(real: Array, whole: Array, u: Array, noise: Array, word: np.uint64
 def decode(real: Array, whole: Array, payload: Array, u: Array) -> float:
     """Write the released vector; give what was released beside it (0 for a product)."""
     last = u.shape[0] - 1
+    if whole[FORM] >= DIRECTED_LABEL:
+        return read_direction(whole[FORM], payload, real[UNIT], whole[STEPS], u)
     for j in range(last):
         u[j] = payload[j] * real[UNIT]
     if whole[FORM] == PRODUCT:
@@ -273,10 +297,10 @@ def learn_records(
     ``wholes``; where it is empty all rows are at the current level. A release is randomized and decoded before the
     state sees it: what is learned from is what would have left the device.
     """
-    p = whole[FEATURES]
+    p, size = whole[FEATURES], whole[NUMBERS]
     theta, average, a, b, gathered, reference, x, u = state_views(real, whole)
-    own_noise = whole[WHOLE_HEADER : WHOLE_HEADER + p]
-    payload = whole[WHOLE_HEADER + p : WHOLE_HEADER + 2 * p]
+    own_noise = whole[WHOLE_HEADER : WHOLE_HEADER + size]
+    payload = whole[WHOLE_HEADER + size : WHOLE_HEADER + 2 * size]
     word = np.uint64(whole[COIN])
     simulated, seed = whole[SIMULATED] == 1, np.uint64(whole[SEED])
     label = whole[FORM] == LABEL
@@ -305,7 +329,7 @@ def learn_records(
     # What was raw, and the noise that hid it: a copy of the learner must not hold the last record.
     for j in range(p - 1):
         x[j] = 0.0
-    for j in range(p):
+    for j in range(size):
         u[j] = 0.0
         own_noise[j] = 0
         payload[j] = 0
@@ -327,7 +351,7 @@ def learn_record_secure(real: Array, whole: Array, y: float, trials: int, words:
     ``words`` are two a trial, then spare ones, then one for a coin; in the second case nothing was learned.
     """
     p = whole[FEATURES]
-    size = p - 1 if whole[FORM] == LABEL else p
+    size = p - 1 if whole[FORM] == LABEL else whole[NUMBERS]
     noise = whole[WHOLE_HEADER : WHOLE_HEADER + size]
     status = draw(_SHAPE, _TABLE, _GUIDE, words[: 2 * trials], words[2 * trials : -1], noise)[0]
     if status != DONE:
@@ -354,7 +378,7 @@ def learn_decoded(real: Array, whole: Array, vectors: Array, targets: Array) -> 
     """Learn from decoded releases (m, p) at the current level; targets are 0 for products."""
     theta, average, a, b, gathered, reference, _, u = state_views(real, whole)
     for i in range(vectors.shape[0]):
-        for j in range(u.shape[0]):
+        for j in range(vectors.shape[1]):
             u[j] = vectors[i, j]
         apply(whole, real, theta, average, a, b, gathered, reference, u, targets[i])
     for j in range(u.shape[0]):

@@ -10,17 +10,19 @@ from typing import Any
 # Kernels take numpy arrays of fixed element types; their annotations would only repeat "array".
 Array = Any
 
-# What a release holds: the product y x; features beside a label in randomized response; features beside a real target.
-PRODUCT, LABEL, REAL = 0, 1, 2
+# What a release holds: the product y x; features beside a label in randomized response; features beside a real target;
+# the direction of x, times a label and with 1/|x|, or beside a real target over |x| (see `directions`).
+PRODUCT, LABEL, REAL, DIRECTED_LABEL, DIRECTED_REAL = 0, 1, 2, 3, 4
 NOISE_AWARE, INVERSE_SCALING = 0, 1
 NO_AVERAGE, POLYAK, POLYNOMIAL_DECAY = 0, 1, 2
 UNIFORM, INVERSE_VARIANCE = 0, 1
 
-# Places in ``whole``; those from STEPS to THRESHOLD are of the current level.
+# Places in ``whole``; NUMBERS are those of a release, FREE those of theta that are learned; those from STEPS to
+# THRESHOLD are of the current level.
 (
     LOSS, TERMS, FORM, FEATURES, BATCH, STEP, AVERAGING, WEIGHTING, BOXED, SIMULATED, SEED, COUNT, UPDATES, IN_BATCH,
-    REFUSED, POLISH, NEXT_REFRESH, IDENTIFIED, COIN, STEPS, TARGET_STEPS, THRESHOLD, WHOLE_HEADER,
-) = range(23)  # fmt: skip
+    REFUSED, POLISH, NEXT_REFRESH, IDENTIFIED, COIN, NUMBERS, FREE, STEPS, TARGET_STEPS, THRESHOLD, WHOLE_HEADER,
+) = range(25)  # fmt: skip
 
 # Places in ``real``; those from UNIT to TARGET_LIMIT are of the current level.
 (
@@ -30,12 +32,12 @@ UNIFORM, INVERSE_VARIANCE = 0, 1
     SUM_WEIGHT, SUM_SPREAD, SUM_SQUARES, BATCH_WEIGHT,
     LOSS_WEIGHT, LOSS_SUM, LOSS_WEIGHT_SQUARES, LOSS_CROSS, LOSS_SQUARES, LAST_STEP,
     POLISH_WEIGHT, POLISH_SQUARES, MEAT_SQUARES, BEND_SQUARES,
-    TARGET, REAL_HEADER,
-) = range(35)  # fmt: skip
+    DIRECTED_RIDGE, TARGET, REAL_HEADER,
+) = range(36)  # fmt: skip
 
 LEVEL_REALS = TARGET_LIMIT - UNIT + 1
 LEVEL_WHOLES = THRESHOLD - STEPS + 1
 FIRST_SUM, LAST_SUM = SUM_WEIGHT, BEND_SQUARES
 
 # State vectors, one after another; then two triangles (where estimates are polished), x and the released vector.
-ITERATE, AVERAGE, SCALING_A, SCALING_B, GATHERED, REFERENCE, AIMED, ROWS = range(8)
+ITERATE, AVERAGE, SCALING_A, SCALING_B, GATHERED, REFERENCE, AIMED, FIRST, ROWS = range(9)

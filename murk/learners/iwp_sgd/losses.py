@@ -24,6 +24,10 @@ CODES: Final[dict[str, int]] = {
     "squared": SQUARED,
 }
 
+DIRECTED_LOSSES: Final = ("quadratic", "squared")
+"""Losses that directions tell. The others are functions of theta'v / a, and no function of a noisy divisor has a mean
+that is a quotient."""
+
 LOGIT_WIDTH: Final = 1.702**2
 """t of the probit-type loss: with it its slope is that of the logistic loss to within 0.0095, so that coefficients are
 logits. Another t would only rescale them: f_t(z) = sqrt(t) f_1(z / sqrt(t))."""

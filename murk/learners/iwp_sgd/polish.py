@@ -20,7 +20,9 @@ import math
 import numpy as np
 
 from murk._jit import jit
+from murk.learners.iwp_sgd.directions import own_variance, ridge_of
 from murk.learners.iwp_sgd.layout import *
+from murk.learners.iwp_sgd.spectral import floored
 from murk.learners.iwp_sgd.transforms import SQUARED, bends, slopes
 
 FIRST_REFRESH = 16
@@ -76,14 +78,23 @@ def follow(whole: Array, real: Array, rho: Array, u: Array, z: float, v: float, 
     aimed = real[at : at + p]
     at = REAL_HEADER + ROWS * p
     bend, meat = real[at : at + size], real[at + size : at + 2 * size]
-    square, variance, ridge = weight * weight, real[VARIANCE], real[RIDGE]
+    square, variance, ridge, own_ridge = weight * weight, real[VARIANCE], real[RIDGE], 0.0
+    directed, means = whole[FORM] >= DIRECTED_LABEL, REAL_HEADER + FIRST * p
+    if directed:
+        own_ridge, variance = ridge_of(whole, real, u[p - 1], target), 0.0
+        ridge += own_ridge
+        for j in range(p):
+            variance += u[j] * u[j]
+        variance = own_variance(p, variance, u[p])
     # With d = D rho: H rho = (outer z - cross v) u~ + (fourth v - cross z - inner) d, as u~'rho = z and d'rho = v.
     along, beside = outer * z - cross * v, fourth * v - cross * z - inner
     uu, ud, dd, trace, squares = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(p):
-        own = real[CONSTANT_VARIANCE] if i == p - 1 else variance
+        own = real[CONSTANT_VARIANCE] if i == p - 1 and not directed else variance
         ui, di = u[i], own * rho[i]
         aimed[i] += weight * ((along - pull) * ui + (beside + push) * di)
+        if directed:
+            real[means + i] += weight * ui
         uu, ud, dd = uu + ui * ui, ud + ui * di, dd + di * di
         trace += own * (outer * ui * ui - 2.0 * cross * ui * di + fourth * di * di)
         squares += own * own
@@ -97,6 +108,7 @@ def follow(whole: Array, real: Array, rho: Array, u: Array, z: float, v: float, 
             bend[place] += first * u[j] + second * rho[j]
             meat[place] += by_u * u[j] + by_rho * rho[j]
         bend[start + i] += weight * (outer * ui * ui - 2.0 * cross * ui * di + fourth * di * di - inner * own)
+        bend[start + i] += weight * own_ridge
         meat[start + i] += residual * (pull * ui - push * di + ridge * rho[i])
     length = outer * outer * uu * uu + 2.0 * cross * cross * (uu * dd + ud * ud) + fourth * fourth * dd * dd
     length += 2.0 * outer * fourth * ud * ud - 4.0 * cross * ud * (outer * uu + fourth * dd)
@@ -107,13 +119,16 @@ def follow(whole: Array, real: Array, rho: Array, u: Array, z: float, v: float, 
 
 
 @jit
-def solved(real: Array, p: int, least: float, out: Array) -> bool:
-    """Solve ``(A + lambda I) theta = aimed`` by Cholesky; False where a pivot is not above ``least``."""
+def solved(real: Array, p: int, size: int, least: float, out: Array) -> bool:
+    """Solve ``(A + lambda I) theta = aimed`` by Cholesky; False where a pivot is not above ``least``.
+
+    For the first ``size`` of p coefficients; the others are 0.
+    """
     aimed = REAL_HEADER + AIMED * p
     bend = REAL_HEADER + ROWS * p
     total, ridge = real[POLISH_WEIGHT], real[RIDGE]
-    root = np.zeros((p, p))
-    for i in range(p):
+    root = np.zeros((size, size))
+    for i in range(size):
         for j in range(i + 1):
             entry = real[bend + triangle(i) + j] / total + (ridge if i == j else 0.0)
             for m in range(j):
@@ -124,14 +139,14 @@ def solved(real: Array, p: int, least: float, out: Array) -> bool:
                 root[i, i] = math.sqrt(entry)
             else:
                 root[i, j] = entry / root[j, j]
-    for i in range(p):
+    for i in range(size):
         entry = real[aimed + i] / total
         for m in range(i):
             entry -= root[i, m] * out[m]
         out[i] = entry / root[i, i]
-    for i in range(p - 1, -1, -1):
+    for i in range(size - 1, -1, -1):
         entry = out[i]
-        for m in range(i + 1, p):
+        for m in range(i + 1, size):
             entry -= root[m, i] * out[m]
         out[i] = entry / root[i, i]
     return True
@@ -150,9 +165,11 @@ def refresh(whole: Array, real: Array, average: Array, reference: Array) -> None
     """Set the reference point to the polished estimate, brought back to the ball; or to the average."""
     p = whole[FEATURES]
     whole[NEXT_REFRESH] += max(whole[COUNT] // _GROWTH, 1)
-    found = np.zeros(p)
-    done = real[POLISH_WEIGHT] > 0.0 and solved(real, p, TRUST * uncertainty(real, p), found)
+    found, least = np.zeros(p), TRUST * uncertainty(real, p)
+    done = real[POLISH_WEIGHT] > 0.0 and solved(real, p, whole[FREE], least, found)
     whole[IDENTIFIED] = 1 if done else 0
+    if not done and whole[FORM] >= DIRECTED_LABEL and real[POLISH_WEIGHT] > 0.0:
+        done = floored(real, p, whole[FREE], least, found)
     square = 0.0
     for j in range(p):
         if not done:

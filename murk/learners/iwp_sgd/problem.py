@@ -5,6 +5,7 @@ River-free: a device imports this and nothing heavier.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.engine import IWPEngine
 from murk.learners.iwp_sgd.inference import estimate
 from murk.learners.iwp_sgd.polish import triangle
-from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, settle
+from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.learners.settings import InverseScalingStep
 from murk.stream.log import MAX_STATE
 from murk.stream.task import Task
@@ -45,7 +46,7 @@ class ExampleProblem:
     @property
     def dimension(self) -> int:
         """Numbers in a release."""
-        return self.settings.features
+        return self.settings.dimension
 
     def check_state(self) -> None:
         """Refuse a task whose learner's state no log would take, before anything is set up.
@@ -55,7 +56,8 @@ class ExampleProblem:
         UserError
             Saying how large it would be.
         """
-        numbers = k.ROWS * self.dimension + (2 * triangle(self.dimension) if self.settings.polish else 0)
+        p = self.settings.features
+        numbers = k.ROWS * p + (2 * triangle(p) if self.settings.polish else 0)
         size = 11 * numbers + trail_bytes(self.dimension) + 4096
         if size > MAX_STATE:
             raise UserError(
@@ -68,14 +70,15 @@ class ExampleProblem:
     ) -> NDArray[np.float64]:
         """What the mechanism randomizes of coded records, ``(m, p)``.
 
-        ``y x`` with labels -1 and +1; ``(x, a y)``; or, in a separate release, ``(x, y)``. The constant is the last
-        column of ``X``. A record without a target (NaN) gives zeros: it is released like any other.
+        A direction; ``y x`` with labels -1 and +1; ``(x, a y)``; or, in a separate release, ``(x, y)``. The constant is
+        the last column of ``X``. A record without a target (NaN) gives zeros: it is released like any other.
         """
         rows = np.ascontiguousarray(X, dtype=np.float64)
         out = np.zeros((len(rows), self.dimension))
         settings = self.settings
         targets = np.ascontiguousarray(y, dtype=np.float64)
-        f.to_vectors(settings.form, int(settings.boxed), settings.scale, rows, targets, out)
+        scale = math.sqrt(settings.square - 1.0) if settings.directed else settings.scale
+        f.to_vectors(settings.form, int(settings.boxed), scale, rows, targets, out)
         return out
 
     def engine(self) -> IWPEngine:
@@ -104,7 +107,8 @@ def problem_for(task: Task) -> ExampleProblem:
         target="binary" if task.target.kind == "binary" else "real",
         names=tuple(coding.names),
         square=coding.largest_square,
-        release=block.release,
+        release=block.release or released(None, block.loss or default),
+        intercept=block.intercept,
         split=block.split,
         loss=block.loss or default,  # type: ignore[arg-type]
         truncation=block.truncation,

@@ -32,12 +32,13 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     Parameters
     ----------
-    budget, levels, calibration, features, bound, regularization, batch, step, averaging, weighting, polish, seed, noise
-        As in :class:`IWPSGDClassifier`.
+    budget, levels, calibration, features, bound, regularization, batch, step, averaging, weighting, polish, intercept
+        As in :class:`IWPSGDClassifier`, as are ``seed`` and ``noise``.
     target_bound
         Public bound of ``|y|``; a target beyond it is brought back to it.
     release
-        ``"joint"``: one Gaussian release of ``(x, a y)``, with a public factor a that balances the two.
+        ``"directions"``, the default: one Gaussian release of ``x/|x|`` and ``y/|x|``, which tells the fit weighted by
+        ``1/|x|^2``. ``"joint"``: one of ``(x, a y)``, with a public factor a that balances the two.
         ``"separate"``: one of x and one of y, as published.
     split
         The features' share of the budget in a separate release.
@@ -48,8 +49,8 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     Notes
     -----
-    A record without a target (missing, or no number) is released as the mechanism of a zero vector; it pulls the
-    constant alone, towards 0.
+    A record without a target (missing, or no number) is released as the mechanism of a zero vector. In directions that
+    tells nothing; in a joint or separate release it pulls the constant alone, towards 0.
 
     References
     ----------
@@ -76,7 +77,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         budget: Guarantee,
         target_bound: float = 1.0,
         levels: Mapping[str, Guarantee] | None = None,
-        release: Literal["joint", "separate"] = "joint",
+        release: Literal["directions", "joint", "separate"] | None = None,
         split: float = 0.5,
         calibration: Literal["analytic", "classic"] = "analytic",
         features: Sequence[Any] | None = None,
@@ -88,6 +89,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         weighting: Weighting = "inverse-variance",
         radius: float | None = None,
         polish: bool | None = None,
+        intercept: bool = True,
         inputs: Literal["records", "released"] = "records",
         seed: int | None = None,
         noise: NoiseSource | None = None,
@@ -107,6 +109,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         self.weighting = weighting
         self.radius = radius
         self.polish = polish
+        self.intercept = intercept
         self.inputs = inputs
         self.seed = seed
         self.noise = noise

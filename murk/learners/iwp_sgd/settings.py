@@ -6,15 +6,17 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd.directions import BESIDE, DirectionMechanism
 from murk.learners.iwp_sgd.losses import (
     CODES,
+    DIRECTED_LOSSES,
     LOGIT_WIDTH,
     LossName,
     Noise,
@@ -29,8 +31,14 @@ from murk.learners.settings import Averaging, InverseScalingStep, Weighting
 from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, PureDP, RandomizedResponse
 from murk.privacy.mechanisms import divided
 
-ReleaseForm = Literal["joint", "separate"]
-ExampleMechanism = GaussianMechanism | CompositeMechanism
+ReleaseForm = Literal["directions", "joint", "separate"]
+ExampleMechanism = GaussianMechanism | CompositeMechanism | DirectionMechanism
+
+
+def released(release: str | None, loss: str) -> Any:
+    """The form of release; by default directions for the losses that these tell, else joint."""
+    return release or ("directions" if loss in DIRECTED_LOSSES else "joint")
+
 
 POLISHED = 64
 """Coefficients up to which estimates are polished by default: the polish keeps, and adds to, O(p^2) sums."""
@@ -71,7 +79,8 @@ class ExampleSettings:
     boxed
         Whether each feature is also brought back to [-1, 1].
     release
-        ``"joint"``: the product ``y x``, or ``(x, a y)`` for a real target. ``"separate"``: the paper's.
+        ``"directions"``: see :mod:`murk.learners.iwp_sgd.directions`. ``"joint"``: the product ``y x``, or ``(x, a y)``
+        for a real target. ``"separate"``: the paper's.
     split
         The features' share of the guarantee in a separate release.
     loss, truncation, radius
@@ -84,6 +93,8 @@ class ExampleSettings:
         What 1 of a coded real target stands for.
     polish
         Whether to keep the O(p^2) sums of :mod:`murk.learners.iwp_sgd.polish`.
+    intercept
+        Whether the constant has a coefficient; without it the coefficient is 0.
     """
 
     target: Literal["binary", "real"]
@@ -103,16 +114,22 @@ class ExampleSettings:
     weighting: Weighting = "inverse-variance"
     polish: bool = True
     unit: float = 1.0
+    intercept: bool = True
 
     def __post_init__(self) -> None:
         check_loss(self.loss, self.target)
         for name, value, known in (
-            ("release", self.release, ("joint", "separate")),
+            ("release", self.release, ("directions", "joint", "separate")),
             ("averaging", self.averaging, tuple(AVERAGING)),
             ("weighting", self.weighting, ("inverse-variance", "uniform")),
         ):
             if value not in known:
                 raise UserError(f"{name}={value!r}; known are {', '.join(map(repr, known))}")
+        if self.release == "directions" and self.loss not in DIRECTED_LOSSES:
+            raise UserError(
+                f"loss={self.loss!r} cannot be learned from directions, which tell the {' and '.join(DIRECTED_LOSSES)} "
+                "losses alone; give release='joint'"
+            )
         if not (math.isfinite(self.square) and self.square > 1.0):
             raise UserError(
                 f"the public bound of ||x|| (the constant's 1 included) is {math.sqrt(max(self.square, 0.0)):g}; "
@@ -129,12 +146,24 @@ class ExampleSettings:
 
     @property
     def features(self) -> int:
-        """Number p of coded features, the constant among them; also of numbers in a release."""
+        """Number p of coded features, the constant among them."""
         return len(self.names)
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.features + (BESIDE if self.directed else 0)
+
+    @property
+    def directed(self) -> bool:
+        """Whether directions are released."""
+        return self.release == "directions"
 
     @property
     def form(self) -> int:
         """What a release holds, as kernels number it."""
+        if self.directed:
+            return k.DIRECTED_REAL if self.target == "real" else k.DIRECTED_LABEL
         if self.target == "real":
             return k.REAL
         return k.PRODUCT if self.release == "joint" else k.LABEL
@@ -146,13 +175,15 @@ class ExampleSettings:
 
     @property
     def bound(self) -> float:
-        """Public bound of ``||x||``, the constant included."""
-        return math.sqrt(self.square)
+        """Public bound of the vector that is learned from: of ``||x||``, the constant included; of directions 1."""
+        return 1.0 if self.directed else math.sqrt(self.square)
 
     @property
     def digest(self) -> str:
         """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
-        parts = [repr(getattr(self, each.name)) for each in fields(self)]
+        # What was added later says something only where it is not what it was before: older states go on.
+        parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name != "intercept"]
+        parts += [] if self.intercept else ["no intercept"]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:
@@ -169,6 +200,8 @@ class ExampleSettings:
                 "pure guarantee; ask for ApproxDP (delta > 0), GaussianDP or ZeroConcentratedDP"
             )
         p, method, inner = self.features, self.calibration, math.sqrt(self.square - 1.0)
+        if self.directed:
+            return DirectionMechanism.calibrate(guarantee, features=p, method=method)
         if self.release == "joint":
             # The constant is 1 and adds to a product's length; beside a real target it is public and not released.
             radius = self.bound if self.form == k.PRODUCT else math.hypot(inner, self.scale)
@@ -186,6 +219,8 @@ class ExampleSettings:
 
     def noise(self, mechanism: ExampleMechanism) -> Noise:
         """The noise of a mechanism's releases."""
+        if isinstance(mechanism, DirectionMechanism):
+            return Noise(mechanism.variance, mechanism.variance, mechanism.variance)
         if isinstance(mechanism, GaussianMechanism):
             if self.form == k.PRODUCT:
                 return Noise(mechanism.variance, constant_variance=mechanism.variance)
@@ -242,11 +277,11 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
             "give a smaller radius, or use loss='quadratic'"
         )
     real, whole = np.zeros(k.LEVEL_REALS), np.zeros(k.LEVEL_WHOLES, dtype=np.int64)
-    features = mechanism if isinstance(mechanism, GaussianMechanism) else mechanism.parts[0]
-    assert isinstance(features, GaussianMechanism)
-    noised = settings.features if settings.form == k.PRODUCT else settings.features - 1
+    features = mechanism.parts[0] if isinstance(mechanism, CompositeMechanism) else mechanism
+    assert isinstance(features, GaussianMechanism | DirectionMechanism)
+    noised = settings.features if settings.directed or settings.form == k.PRODUCT else settings.features - 1
     limit = settings.bound + math.sqrt(noise.variance) * (math.sqrt(noised) + 8.0)
-    target_limit = 1.0 if settings.form != k.REAL else 1.0 + 8.0 * math.sqrt(noise.target_variance)
+    target_limit = 1.0 + 8.0 * math.sqrt(noise.target_variance)
     unit, spacing, steps, threshold = features.unit / settings.scale, 0.0, 0, np.uint64(0)
     if isinstance(mechanism, CompositeMechanism):
         target = mechanism.parts[1]
@@ -254,7 +289,8 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
             unit, spacing, steps = target.unit, target.spacing, target.steps
         else:
             unit, threshold = 1.0, np.uint64(target.threshold)
-    size = spread(settings.loss, noise, settings.features, settings.bound, radius)
+    loss = "squared" if settings.directed else settings.loss
+    size = spread(loss, noise, settings.features, settings.bound, radius)
     values = {
         k.UNIT: features.unit, k.TARGET_UNIT: unit, k.SPACING: features.spacing, k.TARGET_SPACING: spacing,
         k.VARIANCE: noise.variance, k.CONSTANT_VARIANCE: noise.constant_variance,
@@ -272,7 +308,10 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
 def fill(real: NDArray[np.float64], whole: NDArray[np.int64], settings: ExampleSettings) -> None:
     """Write settled settings where kernels read them."""
     assert settings.radius is not None
-    whole[k.LOSS], whole[k.TERMS] = CODES[settings.loss], settings.truncation or 0
+    directed = settings.directed
+    # The quadratic loss of a label's direction, (theta'u - t)^2 / 2, is the squared loss of a target t.
+    whole[k.LOSS], whole[k.TERMS] = CODES["squared" if directed else settings.loss], settings.truncation or 0
+    whole[k.NUMBERS], whole[k.FREE] = settings.dimension, settings.features - (not settings.intercept)
     whole[k.FORM], whole[k.FEATURES], whole[k.BATCH] = settings.form, settings.features, settings.batch
     whole[k.AVERAGING] = AVERAGING[settings.averaging]
     whole[k.WEIGHTING] = k.UNIFORM if settings.weighting == "uniform" else k.INVERSE_VARIANCE
@@ -280,7 +319,9 @@ def fill(real: NDArray[np.float64], whole: NDArray[np.int64], settings: ExampleS
     whole[k.POLISH] = settings.polish
     whole[k.NEXT_REFRESH] = FIRST_REFRESH if settings.polish else 0
     real[k.WIDTH], real[k.RADIUS], real[k.BOUND] = LOGIT_WIDTH, settings.radius, settings.bound
-    real[k.RIDGE], real[k.DECAY], real[k.TARGET_SCALE] = settings.regularization, 3.0, settings.scale
+    # As the loss is weighted, so is the penalty.
+    real[k.DIRECTED_RIDGE if directed else k.RIDGE] = settings.regularization
+    real[k.DECAY], real[k.TARGET_SCALE] = 3.0, math.sqrt(settings.square - 1.0) if directed else settings.scale
     if isinstance(settings.step, InverseScalingStep):
         whole[k.STEP] = k.INVERSE_SCALING
         real[k.ETA], real[k.ALPHA] = settings.step.eta, settings.step.alpha

@@ -10,6 +10,7 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd.directions import parts as direction_parts
 from murk.learners.iwp_sgd.inference import SANDWICH, estimate
 from murk.learners.iwp_sgd.settings import target_scale
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise, ZeroConcentratedDP
@@ -24,6 +25,9 @@ KINDS = [
     ("binary", {"release": "separate", "polish": False}),
     ("real", {"release": "joint", "regularization": 0.1}),
     ("real", {"release": "separate", "averaging": None}),
+    ("binary", {"release": "directions", "loss": "quadratic", "regularization": 0.1}),
+    ("binary", {"release": "directions", "loss": "quadratic", "intercept": False, "batch": 7}),
+    ("real", {"release": "directions"}),
 ]
 every = pytest.mark.parametrize(("target", "more"), KINDS)
 
@@ -38,7 +42,18 @@ def vectors(made, x, y):
         labels = np.where(y > 0.5, 1.0, -1.0)
         rows[:, :2] *= labels[:, None] if form == k.PRODUCT else 1.0
         rows[:, -1] = labels
+    if made.settings.directed:
+        rows = np.column_stack(
+            [np.clip(np.nan_to_num(x, posinf=0, neginf=0), -1, 1), np.ones(len(x)), np.clip(y, -1, 1)]
+        )
+        if form == k.DIRECTED_LABEL:
+            rows[:, -1] = np.where(y > 0.5, 1.0, -1.0)
+            rows[:, :2] *= rows[:, -1:]
+        rows /= np.sqrt(1 + (rows[:, :2] ** 2).sum(axis=1, keepdims=True))
+        rows = np.column_stack([rows, np.zeros(len(x))])
     rows[np.isnan(y)] = 0.0
+    if made.settings.directed:
+        rows[np.isnan(y), -1] = 1.0
     return rows
 
 
@@ -61,7 +76,9 @@ def test_records_are_learned_as_their_releases_would_be(target, more):
     parts.learn_releases([release(row) for row in payloads[140:]])
     values = decoded.mechanisms["default"].decode(payloads)
     targets = np.zeros(600)
-    if many.settings.form != k.PRODUCT:
+    if many.settings.directed:
+        values, targets = direction_parts(many.settings.form, values)
+    elif many.settings.form != k.PRODUCT:
         targets = payloads[:, -1] * decoded.real[k.TARGET_UNIT]
         values[:, -1] = 1.0
     decoded.learn_decoded(values, targets)

@@ -17,6 +17,7 @@ from murk.stream.codec import Rejected
 from tests.learners.iwp_sgd.worlds import records, release
 
 MENU = {"open": GaussianDP(8.0)}
+FORMS = ["directions", "joint", "separate"]
 
 
 def as_records(x):
@@ -24,7 +25,7 @@ def as_records(x):
 
 
 @pytest.mark.parametrize("learner", [IWPSGDClassifier, IWPSGDRegressor])
-@pytest.mark.parametrize("form", ["joint", "separate"])
+@pytest.mark.parametrize("form", FORMS)
 def test_one_by_one_many_and_releases_agree_bit_for_bit(learner, form):
     target = "binary" if learner is IWPSGDClassifier else "real"
     x, y = records(200, target=target)
@@ -71,15 +72,19 @@ def _problem(target, form):
 
 
 @pytest.mark.parametrize("target", ["binary", "real"])
-@pytest.mark.parametrize("form", ["joint", "separate"])
+@pytest.mark.parametrize("form", FORMS)
 def test_the_problem_of_a_task(target, form):
     problem = _problem(target, form)
-    assert (problem.kind, problem.interactive, problem.dimension) == ("example", False, 3)
+    assert (problem.kind, problem.interactive, problem.dimension) == (
+        "example",
+        False,
+        5 if form == "directions" else 3,
+    )
     problem.check_state()
     x, y = records(100, target=target)
     y[:3] = math.nan
     rows = problem.vectors(np.column_stack([x, np.ones(100)]), y)
-    assert not rows[:3].any(), "a record without a target is released like any other, as zeros"
+    assert not rows[:3, :3].any(), "a record without a target is released like any other, as zeros"
     engines = [problem.engine(), problem.engine()]
     assert set(engines[0].mechanisms) == {"default", "open"}
     for engine in engines:
@@ -150,7 +155,7 @@ def test_as_published():
     assert theirs._engine.settings.step == settings.step
 
 
-@pytest.mark.parametrize("form", ["joint", "separate"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("learner", [IWPSGDClassifier, IWPSGDRegressor])
 def test_released_examples_can_be_learned_from_and_evaluated_as_in_river(form, learner):
     """`progressive_val_score` over released examples gives the learner's own unbiased loss."""
@@ -241,15 +246,19 @@ def test_probit_coefficients_are_those_of_the_probit_model():
 
 
 def test_a_hopeless_budget_shows_in_the_interval():
-    """p = 10, eps = 5: the error is as large as the coefficients, and the learner says that it cannot tell."""
+    """p = 10, eps = 1 (of products 5): the error is as large as the coefficients, and the learner says so."""
     rng = np.random.default_rng(4)
     x = rng.uniform(-1, 1, (100_000, 10))
     y = x @ np.full(10, 0.2) + rng.normal(size=len(x)) > 0
-    hopeless = IWPSGDClassifier(budget=ApproxDP(5.0, 1e-5), loss="quadratic", features=list(range(10)), seed=4)
+    hopeless = IWPSGDClassifier(budget=ApproxDP(1.0, 1e-5), loss="quadratic", features=list(range(10)), seed=4)
     hopeless.learn_many(x, y)
     intervals = hopeless.confidence_intervals()
     assert all(math.isinf(high - low) for low, high in intervals.values())
-    assert "do not determine" in intervals.note
+    assert intervals.note.startswith("none: noise hides ")
+    assert "not learned at this privacy" in intervals.note
+    joint = IWPSGDClassifier(budget=ApproxDP(5.0, 1e-5), release="joint", features=list(range(10)), seed=4)
+    joint.learn_many(x, y)
+    assert "do not determine" in joint.confidence_intervals().note
     assert hopeless.n_releases == 100_000
     fine = IWPSGDClassifier(budget=ApproxDP(60.0, 1e-5), loss="quadratic", features=list(range(10)), seed=4)
     fine.learn_many(x, y)
