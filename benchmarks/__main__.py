@@ -14,6 +14,7 @@ NAMES = {
     "iwp": "IWP-SGD: the paper's figures, product against separate releases, coverage, speed (10 minutes)",
     "glm": "public-data GLM: error over people and epsilon, coverage, repair of the moments, speed (10 minutes)",
     "gaussmix": "GaussMix beside its baselines, and its rows, windows and intervals (10 minutes)",
+    "gram": "organisations' second moments against mixing and AdaSSP, and their coverage by design (10 minutes)",
     "sketch": "the sketch's speed against a bare loop, memory, thresholds (1 minute)",
     "coverage": "how often intervals hold the truth at the demonstration's settings (5 minutes)",
 }

@@ -42,6 +42,8 @@ class Protocol:
         Records that are public and release nothing.
     columns
         The second feature and the target.
+    title
+        What it is called where that is not ``name``.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Protocol:
     records: int = 1
     set_aside: int = 0
     columns: str = COLUMNS
+    title: str = ""
 
     def text(self, more: str = "", privacy: str = "") -> str:
         """The task, with more lines and with more in its ``privacy`` block."""
@@ -66,7 +69,7 @@ class Protocol:
         return releases * self.records + self.set_aside
 
     def __str__(self) -> str:
-        return self.name
+        return self.title or self.name
 
 
 GRADIENTS = Protocol("gradients", "protocol: gradients\n")
@@ -91,10 +94,19 @@ SKETCH = Protocol(
     "",
     records=20,
 )
+GRAM = Protocol(
+    "sketch", "protocol: sketch\nsketch: {method: moments, window: 20}\n", SKETCH.privacy, "", records=20,
+    title="sketch of moments",
+)  # fmt: skip
 PROTOCOLS = (GRADIENTS, SCORES, EXAMPLES, MOMENTS, SKETCH)
 OTHERS = (EXAMPLES, MOMENTS, SKETCH)
 """Those whose releases are of no model."""
-BY_NAME = {protocol.name: protocol for protocol in PROTOCOLS}
+BY_NAME = {str(protocol): protocol for protocol in (*PROTOCOLS, GRAM)}
+
+
+def title_of(task: Task) -> str:
+    """The name here of what a task's people or organisations release."""
+    return str(GRAM) if task.release_kind == "gram" else task.protocol
 
 
 @cache
@@ -106,8 +118,8 @@ def contents(name: str) -> tuple[dict[str, Any], ...]:
     rows = BY_NAME[name].records
     X = np.column_stack([rng.choice([-1.0, 1.0], HONEST * rows), rng.uniform(-1.0, 1.0, HONEST * rows)])
     X, y = np.column_stack([X, np.ones(len(X))]), rng.choice([0.0, 1.0], HONEST * rows)
-    if name == "sketch":
-        return tuple(_sketch(problem, X[start : start + rows], y[start : start + rows], start, noise)
+    if BY_NAME[name].name == "sketch":
+        return tuple(_window(problem, X[start : start + rows], y[start : start + rows], start, noise)
                      for start in range(0, len(X), rows))  # fmt: skip
     theta = problem.initial if problem.interactive else None  # type: ignore[attr-defined]
     if name == "scores":
@@ -121,16 +133,9 @@ def contents(name: str) -> tuple[dict[str, Any], ...]:
     return tuple({"payload": one} for one in mechanism.randomize(vectors, noise, np.arange(HONEST)).tolist())
 
 
-def _sketch(problem: Any, X: Any, y: Any, window: int, noise: SimulatedNoise) -> dict[str, Any]:
-    # Whoever has nothing to do with sketches does not wait for it.
-    from murk.privacy.gaussmix import SketchAccumulator
-
-    accumulator = SketchAccumulator(problem.mechanisms["default"], noise, window)
+def _window(problem: Any, X: Any, y: Any, window: int, noise: SimulatedNoise) -> dict[str, Any]:
+    accumulator = problem.accumulator("default", noise, window)
     accumulator.add_block(problem.records(X, y))
     made = accumulator.release()
-    return {
-        "payload": SketchRelease.packed(made.integers),
-        "rows": made.rows,
-        "records": made.records,
-        "spread": made.spread,
-    }
+    found = {"payload": SketchRelease.packed(made.integers), "records": made.records}
+    return found if problem.rows is None else {**found, "rows": made.rows, "spread": made.spread}

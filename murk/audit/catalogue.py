@@ -118,6 +118,8 @@ def _tasks() -> Iterator[tuple[str, str]]:
             guarantee = f"{{approx: {{epsilon: 1, delta: {delta}}}}}"
             text = f"{_SKETCH}protocol: sketch\nprivacy: {{guarantee: {guarantee}}}\n{block}"
             yield f"sketch {method}, {neighbours}", text
+        text = f"{_SKETCH}protocol: sketch\nprivacy: {{guarantee: {_MU}}}\nsketch: {{neighbours: {neighbours}}}\n"
+        yield f"sketch moments, {neighbours}", text
 
 
 def _scores() -> Iterator[tuple[str, str, str]]:

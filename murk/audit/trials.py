@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.audit.bounds import Yardstick
-from murk.audit.laws import exact, losses, places, yardsticks
+from murk.audit.laws import Silence, exact, losses, places, yardsticks
 from murk.audit.neighbours import worst_neighbours
-from murk.audit.windows import SketchLaw, Windows, worst_windows
-from murk.learners.gaussmix.problem import SketchProblem
+from murk.audit.windows import SketchLaw, Windows, worst_grams, worst_windows
+from murk.learners.gaussmix.problem import GramProblem, SketchProblem
 from murk.learners.problem import Releasing
-from murk.privacy.gaussmix import GaussMixMechanism
+from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
 from murk.privacy.noise import NoiseSource
 from murk.producers.randomizing import payloads_of
 from murk.stream.task import Task
@@ -28,6 +28,8 @@ _SKETCH_WORK = 3e8
 """Normals that an audit of one sketch task draws at most."""
 _SKETCHES = 200
 """A sketch is made for every so many draws that are asked for: it takes a thousand times as long as a vector."""
+
+_GRAMS, _BLOCK = 20, 256
 
 
 class Trial(Protocol):
@@ -141,6 +143,53 @@ class SketchTrial:
             yield np.array(found)
 
 
+@dataclass(frozen=True)
+class GramTrial:
+    """Gram matrices of two neighbouring windows."""
+
+    mechanism: GramMechanism
+    windows: Windows
+
+    @property
+    def yardsticks(self) -> tuple[Yardstick, ...]:
+        """The mechanism's claims."""
+        return yardsticks(self.mechanism)
+
+    @property
+    def neighbours(self) -> Mapping[str, Any]:
+        """The two windows."""
+        return {"windows": self.windows.description}
+
+    def draws(self, wanted: int) -> int:
+        """One for every twenty vectors that are asked for: each is an accumulator of its own."""
+        return max(2, wanted // _GRAMS)
+
+    def exact(self, yardstick: Yardstick) -> float | None:
+        """From where the two windows' sums stand on the lattice."""
+        one, other = self._places()
+        return exact(self.mechanism, one, other, yardstick)
+
+    def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
+        """Logarithms of likelihood ratios."""
+        one, other = self._places()
+        rows = (self.windows.first, self.windows.second)[which]
+        for start in range(which * count, (which + 1) * count, _BLOCK):
+            stop = min(start + _BLOCK, (which + 1) * count)
+            payloads = np.array([self._released(rows, noise, index) for index in range(start, stop)])
+            yield losses(self.mechanism, payloads, one, other)
+
+    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        silence: Any = Silence()
+        return self._released(self.windows.first, silence, 0), self._released(self.windows.second, silence, 0)
+
+    def _released(self, rows: Floats, noise: NoiseSource, index: int) -> NDArray[np.int64]:
+        from murk.privacy.gaussmix import GramAccumulator
+
+        accumulator = GramAccumulator(self.mechanism, noise, index)
+        accumulator.add_block(rows)
+        return accumulator.release().integers
+
+
 def mechanism_trial(mechanism: Any, first: Any, second: Any) -> VectorTrial:
     """A mechanism by itself, for two vectors or categories."""
     inputs = np.array([first, second])
@@ -158,6 +207,8 @@ def task_trial(task: Task, problem: Any, level: str, rng: np.random.Generator) -
     mechanism = problem.mechanisms[level]
     if isinstance(problem, SketchProblem):
         return SketchTrial(mechanism, worst_windows(task, problem, mechanism))
+    if isinstance(problem, GramProblem):
+        return GramTrial(mechanism, worst_grams(task, problem, mechanism))
     return _record_trial(task, problem, level, rng)
 
 

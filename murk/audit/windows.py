@@ -1,5 +1,7 @@
 r"""Neighbouring windows of a sketch task, and the law of their sketches.
 
+Where second moments are released, the law is that of a Gaussian mechanism: only how far the windows are apart counts.
+
 Given the noise of variance s^2 (all in units of C), the rows of a sketch are independent and normal with covariance
 G + s^2 I, G = Z'Z. Zeroing out a row x makes G smaller by x x', so that only one direction differs: there the
 variances have the ratio 1 + x'(G - x x' + s^2 I)^{-1} x. Where s depends on the released eigenvalue, what that one
@@ -18,8 +20,8 @@ from scipy.optimize import brentq
 from scipy.special import chdtr, chdtrc, log_ndtr
 
 from murk.audit.neighbours import Box
-from murk.learners.gaussmix.problem import SketchProblem
-from murk.privacy.gaussmix import LEAST_SPREAD, GaussMixMechanism, Sketch
+from murk.learners.gaussmix.problem import GramProblem, SketchProblem, WindowProblem
+from murk.privacy.gaussmix import LEAST_SPREAD, GaussMixMechanism, GramMechanism, Sketch
 from murk.stream.task import Task
 
 Floats = NDArray[np.float64]
@@ -121,8 +123,25 @@ def worst_windows(task: Task, problem: SketchProblem, mechanism: GaussMixMechani
     return Windows(first, second, None)
 
 
-def _corners(task: Task, problem: SketchProblem) -> Floats:
-    """Rows to be mixed of records at the corners of the box: all of them, or a sample."""
+def worst_grams(task: Task, problem: GramProblem, mechanism: GramMechanism) -> Windows:
+    """The neighbouring windows whose second moments are furthest apart: a row and none, or two rows.
+
+    The other rows of a window do not matter: both have them.
+    """
+    rows = _corners(task, problem)
+    even = rows.copy()
+    even[:, -1] *= mechanism.target_weight
+    squares = np.einsum("ij,ij->i", even, even)
+    if mechanism.neighbours == "zero-out":
+        longest = rows[int(np.argmax(squares))]
+        return Windows(longest[None, :], np.zeros((1, rows.shape[1])), None)
+    apart = squares[:, None] ** 2 + squares[None] ** 2 - 2.0 * (even @ even.T) ** 2
+    one, other = np.unravel_index(int(np.argmax(apart)), apart.shape)
+    return Windows(rows[one][None, :], rows[other][None, :], None)
+
+
+def _corners(task: Task, problem: WindowProblem) -> Floats:
+    """Rows of records at the corners of the box: all of them, or a sample."""
     box = Box.of(task)
     options = [choices[:-1] for choices in box.choices]
     if math.prod(map(len, options)) <= _DESIGN:

@@ -177,6 +177,16 @@ def needed(estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
     return {name: need.to_dict() for name, need in estimate.needs(level).items()}
 
 
+def not_learned(estimate: Estimate, level: float) -> list[str]:
+    """The coefficients that noise hides where an organisation's second moments are released."""
+    from murk.learners.gaussmix.estimates import GRAM_METHOD
+
+    if estimate.method != GRAM_METHOD:
+        return []
+    halves = estimate.half_widths(level)
+    return [name for name, half in zip(estimate.names, halves, strict=True) if not math.isfinite(half)]
+
+
 def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, **more: Any) -> dict[str, Any]:
     """The one object that ``--json`` prints: what is committed on the log, and what else is known.
 
@@ -207,7 +217,7 @@ def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, 
         "interval": {"method": intervals.method, "level": intervals.level, "note": intervals.note},
         "per_unit": per_unit(task, estimate, level),
         "average_effects": average_effects(task, estimate, level),
-        "not_learned": list(needs),
+        "not_learned": list(needs) or not_learned(estimate, level),
         "needed": needs,
         **({"history": columns(points, estimate.names)} if history else {}),
         "guarantee": levels[DEFAULT_LEVEL]["guarantee"],
@@ -231,7 +241,7 @@ def print_result(found: Mapping[str, Any]) -> None:
     for name, value in found["coefficients"].items():
         low, high = found["confidence_intervals"][name]
         row = [name, number(value), f"{number(low)} .. {number(high)}"]
-        if found["protocol"] == "scores" and not math.isfinite(low + high):
+        if name in found["not_learned"]:
             # A guess, drawn towards zero, is no answer.
             rows.append([name, "not learned", "", "", "", ""])
             continue
@@ -252,7 +262,7 @@ def print_result(found: Mapping[str, Any]) -> None:
     effect = "odds ratio" if odds else "chance" if found["chances"] else "effect"
     table(
         f"{found['task']}: {_many(found['releases'], 'release')} learned"
-        + (f", sketches of {_many(found['records_learned'], 'record')}" if "records_learned" in found else ""),
+        + (f", of {_many(found['records_learned'], 'record')}" if "records_learned" in found else ""),
         ["coefficient", "coded", f"{percent} interval", "per", effect, f"{percent} interval"],
         rows,
     )
@@ -313,18 +323,27 @@ def print_not_learned(found: Mapping[str, Any]) -> None:
         alike.setdefault(need["words"], []).append(name)
     for words, names in alike.items():
         paragraph(f"Not learned at this privacy: {', '.join(names)}. It would take {words}.")
+    others = [name for name in found["not_learned"] if name not in found["needed"]]
+    if others:
+        paragraph(
+            f"Not learned at this privacy: {', '.join(others)}. It would take more records in a window, a larger "
+            "budget or fewer features."
+        )
 
 
 def print_windows(found: Mapping[str, Any]) -> None:
     """Say what became of organisations' windows, where there are any."""
     if "windows" not in found:
         return
+    rows = found["sketch_rows"]
     parts = [
         f"{_many(found['windows'], 'window')} of {_many(found['organisations'], 'organisation')}: "
-        f"{_many(found['records_released'], 'record')} in sketches of {found['sketch_rows']:,} rows."
+        f"{_many(found['records_released'], 'record')} in "
+        + ("second moments." if rows is None else f"sketches of {rows:,} rows.")
     ]
     if found["windows_left_out"]:
-        parts.append(f"{_many(found['records_left_out'], 'record')} at the end left out: fewer than a sketch has rows.")
+        few = "fewer than a record has numbers" if rows is None else "fewer than a sketch has rows"
+        parts.append(f"{_many(found['records_left_out'], 'record')} at the end left out: {few}.")
     if found["windows_lost"]:
         parts.append(
             f"{_many(found['windows_lost'], 'window')} lost when a process died: nothing was debited for that, and the "

@@ -17,7 +17,7 @@ from murk.learners.problem import Problem, plausible
 from murk.learners.scores.estimate import ScoreEstimate
 from murk.monitoring.description import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.gaussmix import GaussMixMechanism
+from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
 from murk.privacy.gaussmix.words import described
 from murk.privacy.mechanisms import Costed
 from murk.privacy.mechanisms.pure import really_given
@@ -290,7 +290,7 @@ def _level(name: str, guarantee: Guarantee, mechanism: Costed, learned: int) -> 
     elif isinstance(guarantee, ZeroConcentratedDP):
         mu = math.sqrt(2.0 * guarantee.rho)
     words, pair = guarantee.describe(), guarantee
-    if isinstance(mechanism, GaussMixMechanism):
+    if isinstance(mechanism, GaussMixMechanism | GramMechanism):
         # Stated for a record and a blank one: how well two records are told apart is another figure.
         words, pair = described(mechanism)
     return LevelFigures(name, words, guarantee.to_dict(), epsilon, mu, pair.right_at_most, learned)

@@ -7,7 +7,7 @@ and checking guarantees is quick.
 from typing import TYPE_CHECKING, Any
 
 from murk.privacy.accounting import Accountant, in_parallel
-from murk.privacy.gaussmix import GaussMixMechanism
+from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
 from murk.privacy.guarantees import (
     ApproxDP,
     GaussianDP,
@@ -31,7 +31,7 @@ from murk.privacy.mechanisms import (
 )
 
 if TYPE_CHECKING:
-    from murk.privacy.gaussmix import Sketch, SketchAccumulator
+    from murk.privacy.gaussmix import Gram, GramAccumulator, Sketch, SketchAccumulator
     from murk.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise, SimulatedNoise
 
 __all__ = [
@@ -43,6 +43,9 @@ __all__ = [
     "GaussMixMechanism",
     "GaussianDP",
     "GaussianMechanism",
+    "Gram",
+    "GramAccumulator",
+    "GramMechanism",
     "Guarantee",
     "L2BallMechanism",
     "LaplaceMechanism",
@@ -64,7 +67,7 @@ __all__ = [
 ]
 
 _NOISE = {"NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"}
-_SKETCHES = {"Sketch", "SketchAccumulator"}
+_SKETCHES = {"Gram", "GramAccumulator", "Sketch", "SketchAccumulator"}
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from murk.producers.sketching import ORGANISATION, SketchProducer, sketch_proble
 from murk.producers.window import remedy
 
 if TYPE_CHECKING:
-    from murk.learners.gaussmix.problem import SketchProblem
+    from murk.learners.gaussmix.problem import WindowProblem
     from murk.producers.sources import Block
     from murk.stream.task import Task
 
@@ -59,7 +59,7 @@ class OrganisationPopulation(FilePopulation):
         with more than 1000 organisations.
     """
 
-    problem: SketchProblem
+    problem: WindowProblem
 
     @property
     def releases(self) -> int:
@@ -114,7 +114,7 @@ class OrganisationPopulation(FilePopulation):
             "windows_left_out": sums.left_out,
             "records_released": sums.records,
             "records_left_out": sums.records_left_out,
-            "sketch_rows": self.problem.settings.rows,
+            "sketch_rows": self.problem.rows,
         }
 
     def words(self) -> str:
@@ -122,7 +122,7 @@ class OrganisationPopulation(FilePopulation):
         waiting = sum(producer.records or 0 for producer in self._producers.values())
         return f"{self.releases:,} windows released, {self.refused:,} refused, {waiting:,} records in open ones"
 
-    def _find_problem(self, task: Task) -> SketchProblem:
+    def _find_problem(self, task: Task) -> WindowProblem:
         return sketch_problem_for(task)
 
     def _survey(self) -> None:
@@ -140,14 +140,17 @@ class OrganisationPopulation(FilePopulation):
 
     def _check_beginning(self, set_aside: int) -> None:
         super()._check_beginning(set_aside)
-        rows, window = self.problem.settings.rows, self.problem.settings.window
+        fewest, window = self.problem.fewest, self.problem.settings.window
         whole = self.source.organisation_column is None
         largest = max(self.organisations.values()) - (set_aside if whole else 0)
-        if largest < min(rows, window or rows):
+        if largest < min(fewest, window or fewest):
             whose = "" if whole else " of its largest organisation"
+            found = f"{self.source.path} has {largest:,} records{whose} to release"
+            if self.problem.rows is None:
+                raise UserError(f"{found}, and each has {fewest:,} numbers: give more records, or fewer features")
             raise UserError(
-                f"{self.source.path} has {largest:,} records{whose} to release, and a sketch has {rows:,} rows: "
-                f"more rows than records are work without gain. Set sketch.rows to {largest:,} or fewer"
+                f"{found}, and a sketch has {fewest:,} rows: more rows than records are work without gain. Set "
+                f"sketch.rows to {largest:,} or fewer"
             )
 
     def _take_up(self) -> None:
@@ -222,7 +225,7 @@ class OrganisationPopulation(FilePopulation):
         """Let the last windows end: by name, so that the order does not depend on where the work was taken up."""
         for _, producer in sorted(self._producers.items()):
             if producer.records is not None:
-                enough = producer.records >= self.problem.settings.rows
+                enough = producer.records >= self.problem.fewest
                 self._note([producer.release() if enough else producer.leave_out()])
 
     def _note(self, receipts: list[WindowReceipt]) -> None:

@@ -68,7 +68,7 @@ class Policy:
 
     lifetime: Guarantee | None = None
     per_task: Guarantee | None = None
-    mechanisms: tuple[str, ...] = ("gaussian", "laplace", "l2-ball", "privunit", "composite", "gaussmix")
+    mechanisms: tuple[str, ...] = ("gaussian", "laplace", "l2-ball", "privunit", "composite", "gaussmix", "gram")
     public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed]) -> Admission:

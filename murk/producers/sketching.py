@@ -1,4 +1,4 @@
-"""The organisation's producer: from a stream of its records to one sketch a window, and nothing else."""
+"""The organisation's producer: from a stream of its records to one release a window, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from murk.producers.releaser import Releaser
 from murk.producers.reports import WindowReceipt
 from murk.producers.window import KNOWN, Window, index_of, why_refused
 from murk.stream.codec import encode
-from murk.stream.releases import SketchRelease, truncate_time
+from murk.stream.releases import truncate_time
 
 if TYPE_CHECKING:
-    from murk.learners.gaussmix.problem import SketchProblem
+    from murk.learners.gaussmix.problem import WindowProblem
     from murk.privacy.noise import NoiseSource
     from murk.producers.ledger import Ledger
     from murk.producers.policy import Policy
@@ -33,7 +33,7 @@ ORGANISATION = "organisation"
 """The name of an organisation's account where it was given none."""
 
 
-class SketchProducer(Releaser["SketchProblem"]):
+class SketchProducer(Releaser["WindowProblem"]):
     """Releases an organisation's records as sketches: one pass, one release a window, records never stored.
 
     A window opens with its first record, if the organisation's caps have room for its release; that it is open is
@@ -117,7 +117,7 @@ class SketchProducer(Releaser["SketchProblem"]):
         noise: NoiseSource | None = None,
         policy: Policy | None = None,
         clock: Callable[[], float] = time.time,
-        problem: SketchProblem | None = None,
+        problem: WindowProblem | None = None,
         source: str | None = None,
     ) -> None:
         super().__init__(task, log, ledger, noise=noise, policy=policy, clock=clock, problem=problem)
@@ -285,7 +285,7 @@ class SketchProducer(Releaser["SketchProblem"]):
     def __reduce__(self) -> NoReturn:
         raise MurkError("a window that goes on is neither copied nor stored: make a producer where it is needed")
 
-    def _find_problem(self, task: Task) -> SketchProblem:
+    def _find_problem(self, task: Task) -> WindowProblem:
         return sketch_problem_for(task)
 
     def _begin(self, row: int | None) -> Window:
@@ -314,9 +314,7 @@ class SketchProducer(Releaser["SketchProblem"]):
                 spend.forgo()
                 spend.windows.begin(key, self.organisation, self._today(), "open")
         if window.outcome == "added":
-            from murk.privacy.gaussmix import SketchAccumulator
-
-            window.accumulator = SketchAccumulator(self._problem.mechanisms[self.level], self._noise, index)
+            window.accumulator = self._problem.accumulator(self.level, self._noise, index)
         self._window = window
         return window
 
@@ -363,24 +361,13 @@ class SketchProducer(Releaser["SketchProblem"]):
     def _sketch(self, window: Window, now: float) -> bytes:
         assert window.accumulator is not None
         try:
-            sketch = window.accumulator.release()
+            made = window.accumulator.release()
         except BaseException:
             # It is wiped, and nothing can be made of it any more.
             self._window = None
             raise
         [name] = identifiers(self._noise, np.array([window.index]))
-        return encode(
-            SketchRelease(
-                id=name,
-                level=self.level,
-                chain=window.chain,
-                payload=SketchRelease.packed(sketch.integers),
-                rows=sketch.rows,
-                records=sketch.records,
-                spread=sketch.spread,
-                **self._fields(now),
-            )
-        )
+        return encode(self._problem.release(made, id=name, level=self.level, chain=window.chain, **self._fields(now)))
 
     def _today(self) -> int:
         return truncate_time(self._clock(), self.task.granularity)
@@ -393,7 +380,7 @@ class SketchProducer(Releaser["SketchProblem"]):
             window.outcome, window.reason = "refused", why_refused(self.task, self.level, spend.refusals.values())
 
 
-def sketch_problem_for(task: Task) -> SketchProblem:
+def sketch_problem_for(task: Task) -> WindowProblem:
     """The problem of a resolved task to which organisations release sketches.
 
     Raises
@@ -408,5 +395,5 @@ def sketch_problem_for(task: Task) -> SketchProblem:
         )
     from murk.learners.problem import problem_for
 
-    problem: SketchProblem = problem_for(task)  # type: ignore[assignment]
+    problem: WindowProblem = problem_for(task)  # type: ignore[assignment]
     return problem

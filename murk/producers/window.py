@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from murk.producers.claims import Key
 from murk.producers.reports import WindowReceipt
 
 if TYPE_CHECKING:
-    from murk.privacy.gaussmix import SketchAccumulator
+    from murk.privacy.gaussmix.window import WindowAccumulator
     from murk.producers.spending import Refusal
     from murk.stream.task import Task
 
@@ -50,7 +51,7 @@ class Window:
     since: int
     outcome: str = "added"
     reason: str = ""
-    accumulator: SketchAccumulator | None = field(default=None, repr=False)
+    accumulator: WindowAccumulator | None = field(default=None, repr=False)
     records: int = 0
     next_row: int = 0
     message: bytes | None = field(default=None, repr=False)
@@ -82,8 +83,10 @@ def why_refused(task: Task, level: str, refusals: Collection[Refusal]) -> str:
 def remedy(task: Task, level: str) -> str:
     """What helps where an organisation's cap for a task has no room for another window."""
     guarantee = task.privacy.levels[level]
-    epsilon, delta = (10 * getattr(guarantee, name, 0.0) for name in ("epsilon", "delta"))
+    # Ten windows of mu add up to sqrt 10 times the mu; of everything else to ten times as much.
+    share = math.sqrt(10) * (1 + 1e-6) if guarantee.kind == "gdp" else 10
+    amounts = ", ".join(f"{name}: {share * value:.7g}" for name, value in guarantee.to_dict()[guarantee.kind].items())
     return (
         "windows add up, so let the task allow an organisation ten, say, with privacy.per_person: "
-        f"{{approx: {{epsilon: {epsilon:g}, delta: {delta:g}}}}}, or take larger ones (sketch.window)"
+        f"{{{guarantee.kind}: {{{amounts}}}}}, or take larger ones (sketch.window)"
     )

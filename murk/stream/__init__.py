@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from murk.stream.log import open_log
-    from murk.stream.releases import ExampleRelease, GradientRelease, MomentRelease, ScoreRelease, SketchRelease
+    from murk.stream.releases import (
+        ExampleRelease,
+        GradientRelease,
+        GramRelease,
+        MomentRelease,
+        ScoreRelease,
+        SketchRelease,
+    )
     from murk.stream.task import Task
     from murk.stream.worker import Worker
 
 _HOMES = {
     "ExampleRelease": "murk.stream.releases",
     "GradientRelease": "murk.stream.releases",
+    "GramRelease": "murk.stream.releases",
     "MomentRelease": "murk.stream.releases",
     "ScoreRelease": "murk.stream.releases",
     "SketchRelease": "murk.stream.releases",
@@ -26,6 +34,7 @@ _HOMES = {
 __all__ = [
     "ExampleRelease",
     "GradientRelease",
+    "GramRelease",
     "MomentRelease",
     "ScoreRelease",
     "SketchRelease",

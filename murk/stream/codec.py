@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from murk.errors import MurkError
-from murk.stream.releases import KINDS, GradientRelease, IterateMessage, Release, SketchRelease
+from murk.stream.releases import KINDS, GradientRelease, IterateMessage, PackedRelease, Release
 
 Reason = Literal[
     "too-large",
@@ -111,7 +111,7 @@ def longest_release(kind: str, dimension: int) -> int:
     """
     # Base64 has four characters for three bytes; as text, an integer has 19 digits and a sign at most, a comma and
     # a space. The other fields take less than 512.
-    if kind == SketchRelease.model_fields["kind"].default:
+    if issubclass(KINDS[kind], PackedRelease):
         return 512 + 4 * -(-8 * dimension // 3)
     return 512 + 22 * dimension
 
@@ -200,7 +200,7 @@ def json_schema() -> dict[str, Any]:
     Examples
     --------
     >>> sorted(json_schema())
-    ['example', 'gradient', 'iterate', 'moment', 'score', 'sketch']
+    ['example', 'gradient', 'gram', 'iterate', 'moment', 'score', 'sketch']
     """
     kinds: dict[str, type[BaseModel]] = {**KINDS, "iterate": IterateMessage}
     # As serialized, since the wire has no defaults: every field is always written.

@@ -80,7 +80,7 @@ A release never carries more loss than its guarantee: calibration rounds against
 | `scores` | by each person, at the model of an epoch | pure, approx, gdp, zcdp | [scores](scores.md) |
 | `examples` | by each person, once | approx, gdp, zcdp | [IWP-SGD](iwp-sgd.md) |
 | `moments` | by each person, once | pure, approx, gdp, zcdp | [public-data GLM](public-glm.md) |
-| `sketch` | by each organisation, once a window | approx | [GaussMix](gaussmix.md) |
+| `sketch` | by each organisation, once a window | approx; of `moments` also gdp, zcdp | [GaussMix](gaussmix.md) |
 
 Only the block of the task's own protocol may be given; of `learner`, examples read `step`, `averaging`, `weighting`
 and `radius`, moments and sketches none of it (`radius` may stand there), and scores take none. Scores, examples,

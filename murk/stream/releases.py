@@ -211,7 +211,27 @@ class MomentRelease(Release):
     kind: Literal["moment"] = "moment"
 
 
-class SketchRelease(Release):
+class PackedRelease(Release):
+    """A release whose payload is in base64: an organisation's, of many integers."""
+
+    payload: Base64  # type: ignore[assignment]
+
+    @staticmethod
+    def packed(integers: "npt.ArrayLike") -> str:
+        """Write integers as a payload."""
+        import numpy as np
+
+        return base64.b64encode(np.asarray(integers, dtype="<i8").tobytes()).decode("ascii")
+
+    @cached_property
+    def integers(self) -> "npt.NDArray[np.int64]":
+        """The payload's integers, one row after another."""
+        import numpy as np
+
+        return np.frombuffer(base64.b64decode(self.payload), dtype="<i8").astype(np.int64)
+
+
+class SketchRelease(PackedRelease):
     """One window of an organisation's records, mixed and randomized (GaussMix).
 
     What every release has is described by `Release`.
@@ -252,29 +272,52 @@ class SketchRelease(Release):
     """
 
     kind: Literal["sketch"] = "sketch"
-    payload: Base64  # type: ignore[assignment]
     rows: Annotated[int, Field(ge=1, lt=2**31)]
     records: Count
     spread: Annotated[float, Field(ge=0)]
 
-    @staticmethod
-    def packed(integers: "npt.ArrayLike") -> str:
-        """Write integers as a payload."""
-        import numpy as np
 
-        return base64.b64encode(np.asarray(integers, dtype="<i8").tobytes()).decode("ascii")
+class GramRelease(PackedRelease):
+    """The second moments of one window of an organisation's records, randomized (GaussMix with ``method: moments``).
 
-    @cached_property
-    def integers(self) -> "npt.NDArray[np.int64]":
-        """The payload's integers, one row after another."""
-        import numpy as np
+    What every release has is described by `Release`.
 
-        return np.frombuffer(base64.b64decode(self.payload), dtype="<i8").astype(np.int64)
+    Parameters
+    ----------
+    records
+        Number n of records in the window. It is public: neighbours differ in what a record says.
+    payload
+        The integers of the upper triangle of the matrix of features, constant and target, row after row, in base64 of
+        little-endian 64-bit integers.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If a field is missing, unknown, of another type or out of range.
+
+    Examples
+    --------
+    >>> release = GramRelease(
+    ...     id="0" * 32,
+    ...     task="f" * 64,
+    ...     level="default",
+    ...     chain=0,
+    ...     records=1000,
+    ...     payload=GramRelease.packed([12, -7, 5]),
+    ...     time=1_700_006_400,
+    ...     expires=1_700_611_200,
+    ... )
+    >>> release.integers.tolist()
+    [12, -7, 5]
+    """
+
+    kind: Literal["gram"] = "gram"
+    records: Count
 
 
 KINDS: Final[dict[str, type[Release]]] = {
     kind.model_fields["kind"].default: kind
-    for kind in (GradientRelease, ScoreRelease, ExampleRelease, MomentRelease, SketchRelease)
+    for kind in (GradientRelease, ScoreRelease, ExampleRelease, MomentRelease, SketchRelease, GramRelease)
 }
 """What the releases of each protocol are."""
 

@@ -26,6 +26,7 @@ from murk.stream.task_learner import ADDED, LearnerBlock, LogBlock, MaxStaleness
 from murk.stream.task_privacy import PrivacyBlock, filled_in
 from murk.stream.task_protocols import (
     BLOCKS,
+    FORMER_METHOD,
     FORMER_PROTOCOL,
     FORMER_RELEASE,
     FORMER_SET_ASIDE,
@@ -38,6 +39,7 @@ from murk.stream.task_protocols import (
     check_public,
     check_public_classes,
     protocol_by_rule,
+    released_kind,
     resolved,
 )
 from murk.stream.task_yaml import read_yaml
@@ -128,6 +130,7 @@ class Task(Block):
     _path: Path | None = PrivateAttr(default=None)
     _by_rule: bool = PrivateAttr(default=False)
     _release_by_rule: bool = PrivateAttr(default=False)
+    _method_by_rule: bool = PrivateAttr(default=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -171,6 +174,7 @@ class Task(Block):
         task = cls._resolve(content, source, lines)
         block = content.get("examples")
         task._by_rule, task._release_by_rule = by_rule, not isinstance(block, dict) or block.get("release") is None
+        task._method_by_rule = task.sketch is not None and (content.get("sketch") or {}).get("method") is None
         return task
 
     @classmethod
@@ -230,7 +234,7 @@ class Task(Block):
         classes = len(self.target.classes) if isinstance(self.target, ClassTarget) else 1
         # Close to a release's dimension; which guarantees are possible hardly depends on it.
         try:
-            self.privacy.check_feasible(self.protocol, self.coding.size * classes)
+            self.privacy.check_feasible(self.protocol, self.coding.size * classes, self.release_kind)
         except PydanticCustomError as error:
             context = error.context or {}
             raise problem(str(context["message"]), "privacy", *context["at"]) from None
@@ -239,6 +243,11 @@ class Task(Block):
     def coding(self) -> Coding:
         """How records become coded features and targets."""
         return Coding(self.features, self.target)
+
+    @property
+    def release_kind(self) -> str:
+        """Kind of its releases, as `murk.stream.releases.KINDS` has it."""
+        return released_kind(self.protocol, self.sketch)
 
     @property
     def path(self) -> Path | None:
@@ -303,8 +312,9 @@ class Task(Block):
     def with_defaults_of(self, carried: Self) -> Self:
         """Return the task with what an earlier version filled in for it when a log was begun.
 
-        Up to 0.3, a file that names no protocol had gradients, moments without ``public`` set 1,000 records aside, no
-        mechanism was `best`, and no examples were released as directions. A log that carries that goes on as it is.
+        Up to 0.3, a file that names no protocol had gradients, moments without ``public`` set 1,000 records aside,
+        organisations mixed their records, no mechanism was `best`, and no examples were released as directions. A log
+        that carries that goes on as it is.
         """
         changes: dict[str, Any] = {}
         former = carried.examples
@@ -317,6 +327,9 @@ class Task(Block):
             changes["public"] = sample.model_dump(mode="json")
         if self.privacy.mechanism == BEST and carried.privacy.mechanism is None:
             changes["privacy"] = self.privacy.model_dump(mode="json", by_alias=True) | {"mechanism": None}
+        mixed = carried.sketch is not None and carried.sketch.method == FORMER_METHOD
+        if self._method_by_rule and self.sketch is not None and mixed:
+            changes["sketch"] = self.sketch.model_dump(mode="json") | {"method": FORMER_METHOD}
         return self._with(**changes) if changes else self
 
     def with_simulated(self, simulated: bool) -> Self:
@@ -327,6 +340,7 @@ class Task(Block):
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         task = self._resolve({**content, **changes}, self.name, {})
         task._path, task._by_rule, task._release_by_rule = self._path, self._by_rule, self._release_by_rule
+        task._method_by_rule = self._method_by_rule
         return task
 
     def __eq__(self, other: object) -> bool:

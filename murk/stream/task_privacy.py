@@ -13,8 +13,8 @@ from murk.privacy.mechanisms import BEST, Amount, Currency, Mechanism, calibrate
 from murk.stream.releases import LEVEL_PATTERN
 from murk.stream.task_block import Block
 from murk.stream.task_errors import nearest, problem, shown
+from murk.stream.task_protocols import GRAM, GRAM_MECHANISMS, check_guarantee
 from murk.stream.task_protocols import MECHANISMS as KINDS
-from murk.stream.task_protocols import check_guarantee
 
 DEFAULT_LEVEL: Final = "default"
 MOST_LEVELS: Final = 16
@@ -148,8 +148,17 @@ class PrivacyBlock(Block):
         """
         return former_kind(guarantee) if self.mechanism is None else self.mechanism
 
-    def check_feasible(self, protocol: str, dimension: int) -> None:
+    def check_feasible(self, protocol: str, dimension: int, released: str | None = None) -> None:
         """Check that every level has a mechanism that gives it, and that a person's cap allows it.
+
+        Parameters
+        ----------
+        protocol
+            The task's.
+        dimension
+            Numbers in a release, about.
+        released
+            Kind of its releases, where the protocol has several.
 
         Raises
         ------
@@ -159,10 +168,10 @@ class PrivacyBlock(Block):
         for level, guarantee in self.levels.items():
             at = ("guarantee",) if level == DEFAULT_LEVEL else ("levels", level)
             try:
-                check_guarantee(protocol, guarantee)
+                check_guarantee(protocol, guarantee, released)
             except UserError as error:
                 raise problem(str(error), *at) from None
-            kinds = KINDS[protocol]
+            kinds = GRAM_MECHANISMS if released == GRAM else KINDS[protocol]
             if not kinds:
                 if self.mechanism is not None:
                     raise problem(f"has no effect with protocol: {protocol}, which has its own; remove it", "mechanism")

@@ -21,7 +21,8 @@ RELEASED: Final = {
     "moments": "moment",
     "sketch": "sketch",
 }
-"""Kind of the releases of each protocol."""
+"""Kind of the releases of each protocol; of released moments of organisations it is `GRAM`."""
+GRAM: Final = "gram"
 MECHANISMS: Final = {
     "gradients": ("gaussian", "laplace", "l2-ball", "privunit", "best"),
     "scores": ("gaussian", "laplace", "l2-ball", "privunit", "best"),
@@ -32,6 +33,9 @@ MECHANISMS: Final = {
 }
 """Kinds of mechanism that `privacy.mechanism` may ask for, by protocol."""
 
+GRAM_MECHANISMS: Final = ("gaussian",)
+"""The same, of organisations' moments."""
+
 GUARANTEES: Final = {
     "gradients": ("pure", "approx", "gdp", "zcdp"),
     "scores": ("pure", "approx", "gdp", "zcdp"),
@@ -39,7 +43,10 @@ GUARANTEES: Final = {
     "moments": ("pure", "approx", "gdp", "zcdp"),
     "sketch": ("approx",),
 }
-"""Guarantees that a protocol can give."""
+"""Guarantees that a protocol can give; of sketches, by mixing."""
+
+GRAM_GUARANTEES: Final = ("approx", "gdp", "zcdp")
+"""Guarantees that organisations' moments can have."""
 
 _WHY: Final = {
     "examples": "its learner takes back Gaussian smoothing, and Gaussian noise gives no pure guarantee",
@@ -136,11 +143,12 @@ class MomentsBlock(Block):
 
 
 class SketchBlock(Block):
-    """An organisation's sketches, for GaussMix (`protocol: sketch`)."""
+    """What organisations release of their records, for GaussMix (`protocol: sketch`)."""
 
     rows: Annotated[Integer, Field(ge=2, le=100_000)] | None = Field(
         default=None,
-        description="rows of a sketch (k); `null`: 4096, or what fits a message, but no more than `window`",
+        description="rows of a mixture (k; not of `moments`); `null`: 4096, or what fits a message, but no more than "
+        "`window`",
     )
     window: Annotated[Integer, Field(ge=1, le=2**40)] | None = Field(
         default=None, description="records of one sketch; `null`: all that a source has"
@@ -148,15 +156,18 @@ class SketchBlock(Block):
     organisation: Text | None = Field(
         default=None, description="the column that names a record's organisation; `null`: the source is one"
     )
-    method: Literal["linear-mixing", "mixing"] = Field(
+    method: Literal["moments", "linear-mixing", "mixing"] = Field(
         default="linear-mixing",
-        description="`linear-mixing` also releases the least eigenvalue, to add less noise; `mixing` does not",
+        description="`moments` releases the second moments of a window's records with Gaussian noise; `mixing` k "
+        "random mixtures of the records, and `linear-mixing`, as published, the least eigenvalue besides, to add less "
+        "noise. A file that names none has `moments`, or `linear-mixing` where it says something of `rows` or "
+        "`analysis`",
     )
     analysis: Literal["tight", "joint", "published"] = Field(
         default="tight",
-        description="how the guarantee is proved, and so how much noise it takes: `tight` is exact for mixing and "
-        "integrates over the eigenvalue's noise, `joint` (until 0.3) adds Renyi divergences, `published` two pairs of "
-        "(epsilon, delta)",
+        description="how the guarantee of mixtures is proved, and so how much noise they take: `tight` is exact for "
+        "mixing and integrates over the eigenvalue's noise, `joint` (until 0.3) adds Renyi divergences, `published` "
+        "two pairs of (epsilon, delta)",
     )
     neighbours: Literal["zero-out", "replace-one"] = Field(
         default="zero-out",
@@ -187,6 +198,7 @@ _LEARNER_KEYS: Final = {
     "moments": ("radius",),
     "sketch": ("radius",),
 }
+_OF_MIXING: Final = ("rows", "analysis")
 BLOCKS: Final = {"scores": ScoresBlock, "examples": ExamplesBlock, "moments": MomentsBlock, "sketch": SketchBlock}
 
 
@@ -214,6 +226,25 @@ def _coded(feature: object) -> int:
     return len(categories) - 1 if isinstance(categories, list | tuple) else 1
 
 
+FORMER_METHOD: Final = "linear-mixing"
+"""Method that versions up to 0.3 took for a sketch that names none; logs that were begun so go on."""
+
+
+def method_by_rule(block: Mapping[str, Any]) -> str:
+    """Choose what organisations release where a task file does not say.
+
+    It is `moments`: at equal guarantees their error is that of mixing where there are few records for the number of
+    features, and falls below it by orders of magnitude from there (docs/gaussmix.md has the table). A file that says
+    how many rows a mixture has, or how one is proved private, means mixing.
+    """
+    return FORMER_METHOD if any(block.get(key) is not None for key in _OF_MIXING) else "moments"
+
+
+def released_kind(protocol: str, sketch: SketchBlock | None) -> str:
+    """Kind of a task's releases."""
+    return GRAM if sketch is not None and sketch.method == "moments" else RELEASED[protocol]
+
+
 def resolved(data: dict[str, Any]) -> dict[str, Any]:
     """Fill in what follows from a task's protocol and target, before the task is checked.
 
@@ -236,6 +267,8 @@ def resolved(data: dict[str, Any]) -> dict[str, Any]:
     block = data.get(protocol)
     if block is None:
         block = {}
+    if protocol == "sketch" and isinstance(block, dict) and block.get("method") is None:
+        block = {**block, "method": method_by_rule(block)}
     if isinstance(block, dict):
         for key, by_kind in _BY_TARGET.get(protocol, {}).items():
             if kind in by_kind and block.get(key) is None:
@@ -346,6 +379,11 @@ def _check_losses(block: Block | None, protocol: str, kind: str) -> None:
                 protocol, "release",
             )  # fmt: skip
     elif isinstance(block, SketchBlock):
+        for key in _OF_MIXING if block.method == "moments" else ():
+            if getattr(block, key) != SketchBlock.model_fields[key].default:
+                raise problem(
+                    "has no effect with method: moments; remove it, or say method: linear-mixing", protocol, key
+                )
         if kind == "real" and block.range is not None:
             raise problem("has no effect on a real target; remove it", protocol, "range")
         if kind == "binary" and block.target_bound not in (None, 1.0):
@@ -361,16 +399,19 @@ def _check_losses(block: Block | None, protocol: str, kind: str) -> None:
             raise problem(f"has no effect on a {kind} target; remove it, or give {right}", protocol, wrong)
 
 
-def check_guarantee(protocol: str, guarantee: Guarantee) -> None:
+def check_guarantee(protocol: str, guarantee: Guarantee, released: str | None = None) -> None:
     """Refuse a guarantee that no mechanism of a protocol can give, with those that it can.
+
+    ``released`` is the kind of its releases, where the protocol has several.
 
     Raises
     ------
     UserError
         Naming the guarantee and what can be given.
     """
-    able = GUARANTEES[protocol]
+    able = GRAM_GUARANTEES if released == GRAM else GUARANTEES[protocol]
     if guarantee.kind not in able:
-        raise UserError(
-            f"protocol: {protocol} cannot give {guarantee.kind}: {_WHY[protocol]}; it can give {', '.join(able)}"
+        why = (
+            "second moments have Gaussian noise, which gives no pure guarantee" if released == GRAM else _WHY[protocol]
         )
+        raise UserError(f"protocol: {protocol} cannot give {guarantee.kind}: {why}; it can give {', '.join(able)}")

@@ -12,6 +12,7 @@ from murk.stream.reference_text import MINIMAL
 from murk.stream.releases import (
     ExampleRelease,
     GradientRelease,
+    GramRelease,
     IterateMessage,
     MomentRelease,
     ScoreRelease,
@@ -23,9 +24,9 @@ TASK: Final = Task.parse(MINIMAL + "protocol: gradients\n")
 SCORES: Final = Task.parse(f"{MINIMAL}protocol: scores\n")
 EXAMPLES: Final = Task.parse(f"{MINIMAL}protocol: examples\n")
 MOMENTS: Final = Task.parse(f"{MINIMAL}protocol: moments\n")
-SKETCH: Final = Task.parse(
-    MINIMAL.replace("gdp: {mu: 1.0}", "approx: {epsilon: 1.0, delta: 1e-6}") + "protocol: sketch\n"
-)
+_APPROX: Final = MINIMAL.replace("gdp: {mu: 1.0}", "approx: {epsilon: 1.0, delta: 1e-6}")
+SKETCH: Final = Task.parse(f"{_APPROX}protocol: sketch\nsketch: {{method: linear-mixing}}\n")
+GRAM: Final = Task.parse(f"{_APPROX}protocol: sketch\n")
 _DAY: Final = 86_400
 # What two releases made by the code of the page came to: a test has a real learner take it over.
 _LEARNER: Final = {
@@ -104,6 +105,19 @@ def examples(magnitude: int) -> dict[str, Example]:
         payload=SketchRelease.packed([81_204_417, -30_229_116, 4_410_927, -9_117_302, 66_051_238, -20_008_731]),
         **when,
     )
+    integers = [
+        31_604_117_233, -8_120_456_019, 10_377_815, 5_001_232_764, 94_802_650_118, -1_204_466_320, 20_410_778_905,
+        94_803_311_640, 9_650_312_477, 94_803_297_002,
+    ]  # fmt: skip
+    gram = GramRelease(
+        id=_LAST,
+        task=GRAM.hash,
+        level="default",
+        chain=0,
+        records=250_000,
+        payload=GramRelease.packed(integers),
+        **when,
+    )
     iterate = IterateMessage(
         task=TASK.hash,
         chain=0,
@@ -126,6 +140,7 @@ def examples(magnitude: int) -> dict[str, Example]:
         "example": Example(f"murk-{name}-releases", 0, None, encode(example)),
         "moment": Example(f"murk-{name}-releases", 0, None, encode(moment)),
         "sketch": Example(f"murk-{name}-releases", 0, None, encode(sketch)),
+        "gram": Example(f"murk-{name}-releases", 0, None, encode(gram)),
         "iterate": Example(f"murk-{name}-models", 0, "0", encode_iterate(iterate)),
         "task": Example(f"murk-{name}-models", 0, "task", TASK.document()),
         "state": Example(f"murk-{name}-states", 0, "0", state.encode(), {"offset": "3", "owner": "learner-1"}),

@@ -74,7 +74,7 @@ def schemas() -> dict[str, Schema]:
     Examples
     --------
     >>> list(schemas())
-    ['gradient', 'score', 'example', 'moment', 'sketch', 'iterate', 'state', 'task', 'dead letter']
+    ['gradient', 'score', 'example', 'moment', 'sketch', 'gram', 'iterate', 'state', 'task', 'dead letter']
     """
     codec = json_schema()
     state = _written(StateMessage.model_json_schema(by_alias=True, mode="serialization"))

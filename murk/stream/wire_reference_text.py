@@ -74,8 +74,15 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "sketch": (
         "A release of a sketch",
-        "`protocol: sketch`: one window of an organisation's records, mixed. See [GaussMix](gaussmix.md). The payload "
-        "is base64, since decimal text would take twice the room; the example is shortened.",
+        "`protocol: sketch` with `method: linear-mixing` or `mixing`: one window of an organisation's records, mixed. "
+        "See [GaussMix](gaussmix.md). The payload is base64, since decimal text would take twice the room; the "
+        "example is shortened.",
+    ),
+    "gram": (
+        "A release of an organisation's moments",
+        "`protocol: sketch` with `method: moments` (the default): the sum of z z' over one window of an organisation's "
+        "records, z a record's coded features, the constant and the target, with noise. See [GaussMix](gaussmix.md). "
+        "The payload is the upper triangle, row after row, in base64 as a sketch's.",
     ),
     "iterate": (
         "A model",
@@ -95,7 +102,8 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "What a chain's learner is, as of `offset`, in one message with what became of everything before it: "
         "messages read = learned + duplicates + dead letters. A monitor reads it; nobody but the chain's owner "
         "writes it. Its `trail` is how the estimate has moved: a point at 16 releases and then four an octave (of "
-        "sketches from the first one on), every second one left out where they would be more than 200, or 256 KiB; of "
+        "organisations' releases from the first one on), every second one left out where they would be more than 200, "
+        "or 256 KiB; of "
         "more than about 1,500 coefficients none is kept. At which counts follows from the count alone, and times are "
         "the log's own, so that whoever replays the log has the same bytes.",
     ),
@@ -108,7 +116,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
 # In the order in which they are looked for; the first that applies is the one.
 CAUSES: Final[dict[Reason, str]] = {
     "too-large": "longer than 512 + 22 d bytes, where d is the number of integers in a release, of scores in the "
-    "longest (a sketch: 512 + 4 bytes for every 3 of 8 d)",
+    "longest (a sketch, and an organisation's moments: 512 + 4 bytes for every 3 of 8 d)",
     "malformed": "not one JSON object in UTF-8, or a key given twice",
     "schema": "a field missing, unknown, of another type or out of its range; another `schema` or `kind`",
     "wrong-task": "`task` is not the hash of the log's task",

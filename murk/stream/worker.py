@@ -22,7 +22,6 @@ from murk.stream.releases import IterateMessage, Release, truncate_time
 from murk.stream.resume import check_carries, check_last, open_state, rebuild_window
 from murk.stream.tally import Reasons, Tally
 from murk.stream.task import Task
-from murk.stream.task_protocols import RELEASED
 from murk.stream.trail import Trail, TrailRecorder, first_point
 
 DEAD_BYTES = 2**16
@@ -247,7 +246,7 @@ class Worker:
         self.close()
 
     def _check_learner(self) -> None:
-        wanted = RELEASED[self._task.protocol]
+        wanted = self._task.release_kind
         if self._learner.kind != wanted:
             raise UserError(
                 f"the learner learns from releases of the kind {self._learner.kind!r}, and those of the task "

@@ -17,6 +17,7 @@ from tests.privacy.gaussmix.test_claim import mixing_delta
 # Each searched once, for all tests.
 CASES = {case.name: Case(case.name, cache(case.prepare)) for case in catalogue()}
 SKETCHES = [name for name in CASES if name.startswith("sketch")]
+MIXING = [name for name in SKETCHES if "mixing" in name]
 DRAWS = 10_000
 
 
@@ -49,11 +50,23 @@ def test_honest_releases_stand_and_half_the_noise_does_not(name):
     assert not all(finding.holds for finding in twin) or (", laplace" in name)
 
 
-@pytest.mark.parametrize("name", SKETCHES)
+@pytest.mark.parametrize("name", MIXING)
 def test_sketches_stand(name):
     [honest] = findings(name, SimulatedNoise(1), 200 * 100)
     assert honest.holds
     assert honest.draws == 100
+
+
+@pytest.mark.parametrize(("neighbours", "reached"), [("zero-out", 1.0), ("replace-one", 0.9428)])
+def test_second_moments_stand_and_with_half_the_noise_they_do_not(neighbours, reached):
+    """A window of one record has all of the claim; no two of the box are quite at right angles to each other."""
+    name = f"sketch moments, {neighbours}"
+    [honest], [twin] = (findings(name, noise, 20 * 1000) for noise in (SimulatedNoise(1), Half(1)))
+    assert honest.holds
+    assert (honest.draws, honest.claimed) == (1000, pytest.approx(1.0, rel=1e-5))
+    assert honest.pair == pytest.approx(reached, rel=1e-3)
+    assert honest.pair <= honest.claimed
+    assert not twin.holds
 
 
 def test_a_sketch_with_half_the_noise_does_not_stand():

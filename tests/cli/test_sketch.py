@@ -69,7 +69,7 @@ def test_what_people_read(folder: Path) -> None:
     world(folder)
     done = murk("run", "task.yaml", "--source", "people.csv", folder=folder)
     assert done.status == 0
-    assert "3 releases learned, sketches of 1,300 records" in done.out
+    assert "3 releases learned, of 1,300 records" in done.out
     assert "3 windows of 1 organisation: 1,300 records in sketches of 40 rows." in done.out
     assert "effect" in done.out
     assert "nominal" not in done.out
@@ -84,6 +84,48 @@ def test_what_people_read(folder: Path) -> None:
     assert (level["mechanism"], level["released"], level["sent"]) == ("gaussmix", 3, 3)
     for text in (done.out, done.err, plain.out, murk("status", "--log", LOG, folder=folder).out):
         assert not any(word in text for word in NEVER)
+
+
+MOMENTS = TASK.replace("rows: 40, ", "")
+
+
+def test_second_moments_from_file_to_estimate(folder: Path) -> None:
+    world(folder, task=MOMENTS)
+    found = run(folder)
+    # 300 at the end are more than a record has numbers.
+    assert (found["windows"], found["records_released"], found["records_learned"]) == (3, 1300, 1300)
+    assert (found["sketch_rows"], found["interval"]["method"], found["dead_letters"]) == (None, "released moments", {})
+    assert found["levels"]["default"]["replace_one"]["approx"]["epsilon"] > 1.0
+    plain = murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, folder=folder)
+    assert "1,300 records in second moments." in plain.out
+    own = murk("ledger", LEDGER, "--person", "organisation", "--json", folder=folder).json
+    [level] = own["tasks"][0]["levels"]
+    assert (level["mechanism"], level["released"]) == ("gram", 3)
+    words = murk("ledger", LEDGER, "--person", "organisation", folder=folder).out
+    assert "had the record been blank" in words
+    # A log that was begun with mixing by such a file goes on with it.
+    world(folder / "before", task=MOMENTS.replace("window: 500", "window: 500, method: linear-mixing"))
+    before = run(folder / "before")
+    (folder / "before" / "task.yaml").write_text(MOMENTS)
+    again = run(folder / "before")
+    assert {**again, "seconds": 0} == {**before, "seconds": 0}
+    assert again["sketch_rows"] is not None
+
+
+def test_second_moments_under_gdp(folder: Path) -> None:
+    """Windows add up by mu^2, and what noise hides is said to be not learned."""
+    privacy = "  guarantee: {gdp: {mu: 0.5}}\n  per_person: {gdp: {mu: 1.0}}\n"
+    task = MOMENTS[: MOMENTS.index("  guarantee")] + privacy + "sketch: {window: 200}\n"
+    world(folder, task=task)
+    found = run(folder)
+    assert (found["windows"], found["refusals"]) == (4, 3)
+    assert found["guarantee"] == {"gdp": {"mu": 0.5}}
+    assert "mu = 0.5" in found["levels"]["default"]["words"]
+    assert "privacy.per_person: {gdp: {mu: " in found["refusal"]
+    world(folder / "noisy", 60, task.replace("mu: 0.5", "mu: 0.01").replace("window: 200", "window: 60"))
+    noisy = murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, folder=folder / "noisy")
+    assert "not learned" in noisy.out
+    assert "Not learned at this privacy: " in noisy.out
 
 
 def test_a_binary_target_has_odds_ratios(folder: Path) -> None:

@@ -67,7 +67,7 @@ MOST_WORDS = 20_000
 
 SHARES: Mapping[str, float] = MappingProxyType(
     {
-        "gradient": 0.19, "example": 0.14, "moment": 0.14, "sketch": 0.13, "model": 0.15, "control": 0.03,
+        "gradient": 0.19, "example": 0.14, "moment": 0.14, "sketch": 0.08, "gram": 0.05, "model": 0.15, "control": 0.03,
         "state": 0.03, "source": 0.025, "task": 0.0075, "http": 0.0075, "score": 0.15,
     }
 )  # fmt: skip

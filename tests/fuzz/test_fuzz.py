@@ -15,6 +15,7 @@ INPUTS = {
     "example": 3000,
     "moment": 3000,
     "sketch": 3000,
+    "gram": 3000,
     "score": 3000,
     "model": 3000,
     "http": 300,

@@ -12,10 +12,9 @@ from murk.stream.checkpoint import Counters, StateMessage
 from murk.stream.codec import Rejected, WireRules, decode, encode_iterate
 from murk.stream.learner import payload_lengths
 from murk.stream.releases import IterateMessage
-from murk.stream.task_protocols import RELEASED
 from tests.fuzz.mutate import alter, spoil, written
 from tests.fuzz.targets import FindingError, Target
-from tests.protocols import PROTOCOLS
+from tests.protocols import BY_NAME
 from tests.stream.harness import message
 
 # Any age will do, so that what is given to a learner is learned however many came before.
@@ -29,9 +28,10 @@ NAMES = (
 
 def task_of(kind: str, old: bool = False) -> Task:
     """The smallest task whose releases are of a kind, and may be ``old``."""
-    protocol = next(protocol for protocol in PROTOCOLS if RELEASED[protocol.name] == kind)
     more = OLD if old and kind == "gradient" else ""
-    return Task.parse(protocol.text(f"{more}log: {{partitions: {PARTITIONS}}}\n"))
+    tasks = (Task.parse(protocol.text(f"{more}log: {{partitions: {PARTITIONS}}}\n")) for protocol in BY_NAME.values()
+             if not more or protocol.name == "gradients")  # fmt: skip
+    return next(task for task in tasks if task.release_kind == kind)
 
 
 def mutator(honest: list[bytes]):

@@ -23,9 +23,8 @@ from murk.stream.log import Log
 from murk.stream.releases import KINDS, GradientRelease, SketchRelease
 from murk.stream.sqlite_log import SqliteLog
 from murk.stream.task import Task
-from murk.stream.task_protocols import RELEASED
 from murk.stream.worker import Progress, Worker
-from tests.protocols import HONEST, Protocol, contents
+from tests.protocols import HONEST, Protocol, contents, title_of
 
 ROOT = Path(__file__).parents[2]
 DIMENSION = 3
@@ -78,7 +77,7 @@ def _problem(document: bytes) -> Problem:
 
 def message(task: Task, number: int, **changes: Any) -> bytes:
     """A valid release whose id and payload follow from a number."""
-    kind = KINDS[RELEASED[task.protocol]]
+    kind = KINDS[task.release_kind]
     fields: dict[str, Any] = {
         "id": hashlib.sha256(str(number).encode()).hexdigest()[:32],
         "task": task.hash,
@@ -91,7 +90,7 @@ def message(task: Task, number: int, **changes: Any) -> bytes:
     if kind is GradientRelease:
         fields |= {"version": 0, "payload": [number % 1000, -(number % 777), 1]}
     else:
-        fields |= contents(task.protocol)[number % HONEST]
+        fields |= contents(title_of(task))[number % HONEST]
     # A version is nothing that releases of the other kinds have.
     return encode(kind(**{key: value for key, value in {**fields, **changes}.items() if key in kind.model_fields}))
 
@@ -224,8 +223,9 @@ def hostile(task: Task) -> list[tuple[bytes, str]]:
     else:
         # A release has no version, whatever a stranger says.
         found.append((altered(good, version=0), "schema"))
-    found += [(altered(good, kind=kind), "schema") for kind in (*KINDS, "iterate") if kind != RELEASED[task.protocol]]
-    return found + (_hostile_sketches(task) if task.protocol == "sketch" else _hostile_payloads(task))
+    found += [(altered(good, kind=kind), "schema") for kind in (*KINDS, "iterate") if kind != task.release_kind]
+    hostile_of = {"sketch": _hostile_sketches, "gram": _hostile_grams}.get(task.release_kind, _hostile_payloads)
+    return found + hostile_of(task)
 
 
 def bound(task: Task) -> int:
@@ -279,6 +279,34 @@ def _hostile_sketches(task: Task) -> list[tuple[bytes, str]]:
         *(({"spread": spread}, "magnitude") for spread in (0.0, 5e-324, 1e300, 1.7e308)),
     ]
     # Ids of their own: that of a sketch which only the learner refuses is taken all the same.
+    return [(altered(message(task, 10**6 + 10 + i), **change), reason) for i, (change, reason) in enumerate(changes)]
+
+
+def _hostile_grams(task: Task) -> list[tuple[bytes, str]]:
+    made = contents(title_of(task))[0]
+    integers = SketchRelease.model_construct(payload=made["payload"]).integers
+    size, far = len(integers), bound(task) + 1
+    assert task.sketch is not None
+    assert task.sketch.window is not None
+    diagonal = np.zeros(size, dtype=np.int64)
+    diagonal[0] = -(2**30)
+    changes: list[tuple[dict[str, Any], str]] = [
+        *(({"payload": text}, "schema") for text in ("!" * 32, "AAAA", "A" * 31, [1, 2], None, "\u2603" * 8)),
+        ({"payload": SketchRelease.packed(integers[:-1])}, "dimension"),
+        ({"payload": ""}, "dimension"),
+        ({"payload": SketchRelease.packed([0] * (size + 1))}, "dimension"),
+        ({"payload": SketchRelease.packed([far] * size)}, "magnitude"),
+        ({"payload": SketchRelease.packed([-(2**63)] * size)}, "magnitude"),
+        # More than records and noise can make, and a sum of squares below zero.
+        ({"payload": SketchRelease.packed(integers * 1000)}, "magnitude"),
+        ({"payload": SketchRelease.packed(diagonal)}, "magnitude"),
+        ({"payload": SketchRelease.packed([0] * 2**16)}, "too-large"),
+        ({"rows": 8}, "schema"),
+        ({"records": task.sketch.window + 1}, "magnitude"),
+        ({"records": 2**61}, "magnitude"),
+        ({"records": -1}, "schema"),
+        ({"spread": 1.0}, "schema"),
+    ]
     return [(altered(message(task, 10**6 + 10 + i), **change), reason) for i, (change, reason) in enumerate(changes)]
 
 

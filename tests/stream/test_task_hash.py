@@ -116,7 +116,10 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     ExamplesBlock: (protocol("examples", release="separate", loss="log"), ("examples",)),
     # With a public sample, without which some settings are refused.
     MomentsBlock: (protocol("moments") | {"public": {"set_aside": 10}}, ("moments",)),
-    SketchBlock: (content(HUBER) | protocol("sketch") | {"target": content(HUBER)["target"]}, ("sketch",)),
+    SketchBlock: (
+        content(HUBER) | protocol("sketch", method="linear-mixing") | {"target": content(HUBER)["target"]},
+        ("sketch",),
+    ),
     LogBlock: (content(), ("log",)),
 }
 # For every key another value; a mapping of None and values where the change takes others along.

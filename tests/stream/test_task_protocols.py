@@ -1,5 +1,6 @@
 """A task's protocol: what follows from it, and what does not go with it."""
 
+import json
 import re
 from typing import Any
 
@@ -10,7 +11,7 @@ from murk.stream.codec import longest_release
 from murk.stream.releases import KINDS
 from murk.stream.task import Task
 from murk.stream.task_change import settle
-from murk.stream.task_protocols import GUARANTEES, MECHANISMS, PROTOCOLS, RELEASED
+from murk.stream.task_protocols import GRAM, GRAM_GUARANTEES, GUARANTEES, MECHANISMS, PROTOCOLS, RELEASED
 from tests.stream.tasks import ANY_PROTOCOL, GUARANTEE, HUBER, LOGISTIC, SOFTMAX
 
 APPROX = "{approx: {epsilon: 1.0, delta: 1e-6}}"
@@ -45,7 +46,7 @@ def many(coded: int) -> str:
 
 def test_every_protocol_is_in_every_table() -> None:
     assert set(PROTOCOLS) == set(RELEASED) == set(MECHANISMS) == set(GUARANTEES)
-    assert set(RELEASED.values()) == set(KINDS)
+    assert {*RELEASED.values(), GRAM} == set(KINDS)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_every_protocol_is_in_every_table() -> None:
         ("examples", HUBER, {"loss": "squared", "release": "directions"}),
         ("moments", LOGISTIC, {"loss": "logistic", "link": None}),
         ("moments", HUBER, {"loss": None, "link": "identity"}),
-        ("sketch", LOGISTIC, {"method": "linear-mixing", "window": None}),
+        ("sketch", LOGISTIC, {"method": "moments", "window": None}),
     ],
 )
 def test_a_protocol_has_good_defaults(protocol: str, text: str, found: dict[str, Any]) -> None:
@@ -168,12 +169,52 @@ def test_a_log_of_examples_that_was_begun_before_directions_goes_on() -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("guarantee", WRITTEN)
 def test_a_guarantee_that_a_protocol_cannot_give_is_refused_with_those_it_can(protocol: str, guarantee: str) -> None:
-    if guarantee in GUARANTEES[protocol]:
-        assert task(protocol, guarantee=WRITTEN[guarantee]).privacy.guarantee.kind == guarantee
+    mixing = ["sketch: {method: mixing}"] if protocol == "sketch" else []
+    _check_guarantee(protocol, guarantee, GUARANTEES[protocol], mixing)
+
+
+@pytest.mark.parametrize("guarantee", WRITTEN)
+def test_second_moments_have_every_guarantee_of_gaussian_noise(guarantee: str) -> None:
+    _check_guarantee("sketch", guarantee, GRAM_GUARANTEES, [])
+
+
+def _check_guarantee(protocol: str, guarantee: str, able: tuple[str, ...], lines: list[str]) -> None:
+    if guarantee in able:
+        assert task(protocol, LOGISTIC, *lines, guarantee=WRITTEN[guarantee]).privacy.guarantee.kind == guarantee
         return
-    wanted = f"cannot give {guarantee}: .*it can give {', '.join(GUARANTEES[protocol])}$"
-    with pytest.raises(UserError, match=wanted):
-        task(protocol, guarantee=WRITTEN[guarantee])
+    with pytest.raises(UserError, match=f"cannot give {guarantee}: .*it can give {', '.join(able)}$"):
+        task(protocol, LOGISTIC, *lines, guarantee=WRITTEN[guarantee])
+
+
+@pytest.mark.parametrize(
+    ("block", "method"),
+    [
+        ("", "moments"),
+        ("sketch: {window: 100, neighbours: replace-one}", "moments"),
+        ("sketch: {rows: 100}", "linear-mixing"),
+        ("sketch: {analysis: published}", "linear-mixing"),
+        ("sketch: {method: mixing}", "mixing"),
+        ("sketch: {rows: 100, method: mixing}", "mixing"),
+    ],
+)
+def test_what_organisations_release_follows_from_what_is_said(block: str, method: str) -> None:
+    found = task("sketch", LOGISTIC, block)
+    assert found.sketch is not None
+    assert found.sketch.method == method
+    assert found.release_kind == ("gram" if method == "moments" else "sketch")
+    # The document says which, whatever a later version takes where nothing is said.
+    assert json.loads(found.document())["sketch"]["method"] == method
+
+
+def test_a_log_that_was_begun_with_mixing_goes_on_with_it() -> None:
+    """The same file then meant linear mixing; one that says moments does not mean the same."""
+    former = task("sketch", LOGISTIC, "sketch: {window: 100, method: linear-mixing}")
+    silent, named = (task("sketch", LOGISTIC, f"sketch: {{window: 100{more}}}") for more in ("", ", method: moments"))
+    assert silent == named != former
+    assert silent.with_defaults_of(former) == former
+    assert silent.with_simulated(True).with_defaults_of(former) == former.with_simulated(True)
+    assert named.with_defaults_of(former) == named
+    assert silent.with_defaults_of(silent) == silent
 
 
 @pytest.mark.parametrize(
@@ -218,6 +259,13 @@ def test_a_guarantee_that_a_protocol_cannot_give_is_refused_with_those_it_can(pr
         ("sketch", LOGISTIC, ["sketch: {target_bound: 0.5}"], "sketch.target_bound: labels are -1 and +1"),
         ("sketch", LOGISTIC, ["sketch: {feature_bound: 0.5}"], "sketch.feature_bound: 0.5 leaves no room"),
         ("sketch", LOGISTIC, ["sketch: {rows: 1}"], "sketch.rows: 1 is too small"),
+        ("sketch", LOGISTIC, ["sketch: {method: moments, rows: 9}"], "sketch.rows: has no effect with method: moments"),
+        (
+            "sketch",
+            LOGISTIC,
+            ["sketch: {method: moments, analysis: joint}"],
+            "sketch.analysis: has no effect with method: moments",
+        ),
         ("sketch", LOGISTIC, ["sketch: {range: 0}"], "sketch.range: 0 is too small"),
     ],
 )
@@ -236,7 +284,7 @@ def test_a_radius_may_stand_in_every_task_but_of_scores() -> None:
     ("protocol", "mechanism", "message"),
     [
         ("examples", "l2-ball", "'l2-ball' is not of this protocol; use gaussian"),
-        ("sketch", "gaussian", "has no effect with protocol: sketch"),
+        ("sketch", "laplace", "'laplace' is not of this protocol; use gaussian"),
     ],
 )
 def test_a_mechanism_of_another_protocol_is_refused(protocol: str, mechanism: str, message: str) -> None:
@@ -244,15 +292,30 @@ def test_a_mechanism_of_another_protocol_is_refused(protocol: str, mechanism: st
         task(protocol, guarantee=f"{APPROX}, mechanism: {mechanism}")
 
 
-def test_a_sketch_is_capped_in_its_own_currency() -> None:
-    twice = task("sketch", guarantee=f"{APPROX}, per_person: {{approx: {{epsilon: 2.0, delta: 2e-6}}}}")
+def test_mixing_has_a_mechanism_of_its_own() -> None:
+    with pytest.raises(UserError, match="has no effect with protocol: sketch"):
+        task("sketch", LOGISTIC, "sketch: {method: mixing}", guarantee=f"{APPROX}, mechanism: gaussian")
+
+
+def test_second_moments_are_capped_as_gaussian_noise_is() -> None:
+    for cap in ("{gdp: {mu: 3.0}}", "{approx: {epsilon: 2.0, delta: 2e-6}}"):
+        assert task("sketch", guarantee=f"{APPROX}, per_person: {cap}").privacy.per_person is not None
+    with pytest.raises(UserError, match="allows no release"):
+        task("sketch", guarantee=f"{APPROX}, per_person: {{gdp: {{mu: 0.1}}}}")
+
+
+def test_a_mixture_is_capped_in_its_own_currency() -> None:
+    mixing = "sketch: {method: mixing}"
+    twice = task(
+        "sketch", LOGISTIC, mixing, guarantee=f"{APPROX}, per_person: {{approx: {{epsilon: 2.0, delta: 2e-6}}}}"
+    )
     assert twice.privacy.per_person is not None
     for cap, message in (
         ("{gdp: {mu: 3.0}}", "write the cap as the guarantee is"),
         ("{approx: {epsilon: 0.5, delta: 2e-6}}", "allows no release"),
     ):
         with pytest.raises(UserError, match=message):
-            task("sketch", guarantee=f"{APPROX}, per_person: {cap}")
+            task("sketch", LOGISTIC, mixing, guarantee=f"{APPROX}, per_person: {cap}")
 
 
 def test_how_long_a_release_can_be() -> None:

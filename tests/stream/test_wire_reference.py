@@ -40,6 +40,7 @@ OTHERS = {
         ("example", wire_reference_examples.EXAMPLES, 5),
         ("moment", wire_reference_examples.MOMENTS, 8),
         ("sketch", wire_reference_examples.SKETCH, 6),
+        ("gram", wire_reference_examples.GRAM, 10),
     )
 }
 # Blocks of the committed page in their order: an example, then its schema.
@@ -158,6 +159,9 @@ def test_a_message_without_a_field_or_with_one_more_is_refused_by_schema_and_cod
         ("sketch", "records", -1),
         ("sketch", "spread", -1.0),
         ("sketch", "spread", "much"),
+        ("gram", "payload", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+        ("gram", "records", -1),
+        ("gram", "rows", 8),
         ("iterate", "schema", 2),
         ("iterate", "kind", "gradient"),
         ("iterate", "version", -1),

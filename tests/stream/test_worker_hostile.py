@@ -17,7 +17,7 @@ from murk.stream.releases import SketchRelease
 from murk.stream.sqlite_log import SqliteLog
 from murk.stream.task import Task
 from murk.stream.worker import Worker
-from tests.protocols import BY_NAME, HONEST, contents
+from tests.protocols import BY_NAME, HONEST, contents, title_of
 from tests.stream.harness import (
     altered,
     bound,
@@ -75,7 +75,7 @@ def extremes(task: Task) -> list[bytes]:
         assert block is not None
         rng = np.random.default_rng(5)
         for number in range(200):
-            sketch = contents("sketch")[number % HONEST]
+            sketch = contents(title_of(task))[number % HONEST]
             integers = SketchRelease.model_construct(payload=sketch["payload"]).integers
             # Beyond and within what records and noise can make, and with a window that is said to be empty.
             stretched = np.clip(integers * 2 ** rng.integers(0, 30), -most, most)

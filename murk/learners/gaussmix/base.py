@@ -6,7 +6,7 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,26 @@ from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.estimator import Record, StreamEstimator
 from murk.learners.gaussmix.engine import SketchEngine
-from murk.learners.gaussmix.estimates import estimate
+from murk.learners.gaussmix.estimates import estimate, estimate_grams
+from murk.learners.gaussmix.gram_engine import GramEngine
+from murk.learners.gaussmix.gram_settings import GramSettings
 from murk.learners.gaussmix.settings import Kind, SketchSettings, Weighting, default_rows
-from murk.learners.gaussmix.sums import Sums
 from murk.learners.inference import Estimate
 from murk.learners.values import number
-from murk.privacy import ApproxDP, Guarantee
-from murk.privacy.gaussmix import Analysis, GaussMixMechanism, Method, Neighbours, SketchAccumulator
+from murk.privacy import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
+from murk.privacy.gaussmix import (
+    Analysis,
+    GaussMixMechanism,
+    GramAccumulator,
+    GramMechanism,
+    Neighbours,
+    SketchAccumulator,
+)
+from murk.privacy.gaussmix import Method as Mixing
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+
+Method = Literal["moments"] | Mixing
+Budget = ApproxDP | GaussianDP | ZeroConcentratedDP
 
 _BLOCK = 4096
 
@@ -30,13 +42,13 @@ _BLOCK = 4096
 class GaussMix(StreamEstimator):
     """What both estimators share: the window of raw records, its release, and what copies leave behind."""
 
-    budget: ApproxDP
-    levels: Mapping[str, ApproxDP] | None
+    budget: Budget
+    levels: Mapping[str, Budget] | None
     feature_bound: float | None
     rows: int | None
     window: int | None
     windows: int
-    method: Method
+    method: Method | None
     analysis: Analysis
     neighbours: Neighbours
     debiased: bool
@@ -46,16 +58,38 @@ class GaussMix(StreamEstimator):
     def _prepare(self) -> None:
         """Set what is not a constructor argument; check what can be checked without a record."""
         self._turns = Turns()
-        self._window: SketchAccumulator | None = None
+        self._window: SketchAccumulator | GramAccumulator | None = None
         self._released = 0
-        self._fit: tuple[Sums, NDArray[np.float64]] | None = None
+        self._fit: tuple[Any, NDArray[np.float64]] | None = None
         if isinstance(self.windows, bool) or not isinstance(self.windows, int) or self.windows < 1:
             raise UserError(f"windows={self.windows!r}: give how many windows may be released, 1 or more")
         if self.window is not None and (not isinstance(self.window, int) or self.window < 1):
             raise UserError(f"window={self.window!r}: give the records of a window, 1 or more, or None")
         if self.seed is not None and self.noise is not None:
             raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
+        self._way()
         super()._prepare()
+
+    def _way(self) -> Method:
+        """What is released of a window: as asked, or second moments unless something is said of mixtures."""
+        of_mixing = [
+            name
+            for name, said in (
+                ("rows", self.rows is not None),
+                ("analysis", self.analysis != "tight"),
+                ("debiased", not self.debiased),
+            )
+            if said
+        ]
+        if self.method is None:
+            return "linear-mixing" if of_mixing else "moments"
+        if self.method not in ("moments", "linear-mixing", "mixing"):
+            raise UserError(f'method={self.method!r}; known are "moments", "linear-mixing" and "mixing"')
+        if self.method == "moments" and of_mixing:
+            raise UserError(
+                f'{of_mixing[0]}= says how records are mixed, and method="moments" mixes none: leave it out'
+            )
+        return self.method
 
     @abstractmethod
     def _kind(self) -> Kind:
@@ -72,40 +106,44 @@ class GaussMix(StreamEstimator):
     def _expected(self) -> tuple[float | None, float | None]:
         return self.feature_bound or 1.0, getattr(self, "target_bound", None)
 
-    def _begin(self, names: tuple[Any, ...]) -> SketchEngine:
+    def _begin(self, names: tuple[Any, ...]) -> SketchEngine | GramEngine:
         coded = self._coded_names(names)
         columns = len(coded) + 1
-        self._settings = SketchSettings(
-            names=coded,
-            rows=default_rows(columns) if self.rows is None else self.rows,
+        both: dict[str, Any] = {
+            "names": coded,
             # Features coded to [-1, 1], and the constant.
-            feature_bound=math.sqrt(len(coded)) if self.feature_bound is None else float(self.feature_bound),
-            target_bound=self._target_bound(),
-            kind=self._kind(),
-            reach=self._reach(),
-            debiased=self.debiased,
-            weighting=self.weighting,
-        )
-        engine = SketchEngine(self._settings, self._menu())
+            "feature_bound": math.sqrt(len(coded)) if self.feature_bound is None else float(self.feature_bound),
+            "target_bound": self._target_bound(),
+            "kind": self._kind(),
+            "reach": self._reach(),
+            "weighting": self.weighting,
+        }
+        engine: SketchEngine | GramEngine
+        if self._way() == "moments":
+            self._settings: SketchSettings | GramSettings = GramSettings(**both)
+            engine = GramEngine(self._settings, self._menu())
+        else:
+            rows = default_rows(columns) if self.rows is None else self.rows
+            self._settings = SketchSettings(rows=rows, debiased=self.debiased, **both)
+            engine = SketchEngine(self._settings, self._menu())
         self._names = names
         self._watch()
         self._engine = engine
         return engine
 
-    def _made(self, guarantee: Guarantee) -> GaussMixMechanism:
-        settings = self._settings
-        return GaussMixMechanism.calibrate(
-            guarantee,
-            rows=settings.rows,
-            columns=settings.columns,
-            feature_bound=settings.feature_bound,
-            target_bound=settings.target_bound,
-            method=self.method,
-            neighbours=self.neighbours,
-            analysis=self.analysis,
-        )
+    def _made(self, guarantee: Guarantee) -> GaussMixMechanism | GramMechanism:
+        settings, way = self._settings, self._way()
+        both: dict[str, Any] = {
+            "columns": settings.columns,
+            "feature_bound": settings.feature_bound,
+            "target_bound": settings.target_bound,
+            "neighbours": self.neighbours,
+        }
+        if isinstance(settings, GramSettings) or way == "moments":
+            return GramMechanism.calibrate(guarantee, **both)
+        return GaussMixMechanism.calibrate(guarantee, rows=settings.rows, method=way, analysis=self.analysis, **both)
 
-    def _open(self) -> SketchAccumulator:
+    def _open(self) -> SketchAccumulator | GramAccumulator:
         """The window that records go to, a new one where the last was released, or lost when adding was interrupted."""
         if self._window is None or self._window.released:
             if self._released >= self.windows:
@@ -114,7 +152,12 @@ class GaussMix(StreamEstimator):
                     "two windows, or she may spend as often, make a learner with a larger windows="
                 )
             source: NoiseSource = SimulatedNoise(self.seed) if self.seed is not None else self.noise or SecureNoise()
-            self._window = SketchAccumulator(self.mechanism, source, self._released)
+            mechanism = self.mechanism
+            self._window = (
+                GramAccumulator(mechanism, source, self._released)
+                if isinstance(mechanism, GramMechanism)
+                else SketchAccumulator(mechanism, source, self._released)
+            )
         return self._window
 
     # Learning
@@ -174,8 +217,7 @@ class GaussMix(StreamEstimator):
             raise UserError("there is no record since the last release: learn some first")
         # Counted and let go first: a release that fails must not be tried again on the same records.
         self._released, self._window = self._released + 1, None
-        sketch = window.release()
-        engine.learn_sketch(sketch.integers, records=sketch.records, spread=sketch.spread)
+        engine.learn_window(window.release())
 
     @property
     def pending(self) -> int:
@@ -186,15 +228,15 @@ class GaussMix(StreamEstimator):
     # What was learned
 
     @property
-    def mechanism(self) -> GaussMixMechanism:
-        """How windows are released: its threshold, its bounds, what it promises, also for replaced records."""
-        found: GaussMixMechanism = self._require().mechanisms["default"]
+    def mechanism(self) -> GaussMixMechanism | GramMechanism:
+        """How windows are released: its noise, its bounds, what it promises, also for replaced records."""
+        found: GaussMixMechanism | GramMechanism = self._require().mechanisms["default"]
         return found
 
     def merged(self, others: Sequence[Self]) -> Estimate:
-        """Estimate from the sketches of this learner and of ``others`` with the same settings, by sum."""
+        """Estimate from the releases of this learner and of ``others`` with the same settings, by sum."""
         engines = self._engines(others)
-        return estimate(engines[0].settings, [engine.sums for engine in engines])
+        return _merged(engines)
 
     @in_turn
     def state_dict(self) -> dict[str, Any]:
@@ -228,10 +270,17 @@ class GaussMix(StreamEstimator):
     def _values(self) -> NDArray[np.float64]:
         sums, known = self._require().sums, self._fit
         if known is None or known[0] is not sums:
-            self._fit = known = sums, estimate(self._settings, [sums]).values
+            self._fit = known = sums, _merged([self._require()]).values
         return known[1]
 
     def _linear(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scores of rows of features without the constant."""
         scores: NDArray[np.float64] = self._with_constant(rows) @ self._values()
         return scores
+
+
+def _merged(engines: Sequence[Any]) -> Estimate:
+    settings, sums = engines[0].settings, [engine.sums for engine in engines]
+    if isinstance(settings, GramSettings):
+        return estimate_grams(settings, engines[0].target_weight, sums)
+    return estimate(settings, sums)

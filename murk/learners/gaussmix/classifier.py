@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.learners.estimator import Record
-from murk.learners.gaussmix.base import GaussMix
+from murk.learners.gaussmix.base import Budget, GaussMix, Method
 from murk.learners.gaussmix.regressor import PUBLISHED
 from murk.learners.gaussmix.settings import Kind, Weighting
 from murk.learners.predictions import LabelEstimator, code_of, codes_of, logistic, two_chances, two_labels
 from murk.privacy import ApproxDP
-from murk.privacy.gaussmix import Analysis, Method, Neighbours
+from murk.privacy.gaussmix import Analysis, Neighbours
 from murk.privacy.noise import NoiseSource
 
 
 class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
-    r"""Logistic regression from an organisation's Gaussian sketches (GaussMix), by least squares on labels -1 and +1.
+    r"""Logistic regression from what an organisation releases of its records, by least squares on labels -1 and +1.
 
-    The sketch is that of :class:`GaussMixRegressor`; a least-squares fit is turned into logistic coefficients
+    The release is that of :class:`GaussMixRegressor`; a least-squares fit is turned into logistic coefficients
     (:mod:`murk.learners.gaussmix.surrogate`).
 
     Parameters
@@ -34,8 +34,8 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     classes
         The two labels, the positive one last. A label outside them counts as missing: its row is the zero row.
     range
-        Q: the quadratic surrogate on [-Q, Q], the paper's. None: the curve at which normal scores of the sketch's
-        own moments make least squares right, which needs no Q.
+        Q: the quadratic surrogate on [-Q, Q], the paper's. None: the curve at which normal scores of the released
+        moments make least squares right, which needs no Q.
 
     References
     ----------
@@ -45,7 +45,7 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     --------
     >>> from murk.learners import GaussMixClassifier
     >>> from murk.privacy import ApproxDP
-    >>> model = GaussMixClassifier(budget=ApproxDP(1.0, 1e-6), rows=500, window=20_000, seed=1)
+    >>> model = GaussMixClassifier(budget=ApproxDP(1.0, 1e-6), window=20_000, seed=1)
     >>> for i in range(20_000):
     ...     x = (i * 7919 % 2003) / 1001.5 - 1
     ...     model.learn_one({"x": x}, x > 0)
@@ -56,15 +56,15 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     def __init__(
         self,
         *,
-        budget: ApproxDP,
+        budget: Budget,
         classes: Sequence[Any] = (False, True),
-        levels: Mapping[str, ApproxDP] | None = None,
+        levels: Mapping[str, Budget] | None = None,
         features: Sequence[Any] | None = None,
         feature_bound: float | None = None,
         rows: int | None = None,
         window: int | None = None,
         windows: int = 1,
-        method: Method = "linear-mixing",
+        method: Method | None = None,
         analysis: Analysis = "tight",
         neighbours: Neighbours = "zero-out",
         range: float | None = None,
@@ -122,6 +122,7 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        many = {"rows": 64, "windows": 10**6, "seed": 1}
+        many: dict[str, Any] = {"windows": 10**6, "seed": 1}
         yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, **many}
-        yield {"budget": ApproxDP(1.0, 1e-5), "window": 20, "range": 3.0, "debiased": False, **many}
+        yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, "rows": 64, **many}
+        yield {"budget": ApproxDP(1.0, 1e-5), "window": 20, "rows": 64, "range": 3.0, "debiased": False, **many}

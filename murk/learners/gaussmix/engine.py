@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from murk.learners.state import pack, unpack
 from murk.privacy.gaussmix import LARGEST_WINDOW, GaussMixMechanism
 from murk.stream.codec import Rejected
 from murk.stream.releases import SketchRelease
+
+if TYPE_CHECKING:
+    from murk.privacy.gaussmix import Sketch
 
 _TAIL = 70.0  # e^-70 = 4e-31: an honest sketch is refused about never.
 _COUNTS = ("rows", "records", "sketches")
@@ -126,6 +129,10 @@ class SketchEngine:
         """Learn from admitted sketches in turn."""
         for release in releases:
             self.learn_sketch(release.integers, records=release.records, spread=release.spread, level=release.level)
+
+    def learn_window(self, sketch: Sketch) -> None:
+        """Learn from what an accumulator released, at the default level."""
+        self.learn_sketch(sketch.integers, records=sketch.records, spread=sketch.spread)
 
     def learn_sketch(self, integers: NDArray[np.int64], *, records: int, spread: float, level: str = "default") -> None:
         """Learn from the integers of one sketch, its n records and its spread.

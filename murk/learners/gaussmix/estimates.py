@@ -1,23 +1,30 @@
-"""Coefficients with their standard errors, from the sums of sketches."""
+"""Coefficients with their standard errors, from the sums of sketches or of Gram matrices."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.effects import People
+from murk.learners.gaussmix.gram_settings import GramSettings
+from murk.learners.gaussmix.gram_solver import GramSolution, solve_gram
+from murk.learners.gaussmix.gram_sums import GramSums
 from murk.learners.gaussmix.settings import SketchSettings
 from murk.learners.gaussmix.solver import FEWEST, Solution, solve
 from murk.learners.gaussmix.sums import Sums
-from murk.learners.gaussmix.surrogate import by_normal_scores, by_quadratic
+from murk.learners.gaussmix.surrogate import by_normal_scores, by_quadratic, normal_nodes
+from murk.learners.gaussmix.unknown_law import allowance
 from murk.learners.inference import Estimate
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 METHOD = "sketch"
+GRAM_METHOD = "released moments"
 FALLBACK_RANGE = 3.0
 
 _LINEAR = (
@@ -29,6 +36,8 @@ _NORMAL = "takes the scores as normal, which biases coefficients where few featu
 _HELD = "no interval: the noise hides {} of {} directions of the features, whose coefficients are shrunk; more records"
 _SHRUNK = "no interval: the published estimate is shrunk by the noise it does not take off"
 _FEW = "no interval: so few rows more than coefficients say nothing sensible of the error; mix more rows"
+_NOTHING = "no interval: nothing was learned yet"
+_HIDDEN = "no interval where the noise hides the features: {} of {} directions were not learned at this privacy"
 _NO_CURVE = "no interval: no logistic curve on normal scores fits the moments; the quadratic on [-3, 3] stands in"
 
 
@@ -48,7 +57,64 @@ def estimate(settings: SketchSettings, sums: Sequence[Sums]) -> Estimate:
     return Estimate(settings.names, values, METHOD, spread, note, len(sums), merged.sketches)
 
 
-def _model(settings: SketchSettings, solution: Solution) -> tuple[Vector, Matrix, str]:
+def estimate_grams(settings: GramSettings, target_weight: float, sums: Sequence[GramSums]) -> Estimate:
+    """Coefficients in coded units from released moments of one or more learners, merged by addition."""
+    merged = sums[0].merged(*sums[1:])
+    solution = solve_gram(merged, target_weight=target_weight, slope=settings.slope)
+    names, count = settings.names, len(sums)
+    if not merged.people:
+        nothing = np.full(len(names), math.inf)
+        return Estimate(names, solution.values, GRAM_METHOD, nothing, _NOTHING, count, merged.releases)
+    values, covariance, note = _model(settings, solution)
+    if solution.directions:
+        note = f"{_HIDDEN.format(solution.directions, settings.features)}; otherwise {note}"
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    spread[solution.hidden] = math.inf
+    if settings.kind == "real" or settings.reach is not None or not np.all(np.isfinite(covariance)):
+        return Estimate(names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance)
+    features = solution.moment[:-1, :-1]
+    reach = float(np.abs(values[:-1]).sum()) * math.sqrt(min(settings.largest, settings.feature_bound**2))
+    beyond = allowance(solution.values, values, features, np.diag(solution.inverse), reach)
+    people = _people(values, features)
+    return GramEstimate(
+        names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance, people, None, beyond
+    )
+
+
+@dataclass(frozen=True)
+class GramEstimate(Estimate):
+    """Log odds from released moments, with intervals that hold for every law of the features.
+
+    Attributes
+    ----------
+    beyond
+        ``(p,)``: what the law of the features may add to each coefficient, which the moments do not tell.
+    """
+
+    beyond: Vector = field(default_factory=lambda: np.zeros(0))
+
+    def half_widths(self, level: float = 0.95) -> Vector:
+        """Half widths of the intervals at ``level``."""
+        return super().half_widths(level) + self.beyond
+
+
+def _people(values: Vector, features: Matrix) -> People | None:
+    """Points with the mean of the features and the variance of the scores, as normal features have them."""
+    one = float(features[-1, -1])
+    if not one > 0.0:
+        return None
+    mean = features[-1] / one
+    across = (features / one - np.outer(mean, mean)) @ values
+    variance = float(values @ across)
+    if not variance > 0.0:
+        return None
+    nodes, weights = normal_nodes()
+    # What is expected of the features where the score is so many standard deviations from its mean.
+    points = mean + np.outer(nodes, across / math.sqrt(variance))
+    return People(points, weights, sampled=False)
+
+
+def _model(settings: SketchSettings | GramSettings, solution: Solution | GramSolution) -> tuple[Vector, Matrix, str]:
     fit, covariance = solution.values, solution.covariance
     if settings.kind == "real":
         return fit, covariance, _LINEAR

@@ -1,4 +1,4 @@
-"""What an organisation and a learner must agree on to speak of the same sketch, derived from a task.
+"""What an organisation and a learner must agree on to speak of the same release, derived from a task.
 
 River-free: an organisation's producer imports this and nothing heavier.
 """
@@ -6,56 +6,83 @@ River-free: an organisation's producer imports this and nothing heavier.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.gaussmix.engine import SketchEngine
-from murk.learners.gaussmix.estimates import estimate
+from murk.learners.gaussmix.estimates import estimate, estimate_grams
+from murk.learners.gaussmix.gram_engine import GramEngine
+from murk.learners.gaussmix.gram_settings import GramSettings
 from murk.learners.gaussmix.settings import SketchSettings, check_message, default_rows
 from murk.learners.inference import Estimate
-from murk.privacy.gaussmix import GaussMixMechanism
+from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
+from murk.stream.releases import GramRelease, Release, SketchRelease
 from murk.stream.task import Task
+from murk.stream.task_protocols import GRAM, SketchBlock
+
+if TYPE_CHECKING:
+    from murk.privacy.gaussmix import Gram, GramAccumulator, Sketch, SketchAccumulator
+    from murk.privacy.noise import NoiseSource
 
 
-@dataclass(frozen=True)
-class SketchProblem:
-    """The sketches of a task: what is mixed, with how much noise, and what is learned from it.
+class WindowProblem(ABC):
+    """What organisations release of a window of records, with how much noise, and what is learned from it."""
 
-    Attributes
-    ----------
-    settings
-        Public settings of the learner.
-    mechanisms
-        Level name to mechanism.
-    """
+    settings: Any
+    mechanisms: Any
 
-    settings: SketchSettings
-    mechanisms: dict[str, GaussMixMechanism]
-
-    kind = "sketch"
-    interactive = False
+    kind: ClassVar[str]
+    interactive: ClassVar[bool] = False
 
     @property
+    @abstractmethod
     def dimension(self) -> int:
-        """Integers in a release: ``rows * columns``."""
-        return self.settings.rows * self.settings.columns
+        """Integers in a release."""
 
+    @property
+    @abstractmethod
+    def fewest(self) -> int:
+        """Records below which a window at the end of a source is left out."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> int | None:
+        """Rows of a mixture; None where nothing is mixed."""
+
+    @abstractmethod
     def check_state(self) -> None:
-        """Refuse a task whose sketches no log would take, before anything is set up.
+        """Refuse a task whose releases no log would take, before anything is set up.
 
         Raises
         ------
         UserError
-            Naming the largest number of rows that fits.
+            Saying what would fit.
         """
-        check_message(self.settings.rows, self.settings.columns)
+
+    @abstractmethod
+    def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> Any:
+        """What a window's rows are put into, at a level of the menu."""
+
+    @abstractmethod
+    def release(self, made: Any, **fields: Any) -> Release:
+        """The message of what an accumulator released, with the fields that every release has."""
+
+    @abstractmethod
+    def engine(self) -> Any:
+        """A learner of this task's releases that has learned none."""
+
+    @abstractmethod
+    def estimate(self, engines: Sequence[Any]) -> Estimate:
+        """The estimate of several chains, merged by sum."""
 
     def records(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The rows ``(m, p + 1)`` to be mixed, of coded records.
+        """The rows ``(m, p + 1)`` of coded records.
 
         A binary target, coded 0 and 1, becomes -1 and +1. A record whose target is missing becomes the zero row:
         it is counted, and says nothing.
@@ -74,26 +101,154 @@ class SketchProblem:
         rows[~np.isfinite(targets)] = 0.0
         return rows
 
+
+@dataclass(frozen=True)
+class SketchProblem(WindowProblem):
+    """The mixtures of a task.
+
+    Attributes
+    ----------
+    settings
+        Public settings of the learner.
+    mechanisms
+        Level name to mechanism.
+    """
+
+    settings: SketchSettings
+    mechanisms: dict[str, GaussMixMechanism]
+
+    kind: ClassVar[str] = "sketch"
+
+    @property
+    def dimension(self) -> int:
+        """Integers in a release: ``rows * columns``."""
+        return self.settings.rows * self.settings.columns
+
+    @property
+    def fewest(self) -> int:
+        """As many as a sketch has rows: more rows than records are work without gain."""
+        return self.settings.rows
+
+    @property
+    def rows(self) -> int:
+        """Rows of a mixture."""
+        return self.settings.rows
+
+    def check_state(self) -> None:
+        """Refuse a task whose sketches no log would take, naming the largest number of rows that fits."""
+        check_message(self.settings.rows, self.settings.columns)
+
+    def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> SketchAccumulator:
+        """What mixes a window's rows."""
+        from murk.privacy.gaussmix import SketchAccumulator
+
+        return SketchAccumulator(self.mechanisms[level], noise, window)
+
+    def release(self, made: Sketch, **fields: Any) -> SketchRelease:
+        """The message of a sketch."""
+        packed = SketchRelease.packed(made.integers)
+        return SketchRelease(payload=packed, rows=made.rows, records=made.records, spread=made.spread, **fields)
+
     def engine(self) -> SketchEngine:
-        """A learner of this task's sketches that has learned none."""
+        """A learner of sketches."""
         return SketchEngine(self.settings, self.mechanisms)
 
     def estimate(self, engines: Sequence[SketchEngine]) -> Estimate:
-        """The estimate of several chains, merged by sum."""
+        """From the sums of their sketches."""
         return estimate(self.settings, [engine.sums for engine in engines])
 
 
-def problem_for(task: Task) -> SketchProblem:
-    """The sketch problem of a resolved task.
+@dataclass(frozen=True)
+class GramProblem(WindowProblem):
+    """The second moments of a task's windows.
+
+    Attributes
+    ----------
+    settings
+        Public settings of the learner.
+    mechanisms
+        Level name to mechanism.
+    """
+
+    settings: GramSettings
+    mechanisms: dict[str, GramMechanism]
+
+    kind: ClassVar[str] = GRAM
+    rows: ClassVar[None] = None
+
+    @property
+    def dimension(self) -> int:
+        """Integers in a release: the upper triangle of a matrix."""
+        return self.settings.dimension
+
+    @property
+    def fewest(self) -> int:
+        """As many as a record has numbers: fewer say nothing of that many."""
+        return self.settings.columns
+
+    def check_state(self) -> None:
+        """Refuse a task whose matrices no log would take, naming the most features that fit."""
+        self.settings.check_message()
+
+    def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> GramAccumulator:
+        """What adds up a window's rows."""
+        from murk.privacy.gaussmix import GramAccumulator
+
+        return GramAccumulator(self.mechanisms[level], noise, window)
+
+    def release(self, made: Gram, **fields: Any) -> GramRelease:
+        """The message of a Gram matrix."""
+        return GramRelease(payload=GramRelease.packed(made.integers), records=made.records, **fields)
+
+    def engine(self) -> GramEngine:
+        """A learner of Gram matrices."""
+        return GramEngine(self.settings, self.mechanisms)
+
+    def estimate(self, engines: Sequence[GramEngine]) -> Estimate:
+        """From the sums of their matrices."""
+        return estimate_grams(self.settings, engines[0].target_weight, [engine.sums for engine in engines])
+
+
+def problem_for(task: Task) -> SketchProblem | GramProblem:
+    """The problem of a resolved task to which organisations release.
 
     Raises
     ------
     UserError
-        If a level's guarantee is not (epsilon, delta), or the rows are too few.
+        If a level's guarantee cannot be given, or the rows are too few.
     """
     block = task.sketch
     if block is None:
         raise UserError(f"the task {task.name!r} has protocol: {task.protocol}, not sketch")
+    return _of_moments(task, block) if block.method == "moments" else _of_mixtures(task, block)
+
+
+def _of_moments(task: Task, block: SketchBlock) -> GramProblem:
+    coding, binary = task.coding, task.target.kind == "binary"
+    settings = GramSettings(
+        names=tuple(coding.names),
+        feature_bound=math.sqrt(coding.largest_square) if block.feature_bound is None else block.feature_bound,
+        target_bound=1.0 if block.target_bound is None else block.target_bound,
+        largest=1.0,
+        kind="binary" if binary else "real",
+        reach=block.range if binary else None,
+        window=block.window,
+    )
+    mechanisms = {
+        level: GramMechanism.calibrate(
+            guarantee,
+            columns=settings.columns,
+            feature_bound=settings.feature_bound,
+            target_bound=settings.target_bound,
+            neighbours=block.neighbours,
+        )
+        for level, guarantee in task.privacy.levels.items()
+    }
+    return GramProblem(settings, mechanisms)
+
+
+def _of_mixtures(task: Task, block: SketchBlock) -> SketchProblem:
+    assert block.method != "moments"
     coding = task.coding
     columns = coding.size + 1
     binary = task.target.kind == "binary"

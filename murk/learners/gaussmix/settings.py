@@ -61,12 +61,7 @@ class SketchSettings:
     window: int | None = None
 
     def __post_init__(self) -> None:
-        if self.weighting not in ("inverse-variance", "uniform"):
-            raise UserError(f'weighting={self.weighting!r}; known are "inverse-variance" and "uniform"')
-        if self.window is not None and self.window < 1:
-            raise UserError(f"window={self.window!r}: a sketch has at least one record")
-        if self.reach is not None:
-            quadratic(self.reach)
+        check_public(self.weighting, self.window, self.reach)
 
     @property
     def features(self) -> int:
@@ -93,6 +88,22 @@ class SketchSettings:
         """Fingerprint of all settings: states go on, and sums merge, only between equal ones."""
         parts = [repr(getattr(self, each.name)) for each in fields(self)]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+
+def check_public(weighting: object, window: int | None, reach: float | None) -> None:
+    """Check what the settings of both kinds of release have.
+
+    Raises
+    ------
+    UserError
+        Naming the value.
+    """
+    if weighting not in ("inverse-variance", "uniform"):
+        raise UserError(f'weighting={weighting!r}; known are "inverse-variance" and "uniform"')
+    if window is not None and window < 1:
+        raise UserError(f"window={window!r}: a sketch has at least one record")
+    if reach is not None:
+        quadratic(reach)
 
 
 def largest_rows(columns: int) -> int:

@@ -30,10 +30,10 @@ const RELEASES = {
   scores: "one person's noisy answer to one question, at the model of an epoch",
   examples: "one person's noisy example",
   moments: "the noisy moments of one person's record",
-  sketch: "an organisation's noisy mixture of many records",
+  sketch: "an organisation's noisy moments, or mixture, of many records",
 };
 const PROMISES = {
-  sketch: "A level is a promise about one record in one sketch, towards everybody but the organisation that mixed it",
+  sketch: "A level is a promise about one record in one sketch, towards everybody but the organisation that made it",
 };
 const PROMISE = "A level is a promise about one release";
 

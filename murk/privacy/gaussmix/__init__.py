@@ -1,9 +1,10 @@
-"""The Gaussian mixing mechanism: sketches of an organisation's rows, their analysis, and the accumulator.
+"""What an organisation releases of a window of rows: a Gaussian mixture of them, or their noisy Gram matrix.
 
-Central (per organisation), not local: `GaussMixMechanism` says what is promised and to whom.
-The accumulator is loaded when it is first asked for, with the compiler: describing a mechanism is quick.
+Central (per organisation), not local: `GaussMixMechanism` and `GramMechanism` say what is promised and to whom.
+The accumulators are loaded when they are first asked for, with the compiler: describing a mechanism is quick.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from murk.privacy.gaussmix.analysis import (
@@ -20,16 +21,21 @@ from murk.privacy.gaussmix.analysis import (
     smallest_threshold,
     two_steps,
 )
+from murk.privacy.gaussmix.gram import GramMechanism
 from murk.privacy.gaussmix.mechanism import LARGEST_WINDOW, LEAST_SPREAD, GaussMixMechanism
 
 if TYPE_CHECKING:
     from murk.privacy.gaussmix.accumulator import Sketch, SketchAccumulator
+    from murk.privacy.gaussmix.totals import Gram, GramAccumulator
 
 __all__ = [
     "LARGEST_WINDOW",
     "LEAST_SPREAD",
     "Analysis",
     "GaussMixMechanism",
+    "Gram",
+    "GramAccumulator",
+    "GramMechanism",
     "Method",
     "Neighbours",
     "Sketch",
@@ -45,14 +51,17 @@ __all__ = [
     "two_steps",
 ]
 
-_ACCUMULATOR = {"Sketch", "SketchAccumulator"}
+_ACCUMULATORS = {
+    "Sketch": "accumulator",
+    "SketchAccumulator": "accumulator",
+    "Gram": "totals",
+    "GramAccumulator": "totals",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ACCUMULATOR:
-        from murk.privacy.gaussmix import accumulator
-
-        return getattr(accumulator, name)
+    if name in _ACCUMULATORS:
+        return getattr(import_module(f"murk.privacy.gaussmix.{_ACCUMULATORS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -4,21 +4,22 @@ What is kept is k (p + 1) mixtures and (p + 1)^2 moments, whatever the number of
 is ever stored. All of it lives in memory only, and is wiped once the sketch has been released.
 """
 
-import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from murk._turns import Turns, in_turn
-from murk.errors import MurkError, UserError
+from murk._turns import in_turn
+from murk.errors import MurkError
 from murk.privacy.gaussmix import kernels
 from murk.privacy.gaussmix.mechanism import GaussMixMechanism
 from murk.privacy.gaussmix.normals import ROWS, Room
 from murk.privacy.gaussmix.rounding import randomly_rounded
+from murk.privacy.gaussmix.window import WindowAccumulator
 from murk.privacy.mechanisms.base import WIDTH
-from murk.privacy.noise import NoiseSource, Purpose, SecureNoise
+from murk.privacy.noise import NoiseSource, Purpose
 
 __all__ = ["Sketch", "SketchAccumulator"]
 
@@ -56,7 +57,7 @@ class Sketch:
         return int(self.integers.shape[0])
 
 
-class SketchAccumulator:
+class SketchAccumulator(WindowAccumulator):
     """Mixes the rows of one window into a sketch, in one pass and O(k p + p^2) memory.
 
     Row i of the window is multiplied by k normals that only the window's key and i determine, so the sums do not
@@ -95,19 +96,12 @@ class SketchAccumulator:
     (2, (50, 3))
     """
 
-    __slots__ = (
-        "_carry", "_drawn", "_inside", "_key", "_mixtures", "_moments", "_noise", "_pid", "_records", "_released",
-        "_room", "_turns", "mechanism", "window",
-    )  # fmt: skip
+    __slots__ = ("_carry", "_drawn", "_inside", "_key", "_mixtures", "_moments", "_room")
+
+    mechanism: GaussMixMechanism
 
     def __init__(self, mechanism: GaussMixMechanism, noise: NoiseSource | None = None, window: int = 0) -> None:
-        if isinstance(window, bool) or not isinstance(window, int) or not 0 <= window < 2**62:
-            raise UserError(f"window={window!r} is not the number of a window; count from 0")
-        self.mechanism = mechanism
-        self.window = window
-        self._noise: NoiseSource = SecureNoise() if noise is None else noise
-        self._pid = os.getpid()
-        self._turns = Turns()
+        super().__init__(mechanism, noise, window)
         k, d = mechanism.rows, mechanism.columns
         words = self._noise.words([window], _KEY_WORDS, Purpose.COIN)[0]
         self._key = words.astype("<u8").view("<u4").astype(np.uint32)
@@ -115,49 +109,6 @@ class SketchAccumulator:
         self._moments, self._carry = np.zeros((d, d)), np.zeros((d, d))
         self._room = Room.for_entries(k)
         self._drawn, self._inside = np.zeros((ROWS, k)), np.zeros((ROWS, d))
-        self._records = 0
-        self._released = False
-
-    @property
-    def records(self) -> int:
-        """Rows so far (public)."""
-        return self._records
-
-    @property
-    def simulated(self) -> bool:
-        """Whether the randomness can be repeated by whoever knows the seed."""
-        return self._noise.simulated
-
-    @property
-    def released(self) -> bool:
-        """Whether it has been released or wiped, and so is of no more use."""
-        return self._released
-
-    def add_block(self, rows: npt.ArrayLike) -> None:
-        """Add rows (m, p + 1): features, then the target.
-
-        Whatever the values, the row counts: one beyond a bound is scaled down to it, one with a NaN or an infinite
-        value becomes a row of zeros; how many there were is counted nowhere.
-
-        Raises
-        ------
-        UserError
-            If the shape does not fit, a value is not a number, the window is full, or the sketch was released.
-        """
-        self._add(self._block(rows))
-
-    @in_turn
-    def _add(self, block: npt.NDArray[np.float64]) -> None:
-        self._check()
-        largest = self.mechanism.largest_window
-        if self._records + len(block) > largest:
-            raise UserError(f"a window of this mechanism holds at most {largest} rows; release it, begin another")
-        try:
-            self._accumulate(block)
-        except BaseException:
-            # Rows added but not counted would share their normals with those that come next.
-            self._wipe()
-            raise
 
     def _accumulate(self, block: npt.NDArray[np.float64]) -> None:
         room, mechanism = self._room, self.mechanism
@@ -181,18 +132,6 @@ class SketchAccumulator:
             )
             self._records += len(rows)
         self._inside.fill(0.0)
-
-    def _block(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        try:
-            block = np.ascontiguousarray(rows, dtype=np.float64)
-        except (TypeError, ValueError):
-            # Numpy's own message quotes the value.
-            raise UserError("a block of rows must be numbers only, in rows of one length") from None
-        if block.ndim != 2 or block.shape[1] != self.mechanism.columns:
-            raise UserError(
-                f"a block has shape (m, {self.mechanism.columns}), features and then the target; got {block.shape}"
-            )
-        return block
 
     @in_turn
     def release(self) -> Sketch:
@@ -238,35 +177,9 @@ class SketchAccumulator:
         lattice = int(np.floor((smallest - _EIGENVALUE_ERROR) / step))
         return (lattice + noise) * step - mechanism.eta * mechanism.tau
 
-    @in_turn
-    def wipe(self) -> None:
-        """Overwrite everything that was accumulated, and the key; the window is lost."""
-        self._wipe()
+    def _secrets(self) -> Iterable[npt.NDArray[Any]]:
+        return self._key, self._mixtures, self._moments, self._carry, self._drawn, self._inside
 
     def _wipe(self) -> None:
         self._room.wipe()
-        for array in (self._key, self._mixtures, self._moments, self._carry, self._drawn, self._inside):
-            array.fill(0)
-        self._released = True
-
-    def _check(self) -> None:
-        if self._pid != os.getpid():
-            raise UserError("a window belongs to the process that began it: a fork would release one key twice")
-        if self._released:
-            raise UserError("this window was released or wiped; a sketch is released once, so begin another window")
-
-    def __repr__(self) -> str:
-        state = "wiped" if self.released else f"{self._records} rows"
-        return f"<SketchAccumulator of window {self.window}: {state}>"
-
-    def __copy__(self) -> NoReturn:
-        self._refuse()
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        self._refuse()
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise UserError("an accumulator is neither copied nor stored: two sketches of one key would reveal rows")
+        super()._wipe()

@@ -122,15 +122,15 @@ class GaussMixMechanism:
         for name, value in (("rows", rows), ("columns", columns)):
             object.__setattr__(self, name, value)
         for name in ("feature_bound", "target_bound"):
-            object.__setattr__(self, name, _bound(name, getattr(self, name)))
+            object.__setattr__(self, name, check_bound("GaussMixMechanism", name, getattr(self, name)))
         for name, least in (("g", LEAST_SPREAD**2 if self.analysis == "tight" else 1.0), ("eta", 0.0), ("tau", 0.0)):
             value = getattr(self, name)
             if isinstance(value, bool | str) or not least <= float(value) <= 1e9:
                 raise UserError(f"GaussMixMechanism: {name}={value!r} is not a number from {least:g} to 1e9")
             object.__setattr__(self, name, float(value))
-        _choice("method", self.method, Method)
-        _choice("neighbours", self.neighbours, Neighbours)
-        _choice("analysis", self.analysis, Analysis)
+        check_choice("method", self.method, Method)
+        check_choice("neighbours", self.neighbours, Neighbours)
+        check_choice("analysis", self.analysis, Analysis)
         _check_guarantee(self.stated)
         self._check_stated()
 
@@ -318,9 +318,9 @@ class GaussMixMechanism:
             For any other guarantee, fewer rows than columns, or a guarantee that no noise up to 1e9 C^2 gives.
         """
         k, width = _shape(rows, columns)
-        _choice("method", method, Method)
-        _choice("neighbours", neighbours, Neighbours)
-        _choice("analysis", analysis, Analysis)
+        check_choice("method", method, Method)
+        check_choice("neighbours", neighbours, Neighbours)
+        check_choice("analysis", analysis, Analysis)
         checked = _check_guarantee(guarantee)
         # What an account is charged: whole units, rounded down.
         cap = cap_of(checked)
@@ -363,20 +363,22 @@ def _shape(rows: object, columns: object) -> tuple[int, int]:
     return k, width
 
 
-def _bound(name: str, value: object) -> float:
+def check_bound(owner: str, name: str, value: object) -> float:
+    """The bound of a norm, checked."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         number = math.nan
     if isinstance(value, bool | str) or not _BOUNDS[0] <= number <= _BOUNDS[1]:
         raise UserError(
-            f"GaussMixMechanism: {name}={value!r} is not a bound of a norm; it needs a number above 0 "
+            f"{owner}: {name}={value!r} is not a bound of a norm; it needs a number above 0 "
             f"(from {_BOUNDS[0]:g} to {_BOUNDS[1]:g})"
         )
     return number
 
 
-def _choice(name: str, value: object, kinds: Any) -> None:
+def check_choice(name: str, value: object, kinds: Any) -> None:
+    """Refuse what is not one of a literal type's values."""
     known = get_args(kinds)
     if value not in known:
         raise UserError(f"unknown {name} {value!r}{nearest(value, known)}; one of {', '.join(known)}")

@@ -1,12 +1,16 @@
-"""What a sketch promises, in words: its neighbours are a record and a blank one, not any two records."""
+"""What an organisation's release promises, in words: its neighbours are a record and a blank one, not any two."""
 
 from __future__ import annotations
 
 import math
 
+from murk.privacy.gaussmix.gram import GramMechanism
 from murk.privacy.gaussmix.mechanism import GaussMixMechanism
 from murk.privacy.guarantees import ApproxDP, Guarantee
 from murk.privacy.words import number
+
+CENTRAL = (GaussMixMechanism.kind, GramMechanism.kind)
+"""Kinds of mechanism whose releases are of a window of records."""
 
 
 def promised(guarantee: Guarantee, mechanism: str) -> str:
@@ -18,11 +22,11 @@ def promised(guarantee: Guarantee, mechanism: str) -> str:
     >>> promised(ApproxDP(1.0, 1e-6), "gaussmix")[:70]
     'For each record of the window, epsilon = 1 and delta = 1e-06: had the '
     """
-    return against_a_blank_record(guarantee) if mechanism == "gaussmix" else guarantee.describe()
+    return against_a_blank_record(guarantee) if mechanism in CENTRAL else guarantee.describe()
 
 
-def described(mechanism: GaussMixMechanism) -> tuple[str, ApproxDP]:
-    """What a sketch promises in words, and what that comes to for any two records.
+def described(mechanism: GaussMixMechanism | GramMechanism) -> tuple[str, Guarantee]:
+    """What an organisation's release promises in words, and what that comes to for any two records.
 
     Examples
     --------
@@ -38,10 +42,17 @@ def described(mechanism: GaussMixMechanism) -> tuple[str, ApproxDP]:
 
 
 def against_a_blank_record(guarantee: Guarantee) -> str:
-    """What (epsilon, delta) says of a record and one that is all zeros.
+    """What a guarantee says of a record and one that is all zeros.
 
     Two records that are not blank are each as close to a blank one, and further from each other.
     """
+    if not isinstance(guarantee, ApproxDP):
+        [(name, value)] = guarantee.to_dict()[guarantee.kind].items()
+        return (
+            f"For each record of the window, {name} = {value:.10g}: whoever knows all the others and sees everything "
+            f"tells the record from a blank one (all zeros) in at most {100 * guarantee.right_at_most:.2f}% of cases, "
+            "where guessing has 50%. The organisation that holds the records is trusted with them."
+        )
     epsilon, delta = getattr(guarantee, "epsilon", math.inf), getattr(guarantee, "delta", 0.0)
     factor = f"e^{epsilon:.10g}" + (f" = {number(math.exp(epsilon))}" if epsilon < 12 else "")
     return (

@@ -80,8 +80,8 @@ def test_bounds_of_the_task_reach_the_mechanism():
 
 
 def test_rows_follow_from_the_features_and_fit_a_message():
-    assert problem("").settings.rows == default_rows(4) == 4096
-    problem("").check_state()
+    assert problem("method: mixing").settings.rows == default_rows(4) == 4096
+    problem("method: mixing").check_state()
     for columns in (3, 7, 40, 100):
         most = largest_rows(columns)
         check_message(most, columns)

@@ -1,0 +1,196 @@
+"""Organisations' second moments against mixing and the others: ``python -m benchmarks.gram [--json]``.
+
+Excess risk at equal (epsilon, delta), zero-out neighbours; logistic models; and how often 95% intervals hold the truth
+over generated designs (condition numbers 1 to 1,000, rare categories, skew) and on real records, worst cases too.
+
+Windows' matrices are drawn by their law: the exact Gram matrix and symmetric Gaussian noise.
+"""
+
+import argparse
+import json
+import math
+
+import numpy as np
+
+from benchmarks.gaussmix import DELTA, Linear, gaussmix, log_loss, low_rank, mean, mothers, print_table, synthetic
+from murk.learners.gaussmix.baselines import AdaSSP, ObjectivePerturbation
+from murk.learners.gaussmix.baselines.common import Draws
+from murk.learners.gaussmix.estimates import estimate_grams
+from murk.learners.gaussmix.gram_settings import GramSettings
+from murk.learners.gaussmix.gram_sums import GramSums
+from murk.learners.gaussmix.settings import default_rows
+from murk.privacy import ApproxDP, SimulatedNoise
+from murk.privacy.gaussmix import GramMechanism
+
+
+def moments(second, n, budget, rng, bound=None, kind="real", largest=1.0):
+    """The estimate from one window of n records with that second moment."""
+    d = len(second)
+    bound = math.sqrt(d - 1) if bound is None else bound
+    mechanism = GramMechanism.calibrate(budget, columns=d, feature_bound=bound, target_bound=1.0)
+    weights = np.append(np.ones(d - 1), mechanism.target_weight)
+    draws = np.triu(rng.normal(size=(d, d)))
+    draws[np.triu_indices(d, 1)] /= math.sqrt(2.0)
+    noise = mechanism.scale * (draws + np.triu(draws, 1).T) / np.outer(weights, weights)
+    sums = GramSums(d)
+    sums.add(second + noise, records=n, noise=mechanism.scale**2, weight=1.0)
+    settings = GramSettings(tuple(map(str, range(d - 1))), bound, kind=kind, largest=largest)
+    return estimate_grams(settings, mechanism.target_weight, [sums])
+
+
+def linear(repeats):
+    """Excess risk over the exact fit, relative to its gain over zero."""
+    cases = [(f"p = {p}, n = {n:,}", synthetic(p, n)) for p in (2, 6, 21, 51) for n in (1_000, 10_000, 100_000)]
+    cases.append(("4 dimensions of 64, n = 8,192", low_rank(64, 8192)))
+    cases.append(("mothers, weeks_worked", Linear(*mothers("weeks_worked"))))
+    table = []
+    for name, case in cases:
+        for epsilon in (1.0, 4.0):
+            budget, rngs = ApproxDP(epsilon, DELTA), [np.random.default_rng(r) for r in range(repeats)]
+            rows = default_rows(case.p + 1)
+            more = {"bound": case.bound, "analysis": "tight"}
+            table.append({
+                "records": name, "epsilon": epsilon,
+                "moments": mean([case.excess(moments(case.second, case.n, budget, g, case.bound).values)
+                                 for g in rngs]),
+                "mixing": mean([case.excess(gaussmix(case.second, case.n, budget, rows, g, **more).values)
+                                for g in rngs]),
+                "AdaSSP, analytic": mean([
+                    case.excess(AdaSSP(budget, case.bound, calibration="analytic").release(
+                        case.rows, case.targets, Draws(SimulatedNoise(r)))) for r in range(repeats)]),
+            })  # fmt: skip
+    return table
+
+
+def logistic(repeats):
+    """Excess log loss per record on third_child, and what a coefficient misses."""
+    from statsmodels.api import Logit
+
+    x, y = mothers("third_child")
+    exact = Logit((y + 1) / 2, x).fit(disp=0).params
+    least, records = log_loss(exact, x, y), np.column_stack([x, y])
+    second, table = records.T @ records, []
+    for epsilon in (0.5, 1.0, 4.0):
+        budget = ApproxDP(epsilon, DELTA)
+        found = [moments(second, len(y), budget, np.random.default_rng(r), kind="binary") for r in range(repeats)]
+        rows = default_rows(7)
+        mixed = [gaussmix(second, len(y), budget, rows, np.random.default_rng(r), kind="binary", analysis="tight")
+                 for r in range(repeats)]  # fmt: skip
+        other = [ObjectivePerturbation(budget, math.sqrt(6), noise=SimulatedNoise(r)).fit(x, y)
+                 for r in range(min(5, repeats))]  # fmt: skip
+        for name, fits in (
+            ("moments", [one.values for one in found]),
+            ("mixing", [one.values for one in mixed]),
+            ("objective perturbation", other),
+        ):
+            table.append({
+                "epsilon": epsilon, "method": name,
+                "excess log loss, 1e-6": mean([1e6 * (log_loss(fit, x, y) - least) for fit in fits]),
+                "rmse of coefficients": math.sqrt(np.mean([np.sum((fit - exact) ** 2) for fit in fits])),
+            })  # fmt: skip
+    return table
+
+
+def designs():
+    """Generated features without the constant, by name."""
+    found = {}
+    for p in (3, 6, 11, 21):
+        q = np.linalg.qr(np.random.default_rng(p).normal(size=(p - 1, p - 1)))[0]
+        for condition in (1, 10, 100, 1000):
+            scale = 0.4 * np.sqrt(np.geomspace(1.0, 1.0 / condition, p - 1))
+            found[f"condition {condition:,}, p = {p}"] = (
+                p, lambda rng, n, q=q, s=scale: np.clip((rng.normal(size=(n, len(s))) * s) @ q.T, -1, 1)
+            )  # fmt: skip
+        rare = np.geomspace(0.5, 0.002, p - 1)
+        found[f"rare categories, p = {p}"] = (
+            p, lambda rng, n, r=rare: np.where(rng.random((n, len(r))) < r, 1.0, -1.0)
+        )  # fmt: skip
+        found[f"skew, p = {p}"] = (
+            p, lambda rng, n, p=p: np.minimum(rng.exponential(0.2, (n, p - 1)), 2.0) - 1.0
+        )  # fmt: skip
+    return found
+
+
+def coverage(repeats, binary):
+    """How often 95% intervals hold the truth, of those that there are: by design, over n and epsilon."""
+    table = []
+    for name, (p, draw) in designs().items():
+        theta = np.random.default_rng(7).normal(size=p)
+        theta *= (1.5 if binary else 0.3) / np.linalg.norm(theta)
+        held, told, least = 0, 0, 1.0
+        for n in (2_000, 50_000):
+            for epsilon in (1.0, 4.0):
+                hits, some = np.zeros(p), np.zeros(p)
+                for r in range(repeats):
+                    rng = np.random.default_rng([r, n, int(epsilon)])
+                    x = np.column_stack([draw(rng, n), np.ones(n)])
+                    score = x @ theta
+                    if binary:
+                        y = np.where(rng.random(n) < 1 / (1 + np.exp(-score)), 1.0, -1.0)
+                    else:
+                        y = score + 0.2 * rng.normal(size=n)
+                    z = np.column_stack([x, y])
+                    kind = "binary" if binary else "real"
+                    found = moments(z.T @ z, n, ApproxDP(epsilon, DELTA), rng, kind=kind)
+                    half = found.half_widths()
+                    some += np.isfinite(half)
+                    hits += np.isfinite(half) & (np.abs(found.values - theta) < half)
+                held, told = held + hits.sum(), told + some.sum()
+                if some.sum() > p * repeats / 10:
+                    least = min(least, hits.sum() / some.sum())
+        table.append({
+            "design": name, "coefficients with an interval": float(told) / (4 * repeats * p),
+            "of these held": float(held / told) if told else math.nan, "least, by n and epsilon": float(least),
+        })  # fmt: skip
+    return table
+
+
+def on_records(repeats):
+    """The same on parts of the mothers data, whose own fit is the truth: residuals of no single variance."""
+    table = []
+    for target in ("weeks_worked", "third_child"):
+        x, y = mothers(target)
+        case = Linear(x, y)
+        for n in (5_000, 20_000, 100_000):
+            for epsilon in (1.0, 4.0):
+                hits, told = np.zeros(case.p), np.zeros(case.p)
+                for r in range(repeats):
+                    rng = np.random.default_rng([r, n])
+                    part = rng.integers(0, case.n, n)
+                    z = np.column_stack([x[part], y[part]])
+                    found = moments(z.T @ z, n, ApproxDP(epsilon, DELTA), rng)
+                    half = found.half_widths()
+                    told += np.isfinite(half)
+                    hits += np.isfinite(half) & (np.abs(found.values - case.exact) < half)
+                table.append({
+                    "line through": target, "n": n, "epsilon": epsilon, "held": float(hits.sum() / told.sum()),
+                    "worst coefficient": float(np.min(hits / np.maximum(told, 1))),
+                })  # fmt: skip
+    return table
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(argv)
+    parts = {
+        f"Excess risk relative to the exact fit's gain, delta = {DELTA:g}": lambda: linear(given.repeats),
+        "Logistic regression of third_child": lambda: logistic(given.repeats),
+        "Coverage, real targets": lambda: coverage(2 * given.repeats, binary=False),
+        "Coverage, log odds of length 1.5": lambda: coverage(given.repeats, binary=True),
+        "Coverage on parts of the mothers data": lambda: on_records(10 * given.repeats),
+    }
+    results = {}
+    for title, part in parts.items():
+        results[title] = part()
+        if not given.json:
+            print_table(title, results[title])
+    if given.json:
+        print(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1:])

@@ -1,0 +1,147 @@
+"""A window in the making, whatever is released of it: rows come in, one release goes out, nothing stays."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from murk._turns import Turns, in_turn
+from murk.errors import UserError
+from murk.privacy.noise import NoiseSource, SecureNoise
+
+__all__ = ["WindowAccumulator"]
+
+
+class WindowAccumulator(ABC):
+    """Takes the rows of one window and releases something of them, once.
+
+    It holds what nobody outside may see: it cannot be copied, pickled or used in a forked process, and it is wiped by
+    its release and by `wipe`, and when adding rows is interrupted. Threads take turns.
+
+    Parameters
+    ----------
+    mechanism
+        What is released; it has ``columns`` and ``largest_window``.
+    noise
+        Where all randomness comes from; None: `SecureNoise`.
+    window
+        Number of the window, from 0; it matters to simulated noise only, which it tells apart.
+
+    Raises
+    ------
+    UserError
+        If the window is not a number that fits.
+    """
+
+    __slots__ = ("_noise", "_pid", "_records", "_released", "_turns", "mechanism", "window")
+
+    def __init__(self, mechanism: Any, noise: NoiseSource | None = None, window: int = 0) -> None:
+        if isinstance(window, bool) or not isinstance(window, int) or not 0 <= window < 2**62:
+            raise UserError(f"window={window!r} is not the number of a window; count from 0")
+        self.mechanism = mechanism
+        self.window = window
+        self._noise: NoiseSource = SecureNoise() if noise is None else noise
+        self._pid = os.getpid()
+        self._turns = Turns()
+        self._records = 0
+        self._released = False
+
+    @property
+    def records(self) -> int:
+        """Rows so far (public)."""
+        return self._records
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the randomness can be repeated by whoever knows the seed."""
+        return self._noise.simulated
+
+    @property
+    def released(self) -> bool:
+        """Whether it has been released or wiped, and so is of no more use."""
+        return self._released
+
+    def add_block(self, rows: npt.ArrayLike) -> None:
+        """Add rows (m, p + 1): features, then the target.
+
+        Whatever the values, the row counts: one beyond a bound is scaled down to it, one with a NaN or an infinite
+        value becomes a row of zeros; how many there were is counted nowhere.
+
+        Raises
+        ------
+        UserError
+            If the shape does not fit, a value is not a number, the window is full, or it was released.
+        """
+        self._add(self._block(rows))
+
+    @in_turn
+    def _add(self, block: npt.NDArray[np.float64]) -> None:
+        self._check()
+        largest = self.mechanism.largest_window
+        if self._records + len(block) > largest:
+            raise UserError(f"a window of this mechanism holds at most {largest} rows; release it, begin another")
+        try:
+            self._accumulate(block)
+        except BaseException:
+            # Rows added but not counted would share their normals with those that come next.
+            self._wipe()
+            raise
+
+    @abstractmethod
+    def release(self) -> Any:
+        """What is released of all rows so far, once."""
+
+    @abstractmethod
+    def _accumulate(self, block: npt.NDArray[np.float64]) -> None:
+        """Add checked rows, and count them."""
+
+    @abstractmethod
+    def _secrets(self) -> Iterable[npt.NDArray[Any]]:
+        """What is wiped."""
+
+    def _block(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        try:
+            block = np.ascontiguousarray(rows, dtype=np.float64)
+        except (TypeError, ValueError):
+            # Numpy's own message quotes the value.
+            raise UserError("a block of rows must be numbers only, in rows of one length") from None
+        if block.ndim != 2 or block.shape[1] != self.mechanism.columns:
+            raise UserError(
+                f"a block has shape (m, {self.mechanism.columns}), features and then the target; got {block.shape}"
+            )
+        return block
+
+    @in_turn
+    def wipe(self) -> None:
+        """Overwrite everything that was accumulated; the window is lost."""
+        self._wipe()
+
+    def _wipe(self) -> None:
+        for array in self._secrets():
+            array.fill(0)
+        self._released = True
+
+    def _check(self) -> None:
+        if self._pid != os.getpid():
+            raise UserError("a window belongs to the process that began it: a fork would release one key twice")
+        if self._released:
+            raise UserError("this window was released or wiped; a sketch is released once, so begin another window")
+
+    def __repr__(self) -> str:
+        state = "wiped" if self.released else f"{self._records} rows"
+        return f"<{type(self).__name__} of window {self.window}: {state}>"
+
+    def __copy__(self) -> NoReturn:
+        self._refuse()
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        self._refuse()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UserError("an accumulator is neither copied nor stored: two sketches of one key would reveal rows")
