@@ -7,10 +7,37 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murk.errors import UserError
 
 _BLUE, _GREY, _INK = "#1f6feb", "#8b949e", "#24292f"
+
+
+# Half widths of the narrowest interval that the window shows to both sides.
+_SHOWN = 6.0
+
+
+def window(value: NDArray[np.float64], half: NDArray[np.float64], target: float | None = None) -> tuple[float, float]:
+    """The range of odds ratios to show: some times the narrowest interval, however wide those before it were.
+
+    Parameters
+    ----------
+    value, half
+        Log odds ratios and the half widths of their intervals, infinite where nothing was learned.
+    target
+        Another one to be seen.
+
+    Examples
+    --------
+    >>> low, high = window(np.array([3.0, 0.1]), np.array([8.0, 0.05]))
+    >>> round(low, 2), round(high, 2)
+    (0.82, 1.49)
+    """
+    # Where nothing was learned at all: three times the odds to both sides, and nothing around the estimate.
+    room = _SHOWN * min(float(np.min(half)), 1.1 / _SHOWN)
+    seen = float(value[-1]) if target is None else target
+    return float(np.exp(min(value[-1], seen) - room)), float(np.exp(max(value[-1], seen) + room))
 
 
 def draw(
@@ -61,11 +88,7 @@ def draw(
                 linewidth=1.5,
                 label=f"with all raw records: {target:.2f}",
             )
-        # The later part decides the window; before that the band fills any.
-        late = n >= n[-1] / 25
-        least, most = low[late].min(), high[late].max()
-        margin = 0.1 * (most - least)
-        axes.set_ylim(max(0.0, least - margin), most + margin)
+        axes.set_ylim(*window(value, half, None if trusted is None else trusted[name]["value"] * factor))
         axes.set_xscale("log")
         axes.set_xlim(n[0], n[-1])
         axes.set_xlabel("releases learned from")
