@@ -101,11 +101,10 @@ def _tasks() -> Iterator[tuple[str, str]]:
     for objective, target in (("logistic", _BINARY), ("softmax", _CLASSES), ("huber", _REAL)):
         for mechanism, guarantee in _KINDS:
             yield f"gradients {objective}, {mechanism}", _people("gradients", target, guarantee, mechanism)
-    yield "examples joint, label", _people("examples", _BINARY, _MU)
-    yield "examples joint, real", _people("examples", _REAL, _MU)
-    separate = "examples: {release: separate}\n"
-    yield "examples separate, label", _people("examples", _BINARY, _MU) + separate
-    yield "examples separate, real", _people("examples", _REAL, _MU) + separate
+    for release in ("directions", "joint", "separate"):
+        for name, target in (("label", _BINARY), ("real", _REAL)):
+            block = f"examples: {{release: {release}}}\n"
+            yield f"examples {release}, {name}", _people("examples", target, _MU) + block
     for mechanism, guarantee in _KINDS:
         text = _people("moments", _BINARY, guarantee, mechanism)
         yield f"moments joint, {mechanism}", f"{text}public: {{set_aside: 100}}\n"

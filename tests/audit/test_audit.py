@@ -79,6 +79,8 @@ def test_what_the_search_finds():
     share = {name: CASES[name].prepare() for name in CASES if name not in SKETCHES}
     found = {name: trial.exact(trial.yardsticks[0]) for name, trial in share.items()}
     for name in (
+        "examples directions, label",
+        "examples directions, real",
         "examples joint, label",
         "examples joint, real",
         "examples separate, real",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from murk._jit import HAVE_NUMBA
 from murk._turns import Turns, in_turn, occupied
 from murk.errors import MurkError, UserError
-from murk.learners.inference import Estimate
+from murk.learners.inference import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import kernels as f
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.inference import estimate
@@ -53,6 +53,7 @@ class IWPEngine:
     """
 
     kind = "example"
+    covariates: PublicCovariates | None = None
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class IWPEngine:
         self._levels = {level: place for place, level in enumerate(self.mechanisms)}
         self._menu = level_rows(settings, list(self.mechanisms.values()))
         self._labelled = settings.form == k.LABEL
-        self._row_names = (*_ROWS, "first") if settings.directed else _ROWS
+        self._row_names = (*_ROWS, "first", "second") if settings.directed else _ROWS
         self._bounds = {
             level: mechanism.magnitudes.tolist() if hasattr(mechanism, "magnitudes") else None
             for level, mechanism in self.mechanisms.items()
@@ -103,8 +104,7 @@ class IWPEngine:
     def _bind(self) -> None:
         p, at, tail = self.settings.features, k.REAL_HEADER, self.settings.features + self.settings.dimension
         self.rows = self.real[at : at + k.ROWS * p].reshape(k.ROWS, p)
-        middle = at + k.ROWS * p
-        self.triangles = self.real[middle : middle + 2 * self._size].reshape(2, self._size)
+        self.triangles = self.real[at + k.ROWS * p :][: 2 * self._size].reshape(2, self._size)
         self.x = self.real[-tail : p - tail]
         self.features = self.x[:-1]
         self._put: Callable[..., None] = struct.Struct(f"{p - 1}d").pack_into

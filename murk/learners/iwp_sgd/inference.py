@@ -4,6 +4,8 @@
 Where the mean Hessian is not known well enough to be inverted, the average stands in and there is no interval: that is
 how a hopeless budget shows.
 
+*public rows*: directions of labels where covariates are public, see :mod:`murk.learners.iwp_sgd.public`.
+
 *random scaling*: where nothing is polished, as for LDP-SGD (Lee, Liao, Seo, Shin 2022), over the updates' averages.
 """
 
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from murk.learners.inference import FEWEST, RANDOM_SCALING, Estimate
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.polish import TRUST, uncertainty
+from murk.learners.iwp_sgd.public import with_public
 
 if TYPE_CHECKING:
     from murk.learners.iwp_sgd.engine import IWPEngine
@@ -43,7 +46,18 @@ def estimate(engines: Sequence[IWPEngine]) -> Estimate:
     weights = np.array([engine.real[k.SUM_WEIGHT] for engine in engines])
     shares = weights / weights.sum() if weights.sum() > 0 else np.full(len(engines), 1.0 / len(engines))
     average = np.asarray(sum(s * engine.rows[k.AVERAGE] for s, engine in zip(shares, engines, strict=True)))
-    return _sandwich(engines, average) if settings.polish else _random_scaling(engines, average)
+    if not settings.polish:
+        return _random_scaling(engines, average)
+    found, covariates = _sandwich(engines, average), engines[0].covariates
+    if covariates is None or settings.form != k.DIRECTED_LABEL or settings.regularization > 0.0:
+        return found
+    sums = np.sum([engine.real for engine in engines], axis=0)
+    if not sums[k.POLISH_WEIGHT] > 0.0:
+        return found
+    bend = np.sum([engine.triangles[0] for engine in engines], axis=0) / sums[k.POLISH_WEIGHT]
+    first, second = (np.sum([engine.rows[row] for engine in engines], axis=0) for row in (k.FIRST, k.SECOND))
+    bend = _symmetric(bend, settings.features)
+    return with_public(found, settings, covariates, sums, bend, first / sums[k.POLISH_WEIGHT], second)
 
 
 def _sandwich(engines: Sequence[IWPEngine], average: NDArray[np.float64]) -> Estimate:

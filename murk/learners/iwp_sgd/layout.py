@@ -40,4 +40,4 @@ LEVEL_WHOLES = THRESHOLD - STEPS + 1
 FIRST_SUM, LAST_SUM = SUM_WEIGHT, BEND_SQUARES
 
 # State vectors, one after another; then two triangles (where estimates are polished), x and the released vector.
-ITERATE, AVERAGE, SCALING_A, SCALING_B, GATHERED, REFERENCE, AIMED, FIRST, ROWS = range(9)
+ITERATE, AVERAGE, SCALING_A, SCALING_B, GATHERED, REFERENCE, AIMED, FIRST, SECOND, ROWS = range(10)

@@ -95,6 +95,7 @@ def follow(whole: Array, real: Array, rho: Array, u: Array, z: float, v: float, 
         aimed[i] += weight * ((along - pull) * ui + (beside + push) * di)
         if directed:
             real[means + i] += weight * ui
+            real[means + p + i] += square * ui * ui
         uu, ud, dd = uu + ui * ui, ud + ui * di, dd + di * di
         trace += own * (outer * ui * ui - 2.0 * cross * ui * di + fourth * di * di)
         squares += own * own

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.inference import Estimate
+from murk.learners.inference import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import kernels as f
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.engine import IWPEngine
@@ -36,10 +36,13 @@ class ExampleProblem:
         Public settings, settled.
     mechanisms
         Level name to mechanism.
+    covariates
+        Public covariates of the task, if it has any: the learner's alone, devices do not need them.
     """
 
     settings: ExampleSettings
     mechanisms: dict[str, ExampleMechanism]
+    covariates: PublicCovariates | None = None
     kind = "example"
     interactive = False
 
@@ -83,7 +86,9 @@ class ExampleProblem:
 
     def engine(self) -> IWPEngine:
         """A fold for this task's releases, standing at version 0."""
-        return IWPEngine(self.settings, self.mechanisms)
+        made = IWPEngine(self.settings, self.mechanisms)
+        made.covariates = self.covariates
+        return made
 
     def estimate(self, engines: Sequence[IWPEngine]) -> Estimate:
         """Estimate merged over chains."""
@@ -123,4 +128,5 @@ def problem_for(task: Task) -> ExampleProblem:
     mechanisms: Mapping[str, ExampleMechanism] = {
         level: settings.mechanism(guarantee) for level, guarantee in task.privacy.levels.items()
     }
-    return ExampleProblem(settle(settings, mechanisms), dict(mechanisms))
+    covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
+    return ExampleProblem(settle(settings, mechanisms), dict(mechanisms), covariates)

@@ -97,6 +97,17 @@ def test_the_problem_of_a_task(target, form):
     assert (found.n_releases, found.chains, found.names) == (200, 2, ("a", "b", "intercept"))
 
 
+def test_public_covariates_of_a_task_reach_its_learners():
+    text = TASK.format(target=TARGETS["binary"], form="directions") + "public: {set_aside: 10}\n"
+    points = np.array([[1.0, 0.5, 1.0], [-1.0, 0.0, 1.0], [0.25, -1.0, 1.0]])
+    problem = problem_for(Task.parse(text).with_public(points, np.array([3, 5, 2])))
+    engine = problem.engine()
+    assert engine.covariates is problem.covariates is not None
+    assert problem.covariates.counts.sum() == 10
+    assert problem.estimate([engine]).note == "none: nothing was learned yet"
+    assert problem_for(Task.parse(text)).engine().covariates is None
+
+
 def test_bad_values_never_stop_it():
     for odd in (None, math.nan, math.inf, -math.inf, "text", 1e300, [1], 10**400):
         for model in (
