@@ -19,7 +19,10 @@ from murk.errors import MurkError, UserError
 
 # Command name -> module with an attribute ``command``, and its one-line help (so that listing imports nothing).
 _COMMANDS = {
-    "demo": ("murk.cli.demo", "Learn from 254,654 real people, none of whose records leaves her device in the clear."),
+    "demo": (
+        "murk.cli.demo",
+        "Learn from 254,654 real people, whose records never leave their devices in the clear.",
+    ),
     "run": ("murk.cli.run", "Learn a task from a file of people: devices, log and learner in one process."),
     "topics": ("murk.cli.topics", "Create and check a task's topics on a Kafka cluster."),
     "produce": ("murk.cli.produce", "Let a file's people privatize and send their records to a log."),

@@ -39,7 +39,7 @@ def command(
     """Learn from 254,654 real people, whose records never leave their own devices in the clear.
 
     Does having two children of the same sex make a third more likely? Each woman of the 1980 US census sample
-    has an account of her own and a privacy level; only privatized answers leave her (simulated) device.
+    has an account of their own and a privacy level; only privatized answers leave their (simulated) device.
     """
     from murk.demo import DATA, TASK
     from murk.demo.path import Path95
@@ -144,8 +144,8 @@ def _print(found: dict[str, Any], folder: Path, stem: str, url: str) -> None:
     click.echo()
     promises = sorted(found["levels"].items(), key=lambda item: item[1]["right_at_most"])
     table(
-        "What each woman who released was promised, on her own device, by local differential privacy",
-        ["level", "guarantee", "women", "right about her at most"],
+        "What each woman who released was promised, on their own device, by local differential privacy",
+        ["level", "guarantee", "women", "right about them at most"],
         [
             [
                 level,
@@ -157,9 +157,9 @@ def _print(found: dict[str, Any], folder: Path, stem: str, url: str) -> None:
         ],
     )
     paragraph(
-        "That is: somebody who sees her release, knows everything else about her and everybody, and has unlimited "
-        "computing power, is asked which of any two records is hers, and is right at most so often (guessing: 50%). "
-        "She released once; the ledger refuses a second time."
+        "That is: somebody who sees their release, knows everything else about them and everybody, and has unlimited "
+        "computing power, is asked which of any two records is theirs, and is right at most so often (guessing: 50%). "
+        "They released once; the ledger refuses a second time."
     )
     paragraph(
         f"{found['refusals']:,} releases were refused for want of budget. "

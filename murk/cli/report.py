@@ -113,7 +113,7 @@ def describe_cap(task: Task) -> str:
             return "One window an organisation, at its level."
         return f"All windows of one organisation together: {against_a_blank_record(cap)}"
     if cap is None:
-        return "One release a person, at her level."
+        return "One release a person, at their level."
     return f"All releases of one person together: {cap.describe()}"
 
 

@@ -32,7 +32,7 @@ def command(
 ) -> None:  # fmt: skip
     """Learn TASK from a file of people: devices, log and learner in one process.
 
-    Every record is privatized on its person's simulated device, paid for from her account, sent through the
+    Every record is privatized on its person's simulated device, paid for from their account, sent through the
     log and learned. With `protocol: sketch` organisations do so instead, a window of records at a time. A killed
     run, started again with the same command, carries on where it stood.
     """

@@ -112,7 +112,7 @@ class Releasing(Protocol):
 
 
 class PersonProblem(Problem, Releasing, Protocol):
-    """A problem to which each person releases a vector of her own record, randomized on her device."""
+    """A problem to which each person releases a vector of their own record, randomized on their device."""
 
     @property
     def mechanisms(self) -> Mapping[str, Randomizer]:

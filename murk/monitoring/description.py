@@ -138,7 +138,7 @@ METRICS = (
         "murk_learner_log_reachable", "gauge", "1 while the process can reach the log, else 0.", side="learner"
     ),
     Metric(
-        "murk_ledger_spent_ratio", "histogram", "Share of her cap that each person has spent.",
+        "murk_ledger_spent_ratio", "histogram", "Share of their cap that each person has spent.",
         buckets=SPENT_BOUNDS, side="people",
     ),
     Metric(

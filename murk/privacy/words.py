@@ -1,8 +1,8 @@
 """What a guarantee means, in words that can be read to the person it was given to.
 
 Two figures say it all, both about the strongest adversary there is, who knows everything but the record
-and may compute without limit: how often she is right when she must tell two records apart (a fair coin is
-right half of the time), and how many of the records she looks for she finds when 5 of 100 others may be
+and may compute without limit: how often they are right when they must tell two records apart (a fair coin is
+right half of the time), and how many of the records they look for they find when 5 of 100 others may be
 taken for it by mistake. Every figure is rounded against the guarantee.
 """
 

@@ -1,4 +1,4 @@
-"""What the ledger tells: a person her own account, everybody else sums that name nobody."""
+"""What the ledger tells: a person their own account, everybody else sums that name nobody."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ class TaskAccount:
     caps
         What was promised for the task, and what is spent of it.
     withdrawn
-        Whether she wants no more releases to it.
+        Whether they want no more releases to it.
     published
-        Whether she is in the task's public sample: her features (without the target) were published as they
+        Whether they are in the task's public sample: their features (without the target) were published as they
         are, under no guarantee.
     accountant
-        What all her releases to the task together promise, in whatever terms are asked for.
+        What all their releases to the task together promise, in whatever terms are asked for.
     guarantee
         The same in the strongest terms that all of them allow; None without any release, or any such terms.
     windows
@@ -133,13 +133,13 @@ class Account:
     Parameters
     ----------
     tasks
-        One entry for each task that she released to, tried to, withdrew from, or is in the public sample of.
+        One entry for each task that they released to, tried to, withdrew from, or are in the public sample of.
     caps
         What was promised over all tasks, and what is spent of it.
     withdrawn
-        Whether she wants no more releases at all.
+        Whether they want no more releases at all.
     accountant
-        What all her releases together promise, in whatever terms are asked for.
+        What all their releases together promise, in whatever terms are asked for.
     guarantee
         The same in the strongest terms that all of them allow; None without any release, or any such terms.
     """

@@ -29,7 +29,7 @@ class Claims:
     source
         Digest of the file that the records come from.
     keep_levels
-        Give a person who has released to the task before the level that she had then.
+        Give a person who has released to the task before the level that they had then.
     """
 
     keys: Sequence[Key | None] = field(repr=False)

@@ -239,9 +239,9 @@ class Ledger:
         Parameters
         ----------
         person
-            Her name; or her row, where the rows of a file are people.
+            Their name; or their row, where the rows of a file are people.
         task_hash
-            The task she withdraws from; None for every task, now and later.
+            The task they withdraw from; None for every task, now and later.
         source
             Digest of the file when ``person`` is a row.
         now
@@ -269,7 +269,7 @@ class Ledger:
         Parameters
         ----------
         person
-            Her name; or her row, where the rows of a file are people.
+            Their name; or their row, where the rows of a file are people.
         source
             Digest of the file when ``person`` is a row.
         """

@@ -1,4 +1,4 @@
-"""The people of a file, each of whom releases her own records."""
+"""The people of a file, each of whom releases their own records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer: what runs on a person's side, from her record to the bytes that leave her device."""
+"""The producer: what runs on a person's side, from their record to the bytes that leave their device."""
 
 from __future__ import annotations
 
@@ -119,12 +119,12 @@ class Producer(Releaser["PersonProblem"]):
         record
             Raw values by column. It is not looked at before the model was checked and the release was paid.
         person
-            Whose it is: the name of her account in the ledger.
+            Whose it is: the name of their account in the ledger.
         key
             What the record is recognised by when it comes again; it must not be made from its values. None
             for a record that comes once.
         level
-            The level of the task's menu that she chose, without looking at the record.
+            The level of the task's menu that they chose, without looking at the record.
 
         Returns
         -------

@@ -58,7 +58,7 @@ def read_run(file: Database, task_hash: str, source: str) -> Run | None:
 
 
 def check_people(file: Database, task: int, source: str, people: str) -> None:
-    """Make sure that nobody whose row in a file is her name is met again in another file.
+    """Make sure that nobody whose row in a file is their name is met again in another file.
 
     Raises
     ------

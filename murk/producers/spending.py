@@ -97,7 +97,7 @@ class Spending:
         self._claims = claims
         self._tariffs = tariffs
         self._home = source if claims.people is None else 0
-        # Without names every row is a person, and its key is her name.
+        # Without names every row is a person, and its key is their name.
         self._people = cast(Sequence[Key], claims.keys if claims.people is None else claims.people)
         self._first = int(connection.execute("SELECT value FROM meta WHERE key = 'next'").fetchone()[0])
         self._paid: list[int] = []

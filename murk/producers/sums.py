@@ -36,7 +36,7 @@ class Sums:
         Releases that were refused; releases that wait in the outbox.
     spent
         (share, number of people) pairs: the largest share that a person has spent of any cap that the task has
-        for her.
+        for them.
     """
 
     people: int

@@ -353,7 +353,7 @@ class IterateMessage(BaseModel):
 def truncate_time(time: float, granularity: int) -> int:
     """Truncate a time to a multiple of the granularity, in seconds since 1970.
 
-    A release tells the day, say, and not the second at which its person was at her device.
+    A release tells the day, say, and not the second at which its person was at their device.
 
     Examples
     --------

@@ -109,7 +109,7 @@ class PrivacyBlock(Block):
     )
     per_person: AGuarantee | None = Field(
         default=None,
-        description="a person's cap for this task; `null`: one release at her level. Each release is charged in the "
+        description="a person's cap for this task; `null`: one release at their level. Each release is charged in the "
         "cap's own terms: under gdp its mu^2 (of a pure one, mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), under zcdp "
         "its rho (mu^2/2; of a pure one epsilon^2/2)",
     )

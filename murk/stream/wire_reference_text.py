@@ -50,7 +50,7 @@ The examples are of the smallest task of [task files](task-file.md), whose coeff
 MESSAGES: Final[dict[str, tuple[str, str]]] = {
     "gradient": (
         "A release of a gradient",
-        "What leaves a person's device: her gradient, privatized. Integers are written without point and exponent "
+        "What leaves a person's device: their gradient, privatized. Integers are written without point and exponent "
         "(`1.0` is refused, which JSON Schema cannot say), every key is there once, and unknown keys are refused. "
         "The order of keys and white space do not matter. The task's `protocol` says which kind of release its "
         "log takes; this is that of `gradients`.",

@@ -92,7 +92,7 @@ def test_three_classes_at_chosen_levels(folder: Path) -> None:
     ("cap", "most"), [("", 1), (", per_person: {gdp: {mu: 1.5}}", 2), (", per_person: {gdp: {mu: 5}}", 25)]
 )
 def test_people_with_several_records(folder: Path, cap: str, most: int) -> None:
-    """A person's cap takes so many of her records (mu^2 adds up); each of the others is refused, and counted."""
+    """A person's cap takes so many of their records (mu^2 adds up); each of the others is refused, and counted."""
     found = learn(folder, WEEKS, f"{{guarantee: {{gdp: {{mu: 1.0}}}}{cap}}}", "--person", "who")
     owned = Counter(record["who"] for record in records())
     assert max(owned.values()) > 2
@@ -106,7 +106,7 @@ def test_people_with_several_records(folder: Path, cap: str, most: int) -> None:
 
 
 def test_a_level_by_lot_is_a_persons_own(folder: Path) -> None:
-    """Drawn once for each person, and not for each of her records."""
+    """Drawn once for each person, and not for each of their records."""
     menu = MENU.replace("levels:", "per_person: {gdp: {mu: 9.0}}, levels:")
     found = learn(folder, WEEKS, menu, "--person", "who", "--level", "lot")
     assert found["releases"] == RECORDS

@@ -74,7 +74,7 @@ def test_totals_and_a_name(folder: Path) -> None:
 
 
 def test_one_ledger_for_two_tasks(folder: Path) -> None:
-    """Each task has its own cap; a person sees all that she was asked for in one place."""
+    """Each task has its own cap; a person sees all that they were asked for in one place."""
     world(folder)
     named(folder, records=40, names=20)
     assert run(folder, "--person", "who").json["refusals"] == 20
@@ -142,12 +142,12 @@ def test_withdrawing_asks(folder: Path) -> None:
 
 
 def test_withdrawing(folder: Path) -> None:
-    """Who withdraws releases nothing more, what waits of hers is not sent, and nothing is refunded."""
+    """Who withdraws releases nothing more, what waits of theirs is not sent, and nothing is refunded."""
     world(folder, task=PAID_TWICE)
     named(folder, records=400, names=200)
     command = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--person", "who", "--patience", 0]
     assert murk(*command, folder=folder).status == 1
-    # Her release waits in the outbox: it was paid for, and nothing has heard yet that the log has it.
+    # Their release waits in the outbox: it was paid for, and nothing has heard yet that the log has it.
     withdraw = ["ledger", LEDGER, "--withdraw", "--person"]
     refused(murk(*withdraw, "w3", folder=folder), "--withdraw asks first", "no terminal", "--yes")
     refused(murk("ledger", LEDGER, "--withdraw", folder=folder), "--withdraw needs --person")

@@ -29,7 +29,7 @@ def holds(data: bytes, value: float) -> bool:
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("second", [None, np.diag([2.0, 1.0, 1.0])], ids=["plain", "whitened"])
 def test_a_pickled_learner_holds_nothing_of_the_last_record(seed, budget, many, second):
-    """Neither her features, nor the noise and payload from which the gradient could be taken back."""
+    """Neither their features, nor the noise and payload from which the gradient could be taken back."""
     model = LDPSGDRegressor(budget=budget, seed=seed, features=["a", "b"], second_moment=second)
     if many:
         model.learn_many(pd.DataFrame([SECRETS], columns=["a", "b"]), [0.577215664])

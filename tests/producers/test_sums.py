@@ -20,7 +20,7 @@ def test_sums_of_one_release_each(tmp_path: Path) -> None:
         run_blocks(world, FileSource(path, task))
         found = sums.read()
         assert (found.people, found.changed, found.refused, found.queued) == (50, 50, 0, 0)
-        # One release at her level is all that the task has for her.
+        # One release at their level is all that the task has for them.
         assert found.spent == ((pytest.approx(1.0, abs=1e-4), 50),)
         sums.told()
         assert sums.read().changed == 0

@@ -23,7 +23,7 @@ from murk.privacy.noise import NoiseSource
 class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     """Linear classification by inverse Weierstrass private SGD (IWP-SGD), from examples that are released once.
 
-    A person releases her example with Gaussian noise, whatever will be learned from it. With ``l = f(theta'x y)``, an
+    A person releases their example with Gaussian noise, whatever will be learned from it. With ``l = f(theta'x y)``, an
     unbiased estimate of the loss's gradient at the true example is ``u~ g'(z) - D theta g''(z)``, where
     ``z = theta'u~`` and g is f with the noise's smoothing taken back (see :mod:`murk.learners.iwp_sgd.transforms`).
     What is learned is the average of ``theta <- Project(theta - step (gradient + lambda theta))``, polished by one

@@ -21,7 +21,7 @@ from murk.privacy.noise import NoiseSource
 class PublicDataGLM(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
 
-    Each person releases the noisy second moments of her record, ``x x'`` and ``x y``, once and without seeing any
+    Each person releases the noisy second moments of their record, ``x x'`` and ``x y``, once and without seeing any
     model. Their means give the least-squares slopes u; public unlabelled covariates give the factor c and the
     intercept a with ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``; the coefficients are ``c u``.
 

@@ -18,10 +18,11 @@ were made under each guarantee, and sums over many people of what they have spen
 
 **What is not.** No record, no exact loss, no gradient before noise, nobody's account. A device's own figures stay on
 the device: the two lower rows fill only where a *simulated population*, or a *gateway of at least 20 people*,
-exports sums. A person sees her own account with `murk ledger`.
+exports sums. A person sees their own account with `murk ledger`.
 
 **How to read it.** A smaller epsilon or mu is a stronger promise. The figures are those of *one release*; what all
-her releases come to is kept by her own ledger, under her own cap. That a person takes part, and when, is not hidden.
+a person's releases come to is kept by their own ledger, under their own cap. That they take part, and when, is not
+hidden.
 """.strip()
 
 

@@ -54,7 +54,7 @@ class Costed(Protocol):
 
 
 class Randomizer(Costed, Protocol):
-    """Randomizes a vector of each person into the integers of her release."""
+    """Randomizes a vector of each person into the integers of their release."""
 
     @property
     def dimension(self) -> int:
