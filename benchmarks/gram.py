@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.gaussmix import DELTA, Linear, gaussmix, log_loss, low_rank, mean, mothers, print_table, synthetic
 from murk.learners.gaussmix.baselines import AdaSSP, ObjectivePerturbation
 from murk.learners.gaussmix.baselines.common import Draws
-from murk.learners.gaussmix.estimates import estimate_grams
+from murk.learners.gaussmix.estimates import GramEstimate, estimate_grams
 from murk.learners.gaussmix.gram_settings import GramSettings
 from murk.learners.gaussmix.gram_sums import GramSums
 from murk.learners.gaussmix.settings import default_rows
@@ -117,7 +117,10 @@ def coverage(repeats, binary):
     for name, (p, draw) in designs().items():
         theta = np.random.default_rng(7).normal(size=p)
         theta *= (1.5 if binary else 0.3) / np.linalg.norm(theta)
-        held, told, least = 0, 0, 1.0
+        held, told, least, effects = 0, 0, 1.0, []
+        many = np.random.default_rng(9)
+        score = np.column_stack([draw(many, 400_000), np.ones(400_000)]) @ theta
+        slope = float(np.mean(1.0 / (2.0 + np.exp(score) + np.exp(-score))))
         for n in (2_000, 50_000):
             for epsilon in (1.0, 4.0):
                 hits, some = np.zeros(p), np.zeros(p)
@@ -135,12 +138,16 @@ def coverage(repeats, binary):
                     half = found.half_widths()
                     some += np.isfinite(half)
                     hits += np.isfinite(half) & (np.abs(found.values - theta) < half)
+                    if isinstance(found, GramEstimate):
+                        effect, wide = (each[:-1] for each in found.effects())
+                        effects += (np.abs(effect - slope * theta[:-1]) < wide)[np.isfinite(wide)].tolist()
                 held, told = held + hits.sum(), told + some.sum()
                 if some.sum() > p * repeats / 10:
                     least = min(least, hits.sum() / some.sum())
         table.append({
             "design": name, "coefficients with an interval": float(told) / (4 * repeats * p),
             "of these held": float(held / told) if told else math.nan, "least, by n and epsilon": float(least),
+            **({"effects held": float(np.mean(effects)) if effects else math.nan} if binary else {}),
         })  # fmt: skip
     return table
 

@@ -145,10 +145,13 @@ def average_effects(task: Task, estimate: Estimate, level: float) -> dict[str, d
     nothing is known of the people whom it would be an average over.
     """
     from murk.learners.effects import marginal_effects
+    from murk.learners.gaussmix.estimates import GramEstimate
     from murk.learners.units import fits_chances, has_slopes, on_logit_scale, units
 
     known = units(task)
-    if on_logit_scale(task):
+    if isinstance(estimate, GramEstimate):
+        found: tuple[Any, Any] | None = estimate.effects(level)
+    elif on_logit_scale(task):
         found = marginal_effects(estimate, level)
     elif fits_chances(task) or has_slopes(task):
         found = estimate.values, estimate.half_widths(level)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.effects import People
 from murk.learners.gaussmix.gram_settings import GramSettings
 from murk.learners.gaussmix.gram_solver import GramSolution, solve_gram
 from murk.learners.gaussmix.gram_sums import GramSums
 from murk.learners.gaussmix.settings import SketchSettings
 from murk.learners.gaussmix.solver import FEWEST, Solution, solve
 from murk.learners.gaussmix.sums import Sums
-from murk.learners.gaussmix.surrogate import by_normal_scores, by_quadratic, normal_nodes
-from murk.learners.gaussmix.unknown_law import allowance
+from murk.learners.gaussmix.surrogate import by_normal_scores, by_quadratic
+from murk.learners.gaussmix.unknown_law import Allowance, allowance
 from murk.learners.inference import Estimate
 
 Vector = NDArray[np.float64]
@@ -73,12 +73,14 @@ def estimate_grams(settings: GramSettings, target_weight: float, sums: Sequence[
     if settings.kind == "real" or settings.reach is not None or not np.all(np.isfinite(covariance)):
         return Estimate(names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance)
     features = solution.moment[:-1, :-1]
-    reach = float(np.abs(values[:-1]).sum()) * math.sqrt(min(settings.largest, settings.feature_bound**2))
-    beyond = allowance(solution.values, values, features, np.diag(solution.inverse), reach)
-    people = _people(values, features)
+    largest = math.sqrt(min(settings.largest, settings.feature_bound**2))
+    beyond = allowance(solution.values, values, features, solution.inverse, largest)
+    error = np.sqrt(np.maximum(np.diag(solution.covariance), 0.0))
+    error[solution.hidden] = math.inf
     return GramEstimate(
-        names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance, people, None, beyond
-    )
+        names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance,
+        fit=solution.values, error=error, beyond=beyond,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -87,31 +89,23 @@ class GramEstimate(Estimate):
 
     Attributes
     ----------
+    fit, error
+        Least squares on labels -1 and +1, and its standard errors, ``(p,)``.
     beyond
-        ``(p,)``: what the law of the features may add to each coefficient, which the moments do not tell.
+        What the law of the features may add, which the moments do not tell.
     """
 
-    beyond: Vector = field(default_factory=lambda: np.zeros(0))
+    fit: Vector = field(kw_only=True)
+    error: Vector = field(kw_only=True)
+    beyond: Allowance = field(kw_only=True)
 
     def half_widths(self, level: float = 0.95) -> Vector:
         """Half widths of the intervals at ``level``."""
-        return super().half_widths(level) + self.beyond
+        return super().half_widths(level) + self.beyond.coefficients
 
-
-def _people(values: Vector, features: Matrix) -> People | None:
-    """Points with the mean of the features and the variance of the scores, as normal features have them."""
-    one = float(features[-1, -1])
-    if not one > 0.0:
-        return None
-    mean = features[-1] / one
-    across = (features / one - np.outer(mean, mean)) @ values
-    variance = float(values @ across)
-    if not variance > 0.0:
-        return None
-    nodes, weights = normal_nodes()
-    # What is expected of the features where the score is so many standard deviations from its mean.
-    points = mean + np.outer(nodes, across / math.sqrt(variance))
-    return People(points, weights, sampled=False)
+    def effects(self, level: float = 0.95) -> tuple[Vector, Vector]:
+        """Average marginal effects on the chance, and their half widths: half the line, and what it may miss."""
+        return self.fit / 2.0, NormalDist().inv_cdf(0.5 + level / 2.0) * self.error / 2.0 + self.beyond.effects
 
 
 def _model(settings: SketchSettings | GramSettings, solution: Solution | GramSolution) -> tuple[Vector, Matrix, str]:

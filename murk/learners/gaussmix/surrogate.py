@@ -164,7 +164,7 @@ def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None
         # No slopes to speak of: the curve is straight over them.
         scale = 1.0 / (share * (1.0 - share))
         return np.append(scale * slopes, logit - scale * centre)
-    nodes, weights = normal_nodes()
+    nodes, weights = _normal_nodes()
     spread = math.sqrt(variance) * nodes
 
     def intercept(scale: float) -> float:
@@ -186,7 +186,6 @@ def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None
 
 
 @lru_cache(maxsize=1)
-def normal_nodes() -> tuple[Vector, Vector]:
-    """Nodes and weights (they sum to 1) with which a mean over a standard normal is taken."""
+def _normal_nodes() -> tuple[Vector, Vector]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     return nodes, weights / weights.sum()

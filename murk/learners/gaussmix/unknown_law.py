@@ -1,17 +1,22 @@
-r"""How far a logistic model's coefficients may be from what normal scores make of second moments.
+r"""How far a logistic model may be from what normal scores make of second moments, whatever the law of the features.
 
-Least squares on labels -1 and +1 gives ``b = M^-1 E x h(t)``, with ``t = x'theta`` and ``h(t) = tanh(t / 2)``. Whatever
-the law of the features, split h into its best line in t and what is left, ``h = alpha + s t + r``: then
+Least squares on labels -1 and +1 gives ``b = M^-1 E x h(t)``, with ``t = x'theta`` and ``h(t) = tanh(t / 2)``. For any
+line in t let ``h = alpha + s t + r``; then, but for the constant,
 
-.. math:: b = s \theta + M^{-1} E[x r], \qquad |M^{-1} E[x r]|_j \le \sqrt{[M^{-1}]_{jj}\, E r^2}
+.. math:: b = s \theta + e, \qquad e = M^{-1} E[x r], \qquad
+    |e_j| \le \min\bigl(\sqrt{[M^{-1}]_{jj}\, E r^2},\ \rho \sum_k |[M^{-1}]_{jk}|\, E |r|\bigr)
 
-by the Cauchy-Schwarz inequality. Of the law of t its mean and variance are known, and an interval that holds it, as
-features are bounded; so s lies between, and ``E r^2`` below, the ends of two linear programs over all such laws.
+by the Cauchy-Schwarz inequality, and as no feature is larger than rho. With ``s = E h'(t)`` it bounds average marginal
+effects, ``s theta / 2``, which half the line through labels nearly is. With the least-squares line of t the first of
+the two bounds coefficients, ``theta = (b - e) / s`` (the second is too near where estimates are far off, as the law
+of t is taken at them). Of that law the mean and the variance are known, and an interval that holds it, as features
+are bounded; so s, ``E r^2`` and ``E |r|`` lie within the ends of linear programs over all such laws.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +27,25 @@ Matrix = NDArray[np.float64]
 _GRID = 257
 
 
-def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Vector, reach: float) -> Vector:
-    """The largest distance of each logistic coefficient from ``values``, ``(p,)``, for any law of the features.
+@dataclass(frozen=True)
+class Allowance:
+    """What the law of the features may add to either side.
+
+    Attributes
+    ----------
+    coefficients
+        ``(p,)``: to log odds.
+    effects
+        ``(p,)``: to average marginal effects on the chance, about half the least-squares fit; of no meaning for the
+        constant.
+    """
+
+    coefficients: Vector
+    effects: Vector
+
+
+def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, largest: float) -> Allowance:
+    """The largest distances from ``values``, and of average marginal effects from ``fit / 2``.
 
     Parameters
     ----------
@@ -34,48 +56,84 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Vector, reac
     moment
         ``E x x'`` of the features, the constant last.
     inverse
-        Diagonal of its inverse.
-    reach
-        No score is further than this from the intercept.
+        Its inverse.
+    largest
+        rho: no feature is larger.
 
     Examples
     --------
     >>> moment, fit = np.diag([0.25, 1.0]), np.array([0.1, 0.0])
-    >>> found = allowance(fit, np.array([0.2, 0.0]), moment, np.array([4.0, 1.0]), 0.2)
-    >>> bool(0 < found[0] < 0.01)
-    True
+    >>> found = allowance(fit, np.array([0.2, 0.0]), moment, np.diag([4.0, 1.0]), 1.0)
+    >>> bool(0 < found.coefficients[0] < 0.01), bool(0 < found.effects[0] < 0.001)
+    (True, True)
     """
     one = max(float(moment[-1, -1]), 1e-300)
-    mean = float(moment[-1] @ values) / one
-    square = float(values @ moment @ values) / one
-    low, high = min(float(values[-1]) - reach, mean), max(float(values[-1]) + reach, mean)
-    points = np.linspace(low, high, _GRID)
-    step = float(points[1] - points[0])
-    # On a grid the variance cannot be less than that of the two points beside the mean.
-    variance = float(np.clip(square - mean**2, step**2 / 4.0, max((high - mean) * (mean - low), step**2 / 4.0)))
-    if not step > 0.0:
-        return np.zeros(len(fit))
-    curve, away = np.tanh(points / 2.0), points - mean
-    moments = np.vstack([np.ones(_GRID), away, away**2 / variance])
-    least, most = (_end(sign, curve * away / variance, moments) for sign in (1.0, -1.0))
-    scale = _middle(fit, values, moment)
-    line = curve - float(np.tanh(mean / 2.0)) - scale * away
-    # The best constant beside that slope is the mean of what is left, which only lowers it.
-    rest = max(_end(-1.0, line**2, moments), 0.0)
-    if not least > 0.0:
-        return np.full(len(fit), math.inf)
-    stretched = np.abs(fit) * max(1.0 / least - 1.0 / max(scale, least), 1.0 / max(scale, least) - 1.0 / most, 0.0)
-    return np.asarray(stretched + np.sqrt(np.maximum(inverse, 0.0) * one * rest) / least)
-
-
-def _middle(fit: Vector, values: Vector, moment: Matrix) -> float:
-    """The slope by which the coefficients were made of the fit."""
+    mean, square = float(moment[-1] @ values) / one, float(values @ moment @ values) / one
+    laws = _Laws.of(mean, square - mean**2, float(values[-1]), largest * float(np.abs(values[:-1]).sum()))
+    if laws is None:
+        nothing = np.zeros(len(fit))
+        return Allowance(nothing, nothing)
+    by_square = np.sqrt(np.maximum(np.diag(inverse), 0.0) * one)
+    by_size = largest * one * np.abs(inverse).sum(axis=1)
     length = float(values[:-1] @ values[:-1])
-    return float(fit[:-1] @ values[:-1]) / length if length > 0.0 else 0.5
+    scale = float(fit[:-1] @ values[:-1]) / length if length > 0.0 else 0.5
+    least, most = laws.range(laws.curve * laws.away / laws.variance)
+    steep = laws.range((1.0 - laws.curve**2) / 2.0)
+    unknown = np.full(len(fit), math.inf)
+    if not (math.isfinite(most) and least > 0.0 and math.isfinite(steep[1])):
+        return Allowance(unknown, unknown)
+    # Of the marginal effects: the miss is convex in the slope, so that its ends are the worst.
+    effects = np.zeros(len(fit))
+    for slope in steep:
+        left = np.abs(laws.left(slope, mean))
+        bound = np.minimum(by_square * math.sqrt(max(laws.most(left**2), 0.0)), by_size * laws.most(left))
+        effects = np.maximum(effects, bound / 2.0)
+    # Each law's own best line misses no more, by squares, than this one.
+    missed = by_square * math.sqrt(max(laws.most(laws.left(scale, mean) ** 2), 0.0)) / least
+    stretched = np.abs(fit) * max(1.0 / least - 1.0 / max(scale, least), 1.0 / max(scale, least) - 1.0 / most, 0.0)
+    return Allowance(np.asarray(stretched + missed), effects)
 
 
-def _end(sign: float, cost: Vector, moments: Matrix) -> float:
-    from scipy.optimize import linprog
+@dataclass(frozen=True)
+class _Laws:
+    """All laws on a grid of scores with a mean and a variance.
 
-    found = linprog(sign * cost, A_eq=moments, b_eq=[1.0, 0.0, 1.0], bounds=(0.0, None), method="highs")
-    return sign * float(found.fun) if found.success else -sign * math.inf
+    Attributes
+    ----------
+    curve, away
+        h of the scores, and how far these are from their mean.
+    variance
+        The variance.
+    """
+
+    curve: Vector
+    away: Vector
+    variance: float
+
+    @classmethod
+    def of(cls, mean: float, variance: float, middle: float, reach: float) -> _Laws | None:
+        """Of scores no further than ``reach`` from ``middle``; None where there is but one."""
+        low, high = min(middle - reach, mean), max(middle + reach, mean)
+        points = np.linspace(low, high, _GRID)
+        step = float(points[1] - points[0])
+        if not step > 0.0:
+            return None
+        # On a grid the variance cannot be less than that of the two points beside the mean.
+        most = max((high - mean) * (mean - low), step**2 / 4.0)
+        return cls(np.tanh(points / 2.0), points - mean, float(np.clip(variance, step**2 / 4.0, most)))
+
+    def left(self, slope: float, mean: float) -> Vector:
+        """What a line through the curve at the mean score leaves of it."""
+        return np.asarray(self.curve - math.tanh(mean / 2.0) - slope * self.away)
+
+    def range(self, cost: Vector) -> tuple[float, float]:
+        """The least and the largest mean of a function of the score."""
+        return -self.most(-cost), self.most(cost)
+
+    def most(self, cost: Vector) -> float:
+        """The largest mean of a function of the score; infinite where none is found."""
+        from scipy.optimize import linprog
+
+        moments = np.vstack([np.ones(_GRID), self.away, self.away**2 / self.variance])
+        found = linprog(-cost, A_eq=moments, b_eq=[1.0, 0.0, 1.0], bounds=(0.0, None), method="highs")
+        return -float(found.fun) if found.success else math.inf

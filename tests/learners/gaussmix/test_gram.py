@@ -10,7 +10,6 @@ from scipy.special import expit
 
 from murk.errors import MurkError, UserError
 from murk.learners import GaussMixClassifier, GaussMixRegressor
-from murk.learners.effects import marginal_effects
 from murk.learners.gaussmix.gram_engine import GramEngine
 from murk.learners.gaussmix.gram_settings import GramSettings, fits_message
 from murk.learners.gaussmix.gram_solver import solve_gram
@@ -218,20 +217,28 @@ def test_log_odds_hold_for_every_law_of_the_features():
     gap = np.abs(found.values - theta)
     assert np.any(gap > 4 * found.spread)
     assert np.all(gap < found.half_widths())
-    effects, halves = marginal_effects(found)
+    effects, halves = found.effects()
     slope = np.mean(expit(x @ theta) * expit(-x @ theta))
     assert np.all(np.abs(effects - theta * slope)[:2] < halves[:2])
+    # The line misses by more than its own error, too: the allowance is what makes the interval true.
+    assert np.any(np.abs(effects - theta * slope)[:2] > 2 * found.error[:2])
 
 
 def test_the_allowance_falls_with_the_effects():
     moment = np.diag([1 / 3, 1.0])
-    found = []
+    found, effects = [], []
     for size in (0.1, 0.5, 1.0):
         values = np.array([size, 0.0])
         nodes = np.linspace(-1, 1, 20_001)
         fit = np.array([np.mean(nodes * np.tanh(size * nodes / 2)) * 3, 0.0])
-        found.append(allowance(fit, values, moment, np.array([3.0, 1.0]), size)[0])
+        made = allowance(fit, values, moment, np.diag([3.0, 1.0]), 1.0)
+        found.append(made.coefficients[0])
+        effects.append(made.effects[0])
+        # Of this very law: what the line misses of the average marginal effect is allowed for.
+        slope = np.mean((1.0 - np.tanh(size * nodes / 2) ** 2) / 4.0)
+        assert abs(fit[0] / 2 - size * slope) < made.effects[0]
     assert 0 < found[0] < 0.003 < found[1] < found[2] < 0.5
+    assert 0 < effects[0] < 1e-4 < effects[1] < effects[2] < 0.03
 
 
 CASES = {
