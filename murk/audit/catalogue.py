@@ -100,7 +100,9 @@ def _mechanisms() -> Iterator[Case]:
 def _tasks() -> Iterator[tuple[str, str]]:
     for objective, target in (("logistic", _BINARY), ("softmax", _CLASSES), ("huber", _REAL)):
         for mechanism, guarantee in _KINDS:
-            yield f"gradients {objective}, {mechanism}", _people("gradients", target, guarantee, mechanism)
+            text = _people("gradients", target, guarantee, mechanism)
+            yield f"gradients {objective}, {mechanism}", f"{text}objective: {objective}\n"
+    yield "gradients balanced, gaussian", _people("gradients", _BINARY, _MU, "gaussian") + "objective: balanced\n"
     for release in ("directions", "joint", "separate"):
         for name, target in (("label", _BINARY), ("real", _REAL)):
             block = f"examples: {{release: {release}}}\n"

@@ -322,7 +322,7 @@ class SGDEngine:
         Noise-aware ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, else ``eta t^-alpha w t / sum w_i``, as the fold has it.
         """
         settings, real = self.settings, self.memory.real
-        spread = settings.bound**2 / 4.0 + self.dimension * self.mechanisms["default"].variance
+        spread = settings.objective.spread * settings.bound**2 + self.dimension * self.mechanisms["default"].variance
         weight = 1.0 / spread if settings.weighting == "inverse-variance" else 1.0
         step = settings.step
         if isinstance(step, InverseScalingStep):

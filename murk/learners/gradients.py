@@ -8,7 +8,7 @@ import numpy as np
 
 from murk._jit import jit
 from murk.learners.layout import *
-from murk.learners.objectives import HUBER_SCALE, LOGISTIC, SOFTMAX
+from murk.learners.objectives import BALANCED, HUBER_SCALE, LOGISTIC, SOFTMAX
 
 
 @jit
@@ -61,7 +61,7 @@ def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float
 def other_gradient(
     whole: Array, real: Array, theta: Array, z: Array, y: float, fit: float, weight: float, out: Array
 ) -> None:
-    """The gradient where the objective is not logistic, or the target is missing."""
+    """The gradient where it is no residual of the logit, or the target is missing."""
     p, d = whole[FEATURES], whole[DIMENSION]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
     if y != y or fit != fit:  # no target, or no finite gradient: it is zero, whatever the record says
@@ -108,8 +108,17 @@ def weigh(whole: Array, square: float) -> float:
 
 
 @jit
-def miss(fit: float, y: float) -> float:
-    """Logistic loss: chance less outcome. A logit beyond 700 would overflow where there is no numba."""
+def by_logit(whole: Array) -> bool:
+    """Whether the gradient is a residual of the logit times x."""
+    return bool(whole[OBJECTIVE] == LOGISTIC or whole[OBJECTIVE] == BALANCED)
+
+
+@jit
+def miss(whole: Array, fit: float, y: float) -> float:
+    """Chance less outcome; balanced, that over the larger of both chances."""
+    if whole[OBJECTIVE] == BALANCED:
+        return -math.exp(min(-fit, 0.0)) if y > 0.5 else math.exp(min(fit, 0.0))
+    # A logit beyond 700 would overflow where there is no numba.
     return 1.0 / (1.0 + math.exp(-min(max(fit, -700.0), 700.0))) - y
 
 
@@ -125,8 +134,8 @@ def gradient(whole: Array, real: Array, theta: Array, z: Array, y: float, out: A
         square += z[j] * z[j]
         fit += theta[j] * z[j]
     weight = weigh(whole, square)
-    if whole[OBJECTIVE] == LOGISTIC and y == y:
-        slope = miss(fit, y) * weight
+    if by_logit(whole) and y == y:
+        slope = miss(whole, fit, y) * weight
         for j in range(p):
             out[j] = slope * z[j]
     else:

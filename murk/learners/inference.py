@@ -2,11 +2,11 @@
 
 Two ways, and every result says which it is:
 
-*plug-in*: with public covariates the Hessian ``A`` of the logistic and softmax objectives is known, and the
-noise level of every release is public. With weights ``q_i = 1 / (s_i^2 + C0^2 / (4 d))``, ``Q = sum q_i``, the
-running means ``m_theta`` of the iterates at which gradients were taken and ``m_g`` of the released gradients
-give ``theta^ = m_theta - A(m_theta)^-1 m_g`` (a Newton polish, which repairs what slow directions left behind)
-and the interval ``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``.
+*plug-in*: with public covariates the Hessian ``A`` of the logistic, balanced and softmax objectives is known, and the
+noise level of every release is public. With weights ``q_i = 1 / (s_i^2 + C0^2 / (4 d))`` (balanced: ``C0^2 / d``),
+``Q`` their sum, the running means ``m_theta`` of the iterates at which gradients were taken and ``m_g`` of the released
+gradients give ``theta^ = m_theta - A(m_theta)^-1 m_g`` (a Newton polish, which repairs what slow directions left
+behind) and the interval ``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, of the balanced objective by the logistic one's A.
 
 *random scaling*: ``V = t^-2 sum s^2 (bar_s - bar_t)^2`` and ``bar_j +- q sqrt(V_jj / t)`` need no Hessian (Lee,
 Liao, Seo and Shin 2022; for LDP-SGD arXiv 2505.08227). The law is asymptotic, and covers less than its name
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -27,7 +27,7 @@ from murk.errors import UserError
 from murk.learners import kernels as k
 from murk.learners.effects import People
 from murk.learners.memory import Memory
-from murk.learners.objectives import Huber, Softmax, contrasts
+from murk.learners.objectives import Balanced, Huber, Logistic, Softmax, contrasts
 from murk.learners.settings import Settings
 
 PLUG_IN = "plug-in"
@@ -193,7 +193,8 @@ def report_matrix(settings: Settings) -> NDArray[np.float64]:
 def hessian(settings: Settings, covariates: PublicCovariates, theta: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean Hessian at working parameters ``theta`` over public covariates, ``(d, d)``.
 
-    Logistic ``mean w(x) p (1 - p) x x'``; softmax the same with ``diag(p) - p p'`` in contrast coordinates.
+    Logistic ``mean w(x) p (1 - p) x x'``; balanced, were theta the truth, ``mean w(x) min(p, 1 - p) x x'``; softmax as
+    the first with ``diag(p) - p p'`` in contrast coordinates.
     """
     points = covariates.points
     if settings.transform is not None:
@@ -213,7 +214,11 @@ def hessian(settings: Settings, covariates: PublicCovariates, theta: NDArray[np.
         blocks = np.einsum("i,iab,ij,il->ajbl", share, inner, points, points)
         return np.asarray(blocks).reshape(settings.dimension, settings.dimension)
     chance = 1.0 / (1.0 + np.exp(-points @ theta))
-    curved: NDArray[np.float64] = (points * (share * chance * (1.0 - chance))[:, None]).T @ points
+    if isinstance(settings.objective, Balanced):
+        steep = np.minimum(chance, 1.0 - chance)
+    else:
+        steep = chance * (1.0 - chance)
+    curved: NDArray[np.float64] = (points * (share * steep)[:, None]).T @ points
     return curved
 
 
@@ -292,8 +297,14 @@ def _plug_in(
     slope = np.asarray(sum(s * m.rows[k.MEAN_GRADIENT] for s, m in zip(shares, memories, strict=True)))
     curvature = hessian(settings, covariates, at)
     inverse = np.linalg.pinv(curvature, rcond=1e-9, hermitian=True)
-    # total is the sum of 1 / (C0^2/4 + d s^2): a d-th of the sum of 1 / (s^2 + C0^2/(4 d)).
-    variance = inverse @ inverse / (total * settings.dimension)
+    # total is the sum of 1 / (v C0^2 + d s^2), v the objective's spread: a d-th of the sum of 1 / (s^2 + v C0^2/d).
+    wide = inverse
+    if isinstance(settings.objective, Balanced):
+        # By its own Hessian intervals would be up to twice as narrow, and the bend that wandering iterates leave in the
+        # polished estimate is not: they are as wide as those of the logistic loss, which have room for it.
+        slower = hessian(replace(settings, objective=Logistic()), covariates, at)
+        wide = np.linalg.pinv(slower, rcond=1e-9, hermitian=True)
+    variance = wide @ wide / (total * settings.dimension)
     move = inverse @ slope
     # Early on a Newton step is mostly noise; the ball is what is known beforehand.
     polished = at - move

@@ -15,7 +15,7 @@ import numpy as np
 from murk._jit import brief, inlined, jit
 from murk.learners.gradients import *
 from murk.learners.layout import *
-from murk.learners.objectives import HUBER_SCALE, LOGISTIC
+from murk.learners.objectives import HUBER_SCALE
 from murk.privacy import lattice
 from murk.privacy.noise.kernels import draw, simulated_gaussian, simulated_laplace, simulated_words
 from murk.privacy.noise.philox import Purpose
@@ -96,7 +96,7 @@ def apply(
     if scaled:
         release[p] += real[MULTIPLIER] * real[CENTRE]
 
-    spread = 0.25 * real[BOUND] * real[BOUND] + d * variance
+    spread = real[OWN_SPREAD] + d * variance
     precision = 1.0 / spread
     weight = precision if whole[WEIGHTING] == INVERSE_VARIANCE else 1.0
     whole[COUNT] += 1
@@ -269,12 +269,12 @@ def learn_records(
             whiten(whole, real, x, z)
         # The usual cases of `gradient` and of lattice.randomize stand here once more: as calls, to which
         # their arrays are handed over, they take as long again as the whole step.
-        if whole[OBJECTIVE] == LOGISTIC and whole[WEIGHTS] != CLIP and target == target:
+        if by_logit(whole) and whole[WEIGHTS] != CLIP and target == target:
             square, fit = 0.0, 0.0
             for j in range(p):
                 square += z[j] * z[j]
                 fit += theta[j] * z[j]
-            slope = miss(fit, target) * weigh(whole, square)
+            slope = miss(whole, fit, target) * weigh(whole, square)
             for j in range(p):
                 g[j] = slope * z[j]
         else:

@@ -85,7 +85,7 @@ class Memory:
         whole[k.FLOOR] = settings.staleness.floor
 
         real = self.real
-        real[k.BOUND] = settings.bound
+        real[k.OWN_SPREAD] = objective.spread * settings.bound * settings.bound
         real[k.CLIP_AT] = settings.clip or 0.0
         real[k.RADIUS] = settings.radius
         real[k.DECAY] = _DECAY

@@ -19,16 +19,19 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 
-LOGISTIC, SOFTMAX, HUBER, HUBER_SCALE = 0, 1, 2, 3
+LOGISTIC, SOFTMAX, HUBER, HUBER_SCALE, BALANCED = 0, 1, 2, 3, 4
 
 
 class Objective(Protocol):
     """What the fold needs to know of an objective."""
 
     code: ClassVar[int]
+    spread: ClassVar[float]
 
     def dimension(self, features: int) -> int:
         """Number of parameters for ``features`` coded features, the constant among them."""
+
+    # `spread`: a gradient's mean square, at most or about, as a part of the bound's.
 
     def bound(self, reach: float) -> float:
         """Supremum ``C0`` of the gradient's l2 norm where ``||x|| w(x) <= reach``."""
@@ -45,6 +48,7 @@ class Logistic:
     """
 
     code: ClassVar[int] = LOGISTIC
+    spread: ClassVar[float] = 0.25
 
     def dimension(self, features: int) -> int:
         """One parameter a feature."""
@@ -52,6 +56,36 @@ class Logistic:
 
     def bound(self, reach: float) -> float:
         """``|p - y| <= 1``."""
+        return reach
+
+
+@dataclass(frozen=True, slots=True)
+class Balanced:
+    r"""Balanced loss for y in {0, 1}: the logistic gradient with all of its bound in use, ``C0 = reach``.
+
+    With the margin m (``x'theta`` where y = 1, else its negative) the loss is ``exp(-m)`` where m > 0 and ``1 - m``
+    elsewhere, times w(x); it is convex, and the gradient is ``r x w(x)`` with
+
+        r(1) = -min(1, e^-t),   r(0) = min(1, e^t),   t = x'theta.
+
+    That is the logistic residual ``p - y`` over ``max(p, 1 - p)``, the largest weight that depends on x alone: its mean
+    given x is zero at the logit's own coefficients, and its slope there is ``min(p, 1 - p)`` instead of ``p (1 - p)``.
+
+    Examples
+    --------
+    >>> Balanced().bound(reach=1.0)
+    1.0
+    """
+
+    code: ClassVar[int] = BALANCED
+    spread: ClassVar[float] = 1.0
+
+    def dimension(self, features: int) -> int:
+        """One parameter a feature."""
+        return features
+
+    def bound(self, reach: float) -> float:
+        """``|r| <= 1``."""
         return reach
 
 
@@ -76,6 +110,7 @@ class Softmax:
 
     classes: int
     code: ClassVar[int] = SOFTMAX
+    spread: ClassVar[float] = 0.25
 
     def __post_init__(self) -> None:
         if self.classes < 2:
@@ -124,6 +159,7 @@ class Huber:
     c: float = 0.5
     scale: float | None = None
     multiplier: float = 1.0
+    spread: ClassVar[float] = 0.25
 
     def __post_init__(self) -> None:
         for name, value in (("c", self.c), ("scale", self.scale), ("multiplier", self.multiplier)):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.objectives import Huber, Logistic, Softmax
+from murk.learners.objectives import Balanced, Huber, Logistic, Softmax
 from murk.learners.weights import NAMES, Weights, reach, whitening
 from murk.stream.staleness import StalenessLimit
 from murk.stream.task_learner import MaxStaleness
@@ -41,7 +41,7 @@ class Settings:
     Parameters
     ----------
     objective
-        :class:`Logistic`, :class:`Softmax` or :class:`Huber`.
+        :class:`Logistic`, :class:`Balanced`, :class:`Softmax` or :class:`Huber`.
     names
         Coded features in their fixed order, the constant last.
     weights, clip
@@ -66,7 +66,7 @@ class Settings:
         The limit on a gradient's age in releases.
     """
 
-    objective: Logistic | Softmax | Huber
+    objective: Logistic | Balanced | Softmax | Huber
     names: tuple[str, ...]
     weights: Weights = "norm"
     clip: float | None = None

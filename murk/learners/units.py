@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from murk.stream.task import Task
+from murk.stream.task_checks import OBJECTIVES
 from murk.stream.task_features import ClassTarget, RealTarget
 
 
@@ -41,7 +42,7 @@ def on_logit_scale(task: Task) -> bool:
     if task.protocol == "sketch":
         # The quadratic surrogate's coefficients are its own.
         return task.target.kind == "binary" and task.sketch is not None and task.sketch.range is None
-    return task.objective == "logistic"
+    return task.objective in OBJECTIVES["binary"]
 
 
 def fits_chances(task: Task) -> bool:

@@ -164,7 +164,8 @@ def model(task: Task) -> str:
     'identity link'
     """
     if task.objective is not None:
-        return task.objective
+        # The balanced loss is another way to the same model.
+        return "logistic" if task.objective == "balanced" else task.objective
     if task.scores is not None:
         return {"real": "least squares", "classes": "softmax"}.get(task.target.kind, "logistic")
     if task.examples is not None:

@@ -16,7 +16,7 @@ from murk.privacy.mechanisms import BEST
 from murk.stream.coding import INTERCEPT, Coding
 from murk.stream.durations import Duration
 from murk.stream.task_block import Block, Integer, Text
-from murk.stream.task_checks import check_names, check_objective, check_times
+from murk.stream.task_checks import FORMER_OBJECTIVE, check_names, check_objective, check_times
 from murk.stream.task_covariates import PublicCovariates, covariates
 from murk.stream.task_document import canonical_json
 from murk.stream.task_errors import Path as KeyPath
@@ -98,9 +98,10 @@ class Task(Block):
         "target is of classes and no covariates are public, it has 64 coded features or more, or says something of "
         "`objective`, `learner` or `max_staleness`",
     )
-    objective: Literal["logistic", "softmax", "huber", "squared", "median"] | None = Field(
+    objective: Literal["balanced", "logistic", "softmax", "huber", "squared", "median"] | None = Field(
         default=None,
-        description="of `gradients`: `logistic` for a binary target, `softmax` for classes; for a real one `huber`, "
+        description="of `gradients`: for a binary target `balanced` (the logit's coefficients, of fewer people) or "
+        "`logistic` (as published); `softmax` for classes; for a real one `huber`, "
         "`squared` (the mean, as `scores` learn it too) or `median`; may be left out",
     )
     scores: ScoresBlock | None = Field(default=None, description="settings of `protocol: scores`")
@@ -131,6 +132,7 @@ class Task(Block):
     _by_rule: bool = PrivateAttr(default=False)
     _release_by_rule: bool = PrivateAttr(default=False)
     _method_by_rule: bool = PrivateAttr(default=False)
+    _objective_by_rule: bool = PrivateAttr(default=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -166,7 +168,7 @@ class Task(Block):
         for key, remedy in RESOLVED.items():
             if key in content:
                 raise UserError(f"{source}, line {lines[(key,)]}: {key}: {remedy}")
-        by_rule = content.get("protocol") is None
+        by_rule, no_objective = content.get("protocol") is None, content.get("objective") is None
         if by_rule:
             content["protocol"] = protocol_by_rule(content)
         if "privacy" in content:
@@ -175,6 +177,7 @@ class Task(Block):
         block = content.get("examples")
         task._by_rule, task._release_by_rule = by_rule, not isinstance(block, dict) or block.get("release") is None
         task._method_by_rule = task.sketch is not None and (content.get("sketch") or {}).get("method") is None
+        task._objective_by_rule = no_objective
         return task
 
     @classmethod
@@ -312,9 +315,9 @@ class Task(Block):
     def with_defaults_of(self, carried: Self) -> Self:
         """Return the task with what an earlier version filled in for it when a log was begun.
 
-        Up to 0.3, a file that names no protocol had gradients, moments without ``public`` set 1,000 records aside,
-        organisations mixed their records, no mechanism was `best`, and no examples were released as directions. A log
-        that carries that goes on as it is.
+        Up to 0.3, a file that names no protocol had gradients, those of a binary target were of the logistic loss,
+        moments without ``public`` set 1,000 records aside, organisations mixed their records, no mechanism was `best`,
+        and no examples were released as directions. A log that carries that goes on as it is.
         """
         changes: dict[str, Any] = {}
         former = carried.examples
@@ -322,6 +325,9 @@ class Task(Block):
             changes["examples"] = self.examples.model_dump(mode="json") | {"release": FORMER_RELEASE}
         if self._by_rule and carried.protocol == FORMER_PROTOCOL != self.protocol:
             changes |= {"protocol": FORMER_PROTOCOL, self.protocol: None}
+        same = "protocol" in changes or self.protocol == carried.protocol
+        if same and self._objective_by_rule and carried.objective == FORMER_OBJECTIVE and self.target.kind == "binary":
+            changes["objective"] = FORMER_OBJECTIVE
         sample = PublicBlock(set_aside=FORMER_SET_ASIDE)
         if self.protocol == "moments" and self.public is None and carried.public == sample:
             changes["public"] = sample.model_dump(mode="json")
@@ -341,6 +347,7 @@ class Task(Block):
         task = self._resolve({**content, **changes}, self.name, {})
         task._path, task._by_rule, task._release_by_rule = self._path, self._by_rule, self._release_by_rule
         task._method_by_rule = self._method_by_rule
+        task._objective_by_rule = self._objective_by_rule
         return task
 
     def __eq__(self, other: object) -> bool:

@@ -8,8 +8,12 @@ from murk.stream.task_errors import problem, shown
 from murk.stream.task_features import Feature, Target
 from murk.stream.task_learner import LearnerBlock
 
-OBJECTIVES: Final = {"binary": ("logistic",), "classes": ("softmax",), "real": ("huber", "squared", "median")}
+OBJECTIVES: Final = {
+    "binary": ("balanced", "logistic"), "classes": ("softmax",), "real": ("huber", "squared", "median"),
+}  # fmt: skip
 """Objectives of `gradients` by kind of target, the default first."""
+FORMER_OBJECTIVE: Final = "logistic"
+"""That of a binary target in versions up to 0.3; logs that were begun so go on."""
 HUBER_KEYS: Final = ("huber_c", "scale", "scale_floor", "scale_start")
 
 

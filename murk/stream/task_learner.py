@@ -72,7 +72,7 @@ class LearnerBlock(Block):
     radius: Positive | None = Field(
         default=None,
         description="iterates are projected to this length, and steps are proportional to it, in coded units; "
-        "`null`: 3 for `logistic` and `softmax`, 1.5 for `huber`",
+        "`null`: 1.5 for a real target, else 3",
     )
 
     @model_validator(mode="after")

@@ -260,7 +260,9 @@ def resolved(data: dict[str, Any]) -> dict[str, Any]:
         data = {**data, "protocol": protocol}
     if protocol == "gradients":
         return (
-            data if data.get("objective") is not None else {**data, "objective": OBJECTIVES.get(kind, ("logistic",))[0]}
+            data
+            if data.get("objective") is not None
+            else {**data, "objective": OBJECTIVES.get(kind, OBJECTIVES["binary"])[0]}
         )
     if not isinstance(protocol, str) or protocol not in BLOCKS:
         return data

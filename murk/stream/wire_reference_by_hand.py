@@ -39,13 +39,16 @@ def coded(features: list[dict[str, Any]], record: dict[str, Any]) -> list[float]
     return [*x, 1.0]
 
 
-def gradient(theta: list[float], x: list[float], y: float | None) -> list[float]:
-    """Gradient of the logistic loss, no longer than 1; a missing target gives the zero gradient."""
+def gradient(objective: str, theta: list[float], x: list[float], y: float | None) -> list[float]:
+    """Gradient of the loss, no longer than 1; a missing target gives the zero gradient."""
     if y is None:
         return [0.0] * len(x)
     fit = sum(a * b for a, b in zip(theta, x, strict=True))
     weight = 1 / max(1.0, math.sqrt(sum(value * value for value in x)))
-    miss = 1 / (1 + math.exp(-min(max(fit, -700.0), 700.0))) - y
+    if objective == "balanced":
+        miss = -math.exp(min(-fit, 0.0)) if y else math.exp(min(fit, 0.0))
+    else:
+        miss = 1 / (1 + math.exp(-min(max(fit, -700.0), 700.0))) - y
     return [miss * weight * value for value in x]
 
 
@@ -102,7 +105,8 @@ def release(document: bytes, model: bytes | None, chain: int, record: dict[str, 
     """The bytes of one person's release: the task's document and the chain's newest model in, a message out."""
     task, hashed = json.loads(document), task_hash(document)
     features, target, privacy = task["features"], task["target"], task["privacy"]
-    if (task["objective"], task["learner"]["weights"], task["covariates"]) != ("logistic", "norm", None):
+    objective = task["objective"]
+    if objective not in ("balanced", "logistic") or (task["learner"]["weights"], task["covariates"]) != ("norm", None):
         raise ValueError("a task of this kind takes another gradient")
     if privacy["mechanism"] not in (None, "gaussian"):
         raise ValueError("this mechanism takes other noise")
@@ -123,7 +127,7 @@ def release(document: bytes, model: bytes | None, chain: int, record: dict[str, 
     elif answer is not None and target["negative"] in (None, answer):
         y = 0.0
     steps = lattice_steps({"default": privacy["guarantee"], **privacy["levels"]}[level])
-    payload = [q + noise() for q in quantised(gradient(theta, coded(features, record), y), steps)]
+    payload = [q + noise() for q in quantised(gradient(objective, theta, coded(features, record), y), steps)]
     granularity, expiry = (int(text[:-1]) * SECONDS[text[-1]] for text in (task["granularity"], task["expiry"]))
     now = int(time.time())
     message = {

@@ -20,7 +20,7 @@ from murk.stream.releases import (
 )
 from murk.stream.task import Task
 
-TASK: Final = Task.parse(MINIMAL + "protocol: gradients\n")
+TASK: Final = Task.parse(MINIMAL + "protocol: gradients\nobjective: logistic\n")
 SCORES: Final = Task.parse(f"{MINIMAL}protocol: scores\n")
 EXAMPLES: Final = Task.parse(f"{MINIMAL}protocol: examples\n")
 MOMENTS: Final = Task.parse(f"{MINIMAL}protocol: moments\n")

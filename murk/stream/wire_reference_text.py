@@ -184,6 +184,8 @@ BY_HAND: Final = """\
 3. *Take the gradient* g at the model's iterate. Its length never exceeds the bound C. The weight w is
    1 / max(1, norm of x) for `norm`, and then
 
+   - `balanced`: g = r w x, and C = 1; with t = theta'x, r is -min(1, exp(-t)) where y = 1 and min(1, exp(t)) where
+     y = 0.
    - `logistic`: g = (1 / (1 + exp(-theta'x)) - y) w x, and C = 1.
    - `softmax` of K classes: g = H'(p - e_y) w x', row after row, and C = sqrt(2); theta is (K - 1) x p, row after
      row, the scores are H theta x, p their chances. H (K x (K - 1)) holds the orthonormal Helmert contrasts: column

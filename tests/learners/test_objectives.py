@@ -7,16 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
+from murk.learners import LDPSGDClassifier
 from murk.learners import kernels as k
 from murk.learners.memory import Memory
-from murk.learners.objectives import Huber, Logistic, Softmax, contrasts
+from murk.learners.objectives import Balanced, Huber, Logistic, Softmax, contrasts
 from murk.learners.settings import Settings
 from murk.learners.weights import reach, whitening
+from murk.privacy import GaussianDP
 
 NAMES = ("a", "b", "intercept")
 OBJECTIVES = {
     "logistic": Logistic(),
+    "balanced": Balanced(),
     "softmax": Softmax(4),
     "huber": Huber(0.5, 2.0),
     "huber-scale": Huber(0.5, None, 4.0),
@@ -39,6 +42,9 @@ def loss(settings: Settings, theta, x, y):
     weight = {"norm": 1 / max(1.0, math.sqrt(square)), "mallows": min(1.0, 2 / square), "clip": 1.0}[settings.weights]
     if isinstance(objective, Logistic):
         return weight * (math.log1p(math.exp(theta @ z)) - y * (theta @ z))
+    if isinstance(objective, Balanced):
+        margin = theta @ z if y else -theta @ z
+        return weight * (math.exp(-margin) if margin > 0 else 1.0 - margin)
     if isinstance(objective, Softmax):
         scores = contrasts(objective.classes) @ (theta.reshape(-1, p) @ z)
         return weight * (math.log(np.exp(scores).sum()) - scores[int(y)])
@@ -65,7 +71,9 @@ def test_gradient_is_the_derivative_of_the_loss(name, weights):
     setup = Settings(objective=OBJECTIVES[name], names=NAMES, weights=weights)
     for _ in range(50):
         theta, x = draw_theta(setup, rng), np.append(rng.normal(size=2) * 2, 1.0)
-        y = {"logistic": rng.integers(2), "softmax": rng.integers(4)}.get(name, rng.normal() * 3)
+        y = {"logistic": rng.integers(2), "balanced": rng.integers(2), "softmax": rng.integers(4)}.get(
+            name, rng.normal() * 3
+        )
         found = gradient(setup, theta, x, y)
         if setup.scaled:
             found[-1] += setup.multiplier * setup.objective.centre
@@ -91,7 +99,9 @@ def test_no_record_and_no_iterate_exceeds_the_bound(name, weights, seed, size):
     theta, x = draw_theta(setup, rng) * size, np.append(rng.normal(size=2) * size, 1.0)
     if setup.scaled:
         theta[-1] = max(abs(theta[-1]), 0.01)
-    y = {"logistic": rng.integers(2), "softmax": rng.integers(4)}.get(name, rng.normal() * size)
+    y = {"logistic": rng.integers(2), "balanced": rng.integers(2), "softmax": rng.integers(4)}.get(
+        name, rng.normal() * size
+    )
     assert np.linalg.norm(gradient(setup, theta, x, y)) <= setup.bound * (1 + 1e-12)
 
 
@@ -107,7 +117,9 @@ def test_the_bound_is_reached(name):
             theta[-1] = 0.01
         angle = rng.uniform(0, 2 * math.pi)
         x = np.array([math.cos(angle), math.sin(angle), 1.0])
-        y = {"logistic": rng.integers(2), "softmax": rng.integers(4)}.get(name, rng.normal() * 100)
+        y = {"logistic": rng.integers(2), "balanced": rng.integers(2), "softmax": rng.integers(4)}.get(
+            name, rng.normal() * 100
+        )
         worst = max(worst, float(np.linalg.norm(gradient(setup, theta, x, y))))
     assert 0.98 * setup.bound <= worst <= setup.bound * (1 + 1e-12)
 
@@ -186,3 +198,38 @@ def test_a_bad_second_moment_is_refused(moment, words):
 def test_bad_settings_are_refused(bad):
     with pytest.raises(UserError):
         Settings(objective=Huber(), names=NAMES, **bad)
+
+
+def test_the_default_of_two_classes_is_balanced_and_the_published_one_logistic():
+    budget = GaussianDP(mu=2.0)
+    made = {
+        "default": LDPSGDClassifier(budget=budget, seed=1, features=["a"]),
+        "logistic": LDPSGDClassifier(budget=budget, seed=1, features=["a"], objective="logistic"),
+        "published": LDPSGDClassifier.as_published(budget=budget, seed=1, features=["a"]),
+        "classes": LDPSGDClassifier(budget=budget, seed=1, features=["a"], classes=(1, 2, 3)),
+    }
+    for model in made.values():
+        model.learn_one({"a": 0.5}, 1)
+    used = {name: model.state_dict()["fold"]["settings"] for name, model in made.items()}
+    assert len(set(used.values())) == 4
+    # A state of before is of the logistic loss, and goes on with that alone.
+    state = made["logistic"].state_dict()
+    LDPSGDClassifier(budget=budget, seed=1, features=["a"], objective="logistic").load_state_dict(state)
+    with pytest.raises(MurkError, match="other settings"):
+        LDPSGDClassifier(budget=budget, seed=1, features=["a"]).load_state_dict(state)
+    with pytest.raises(UserError, match="objective='hinge'; known are"):
+        LDPSGDClassifier(budget=budget, objective="hinge")
+
+
+def test_the_balanced_mean_is_zero_at_the_logits_own_coefficients_alone():
+    """Over outcomes that come as the logit says: at the truth whatever x, and nowhere else."""
+    rng = np.random.default_rng(8)
+    setup, theta = Settings(objective=Balanced(), names=NAMES), np.array([2.0, -3.0, 0.5])
+    for x in rng.normal(size=(50, 3)):
+        chance = 1 / (1 + math.exp(-theta @ x))
+
+        def mean(at, x=x, chance=chance):
+            return chance * gradient(setup, at, x, 1) + (1 - chance) * gradient(setup, at, x, 0)
+
+        assert np.allclose(mean(theta), 0.0, atol=1e-12)
+        assert mean(theta + 0.1 * x) @ x > 0 > mean(theta - 0.1 * x) @ x

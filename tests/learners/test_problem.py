@@ -5,7 +5,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.learners.engine import SGDEngine
-from murk.learners.objectives import Huber, Logistic, Softmax
+from murk.learners.objectives import Balanced, Huber, Logistic, Softmax
 from murk.learners.problem import HostileModel, problem_for
 from murk.privacy import GaussianDP, PureDP, cap_of
 from murk.stream import Task
@@ -26,7 +26,12 @@ CLASSES = BINARY.replace('kind: binary, positive: "1"', "kind: classes, classes:
 
 @pytest.mark.parametrize(
     ("text", "objective", "dimension"),
-    [(BINARY, Logistic(), 4), (REAL, Huber(0.5, None, 4.0), 5), (CLASSES, Softmax(3), 8)],
+    [
+        (BINARY, Balanced(), 4),
+        (BINARY + "objective: logistic\n", Logistic(), 4),
+        (REAL, Huber(0.5, None, 4.0), 5),
+        (CLASSES, Softmax(3), 8),
+    ],
 )
 def test_a_task_becomes_a_problem(text, objective, dimension):
     problem = problem_for(Task.parse(text))

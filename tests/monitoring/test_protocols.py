@@ -131,7 +131,7 @@ def test_what_a_learner_does_not_know_is_null_and_not_exported(stand_in, protoco
     monitor = stand_in(protocol, (100, FIGURES[protocol]), (100, FIGURES[protocol]))
     found = json.loads(monitor.snapshot.body)
     assert (found["task"]["protocol"], found["task"]["model"]) == (protocol, MODELS[protocol])
-    assert found["task"]["objective"] == ("logistic" if protocol == "gradients" else None)
+    assert found["task"]["objective"] == ("balanced" if protocol == "gradients" else None)
     assert found["releases"] == 200
     for chain in found["chains"]:
         for name in ("iterate_gap", "step_size", "unbiased_loss", "unbiased_loss_error", "refused_updates", "records"):

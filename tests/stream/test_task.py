@@ -40,11 +40,11 @@ def test_only_four_keys_are_required_and_the_rest_has_defaults() -> None:
     assert (task.duplicates, task.log.partitions, task.public, task.simulated) == (65_536, 1, None, False)
 
 
-@pytest.mark.parametrize(("text", "objective"), [(LOGISTIC, "logistic"), (SOFTMAX, "softmax"), (HUBER, "huber")])
+@pytest.mark.parametrize(("text", "objective"), [(LOGISTIC, "balanced"), (SOFTMAX, "softmax"), (HUBER, "huber")])
 def test_objective_follows_the_kind_of_target(text: str, objective: str) -> None:
     assert Task.parse(text).objective == objective
     assert Task.parse(text + f"objective: {objective}\n") == Task.parse(text)
-    for other in {"logistic", "softmax", "huber"} - {objective}:
+    for other in {"balanced", "softmax", "huber"} - {objective}:
         with pytest.raises(UserError, match=f"line 9: objective: '{other}' does not fit .* use '{objective}'"):
             Task.parse(text + f"objective: {other}\n")
 

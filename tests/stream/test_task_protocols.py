@@ -143,7 +143,7 @@ def test_a_file_that_names_no_protocol_gets_one_by_rule(text: str, chosen: str) 
 
 def test_a_log_that_was_begun_with_the_former_default_goes_on() -> None:
     """The same file then meant gradients; one that says scores does not mean the same."""
-    former = Task.parse(LOGISTIC)
+    former = Task.parse(LOGISTIC + "objective: logistic\n")
     silent, named = Task.parse(ANY_PROTOCOL), Task.parse(ANY_PROTOCOL + "protocol: scores\n")
     assert silent == named != former
     assert silent.with_defaults_of(former) == former
@@ -164,6 +164,19 @@ def test_a_log_of_examples_that_was_begun_before_directions_goes_on() -> None:
     probit = task("examples", LOGISTIC, "examples: {loss: probit}")
     assert probit.examples is not None
     assert probit.examples.release == "joint"
+
+
+def test_a_log_that_was_begun_with_the_former_loss_goes_on() -> None:
+    """The same file then meant the logistic loss; one that says balanced does not mean the same."""
+    former = Task.parse(LOGISTIC + "objective: logistic\n")
+    silent, named = Task.parse(LOGISTIC), Task.parse(LOGISTIC + "objective: balanced\n")
+    assert silent == named != former
+    assert silent.with_defaults_of(former) == former
+    assert silent.with_simulated(True).with_defaults_of(former.with_simulated(True)) == former.with_simulated(True)
+    assert named.with_defaults_of(former) == named
+    assert former.with_defaults_of(named) == former
+    assert silent.with_defaults_of(Task.parse(HUBER)) == silent
+    assert Task.from_document(former.document()).objective == "logistic"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

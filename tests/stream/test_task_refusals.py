@@ -134,7 +134,7 @@ REFUSED = [
     (
         "privacy:",
         "learner: {huber_c: 1}\nprivacy:",
-        "learner.huber_c: has no effect with objective 'logistic'",
+        "learner.huber_c: has no effect with objective 'balanced'",
     ),
     ("privacy:", "learner: {step: fast}\nprivacy:", "learner.step: 'fast' is not one of 'noise-aware'"),
     ("privacy:", "learner: {radius: 0}\nprivacy:", "learner.radius: 0 is too small; it must be above 0"),

@@ -252,9 +252,10 @@ def test_releases_made_by_hand_are_learned(tmp_path: Path, text: str | None) -> 
         assert valid("task", json.loads(document))
 
 
-def test_the_page_s_code_computes_what_a_device_computes() -> None:
+@pytest.mark.parametrize("objective", ["balanced", "logistic"])
+def test_the_page_s_code_computes_what_a_device_computes(objective: str) -> None:
     """Hash, coding, gradient and quantisation; the rest is noise, of which the law is tested below."""
-    task = Task.parse(LEVELS)
+    task = Task.parse(LEVELS + f"objective: {objective}\n")
     problem: GradientProblem = problem_for(task)
     names = code()
     features = json.loads(task.document())["features"]
@@ -269,7 +270,7 @@ def test_the_page_s_code_computes_what_a_device_computes() -> None:
         for y in (0.0, 1.0, None):
             theta = rng.normal(size=4)
             ours = problem.vectors(coded.x[None, :], np.array([math.nan if y is None else y]), theta)[0]
-            theirs = names["gradient"](theta.tolist(), x, y)
+            theirs = names["gradient"](task.objective, theta.tolist(), x, y)
             assert theirs == pytest.approx(ours.tolist(), abs=1e-12)
             whole = names["quantised"](theirs, steps)
             assert sum(value * value for value in whole) <= steps**2

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from murk.errors import UserError
 from murk.learners.engine import SGDEngine
 from murk.learners.inference import Estimate, PublicCovariates, estimate
-from murk.learners.objectives import Huber, Logistic, Softmax
+from murk.learners.objectives import Balanced, Huber, Logistic, Softmax
 from murk.learners.settings import Averaging, Settings, Weighting
 from murk.learners.sgd_estimator import SGDEstimator, step_setting
 from murk.learners.weights import Weights
@@ -46,7 +46,7 @@ class LDPSGD(SGDEstimator):
     _scale_settings: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def _objective(self) -> Logistic | Softmax | Huber:
+    def _objective(self) -> Logistic | Balanced | Softmax | Huber:
         """The objective."""
 
     def _extra_settings(self) -> dict[str, float]:

@@ -13,7 +13,7 @@ from river import base
 from murk.errors import UserError
 from murk.learners.estimator import Record
 from murk.learners.ldp_sgd.base import LDPSGD
-from murk.learners.objectives import Logistic, Softmax, contrasts
+from murk.learners.objectives import Balanced, Logistic, Softmax, contrasts
 from murk.learners.predictions import LabelEstimator, code_of, codes_of, logistic, two_chances
 from murk.learners.settings import Averaging, InverseScalingStep, Weighting
 from murk.learners.weights import Weights
@@ -24,8 +24,9 @@ from murk.privacy.noise import NoiseSource
 class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     """Logistic or softmax regression by locally private SGD, with averaging (LDP-SGD / LDP-ASGD).
 
-    ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` with ``g_i = (p_i - y_i) x_i w(x_i)``, randomized once at the
-    record's budget; with more than two ``classes`` the softmax gradient in contrast coordinates.
+    ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` with ``g_i = (p_i - y_i) / max(p_i, 1 - p_i) x_i w(x_i)``,
+    randomized once at the record's budget; the logistic gradient lacks the divisor, which makes no difference to what
+    is learned, and takes more people. With more than two ``classes`` the softmax gradient in contrast coordinates.
 
     Parameters
     ----------
@@ -39,6 +40,8 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     public
         Public covariates without labels (array, data frame or list of records): for whitening, for the Newton
         polish of the estimate, and for plug-in intervals.
+    objective
+        Of two classes: ``"balanced"``, or ``"logistic"`` as published. Both have the logit's coefficients.
     radius
         The coefficients are projected on this ball, and noise-aware steps are proportional to it: give what
         is known. By default 5.
@@ -82,6 +85,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         public: Any = None,
         box: tuple[float, float] | None = None,
         step: Any = "noise-aware",
+        objective: Literal["balanced", "logistic"] = "balanced",
         averaging: Averaging = "polyak",
         weighting: Weighting = "inverse-variance",
         intervals: Literal["random-scaling"] | None = None,
@@ -101,6 +105,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         self.public = public
         self.box = box
         self.step = step
+        self.objective = objective
         self.averaging = averaging
         self.weighting = weighting
         self.intervals = intervals
@@ -108,6 +113,8 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         self.seed = seed
         self.noise = noise
         self._codes = {label: float(place) for place, label in enumerate(classes)}
+        if objective not in ("balanced", "logistic"):
+            raise UserError(f'objective={objective!r}; known are "balanced", "logistic"')
         if len(self._codes) != len(classes) or len(classes) < 2:
             raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
         self._prepare()
@@ -116,6 +123,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
         """The paper's own settings: Mallows weights, steps ``eta i^-alpha``, no projection."""
         settings: dict[str, Any] = {
+            "objective": "logistic",
             "mechanism": "laplace" if isinstance(budget, PureDP) else "gaussian",
             "weights": "mallows",
             "step": InverseScalingStep(eta, alpha),
@@ -128,8 +136,10 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     def _multiclass(self) -> bool:
         return len(self.classes) > 2
 
-    def _objective(self) -> Logistic | Softmax:
-        return Logistic() if len(self.classes) == 2 else Softmax(len(self.classes))
+    def _objective(self) -> Logistic | Balanced | Softmax:
+        if len(self.classes) > 2:
+            return Softmax(len(self.classes))
+        return Balanced() if self.objective == "balanced" else Logistic()
 
     def _default_radius(self, coefficients: int) -> float:
         # On features of unit size a logit's root mean square is the norm: 5 leaves next to nothing to chance.

@@ -17,7 +17,7 @@ from murk.learners import kernels as k
 from murk.learners.engine import SGDEngine
 from murk.learners.inference import Estimate, PublicCovariates, estimate
 from murk.learners.memory import Memory
-from murk.learners.objectives import Huber, Logistic, Softmax
+from murk.learners.objectives import Balanced, Huber, Logistic, Softmax
 from murk.learners.problem import HostileModel
 from murk.learners.settings import InverseScalingStep, Settings
 from murk.privacy.mechanisms import Mechanism, calibrate
@@ -173,10 +173,12 @@ def problem_for(task: Task) -> GradientProblem:
     """
     learner, coding = task.learner, task.coding
     assert task.objective is not None
-    objective: Logistic | Softmax | Huber
+    objective: Logistic | Balanced | Softmax | Huber
     classes: tuple[str, ...] = ()
     if task.objective == "logistic":
         objective = Logistic()
+    elif task.objective == "balanced":
+        objective = Balanced()
     elif task.objective == "softmax":
         assert isinstance(task.target, ClassTarget)
         classes = tuple(task.target.classes)
