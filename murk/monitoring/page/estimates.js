@@ -126,7 +126,7 @@ function truthOf({ value, half, reference, scale }) {
 
 // Without an interval what scores have is drawn to zero by a prior: a guess and no estimate.
 function guesses(estimate) {
-  return estimate.method === "scores";
+  return ["scores", "released moments"].includes(estimate.method);
 }
 
 function missing(state) {
