@@ -1,6 +1,8 @@
-"""Public-data GLM, measured: ``python -m benchmarks.glm [noise|rate|weight|bias|coverage|repair|speed ...]``.
+"""Public-data GLM, measured: ``python -m benchmarks.glm [directions|noise|rate|weight|bias|coverage ...]``.
 
-noise: standard deviations of the published release and of the joint one at one guarantee. rate: error against the
+directions: error of released directions and of the joint release, of the same people (their coverage:
+``python -m benchmarks.scores --once``). noise: standard deviations of the published release and of the joint one at one
+guarantee. rate: error against the
 truth over n and over mu, and the fitted slopes (the theorem: n^-1/2 and mu^-1, epsilon^-1). coverage: how often nominal
 95% intervals hold the truth. bias: what it converges to where features are not normal. repair: ways to
 mend an indefinite moment matrix. weight: the target's scale in the joint release, and the published one. speed:
@@ -10,11 +12,14 @@ mend an indefinite moment matrix. weight: the target's scale in the joint releas
 import argparse
 import gzip
 import math
+import time
 import warnings
 from importlib import resources
 
 import numpy as np
+from scipy.stats import chi2
 
+from benchmarks.score_people import learned
 from benchmarks.timing import compare
 from murk._jit import jit
 from murk.learners import PublicDataGLM, PublicDataRegression
@@ -29,6 +34,50 @@ from murk.privacy import ApproxDP, GaussianDP
 from murk.privacy.noise.kernels import simulated_gaussian
 
 CLASSIC = {"calibration": "classic", "covariance": "pooled"}
+
+
+def directions(replications, n=300_000, rows=20_000):
+    """Mean squared distance of the slopes to the truth, and the share of intervals that hold it, of the same draws."""
+    print(f"| n = {n:,}, {rows:,} public rows, mu = 1 | joint | directions | covered | s |")
+    print("|---|---|---|---|---|")
+    for kind, p, size in (
+        *(("logistic", p, size) for size in (1.0, None) for p in (5, 10)),
+        *(("linear", p, 1.0) for p in (5, 10)),
+        *((kind, 100, 1.0) for kind in ("logistic", "linear")),
+    ):
+        binary, before, after, held, took = kind == "logistic", [], [], [], []
+        truth = np.ones(p) if size is None else np.full(p, size / math.sqrt(p))
+        for r in range(replications if p < 100 else 2):
+            rng = np.random.default_rng([3, p, r])
+            X = rng.normal(size=(n + rows, p))
+            line = X[:n] @ truth
+            if binary:
+                y = (rng.random(n) < 1 / (1 + np.exp(-line))).astype(float)
+            else:
+                # A line that stays within the target's range for all but one in 10,000.
+                y, line = 0.25 * line + rng.uniform(-0.05, 0.05, size=n), 0.25 * line
+            aim, start = truth if binary else 0.25 * truth, time.perf_counter()
+            Z = np.c_[X, np.ones(n + rows)]
+            found = learned(Z[:n], y, GaussianDP(1.0), rng, public=Z[n:], binary=binary, once=True)
+            after.append(np.sum((found.values[:-1] - aim) ** 2))
+            held.append(np.mean(np.abs(found.values - np.append(aim, 0.0)) <= found.half_widths()))
+            took.append(time.perf_counter() - start)
+            if p < 100:
+                before.append(np.sum((joint(X, y, n, p, binary, r).estimate().values[:-1] - aim) ** 2))
+        first = f"{np.mean(before):.4f}" if before else "-"
+        what = f"{kind}, d = {p}, slopes of {'1 each' if size is None else 'length 1'}"
+        print(f"| {what} | {first} | {np.mean(after):.4f} | {np.mean(held):.0%} | {np.mean(took):.1f} |", flush=True)
+
+
+def joint(X, y, n, p, binary, seed):
+    """The joint release of the first n rows; one in 10,000 is beyond its bound."""
+    more = {"public": X[n:], "features": list(range(p)), "radius": math.sqrt(chi2.ppf(0.9999, p)), "seed": seed}
+    if binary:
+        model = PublicDataGLM(budget=GaussianDP(1.0), **more)
+    else:
+        model = PublicDataRegression(budget=GaussianDP(1.0), target_bounds=(-1.0, 1.0), **more)
+    model.learn_many(X[:n], y > 0 if binary else y)
+    return model
 
 
 def noise(replications):
@@ -323,7 +372,7 @@ def speed(replications):
 
 def main(argv):
     parser = argparse.ArgumentParser()
-    parts = {f.__name__: f for f in (noise, rate, weight, bias, coverage, repair, speed)}
+    parts = {f.__name__: f for f in (directions, noise, rate, weight, bias, coverage, repair, speed)}
     parser.add_argument("parts", nargs="*", choices=[*parts, []], default=list(parts))
     parser.add_argument("--replications", type=int, default=20)
     options = parser.parse_args(argv)

@@ -10,7 +10,7 @@ import numpy as np
 
 from murk.learners.inference import PublicCovariates
 from murk.learners.scores.engine import ScoreEngine
-from murk.learners.scores.layout import epoch_end, flattened
+from murk.learners.scores.layout import flattened
 from murk.learners.scores.mechanism import menu_of
 from murk.learners.scores.model import QUESTIONS, chance, vectors
 from murk.learners.scores.settings import Settings
@@ -96,12 +96,12 @@ def _released(mechanism, V, rng):
     return [round(value) for value in (total / step_of(mechanism)).tolist()]
 
 
-def learned(X, y, guarantee, rng, *, public=None, binary=True, menu=None):
-    """The estimate of people who answer one epoch after another, as devices do."""
+def learned(X, y, guarantee, rng, *, public=None, binary=True, menu=None, once=False):
+    """The estimate of people who answer one epoch after another, as devices do; or all at once, as directions."""
     p = X.shape[1]
     names = (*(f"x{j}" for j in range(p - 1)), "intercept")
-    settings = Settings(names, binary, None if public is None else covariates_of(public))
-    menu = menu_of("best", guarantee, p) if menu is None else menu
+    settings = Settings(names, binary, None if public is None else covariates_of(public), once=once)
+    menu = menu_of("best", guarantee, p, matrices=settings.matrices) if menu is None else menu
     engine = ScoreEngine(settings, {"default": menu})
     answer(engine, X, y, rng)
     return engine.estimate()
@@ -112,7 +112,7 @@ def answer(engine, X, y, rng):
     menu, done = engine.mechanisms["default"], 0
     while done < len(X):
         start, model = done, engine.model
-        done = stop = min(len(X), start + epoch_end(engine.n_releases) - engine.n_releases)
+        done = stop = min(len(X), start + engine.settings.epoch_end(engine.n_releases) - engine.n_releases)
         sums = {}
         asked = np.searchsorted(
             [model.scatter, model.scatter + model.curvature], rng.random(stop - start), side="right"

@@ -80,7 +80,7 @@ def outcome(kind, X, theta, rng):
     return y, theta
 
 
-def generated(kind, shape, rng, most):
+def generated(kind, shape, rng, most, once):
     """What one task's intervals made of its coefficients."""
     p, mu, n = (int(rng.choice(FEATURES)), float(rng.choice(BUDGETS)), int(rng.choice(PEOPLE)))
     p = min(p, most)
@@ -95,7 +95,7 @@ def generated(kind, shape, rng, most):
     y, theta = outcome(kind, X, theta, rng)
     # A pure guarantee of about the variance that mu gives.
     guarantee = ApproxDP(min(max(mu, 0.5), 6.0), 1e-6) if "privunit" in kind else GaussianDP(mu)
-    found = learned(X, y, guarantee, rng, public=public if rows else None, binary=", real" not in kind)
+    found = learned(X, y, guarantee, rng, public=public if rows else None, binary=", real" not in kind, once=once)
     return {"d": p, "mu": mu, "n": n, "shape": shape, "kind": kind, **missed(found, theta)}
 
 
@@ -122,7 +122,7 @@ def line(name, results):
     print(f"| {name} | {len(results)} | {part:.0%} | {covered:.1%} +- {error:.1%} |", flush=True)
 
 
-def coverage(replications, shapes, kinds, seed, most):
+def coverage(replications, shapes, kinds, seed, most, once):
     results = []
     print("\n| public rows; what else | tasks | learned | covered, of these |\n|---|---|---|---|")
     for kind in kinds:
@@ -130,7 +130,7 @@ def coverage(replications, shapes, kinds, seed, most):
         for shape in shapes:
             for replication in range(replications):
                 rng = np.random.default_rng([seed, KINDS.index(kind), (*SHAPES, *OTHERS).index(shape), replication])
-                here.append(generated(kind, shape, rng, most))
+                here.append(generated(kind, shape, rng, most, once))
         line(kind, here)
         results += here
     for name in ("shape", "d", "mu", "n"):
@@ -153,7 +153,7 @@ EXTRA = "  - {name: afam, categories: ['no', 'yes']}\n  - {name: hispanic, categ
 TARGET = "target: {name: weeks_worked, kind: real, low: 0, high: 52}\n"
 
 
-def real(replications, seed, mu=1.0, rows=5_000):
+def real(replications, seed, once, mu=1.0, rows=5_000):
     """The demonstration's people in another order, those whose features are public and the noise drawn anew."""
     text = bare(TASK.read_text())
     print("\n| the demonstration's people, mu = 1 | runs | learned | covered |\n|---|---|---|---|")
@@ -165,6 +165,8 @@ def real(replications, seed, mu=1.0, rows=5_000):
         ("weeks worked", weeks(text), rows, False),
         ("weeks worked", weeks(text), 0, False),
     ):
+        if once and not public:
+            continue
         X, y = raw(Task.parse(document))
         menu, here = menu_of("best", GaussianDP(mu), X.shape[1]), []
         for replication in range(replications):
@@ -172,9 +174,10 @@ def real(replications, seed, mu=1.0, rows=5_000):
             order = rng.permutation(len(X))
             people = order[rows:]
             found = learned(
-                X[people], y[people], None, rng, public=X[order[:rows]] if public else None, binary=binary, menu=menu
-            )
-            here.append(missed(found, weighted_fit(X, y, found.solution.newest, binary)))
+                X[people], y[people], None, rng, public=X[order[:rows]] if public else None, binary=binary, menu=menu,
+                once=once,
+            )  # fmt: skip
+            here.append(missed(found, weighted_fit(X, y, found.solution.newest, binary, once)))
         line(f"{name}, {public or 'no'} public rows", here)
 
 
@@ -190,8 +193,8 @@ def weeks(text):
     return "\n".join(lines) + "\n"
 
 
-def weighted_fit(X, y, model, binary):
-    """The fit on raw records, with the weights that scores have at a model's transform."""
+def weighted_fit(X, y, model, binary, once):
+    """The fit on raw records, with the weights that scores, or directions, have at a model's transform."""
     D = directions(X, model)
     if not binary:
         return np.linalg.solve(D.T @ X, D.T @ y)
@@ -199,7 +202,7 @@ def weighted_fit(X, y, model, binary):
     for _ in range(30):
         # Balanced scores: the residual over the larger of both chances.
         q = chance(X @ theta)
-        weight = 1.0 / np.maximum(q, 1.0 - q)
+        weight = np.ones_like(q) if once else 1.0 / np.maximum(q, 1.0 - q)
         theta = theta + np.linalg.solve((D * (weight * q * (1.0 - q))[:, None]).T @ X, D.T @ (weight * (y - q)))
     return theta
 
@@ -211,15 +214,18 @@ def main(argv):
     parser.add_argument("--kinds", default=";".join(KINDS), help="separated by semicolons")
     parser.add_argument("--features", type=int, default=max(FEATURES), help="the most of them")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--once", action="store_true", help="directions, which are released without reading a model")
     parser.add_argument("--only", choices=("accuracy", "coverage", "real"))
     given = parser.parse_args(argv)
     if given.only in (None, "accuracy"):
         accuracy(given.replications, given.seed)
     if given.only in (None, "coverage"):
         shapes, kinds = given.shapes.split(","), given.kinds.split(";")
-        coverage(given.replications, shapes, kinds, given.seed, given.features)
+        if given.once:
+            kinds = [kind for kind in kinds if not kind.startswith("none")]
+        coverage(given.replications, shapes, kinds, given.seed, given.features, given.once)
     if given.only in (None, "real"):
-        real(given.replications, given.seed)
+        real(given.replications, given.seed, given.once)
 
 
 if __name__ == "__main__":

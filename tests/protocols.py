@@ -85,7 +85,9 @@ target: {{name: age, kind: classes, classes: {[str(age) for age in range(21, 36)
 )
 """Many classes. It is not in the table below, whose contents are of lengths that go by the protocol's name."""
 EXAMPLES = Protocol("examples", "protocol: examples\n")
-MOMENTS = Protocol("moments", "protocol: moments\npublic: {set_aside: 10}\n", set_aside=10)
+MOMENTS = Protocol("moments", "protocol: moments\nmoments: {release: joint}\npublic: {set_aside: 10}\n", set_aside=10)
+DIRECTIONS = Protocol("moments", "protocol: moments\npublic: {set_aside: 500}\n", set_aside=500)
+"""Moments' default where covariates are public; as of several classes, it is not in the table below."""
 SKETCH = Protocol(
     "sketch",
     # Small windows, so that few people make many releases; any number of them fits under the cap.

@@ -109,9 +109,9 @@ def _tasks() -> Iterator[tuple[str, str]]:
             yield f"examples {release}, {name}", _people("examples", target, _MU) + block
     for mechanism, guarantee in _KINDS:
         text = _people("moments", _BINARY, guarantee, mechanism)
-        yield f"moments joint, {mechanism}", f"{text}public: {{set_aside: 100}}\n"
+        yield f"moments joint, {mechanism}", f"{text}moments: {{release: joint}}\n"
     text = _people("moments", _BINARY, _MU)
-    yield "moments separate", f"{text}public: {{set_aside: 100}}\nmoments: {{release: separate}}\n"
+    yield "moments separate", f"{text}moments: {{release: separate}}\n"
     for neighbours in ("zero-out", "replace-one"):
         # With the larger delta of mixing, linear mixing would release no eigenvalue.
         for method, delta in (("mixing", 0.05), ("linear-mixing", 0.01)):
@@ -128,6 +128,11 @@ def _scores() -> Iterator[tuple[str, str, str]]:
         # At zero logits, where the largest are, a curvature is a scatter.
         for question in ("score", "scatter", "curvature") if mechanism == "gaussian" else ("score", "scatter"):
             yield f"scores {question}, {mechanism}", question, _people("scores", _BINARY, guarantee, mechanism)
+    for mechanism, guarantee in _KINDS[::3]:
+        text = f"{_people('moments', _BINARY, guarantee, mechanism)}public: {{set_aside: 100}}\n"
+        yield f"moments directions, {mechanism}", "score", text
+    yield "moments directions, matrix", "curvature", text
+    yield "moments directions, real", "score", text.replace(_BINARY, _REAL)
     yield "scores score, real", "score", _people("scores", _REAL, _MU)
     yield "scores score, classes", "score", f"{_people('scores', _CLASSES, _MU)}public: {{set_aside: 100}}\n"
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,12 +186,16 @@ class Question:
 
     problem: AskingProblem
     name: str
-    interactive: ClassVar[bool] = True
 
     @property
     def kind(self) -> str:
         """As the problem's."""
         return self.problem.kind
+
+    @property
+    def interactive(self) -> bool:
+        """As the problem's."""
+        return self.problem.interactive
 
     @cached_property
     def mechanisms(self) -> Mapping[str, Randomizer]:

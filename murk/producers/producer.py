@@ -274,9 +274,10 @@ class Producer(Releaser["PersonProblem"]):
         now: float,
     ) -> list[bytes]:
         kind, fields = KINDS[self._problem.kind], self._fields(now)
-        # Only what is of a model says of which one.
+        # Only what is of a model says of which one; where nobody reads any, it is that of version 0.
+        versioned = "version" in kind.model_fields
         of: dict[int, dict[str, Any]] = {
-            chain: {"version": model.version} if self._problem.interactive else {} for chain, model in models.items()
+            chain: {"version": model.version} if versioned else {} for chain, model in models.items()
         }
         # And only what is one of several answers, which question it is to.
         asked: Iterable[dict[str, Any]] = (

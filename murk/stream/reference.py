@@ -19,8 +19,9 @@ from murk.stream.task_block import Block
 from murk.stream.task_covariates import Covariates
 from murk.stream.task_features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
 from murk.stream.task_learner import LARGEST, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
+from murk.stream.task_moments import MomentsBlock
 from murk.stream.task_privacy import PARAMETERS, PrivacyBlock
-from murk.stream.task_protocols import ExamplesBlock, MomentsBlock, ScoresBlock, SketchBlock
+from murk.stream.task_protocols import ExamplesBlock, ScoresBlock, SketchBlock
 
 SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("features: a number", "", NumberFeature),

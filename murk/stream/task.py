@@ -23,6 +23,7 @@ from murk.stream.task_errors import Path as KeyPath
 from murk.stream.task_errors import problem, shown, user_error
 from murk.stream.task_features import ClassTarget, Feature, Target
 from murk.stream.task_learner import ADDED, LearnerBlock, LogBlock, MaxStaleness, PublicBlock
+from murk.stream.task_moments import MomentsBlock, check_public
 from murk.stream.task_privacy import PrivacyBlock, filled_in
 from murk.stream.task_protocols import (
     BLOCKS,
@@ -31,12 +32,10 @@ from murk.stream.task_protocols import (
     FORMER_RELEASE,
     FORMER_SET_ASIDE,
     ExamplesBlock,
-    MomentsBlock,
     ProtocolName,
     ScoresBlock,
     SketchBlock,
     check_protocol,
-    check_public,
     check_public_classes,
     protocol_by_rule,
     released_kind,
@@ -174,7 +173,7 @@ class Task(Block):
         if "privacy" in content:
             content["privacy"] = filled_in(content["privacy"], content["protocol"])
         task = cls._resolve(content, source, lines)
-        block = content.get("examples")
+        block = content.get(task.protocol)
         task._by_rule, task._release_by_rule = by_rule, not isinstance(block, dict) or block.get("release") is None
         task._method_by_rule = task.sketch is not None and (content.get("sketch") or {}).get("method") is None
         task._objective_by_rule = no_objective
@@ -250,7 +249,7 @@ class Task(Block):
     @property
     def release_kind(self) -> str:
         """Kind of its releases, as `murk.stream.releases.KINDS` has it."""
-        return released_kind(self.protocol, self.sketch)
+        return released_kind(self.protocol, self.sketch, self.moments)
 
     @property
     def path(self) -> Path | None:
@@ -317,12 +316,13 @@ class Task(Block):
 
         Up to 0.3, a file that names no protocol had gradients, those of a binary target were of the logistic loss,
         moments without ``public`` set 1,000 records aside, organisations mixed their records, no mechanism was `best`,
-        and no examples were released as directions. A log that carries that goes on as it is.
+        and neither examples nor moments were released as directions. A log that carries that goes on as it is.
         """
         changes: dict[str, Any] = {}
-        former = carried.examples
-        if self._release_by_rule and former is not None and former.release == FORMER_RELEASE and self.examples:
-            changes["examples"] = self.examples.model_dump(mode="json") | {"release": FORMER_RELEASE}
+        for name in ("examples", "moments"):
+            own, former = getattr(self, name), getattr(carried, name)
+            if self._release_by_rule and own and former and former.release == FORMER_RELEASE:
+                changes[name] = own.model_dump(mode="json") | {"release": FORMER_RELEASE}
         if self._by_rule and carried.protocol == FORMER_PROTOCOL != self.protocol:
             changes |= {"protocol": FORMER_PROTOCOL, self.protocol: None}
         same = "protocol" in changes or self.protocol == carried.protocol

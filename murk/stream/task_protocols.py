@@ -12,6 +12,7 @@ from murk.stream.task_checks import OBJECTIVES
 from murk.stream.task_errors import nearest, problem, shown
 from murk.stream.task_features import Target
 from murk.stream.task_learner import LearnerBlock, MaxStaleness, Positive
+from murk.stream.task_moments import MomentsBlock, check_directions, release_by_rule
 
 PROTOCOLS: Final = ("gradients", "scores", "examples", "moments", "sketch")
 RELEASED: Final = {
@@ -57,7 +58,7 @@ FORMER_PROTOCOL: Final = "gradients"
 """Protocol that versions up to 0.3 took for a task file that names none; logs that were begun so go on."""
 
 FORMER_RELEASE: Final = "joint"
-"""Release of examples that versions up to 0.3 took for a task file that names none; logs that were begun so go on."""
+"""Release of examples and moments that versions up to 0.3 took for a file that names none; logs begun so go on."""
 
 FORMER_SET_ASIDE: Final = 1000
 """Records that versions up to 0.3 set aside of moments' own accord; logs that were begun so go on."""
@@ -111,35 +112,6 @@ class ExamplesBlock(Block):
         default=0.0, description="lambda of the ridge penalty lambda/2 |theta|^2"
     )
     batch: Annotated[Integer, Field(ge=1, le=65_536)] = Field(default=1, description="releases averaged for each step")
-
-
-class MomentsBlock(Block):
-    """Released moments, for public-data GLM (`protocol: moments`)."""
-
-    release: Literal["joint", "separate"] = Field(
-        default="joint",
-        description="`joint` randomizes x x' and x y as one vector; `separate` as two, as published",
-    )
-    loss: Literal["logistic", "poisson", "boosting"] | None = Field(
-        default=None, description="of a binary target's model; `null`: logistic"
-    )
-    link: Literal["identity", "sigmoid", "cubic", "softplus"] | None = Field(
-        default=None, description="of a real target's model; `null`: identity"
-    )
-    design: Literal["bounded", "gaussian"] = Field(
-        default="bounded",
-        description="what bounds a person's features: `bounded` their box, `gaussian` the public ones' covariance",
-    )
-    covariance: Literal["both", "private", "pooled"] = Field(
-        default="both",
-        description="second moment of the features: `both` weighs private and public ones by variance, `pooled` by "
-        "numbers of people, as published",
-    )
-    solver: Literal["stein", "score"] = Field(
-        default="stein",
-        description="`stein`, as published, turns least squares into the model's coefficients; `score` solves the "
-        "model's own equations over the public features, without bias where these are like the people's",
-    )
 
 
 class SketchBlock(Block):
@@ -240,8 +212,11 @@ def method_by_rule(block: Mapping[str, Any]) -> str:
     return FORMER_METHOD if any(block.get(key) is not None for key in _OF_MIXING) else "moments"
 
 
-def released_kind(protocol: str, sketch: SketchBlock | None) -> str:
+def released_kind(protocol: str, sketch: SketchBlock | None, moments: MomentsBlock | None) -> str:
     """Kind of a task's releases."""
+    if moments is not None and moments.release == "directions":
+        # They are scores at the model of version 0.
+        return RELEASED["scores"]
     return GRAM if sketch is not None and sketch.method == "moments" else RELEASED[protocol]
 
 
@@ -277,31 +252,9 @@ def resolved(data: dict[str, Any]) -> dict[str, Any]:
                 block = {**block, key: by_kind[kind]}
         if protocol == "examples" and block.get("release") is None:
             block = {**block, "release": "directions" if block.get("loss") in DIRECTED else "joint"}
+        if protocol == "moments" and block.get("release") is None:
+            block = {**block, "release": release_by_rule(block, bool(data.get("public")))}
     return {**data, protocol: block}
-
-
-def check_public(moments: MomentsBlock) -> None:
-    """Check that moments without public covariates are not asked for what is made from them.
-
-    What remains needs none: scores are then taken as normal, with the mean and variance that the releases tell.
-
-    Raises
-    ------
-    PydanticCustomError
-        Naming the key, with the choices.
-    """
-    wanted = {"design": "gaussian", "covariance": "pooled"}
-    if moments.link != "identity":
-        wanted["solver"] = "score"
-    for key, value in wanted.items():
-        if getattr(moments, key) == value:
-            raise problem(
-                f"{value} needs public covariates (features without the target), and the task has none; nobody's are "
-                "public unless it says so. Give public: {file: F}, features that everybody may know already; or "
-                "public: {set_aside: N}, which publishes the features of N of the people as they are, under no "
-                f"guarantee, while they release nothing; or leave {key} out; or choose another protocol",
-                "moments", key,
-            )  # fmt: skip
 
 
 def check_public_classes() -> None:
@@ -399,6 +352,8 @@ def _check_losses(block: Block | None, protocol: str, kind: str) -> None:
         wrong, right = ("link", "loss") if kind == "binary" else ("loss", "link")
         if getattr(block, wrong) is not None:
             raise problem(f"has no effect on a {kind} target; remove it, or give {right}", protocol, wrong)
+        if block.release == "directions":
+            check_directions(block, right)
 
 
 def check_guarantee(protocol: str, guarantee: Guarantee, released: str | None = None) -> None:

@@ -58,7 +58,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     "score": (
         "A release of a score",
         "`protocol: scores`: a person's answer to one question, at the model of an epoch (see scores in epochs, "
-        "below).",
+        "below). With `protocol: moments` and `release: directions` all are at that of version 0.",
     ),
     "example": (
         "A release of an example",
@@ -70,7 +70,8 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "moment": (
         "A release of moments",
-        "`protocol: moments`: the upper triangle of x x' and then x y. See [public-data GLM](public-glm.md).",
+        "`protocol: moments`, with `release: joint` or `separate`: the upper triangle of x x' and then x y. See "
+        "[public-data GLM](public-glm.md).",
     ),
     "sketch": (
         "A release of a sketch",
@@ -169,6 +170,10 @@ c = min(1, R / |z|) / |z|:
   q = 1 / (1 + e^-t), of a real target and of classes 1/2, and without a target 0. For `gaussian` noise steps are as
   below, and a number is divided by sqrt(2) / (2 steps - sqrt(p (p + 1) / 2) - 2) and rounded to the nearest integer;
   other mechanisms take these numbers as any vector with C = 1.
+
+**Directions.** With `protocol: moments` and `moments: {release: directions}` releases are scores, all of version 0, and
+there are no models: the one epoch does not end. A device answers as at version 0 above, whatever a log holds; one in
+ten answers a `curvature`, but nobody where p (p + 1) / 2 is above 600: a `curvature` is then refused.
 
 A **learner** that takes a chain over goes on from the state and from `offset`. It refuses a state of another
 task, chain or log (`identity`), one whose `last_id` is not that of the last release before `offset`, and one

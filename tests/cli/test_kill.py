@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.harness import ROWS, Done, clean, people, query, traces
-from tests.protocols import CLASSES, EXAMPLES, GRADIENTS, GRAM, MOMENTS, SCORES, SKETCH, Protocol
+from tests.protocols import CLASSES, DIRECTIONS, EXAMPLES, GRADIENTS, GRAM, MOMENTS, SCORES, SKETCH, Protocol
 from tests.services.faults.nursery import Child, Nursery
 
 # Most of them hit gradients. A thousand: tests/soak.
@@ -165,7 +165,8 @@ CASES = {
     "scores": Case(SCORES, FEW // 2, 8_000, CHAINS, LEVELS, ("--level", "lot")),
     "scores, classes": Case(CLASSES, FEW // 2, 4_500, "", LEVELS, ("--level", "lot")),
     "examples": Case(EXAMPLES, FEW - 1, 8_000, CHAINS, TWO, WHO, 3_000),
-    "moments": Case(MOMENTS, FEW - 1, 8_000, CHAINS, LEVELS, ("--level", "lot")),
+    "moments": Case(MOMENTS, FEW - 2, 8_000, CHAINS, LEVELS, ("--level", "lot")),
+    "moments, directions": Case(DIRECTIONS, FEW // 2, 6_000, CHAINS, LEVELS, ("--level", "lot")),
     "sketch": Case(SKETCH, FEW, 12_000, CHAINS, "", (), 3),
     "sketch of moments": Case(GRAM, FEW // 2, 12_000, CHAINS, "", (), 3),
 }

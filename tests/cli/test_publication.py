@@ -80,7 +80,7 @@ def test_where_nothing_becomes_public_nobody_is_asked(folder: Path) -> None:
 def test_a_log_of_before_goes_on_with_the_sample_that_it_was_begun_with(folder: Path) -> None:
     """Up to 0.3 a task of moments without `public` set 1,000 records aside; that is in the log for good."""
     rows = 1040
-    world(folder, rows, MOMENTS + "public: {set_aside: 1000}\n")
+    world(folder, rows, MOMENTS + "moments: {release: joint}\npublic: {set_aside: 1000}\n")
     assert murk("produce", *REAL, "--seed", 1, folder=folder).json["releases"] == 40
     (folder / "task.yaml").write_text(MOMENTS)
     found = run(folder).json

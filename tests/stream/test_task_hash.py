@@ -14,8 +14,9 @@ from murk.stream.task_block import Block
 from murk.stream.task_document import canonical_json, differences
 from murk.stream.task_features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
 from murk.stream.task_learner import ADDED, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
+from murk.stream.task_moments import MomentsBlock
 from murk.stream.task_privacy import PrivacyBlock
-from murk.stream.task_protocols import ExamplesBlock, MomentsBlock, ScoresBlock, SketchBlock
+from murk.stream.task_protocols import ExamplesBlock, ScoresBlock, SketchBlock
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
 
 

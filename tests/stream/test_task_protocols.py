@@ -56,8 +56,8 @@ def test_every_protocol_is_in_every_table() -> None:
         ("scores", HUBER, {"exponent": None}),
         ("examples", LOGISTIC, {"loss": "quadratic", "release": "directions"}),
         ("examples", HUBER, {"loss": "squared", "release": "directions"}),
-        ("moments", LOGISTIC, {"loss": "logistic", "link": None}),
-        ("moments", HUBER, {"loss": None, "link": "identity"}),
+        ("moments", LOGISTIC, {"loss": "logistic", "link": None, "release": "joint"}),
+        ("moments", HUBER, {"loss": None, "link": "identity", "release": "joint"}),
         ("sketch", LOGISTIC, {"method": "moments", "window": None}),
     ],
 )
@@ -102,13 +102,14 @@ def test_least_squares_needs_no_public_features_however_it_is_solved() -> None:
 def test_a_log_that_was_begun_with_the_former_sample_goes_on() -> None:
     """Up to 0.3 Murk wrote a sample of 1,000 into the document of moments whose author named none."""
     author = task("moments")
-    former = task("moments", LOGISTIC, "public: {set_aside: 1000}")
+    joint = "moments: {release: joint}"
+    former = task("moments", LOGISTIC, "public: {set_aside: 1000}", joint)
     assert settle("here", former.document(), author.document()) is None
     assert author.with_defaults_of(former) == former
-    for other in (task("moments", LOGISTIC, "public: {set_aside: 999}"), task("examples")):
+    for other in (task("moments", LOGISTIC, "public: {set_aside: 999}", joint), task("examples")):
         with pytest.raises(UserError, match="differs in"):
             settle("here", other.document(), author.document())
-    named = task("moments", LOGISTIC, "public: {set_aside: 7}")
+    named = task("moments", LOGISTIC, "public: {set_aside: 7}", joint)
     with pytest.raises(UserError, match=r"differs in: public.set_aside"):
         settle("here", former.document(), named.document())
 

@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.inference import Estimate, PublicCovariates
+from murk.learners.inference import Estimate
 from murk.learners.public_glm.bounds import normal_reach
 from murk.learners.public_glm.curves import LINKS, LOSSES, curve_of
+from murk.learners.public_glm.directions import DirectionProblem, directions_of
 from murk.learners.public_glm.engine import Model, MomentEngine, merged
 from murk.learners.public_glm.fit import Response
 from murk.learners.public_glm.mechanism import calibrated
 from murk.learners.public_glm.public import Covariates
 from murk.learners.public_glm.statistics import Statistics, balanced
+from murk.learners.scores.problem import covariates_of
 from murk.privacy.mechanisms.base import Randomizer
 from murk.stream.log import MAX_MESSAGE, MAX_STATE
 from murk.stream.trail import trail_bytes
@@ -108,7 +110,7 @@ def check_size(layout: Statistics) -> None:
     )
 
 
-def problem_for(task: Task) -> MomentProblem:
+def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     """The moments of a resolved task with ``protocol: moments``.
 
     Raises
@@ -126,19 +128,15 @@ def problem_for(task: Task) -> MomentProblem:
     ... protocol: moments
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
-    >>> problem_for(task).layout.labels
+    >>> problem_for(task).layout.labels  # type: ignore[union-attr]
     ('age*age', 'age*intercept', 'age*target', 'intercept*target')
     """
     block, coding = task.moments, task.coding
     assert block is not None
-    public = None
-    if task.covariates is not None:
-        public = Covariates.of(PublicCovariates(*task.covariates))
-        if public.points.shape[1] != coding.size:
-            raise UserError(
-                f"the public covariates have {public.points.shape[1]} coded features and the task {coding.size}: "
-                "give public data with the task's columns"
-            )
+    if block.release == "directions":
+        return directions_of(task)
+    covariates = covariates_of(task)
+    public = None if covariates is None else Covariates.of(covariates)
     binary = task.target.kind == "binary"
     if binary:
         curve, response = curve_of(block.loss or "logistic", LOSSES, "loss"), Response(0.0, 1.0)
@@ -153,7 +151,9 @@ def problem_for(task: Task) -> MomentProblem:
     joint = block.release == "joint"
     layout = Statistics(coding.names, radius, balanced(radius) if joint else 1.0, root=math.sqrt(2.0) if joint else 1.0)
     mechanisms = {
-        level: calibrated(guarantee, layout, release=block.release, kind=task.privacy.kind_for(guarantee))
+        level: calibrated(
+            guarantee, layout, release="joint" if joint else "separate", kind=task.privacy.kind_for(guarantee)
+        )
         for level, guarantee in task.privacy.levels.items()
     }
     return MomentProblem(layout, Model(curve, response, public, block.covariance, block.solver), mechanisms, binary)

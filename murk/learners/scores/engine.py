@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError
 from murk.learners.scores.estimate import ScoreEstimate, estimate_of
-from murk.learners.scores.layout import FIRST, REMEMBERED, epoch_end, epoch_start, matrix_size
+from murk.learners.scores.layout import FIRST, NEVER, REMEMBERED, epoch_start, matrix_size
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import Model, Question
 from murk.learners.scores.needed import Outlook
@@ -87,8 +87,8 @@ class ScoreEngine:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Numbers in a release: of a score, and of a matrix."""
-        return (self.settings.dimension, matrix_size(self.settings.features))
+        """Numbers in a release: of a score, and of a matrix, where any is asked for."""
+        return lengths_of(self.settings)
 
     @property
     def coefficients(self) -> int:
@@ -133,19 +133,22 @@ class ScoreEngine:
         count, version = self._now.count + ahead, release.version
         if version > count:
             raise Rejected("future", f"version {version} of a chain that stands at {count}")
-        if version != epoch_start(version):
+        if version != self.settings.epoch_start(version):
             raise Rejected("version", f"no epoch begins at version {version}")
         if version < self._oldest(count):
             raise Rejected("stale", f"the epoch of version {version} is forgotten at {count}")
         matrix = release.question != "score"
+        if matrix and not self.settings.matrices:
+            raise Rejected("dimension", "a matrix, which nobody is asked for")
         if len(release.payload) != self.lengths[matrix]:
             raise Rejected("dimension", f"{len(release.payload)} numbers for a {release.question}")
         if not self._reach[release.level, matrix].holds(release.payload):
             raise Rejected("magnitude", FORGED)
 
-    @staticmethod
-    def _oldest(count: int) -> int:
+    def _oldest(self, count: int) -> int:
         """Where the oldest epoch begins that a chain with so many releases remembers."""
+        if self.settings.once:
+            return 0
         return epoch_start(epoch_start(count) >> (REMEMBERED - 1))
 
     @in_turn
@@ -177,8 +180,9 @@ class ScoreEngine:
         """
         now = self._now
         learned = sum(map(len, answers.values()))
-        if learned > epoch_end(now.count) - now.count:
-            raise MurkError(f"{learned} answers, and {epoch_end(now.count) - now.count} are left of the epoch")
+        left = self.settings.epoch_end(now.count) - now.count
+        if learned > left:
+            raise MurkError(f"{learned} answers, and {left} are left of the epoch")
         start = now.epochs[-1].start
         self._add({(start, level, question): payloads for (level, question), payloads in answers.items()})
 
@@ -193,8 +197,9 @@ class ScoreEngine:
         """
         now = self._now
         learned = sum(tally.count for tally in sums.values())
-        if learned > epoch_end(now.count) - now.count:
-            raise MurkError(f"{learned} answers, and {epoch_end(now.count) - now.count} are left of the epoch")
+        left = self.settings.epoch_end(now.count) - now.count
+        if learned > left:
+            raise MurkError(f"{learned} answers, and {left} are left of the epoch")
         newest = now.epochs[-1]
         for (level, question), tally in sums.items():
             newest = newest.joined(level, question, tally)
@@ -203,7 +208,7 @@ class ScoreEngine:
     def _room(self) -> int:
         """Most releases to learn before something else is due."""
         count = self._now.count
-        return min(BLOCK, epoch_end(count) - count)
+        return min(BLOCK, self.settings.epoch_end(count) - count)
 
     def _add(self, answers: Mapping[Answered, NDArray[np.int64]]) -> None:
         """Add payloads, no more than are left of the epoch: all of them or, where an interrupt arrives, none."""
@@ -220,7 +225,7 @@ class ScoreEngine:
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
         """With the next epoch begun, where one has ended."""
-        if count == epoch_end(epochs[-1].start):
+        if count == self.settings.epoch_end(epochs[-1].start):
             found = summaries(epochs, self.mechanisms, self.settings.features)
             model = self.settings.next_model(found, count, self.mechanisms)
             epochs = (*epochs, Epoch(count, model))[-REMEMBERED:]
@@ -228,8 +233,10 @@ class ScoreEngine:
 
     # What devices and logs need
 
-    def published(self) -> tuple[int, list[float]]:
-        """The newest epoch's first version, and its model."""
+    def published(self) -> tuple[int, list[float]] | None:
+        """The newest epoch's first version, and its model; None where nobody reads any."""
+        if self.settings.once:
+            return None
         newest = self._now.epochs[-1]
         return newest.start, newest.model.flat.tolist()
 
@@ -237,7 +244,7 @@ class ScoreEngine:
     def stride(self) -> int:
         """Most releases to learn before a new model is to be published."""
         count = self._now.count
-        return min(256, epoch_end(count) - count)
+        return NEVER if self.settings.once else min(256, self.settings.epoch_end(count) - count)
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state as plain JSON data."""
@@ -265,7 +272,7 @@ class ScoreEngine:
         p, contrasts = self.settings.features, self.settings.contrasts
         epochs = tuple(Epoch.of_state(each, p, contrasts, self.mechanisms) for each in found)
         starts = [epoch.start for epoch in epochs]
-        if starts != _starts(count):
+        if starts != ([0] if self.settings.once else _starts(count)):
             raise MurkError(f"the state's epochs begin at {starts}, which is not where a chain of {count} has them")
         return Chain(count, epochs)
 
@@ -275,10 +282,15 @@ def chain_state(chain: Chain) -> dict[str, Any]:
     return {"n_releases": chain.count, "epochs": [epoch.to_state() for epoch in chain.epochs]}
 
 
+def lengths_of(settings: Settings) -> tuple[int, ...]:
+    """Numbers in a release: of a score, and of a matrix, where any is asked for."""
+    return (settings.dimension, matrix_size(settings.features))[: 1 + settings.matrices]
+
+
 def reaches(menus: Mapping[str, Menu]) -> dict[tuple[str, bool], Reach]:
     """How long honest payloads of a level are, of scores and of matrices."""
     return {
-        (level, matrix): (menu.matrix if matrix else menu.score).reach
+        (level, matrix): menu.mechanism("curvature" if matrix else "score").reach
         for level, menu in menus.items()
         for matrix in (False, True)
     }

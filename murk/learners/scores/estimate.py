@@ -13,12 +13,17 @@ from murk.learners.effects import People
 from murk.learners.inference import Estimate
 from murk.learners.scores.classes import ClassSolution
 from murk.learners.scores.needed import Need, Outlook
+from murk.learners.scores.public import PublicSolution
 from murk.learners.scores.solved import AnySolution
 
 METHOD = "scores"
 _COVERED = (
     "95% intervals held the truth in 95-100% on most kinds of generated tasks, 83% on the worst (docs/scores.md)",
     "for several classes not yet calibrated",
+)
+_ONCE = (
+    "where the model is wrong, of the fit weighted by 1 over the length of people's whitened features; how often they "
+    "hold the truth is in docs/public-glm.md"
 )
 
 
@@ -66,18 +71,21 @@ def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, re
     solution = outlook.solution
     rows, covariance = solution.rows, solution.covariance
     people = People(rows.points, rows.shares, sampled=solution.public)
+    note = _note(solution, outlook.settings.once)
     return ScoreEstimate(
-        names, solution.values, METHOD, np.sqrt(np.diag(covariance)), _note(solution), chains, releases, covariance,
+        names, solution.values, METHOD, np.sqrt(np.diag(covariance)), note, chains, releases, covariance,
         people, _checked(solution), solution, outlook=outlook,
     )  # fmt: skip
 
 
 def _checked(solution: AnySolution) -> bool | None:
-    """Whether public rows are like the people; None where there are none."""
+    """Whether public rows are like the people; None where there are none, or nobody was asked."""
+    if isinstance(solution, PublicSolution) and not solution.checked:
+        return None
     return solution.alike if solution.public or not solution.alike else None
 
 
-def _note(solution: AnySolution) -> str:
+def _note(solution: AnySolution, once: bool) -> str:
     if not solution.alike and isinstance(solution, ClassSolution):
         note = "none: the public covariates are not like the people's, and of several classes nothing else would do"
     elif not solution.alike:
@@ -86,8 +94,15 @@ def _note(solution: AnySolution) -> str:
         note = "by released second moments and curvatures; infinite where a coefficient was not learned at this privacy"
     elif isinstance(solution, ClassSolution):
         note = "needs the public covariates to be like the people's, which released matrices do not contradict"
+    elif isinstance(solution, PublicSolution) and not solution.checked:
+        note = (
+            "needs the public covariates to be like the people's and all targets to be there: of so many features "
+            "nobody was asked for what would tell"
+        )
     else:
         note = "public covariates pass the check that they are like the people's; intervals allow for what it misses"
     if solution.missing:
         note += f"; {solution.missing:.0%} of the targets are missing, and it is of the people who have one"
+    if once:
+        return f"{note}; {_ONCE}"
     return f"{note}; {_COVERED[isinstance(solution, ClassSolution)]}"

@@ -16,6 +16,9 @@ FIRST: Final = 3000
 REMEMBERED: Final = 8
 """Epochs that a learner keeps: all before them had less than 1% of its releases."""
 
+NEVER: Final = 2**62
+"""Version at which an epoch ends that never does."""
+
 
 def matrix_size(features: int) -> int:
     """Numbers of a symmetric matrix."""

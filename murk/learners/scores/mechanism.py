@@ -231,18 +231,20 @@ class Menu:
     score
         For scores, (p,).
     matrix
-        For scatters and curvatures, given v, (p,).
+        For scatters and curvatures, given v, (p,); None where nobody is asked for any.
     """
 
     score: Randomizer
-    matrix: Randomizer
+    matrix: Randomizer | None
 
     def mechanism(self, question: str) -> Randomizer:
         """That of a question."""
-        return self.score if question == "score" else self.matrix
+        return self.score if question == "score" or self.matrix is None else self.matrix
 
     @property
     def _dearer(self) -> Costed:
+        if self.matrix is None:
+            return self.score
         amounts = [mechanism.cost("gdp") for mechanism in (self.score, self.matrix)]
         return self.score if amounts[1] <= amounts[0] else self.matrix
 
@@ -264,7 +266,7 @@ class Menu:
     @property
     def magnitude(self) -> int:
         """No number of an honest payload exceeds it."""
-        return max(self.score.magnitude, self.matrix.magnitude)
+        return max(self.score.magnitude, self.mechanism("curvature").magnitude)
 
     def cost(self, currency: Currency) -> Amount:
         """What one release costs an account, rounded up."""
@@ -272,11 +274,16 @@ class Menu:
 
     def to_dict(self) -> dict[str, Any]:
         """The public parameters of both."""
-        return {"score": self.score.to_dict(), "matrix": self.matrix.to_dict()}  # type: ignore[attr-defined]
+        known = {"score": self.score, "matrix": self.matrix}
+        return {name: one.to_dict() for name, one in known.items() if one is not None}  # type: ignore[attr-defined]
 
 
-def menu_of(kind: str | None, guarantee: Guarantee, features: int, contrasts: int = 1) -> Menu:
+def menu_of(
+    kind: str | None, guarantee: Guarantee, features: int, contrasts: int = 1, *, matrices: bool = True
+) -> Menu:
     """The mechanisms of a level with ``guarantee``, for scores of (contrasts x features) numbers.
+
+    ``matrices`` says whether anybody is asked for one.
 
     Raises
     ------
@@ -284,6 +291,8 @@ def menu_of(kind: str | None, guarantee: Guarantee, features: int, contrasts: in
         If the kind is unknown or cannot give the guarantee.
     """
     score = calibrate(kind, guarantee, dimension=contrasts * features, radius=1.0)
+    if not matrices:
+        return Menu(score, None)
     if isinstance(score, GaussianMechanism):
         return Menu(score, OuterGaussian.calibrate(guarantee, features=features))
     # Of one kind, so that both cost the same in every currency, and promise the same.

@@ -165,7 +165,9 @@ class Outlook:
         told = self._told()
         if told is None:
             return {name: Need(seen=False) for name, each in zip(names, unknown, strict=True) if each}
-        model = self.settings.next_model(self.found, self.people, self.menus)
+        model = self.settings.first_model
+        if not self.settings.once:
+            model = self.settings.next_model(self.found, self.people, self.menus)
         times = _MARGIN * self._times(model, quantile, unknown)
         rows = self._rows(model, quantile, unknown)
         return {
@@ -326,7 +328,9 @@ class Outlook:
     def _variance(self, menu: Menu, budget: Guarantee) -> float:
         """Of a score's noise at another budget."""
         try:
-            score: Any = menu_of(menu.kind, budget, self.settings.features, self.settings.contrasts).score
+            score: Any = menu_of(
+                menu.kind, budget, self.settings.features, self.settings.contrasts, matrices=False
+            ).score
         except UserError:
             return math.inf
         return float(score.variance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -11,9 +12,9 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.inference import PublicCovariates
-from murk.learners.scores.engine import ScoreEngine, merged
+from murk.learners.scores.engine import ScoreEngine, lengths_of, merged
 from murk.learners.scores.estimate import ScoreEstimate
-from murk.learners.scores.layout import REMEMBERED, epoch_end, epoch_start, matrix_size
+from murk.learners.scores.layout import REMEMBERED, matrix_size
 from murk.learners.scores.mechanism import Menu, menu_of
 from murk.learners.scores.model import QUESTIONS, Model, Question, asked, check_model, model_size, vectors
 from murk.learners.scores.settings import Settings
@@ -55,15 +56,15 @@ class ScoreProblem:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Numbers in a release: of a score, and of a matrix."""
-        return (self.dimension, matrix_size(self.settings.features))
+        """Numbers in a release: of a score, and of a matrix, where any is asked for."""
+        return lengths_of(self.settings)
 
     @property
     def model_size(self) -> int:
         """Numbers in a published model."""
         return model_size(self.settings.features, self.settings.contrasts)
 
-    @property
+    @cached_property
     def initial(self) -> NDArray[np.float64]:
         """The model of version 0."""
         return self.settings.first_model.flat
@@ -75,15 +76,15 @@ class ScoreProblem:
 
     def is_published(self, version: int) -> bool:
         """Tell whether an epoch begins at a version."""
-        return version == epoch_start(version)
+        return version == self.settings.epoch_start(version)
 
     def next_published(self, version: int) -> int:
         """Version at which the epoch ends that a version lies in."""
-        return epoch_end(version)
+        return self.settings.epoch_end(version)
 
     def block(self, releases: int) -> int:
         """Most releases to make at the newest models: what is left of the epoch, if there is but one chain."""
-        return epoch_end(releases) - releases
+        return self.settings.epoch_end(releases) - releases
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
         """Refuse a model that no honest learner publishes, before any record is read.
@@ -104,10 +105,12 @@ class ScoreProblem:
             Saying which protocol would do.
         """
         p, levels, size = self.settings.features, len(self.mechanisms), self.model_size
-        release, model = longest_release(self.kind, max(self.lengths)), 512 + _MODEL_NUMBER * size
-        sums = levels * (self.dimension + 2 * matrix_size(p))
+        release = longest_release(self.kind, max(self.lengths))
+        model = 512 + _MODEL_NUMBER * size if self.interactive else 0
+        sums = levels * (self.dimension + 2 * sum(self.lengths[1:]))
         trail = trail_bytes(len(self.settings.reported))
-        state = REMEMBERED * (_STATE_NUMBER * size + _STATE_SUM * sums) + trail + 4096
+        epochs = 1 if self.settings.once else REMEMBERED
+        state = epochs * (_STATE_NUMBER * size + _STATE_SUM * sums) + trail + 4096
         if max(release, model) > MAX_MESSAGE or state > MAX_STATE:
             raise UserError(
                 f"{p:,} coded features (the constant is one of them, and each category but the first) have "
@@ -159,18 +162,42 @@ def problem_for(task: Task) -> ScoreProblem:
     """
     block, coding = task.scores, task.coding
     assert block is not None
-    covariates = None
-    if task.covariates is not None:
-        covariates = PublicCovariates(*task.covariates)
-        if covariates.points.shape[1] != coding.size:
-            raise UserError(
-                f"the public covariates have {covariates.points.shape[1]} coded features and the task {coding.size}: "
-                "give public data with the task's columns"
-            )
     labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
-    settings = Settings(coding.names, task.target.kind == "binary", covariates, block.exponent, labels)
-    mechanisms = {
-        level: menu_of(task.privacy.kind_for(guarantee), guarantee, settings.features, settings.contrasts)
+    settings = Settings(coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels)
+    return ScoreProblem(settings, menus_of(task, settings))
+
+
+def covariates_of(task: Task) -> PublicCovariates | None:
+    """Public covariates of a resolved task, if it has any.
+
+    Raises
+    ------
+    UserError
+        If they are of other features.
+    """
+    if task.covariates is None:
+        return None
+    covariates = PublicCovariates(*task.covariates)
+    if covariates.points.shape[1] != task.coding.size:
+        raise UserError(
+            f"the public covariates have {covariates.points.shape[1]} coded features and the task {task.coding.size}: "
+            "give public data with the task's columns"
+        )
+    return covariates
+
+
+def menus_of(task: Task, settings: Settings) -> dict[str, Menu]:
+    """The mechanisms of a task's levels.
+
+    Raises
+    ------
+    UserError
+        If a level's guarantee and the task's mechanism do not fit.
+    """
+    return {
+        level: menu_of(
+            task.privacy.kind_for(guarantee), guarantee, settings.features, settings.contrasts,
+            matrices=settings.matrices,
+        )
         for level, guarantee in task.privacy.levels.items()
-    }
-    return ScoreProblem(settings, mechanisms)
+    }  # fmt: skip

@@ -89,6 +89,12 @@ class PublicSolution:
         How the target enters.
     rows
         The public covariates.
+
+    Attributes
+    ----------
+    checked
+        Whether anybody was asked for a curvature. Where nobody was, rows are taken as they are and all targets as
+        there: of so many numbers as coefficients nothing is left over that could say otherwise.
     """
 
     public = True
@@ -96,7 +102,8 @@ class PublicSolution:
     def __init__(self, found: Sequence[Summary], response: Response, rows: Rows) -> None:
         self.newest = found[-1].model
         self.features = p = len(self.newest.origin)
-        rows = rows.thinned(_TERMS // (p * (len(found) + p)))
+        self.checked = any(each.model.curvature > 0.0 for each in found)
+        rows = rows.thinned(_TERMS // (p * (len(found) + p * self.checked)))
         self.response, self.rows = response, rows
         self.told = Told.of(found, response, rows)
         self._hypotheses = self._grid()
@@ -128,6 +135,8 @@ class PublicSolution:
 
     def _grid(self) -> list[_Hypothesis]:
         kappas = [1.0 / self.rows.sample]
+        if not self.checked:
+            return [_Hypothesis(kappas[0], False, 1.0)]
         while kappas[-1] * _FACTOR <= _MOST:
             kappas.append(kappas[-1] * _FACTOR)
         others = (1.0 - _RIGHT) / max(len(kappas) - 1, 1)
@@ -273,6 +282,11 @@ class PublicSolution:
         alpha = 2.0 * NormalDist().cdf(-quantile)
         return first_rejected(self.values, self.covariance, quantile, lambda j: self._test(j, alpha))
 
+    @cached_property
+    def _logit(self) -> Array:
+        """Of the rows at the solution, (m,)."""
+        return np.asarray(self.rows.points @ self.values)
+
     def _test(self, j: int, alpha: float) -> Callable[[Array], bool]:
         """Whether a value of coefficient j is rejected, as a function of all coefficients."""
         p, shares, normal = self.features, self.rows.shares, NormalDist()
@@ -288,8 +302,11 @@ class PublicSolution:
         base = told.base @ pulls[:size] + told.matrices @ pulls[size:]
         bend = told.bend @ pulls[:size]
 
+        # Others are as likely as can be: all values of the coefficient lie on a line.
+        start, along = self._logit, self.rows.points @ (self.covariance[:, j] / self.covariance[j, j])
+
         def rejected(theta: Array) -> bool:
-            terms = base + told.level(theta)[:, None] * bend
+            terms = base + told.level_at(start + (theta[j] - self.values[j]) * along)[:, None] * bend
             spread = shares @ terms**2 - (shares @ terms) ** 2
             total = 0.0
             for (one, each, weight), noise, bent in zip(known, own, spread.tolist(), strict=True):

@@ -6,12 +6,13 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
 from murk.learners.inference import PublicCovariates
-from murk.learners.scores.layout import FIRST, epoch_end
+from murk.learners.scores.layout import FIRST, NEVER, epoch_end, epoch_start, matrix_size
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import Model, Response
 from murk.learners.scores.rows import Rows
@@ -24,6 +25,9 @@ REACH: Final = 1.3
 
 PUBLIC_REACH: Final = 2.0
 """R where there are public rows: these say what the curvature is, so that its noise, of size R, matters less."""
+
+MOST_NUMBERS: Final = 600
+"""Most numbers of a matrix that people are asked for who answer at once: of more, too little would be said to check."""
 
 _CHECK = 0.1
 """Share of the people asked for their curvature where there are public rows: it says whether these are like them."""
@@ -45,6 +49,9 @@ class Settings:
         g, where it is not left to the rule.
     labels
         The classes, where the target is one of several.
+    once
+        Whether there is but one epoch, which never ends: nobody reads a model, all answer at that of version 0, which
+        is public with the task.
     """
 
     names: tuple[str, ...]
@@ -52,6 +59,20 @@ class Settings:
     covariates: PublicCovariates | None = None
     exponent: float | None = None
     labels: tuple[str, ...] = ()
+    once: bool = False
+
+    def epoch_start(self, version: int) -> int:
+        """Version at which the epoch began in which a chain with so many releases stands."""
+        return 0 if self.once else epoch_start(version)
+
+    def epoch_end(self, version: int) -> int:
+        """Version at which that epoch ends."""
+        return NEVER if self.once else epoch_end(version)
+
+    @property
+    def matrices(self) -> bool:
+        """Whether anybody is asked for a matrix: where all answer at once and features are many, nobody is."""
+        return not self.once or matrix_size(self.features) <= MOST_NUMBERS
 
     @property
     def features(self) -> int:
@@ -94,17 +115,21 @@ class Settings:
         parts = [repr(self.names), repr(self.binary), repr(self.exponent)]
         if self.labels:
             parts.append(repr(self.labels))
+        if self.once:
+            parts.append("once")
         if self.covariates is not None:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
-    @property
+    @cached_property
     def first_model(self) -> Model:
         """The model of version 0: at zero, where every chance is 1/2."""
         p = self.features
         transform, curvature = np.eye(p), 0.5
         if self.covariates is not None:
             transform, curvature = whitening(self.covariates.second_moment), _CHECK
+        if not self.matrices:
+            curvature = 0.0
         exponent = 1.0 if self.exponent is None else self.exponent
         return Model(
             np.zeros(self.dimension), transform, self.reach(self.covariates is not None), exponent, 0.0, curvature

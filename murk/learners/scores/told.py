@@ -102,7 +102,10 @@ class Told:
 
     def level(self, theta: Array) -> Array:
         """What theta makes of each row, (m,): its chance, or the line's height."""
-        logit = np.asarray(self.rows.points @ theta)
+        return self.level_at(np.asarray(self.rows.points @ theta))
+
+    def level_at(self, logit: Array) -> Array:
+        """The same of rows' logits, (m,)."""
         return chance(logit) if self.response.binary else logit
 
     def terms(self, theta: Array) -> Array:

@@ -210,7 +210,7 @@ def public(task, m=50):
 
 
 def test_a_task_becomes_a_problem():
-    problem = problem_for(public(Task.parse(TASK)))
+    problem = problem_for(public(Task.parse(TASK + "moments: {release: joint}\n")))
     assert (problem.kind, problem.interactive, problem.dimension) == ("moment", False, 13)
     assert set(problem.mechanisms) == {"default", "less"}
     problem.check_state()
@@ -238,7 +238,7 @@ def test_settings_of_the_block(block):
 
 @pytest.mark.parametrize(("link", "low"), [("identity", -1), ("cubic", -1), ("sigmoid", 0), ("softplus", 0)])
 def test_links_of_a_real_target(link, low):
-    problem = problem_for(public(Task.parse(REAL + f"moments: {{link: {link}}}\n")))
+    problem = problem_for(public(Task.parse(REAL + f"moments: {{link: {link}, release: joint}}\n")))
     assert problem.model.response == Response(low, 1.0)
     assert problem.vectors(np.ones((1, 4)), np.array([0.5]))[0, -1] == 0.5 * problem.layout.weight
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from murk.learners.inference import PublicCovariates
 from murk.learners.scores.engine import ScoreEngine
-from murk.learners.scores.layout import epoch_end, flattened
+from murk.learners.scores.layout import flattened
 from murk.learners.scores.mechanism import menu_of
-from murk.learners.scores.model import chance
+from murk.learners.scores.model import QUESTIONS, chance
 from murk.learners.scores.problem import ScoreProblem
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.sums import Tally
@@ -55,11 +55,11 @@ def learn_sums(problem, X, y, seed) -> ScoreEngine:
     engine, rng = problem.engine(), np.random.default_rng(seed + 10_000)
     while engine.n_releases < len(X):
         start, model = engine.n_releases, engine.model
-        size = min(len(X), epoch_end(start)) - start
+        size = min(len(X), problem.settings.epoch_end(start)) - start
         shares = [1.0 - model.scatter - model.curvature, model.scatter, model.curvature]
         asked, sums = rng.choice(3, size=size, p=shares), {}
-        for place, question in enumerate(problem.questions):
-            own = start + np.flatnonzero(asked == place)
+        for question in problem.questions:
+            own = start + np.flatnonzero(asked == QUESTIONS.index(question))
             if len(own):
                 mechanism = problem.mechanism("default", question)
                 V = problem.vectors(X[own], y[own], model.flat, question)
@@ -76,7 +76,7 @@ def learn(problem, X, y, seed, noise=None) -> ScoreEngine:
     engine, noise = problem.engine(), SimulatedNoise(seed) if noise is None else noise
     while engine.n_releases < len(X):
         start = engine.n_releases
-        indices = np.arange(start, min(len(X), epoch_end(start)), dtype=np.int64)
+        indices = np.arange(start, min(len(X), problem.settings.epoch_end(start)), dtype=np.int64)
         flat = engine.model.flat
         asked = np.array(problem.ask(noise, indices, flat))
         answers = {}

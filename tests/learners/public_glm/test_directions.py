@@ -1,0 +1,251 @@
+"""Released directions: what a task becomes, what devices release, what is learned of them and what is noticed."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from murk.errors import MurkError, UserError
+from murk.learners.problem import problem_for
+from murk.privacy.noise import SimulatedNoise
+from murk.producers.randomizing import answers_of
+from murk.stream import Task
+from murk.stream.codec import Rejected
+from murk.stream.releases import ScoreRelease
+from murk.stream.task_change import settle
+from tests.learners.scores.people import features, learn, learn_sums, outcomes
+
+TASK = """
+name: t
+features: [{name: a, low: 0, high: 10}, {name: b, categories: [x, y, z]}]
+target: {name: y, kind: binary, positive: "1"}
+protocol: moments
+public: {set_aside: 500}
+privacy: {guarantee: {gdp: {mu: 2.0}}}
+"""
+REAL = TASK.replace('kind: binary, positive: "1"', "kind: real, low: 0, high: 52")
+THETA = np.array([0.6, -0.5, 0.4, -0.3])
+# A false alarm in 10,000 for each of what follows.
+ALARM = 1e-4
+
+
+def many(numbers):
+    names = ", ".join(f"{{name: x{number}, low: 0, high: 1}}" for number in range(numbers))
+    return TASK.replace("[{name: a, low: 0, high: 10}, {name: b, categories: [x, y, z]}]", f"[{names}]")
+
+
+def problem_of(text=TASK, rows=None, m=4000):
+    task = Task.parse(text)
+    rows = features(np.random.default_rng(1), m, task.coding.size - 1) if rows is None else rows
+    points, counts = np.unique(rows, axis=0, return_counts=True)
+    return problem_for(task.with_public(points, counts))
+
+
+def distance(estimate, truth):
+    """The squared distance to the truth in standard errors, by the estimate's own covariance."""
+    off = estimate.values - truth
+    return float(off @ np.linalg.solve(estimate.covariance, off))
+
+
+def far(degrees):
+    return float(stats.chi2.isf(ALARM, degrees))
+
+
+def test_a_task_becomes_a_problem():
+    task = Task.parse(TASK)
+    assert (task.moments.release, task.release_kind) == ("directions", "score")
+    problem = problem_of()
+    assert (problem.kind, problem.interactive, problem.dimension) == ("score", False, 4)
+    assert (problem.lengths, problem.questions) == ((4, 10), ("score", "curvature"))
+    problem.check_state()
+    engine = problem.engine()
+    assert (engine.published(), engine.figures(), engine.n_releases) == (None, {}, 0)
+    assert engine.stride > 10**9
+
+
+def test_of_a_hundred_features_a_release_has_a_hundred_numbers():
+    problem = problem_of(many(100), m=500)
+    assert (problem.lengths, problem.questions) == ((101,), ("score",))
+    problem.check_state()
+    X = features(np.random.default_rng(2), 5, 100)
+    asked = problem.ask(SimulatedNoise(1), np.arange(5), np.empty(0))
+    assert asked == ["score"] * 5
+    assert np.linalg.norm(problem.vectors(X, np.ones(5)), axis=1).max() <= 1.0 + 1e-12
+    with pytest.raises(Rejected, match="nobody is asked"):
+        problem.engine().admit(release(question="curvature", payload=[0] * 5151))
+    with pytest.raises(UserError, match="fewer features"):
+        problem_for(Task.parse(many(1200))).check_state()
+
+
+def test_what_a_log_says_of_models_is_not_read():
+    problem, noise, at = problem_of(), SimulatedNoise(3), np.arange(200)
+    X = features(np.random.default_rng(3), 200, 3)
+    y = outcomes(np.random.default_rng(4), X, THETA)
+    hostile = np.full(problem.model_size, 1e9)
+    found = [
+        answers_of(problem, X, y, [0] * 200, {0: model}, ["default"] * 200, noise, at)
+        for model in (np.empty(0), hostile)
+    ]
+    assert found[0] == found[1]
+    assert set(found[0][1]) == {"score", "curvature"}
+
+
+def test_a_missing_target_answers_and_says_nothing():
+    problem = problem_of()
+    X, nothing = features(np.random.default_rng(3), 4, 3), np.full(4, np.nan)
+    for question in problem.questions:
+        assert not np.any(problem.vectors(X, nothing, None, question))
+
+
+def release(**more):
+    honest = {"id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 1}
+    return ScoreRelease(**{**honest, "version": 0, "question": "score", "payload": [0] * 4, **more})
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"version": 3000}, "version"),
+        ({"version": 10**9}, "future"),
+        ({"payload": [0] * 10}, "dimension"),
+        ({"payload": [2**40] * 4}, "magnitude"),
+    ],
+)
+def test_what_cannot_be_learned_is_refused_with_its_reason(more, reason):
+    problem = problem_of()
+    engine = learn_sums(problem, features(np.random.default_rng(1), 4000, 3), np.ones(4000), 1)
+    engine.admit(release())
+    with pytest.raises(Rejected) as found:
+        engine.admit(release(**more))
+    assert found.value.reason == reason
+
+
+def test_the_truth_is_within_the_estimates_own_error_and_another_is_not():
+    problem, rng = problem_of(), np.random.default_rng(5)
+    X = features(rng, 60_000, 3)
+    found = learn(problem, X, outcomes(rng, X, THETA), 5).estimate()
+    assert distance(found, THETA) < far(4)
+    assert distance(found, THETA * [-1, 1, 1, 1]) > far(4)
+    assert np.all(np.isfinite(found.half_widths()))
+    assert (found.alike, "pass the check" in found.note) == (True, True)
+
+
+def test_a_real_target_is_fitted_by_a_line():
+    problem, rng = problem_of(REAL), np.random.default_rng(6)
+    X, theta = features(rng, 60_000, 3), THETA / 3
+    found = learn_sums(problem, X, X @ theta + rng.uniform(-0.3, 0.3, len(X)), 6).estimate()
+    assert distance(found, theta) < far(4)
+    assert distance(found, theta * [-1, 1, 1, 1]) > far(4)
+
+
+def test_missing_targets_do_not_bias():
+    problem, rng = problem_of(), np.random.default_rng(7)
+    X = features(rng, 400_000, 3)
+    y = outcomes(rng, X, THETA)
+    y[rng.random(len(y)) < 0.4] = np.nan
+    found = learn_sums(problem, X, y, 7).estimate()
+    assert distance(found, THETA) < far(4)
+    # What shrunk by the share of them would be told apart.
+    assert distance(found, 0.6 * THETA) > far(4)
+    assert "targets are missing" in found.note
+
+
+def test_public_rows_unlike_the_people_are_noticed():
+    rng = np.random.default_rng(8)
+    rows = features(rng, 4000, 3)
+    rows[:, 1:3] = rng.permutation(rows[:, 1:3] * [0.3, -1.0])
+    X = features(rng, 400_000, 3)
+    y = outcomes(rng, X, THETA)
+    found = learn_sums(problem_of(rows=rows), X, y, 8).estimate()
+    assert (found.alike, "are not used" in found.note) == (False, True)
+    held = np.abs(found.values - THETA) <= found.half_widths()
+    assert held.all()
+    assert learn_sums(problem_of(), X, y, 8).estimate().alike
+
+
+def test_of_many_features_it_is_said_that_nothing_is_checked():
+    problem, rng = problem_of(many(34), m=3000), np.random.default_rng(9)
+    X = features(rng, 100_000, 34)
+    theta = rng.normal(size=35) / 6
+    found = learn_sums(problem, X, outcomes(rng, X, theta), 9).estimate()
+    assert (found.alike, "nobody was asked" in found.note) == (None, True)
+    assert distance(found, theta) < far(35)
+    assert distance(found, -theta) > far(35)
+    assert np.all(np.isfinite(found.half_widths()))
+
+
+def test_partitions_add_and_a_state_goes_on_where_it_stood():
+    problem, rng = problem_of(), np.random.default_rng(10)
+    X = features(rng, 9_000, 3)
+    y = outcomes(rng, X, THETA)
+    whole = learn(problem, X, y, 1)
+    again = problem.engine()
+    again.load_state_dict(json.loads(json.dumps(whole.state_dict())))
+    assert again.state_dict() == whole.state_dict()
+    assert np.array_equal(again.estimate().values, whole.estimate().values)
+    parts = [learn(problem, X[:4000], y[:4000], 2), learn(problem, X[4000:], y[4000:], 3)]
+    together = problem.engine()
+    for part in parts:
+        for (level, question), tally in part.epochs[0].tallies.items():
+            together.learn_sums({(level, question): tally})
+    found = problem.estimate(parts)
+    assert (found.n_releases, found.chains) == (9_000, 2)
+    # Of chains mean answers are averaged by their noise, not by numbers of people: nearly the same.
+    assert found.values == pytest.approx(together.estimate().values, abs=0.02)
+    scores = problem_for(Task.parse(TASK.replace("moments", "scores"))).engine()
+    with pytest.raises(MurkError, match="other settings"):
+        scores.load_state_dict(whole.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("lines", "release"),
+    [
+        ("", "directions"),
+        ("moments: {release: joint}", "joint"),
+        ("moments: {solver: score}", "joint"),
+        ("moments: {design: gaussian}", "joint"),
+        ("moments: {covariance: private}", "joint"),
+        ("moments: {loss: poisson}", "joint"),
+        ("moments: {loss: boosting}", "joint"),
+    ],
+)
+def test_what_is_released_by_rule(lines, release):
+    task = Task.parse(TASK + lines)
+    assert task.moments.release == release
+    assert Task.from_document(task.document()) == task
+    # Without public covariates second moments are the people's own.
+    if "gaussian" not in lines and "solver" not in lines:
+        assert Task.parse(TASK.replace("public: {set_aside: 500}\n", "") + lines).moments.release == "joint"
+
+
+@pytest.mark.parametrize("link", ["sigmoid", "softplus", "cubic"])
+def test_links_that_take_second_moments_get_them(link):
+    assert Task.parse(REAL + f"moments: {{link: {link}}}\n").moments.release == "joint"
+    with pytest.raises(UserError, match=f"{link} is not learned from directions"):
+        Task.parse(REAL + f"moments: {{link: {link}, release: directions}}\n")
+
+
+def test_directions_without_public_covariates_are_refused_with_the_choices():
+    with pytest.raises(UserError, match=r"moments.release: directions needs public covariates") as found:
+        Task.parse(TASK.replace("public: {set_aside: 500}\n", "moments: {release: directions}\n"))
+    for choice in ("public: {file: F}", "public: {set_aside: N}", "leave release out"):
+        assert choice in str(found.value)
+
+
+@pytest.mark.parametrize("key", ["design: gaussian", "covariance: pooled", "solver: score"])
+def test_what_directions_do_not_read_is_refused(key):
+    with pytest.raises(UserError, match=r"has no effect with release: directions.*release: joint"):
+        Task.parse(TASK + f"moments: {{release: directions, {key}}}\n")
+
+
+def test_a_log_that_was_begun_jointly_goes_on():
+    """Up to 0.3 moments were released jointly wherever covariates were public; a log's document says so."""
+    former = Task.parse(TASK + "moments: {release: joint}\n")
+    assert former.hash == "529cecf1b95eb07a04025aa8ce71d66d8fa105c87df59a7532199d97473c3201"
+    author = Task.parse(TASK).with_defaults_of(former)
+    assert author == former
+    assert settle("here", former.document(), author.document()) is None
+    named = Task.parse(TASK + "moments: {release: directions}\n")
+    with pytest.raises(UserError, match=r"differs in: moments.release"):
+        settle("here", former.document(), named.with_defaults_of(former).document())
