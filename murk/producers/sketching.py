@@ -121,14 +121,13 @@ class SketchProducer(Releaser["WindowProblem"]):
         source: str | None = None,
     ) -> None:
         super().__init__(task, log, ledger, noise=noise, policy=policy, clock=clock, problem=problem)
-        from murk.privacy.gaussmix import LARGEST_WINDOW
-
         self._check_levels([level])
         self.organisation = person_name(organisation)
         self.level = level
         self._source = source
         size = None if task.sketch is None else task.sketch.window
-        self._size = min(size or LARGEST_WINDOW, LARGEST_WINDOW)
+        largest = int(self._problem.mechanisms[level].largest_window)
+        self._size = min(size or largest, largest)
         self._windows = ledger.windows(task.hash, source)
         self._window: Window | None = None
         self.taken = self.next_row = 0

@@ -24,9 +24,9 @@ from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Policy, Producer, SketchProducer, delivery
 from murk.producers.spending import Spending
 from murk.producers.window import index_of
-from murk.stream import open_log
+from murk.stream import Task, open_log
 from murk.stream.releases import SketchRelease
-from tests.producers.sketches import RECORD, WINDOW, SketchWorld, coded, make_task
+from tests.producers.sketches import RECORD, TEXT, WINDOW, SketchWorld, coded, make_task
 from tests.producers.test_crashes import Killer, after, before, in_child, patched
 from tests.producers.test_producer import elsewhere
 from tests.producers.world import SECRET, Untouchable, Wrapped
@@ -748,3 +748,15 @@ def test_rows_do_not_stay_in_the_window_after_they_were_mixed(world: SketchWorld
     assert window is not None
     assert window.accumulator is not None
     assert not window.accumulator._inside.any()
+
+
+def test_a_window_is_no_larger_than_its_mechanism_takes(tmp_path: Path) -> None:
+    """Of many columns, and of large budgets, a window holds fewer records than of any mechanism."""
+    task = make_task("method: moments", windows=1)
+    with SketchWorld(tmp_path, task) as world:
+        assert world.producer.room == world.problem.mechanisms["default"].largest_window == 2**32
+    (tmp_path / "large").mkdir()
+    text = TEXT.replace("{approx: {epsilon: 1.0, delta: 1.0e-6}}", "{gdp: {mu: 1000.0}}").replace("  levels", "# ")
+    with SketchWorld(tmp_path / "large", Task.parse(text).with_simulated(True)) as world:
+        largest = world.problem.mechanisms["default"].largest_window
+        assert world.producer.room == largest < 2**32

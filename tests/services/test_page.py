@@ -381,7 +381,7 @@ def test_every_protocol_shows_what_its_learner_knows(page):
     assert page.driver.title == "14 sketches · third-child · Murk"
     assert page.text("#unit") == "Sketches"
     assert page.text("#duplicates").startswith("learned, of 3,500,000 records;")
-    assert "an organisation's noisy mixture of many records" in page.text("#protocol")
+    assert "an organisation's noisy moments, or mixture, of many records" in page.text("#protocol")
     assert "everybody but the organisation" in page.text("#promise")
     assert page.complaints() == []
 
