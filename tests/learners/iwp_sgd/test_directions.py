@@ -15,11 +15,12 @@ from murk.learners.inference import PublicCovariates
 from murk.learners.iwp_sgd import Evaluated, UnbiasedLoss
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.directions import DirectionMechanism, missing_steps
+from murk.learners.iwp_sgd.inference import estimate
 from murk.learners.iwp_sgd.kernels import to_vectors
 from murk.learners.iwp_sgd.public import PUBLIC_ROWS
 from murk.learners.iwp_sgd.spectral import eigen
 from murk.privacy import ApproxDP, GaussianDP, GaussianMechanism, SimulatedNoise
-from tests.learners.iwp_sgd.worlds import engine, settings
+from tests.learners.iwp_sgd.worlds import engine, release, settings
 
 EXTREMES = st.sampled_from([0.0, -1.0, 1.0, 1e-300, 1e300, -1e154, math.nan, math.inf, -math.inf])
 ANY = st.one_of(st.floats(), st.floats(-1.0, 1.0), EXTREMES)
@@ -186,8 +187,6 @@ def test_losses_that_directions_do_not_tell_are_refused():
 
 
 def _payload(model):
-    from tests.learners.iwp_sgd.worlds import release
-
     mechanism = model._engine.mechanisms["default"]
     return release(mechanism.randomize(np.zeros((1, 4)), SimulatedNoise(1), [0])[0], simulated=True)
 
@@ -241,6 +240,38 @@ def test_public_rows_make_noise_linear_and_their_intervals_cover():
         assert np.all(found.half_widths(0.95) < 0.3)
     assert kept >= 157
     assert half < 157
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_chains_merge_to_what_one_chain_has_learned(public):
+    """Sums add, whoever learned which release: two partitions estimate what one does."""
+    people, more = Public(3), {"guarantee": GaussianDP(4.0), "release": "directions", "loss": "quadratic"}
+    one, *parts = (engine(**more) for _ in range(3))
+    if public:
+        for made in (one, *parts):
+            made.covariates = people.covariates
+    mechanism = one.mechanisms["default"]
+    vectors = np.zeros((2000, 5))
+    rows = np.column_stack([people.x[:2000], np.ones(2000)])
+    to_vectors(k.DIRECTED_LABEL, 1, 1.0, rows, people.y[:2000], vectors)
+    payloads = mechanism.randomize(vectors, SimulatedNoise(3), np.arange(2000))
+    releases = [release(row) for row in payloads]
+    one.learn_releases(releases)
+    parts[0].learn_releases(releases[::2])
+    parts[1].learn_releases(releases[1::2])
+    whole, merged = estimate([one]), estimate(parts)
+    assert merged.method == whole.method
+    assert merged.values == pytest.approx(whole.values, rel=1e-9)
+    assert merged.spread == pytest.approx(whole.spread, rel=1e-9 if whole.method == PUBLIC_ROWS else 0.2)
+
+
+def test_former_releases_keep_the_settings_their_states_name():
+    """A state is taken over only by a learner of the same settings: these are what states of version 0.3 name."""
+    assert settings(radius=1.0).digest == "a3d87270d2e2aa1e"
+    assert settings("real", release="separate", radius=1.0).digest == "025daaab2cddd575"
+    assert set(engine().state_dict()["rows"]) == {
+        "iterate", "average", "scaling_a", "scaling_b", "gathered", "reference", "aimed",
+    }  # fmt: skip
 
 
 def test_public_rows_unlike_the_people_are_not_used():
