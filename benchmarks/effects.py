@@ -1,15 +1,16 @@
 """How often the intervals of average marginal effects hold them: ``python -m benchmarks.effects``.
 
-Tasks with their own number of features, budget and coefficients, drawn at random, with and without public rows; the
-truth is ``theta_j mean sigma'(x'theta)`` over the people themselves. Standard errors are of tasks, since coefficients
-of one miss together. *half* is the median half width of an effect in terms of its coefficient's, both relative.
+Tasks with their own number of features, budget and coefficients, drawn at random, without public rows, with right ones
+and with wrong ones (`benchmarks.score_people.unlike`); the truth is ``theta_j mean sigma'(x'theta)`` over the people
+themselves. Standard errors are of tasks, since coefficients of one miss together. *half* is the median half width of an
+effect in terms of its coefficient's, both relative.
 """
 
 import argparse
 
 import numpy as np
 
-from benchmarks.score_people import features, learned
+from benchmarks.score_people import WRONG, features, learned, unlike
 from murk.learners.effects import marginal_effects
 from murk.learners.scores.model import chance
 from murk.privacy import GaussianDP
@@ -17,12 +18,15 @@ from murk.privacy import GaussianDP
 SHAPES = ("normal", "uniform", "correlated", "rare", "skewed", "one-hot", "mixed")
 
 
-def replicate(shape, rows, rng):
+def replicate(shape, kind, rng):
     """Of one task: how many effects were learned, how many of these the interval holds, and their relative widths."""
     p = int(rng.integers(1, 13))
     n, mu = int(rng.choice([30_000, 100_000, 300_000])), float(rng.choice([1.0, 2.0, 4.0]))
+    rows = 0 if kind == "none" else 5_000
     X = features(shape, n + rows, p, rng)
     X, public = X[:n], X[n:] if rows else None
+    if kind in WRONG:
+        public = unlike(kind, public, rng)
     theta = rng.normal(0.0, rng.choice([0.3, 1.0]), X.shape[1])
     at = chance(X @ theta)
     y = (rng.random(n) < at).astype(float)
@@ -41,26 +45,26 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     print("| shape | public rows | tasks | learned | held | half |\n|---|---|---|---|---|---|")
-    for rows in (0, 5_000):
+    for kind in ("none", "right", *WRONG):
         every = []
         for shape in SHAPES:
             found = [
-                replicate(shape, rows, np.random.default_rng([chosen.seed, number, rows, SHAPES.index(shape)]))
+                replicate(shape, kind, np.random.default_rng([chosen.seed, number, len(kind), SHAPES.index(shape)]))
                 for number in range(chosen.replications)
             ]
             every += found
-            print(line(shape, rows, found), flush=True)
-        print(line("all", rows, every), flush=True)
+            print(line(shape, kind, found), flush=True)
+        print(line("all", kind, every), flush=True)
 
 
-def line(shape, rows, found):
+def line(shape, kind, found):
     asked = sum(one[0] for one in found)
     shares = [float(np.mean(held)) for _, held, _ in found if len(held)]
     held = np.concatenate([one[1] for one in found])
     error = np.std(shares, ddof=1) / len(shares) ** 0.5 if len(shares) > 1 else float("nan")
     half = np.median(np.concatenate([one[2] for one in found])) if len(held) else float("nan")
     return (
-        f"| {shape} | {rows or 'none'} | {len(found)} | {len(held) / asked:.0%} | "
+        f"| {shape} | {kind} | {len(found)} | {len(held) / asked:.0%} | "
         f"{np.mean(held):.1%} ± {error:.1%} | {half:.2f} |"
     )
 

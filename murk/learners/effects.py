@@ -42,11 +42,14 @@ class People:
         Rows (m, p), the constant last, that stand for the people, and their shares (m,).
     sampled
         Whether the rows are people's own; otherwise only their second moments are right.
+    doubt
+        kappa: the people are as unlike the rows as if the rows were a sample of ``1 / kappa`` of them.
     """
 
     points: Array
     shares: Array
     sampled: bool
+    doubt: float = 0.0
 
 
 def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float]:
@@ -83,7 +86,8 @@ def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Array, Ar
     """Average marginal effects of a logit's coefficients, (p,), and their half widths at ``level``.
 
     The half width is that of the delta method, as much wider as the coefficient's own interval is wider than its
-    standard error says, and what S may differ comes on top. None where it is not known what the average is over.
+    standard error says, and what S may differ comes on top. S of rows that are not quite the people has a variance of
+    kappa times that of sigma' over the rows. None where it is not known what the average is over.
 
     Parameters
     ----------
@@ -98,13 +102,22 @@ def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Array, Ar
     theta = estimate.values
     slope, gradient, low, high = mean_slope(theta, people)
     own = estimate.half_widths(level)
+    unlike = people.doubt * _spread(theta, people)
     out = np.full(len(theta), math.inf)
     for j in np.flatnonzero(np.isfinite(own)):
         pull = theta[j] * gradient
         pull[j] += slope
-        ratio = math.sqrt(max(float(pull @ covariance @ pull), 0.0) / float(covariance[j, j]))
+        variance = max(float(pull @ covariance @ pull), 0.0) + float(theta[j]) ** 2 * unlike
+        ratio = math.sqrt(variance / float(covariance[j, j]))
         out[j] = ratio * own[j] + (abs(theta[j]) + own[j]) * max(high - slope, slope - low)
     return theta * slope, out
+
+
+def _spread(theta: Array, people: People) -> float:
+    """Variance of sigma' over the rows."""
+    chance = _sigmoid(people.points @ theta)
+    curved = chance * (1.0 - chance)
+    return float(people.shares @ curved**2 - (people.shares @ curved) ** 2)
 
 
 def _sigmoid(logit: Array) -> Array:

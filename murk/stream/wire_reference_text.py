@@ -156,16 +156,19 @@ exponent g from 0 to 1; and the shares of the people who are asked for a `scatte
 asked for their `score`. A device
 draws 64 random bits before it looks at its record: an integer below floor(2^64 share of scatter) is a scatter, below
 floor(2^64 share of both) a curvature. Before there is a model it answers at version 0: a = 0, W the identity (where
-the task has `covariates` M^-1/2), R = 1.3 sqrt(p), g = the task's `exponent` (`null` is 1), no scatters, and a half
-of curvatures (with `covariates` a twentieth); each number to 9 significant digits. It refuses a model that is not of
-finite numbers within these ranges (a up to 1e4, W up to 1e8, R above 0 and up to 1e4). With z = W x, t = a'x and
+the task has `covariates` M^-1/2), R = 1e4 (of classes 1.3 sqrt(p); without `covariates` 32 / (p s), but no less than
+1.3 sqrt(p) and no more than 2 sqrt(p), s^2 being the variance of a matrix number's noise at level `default`), g = the
+task's `exponent` (`null` is 1), no scatters, and a half of curvatures (with `covariates` a tenth); each number to 9
+significant digits. It refuses a model that is not of finite numbers within these ranges (a up to 1e4, W up to 1e8, R
+above 0 and up to 1e4). With z = W x, t = a'x and
 c = min(1, R / |z|) / |z|:
 
 - `score`: r c z, p numbers no longer than C = 1. Of a binary target r = min(1, e^(-g t)) for 1 and -min(1, e^(g t))
   for 0; of a real one r is the coded target. Of K classes r is a vector, and the (K - 1) p numbers are r_1 c z, then
   r_2 c z, and so on: r = H'(e_y - q) / max_k |e_k - q|, with H as in step 3 below, a being A, (K - 1) x p, row by row,
   and q the chances of the scores g H A x. Without a target all are 0.
-- `scatter` and `curvature`: v v', with v = sqrt(2 w c / R) z; the upper triangle row after row, p (p + 1) / 2 numbers,
+- `scatter` and `curvature`: v v', with v = sqrt(2 w c / M) z, with
+  M = min(R, 2 sqrt(p)) in the place of R in c, too; the upper triangle row after row, p (p + 1) / 2 numbers,
   those off the diagonal times sqrt(2). w = 1/2 for a scatter; for a curvature w = q (1 - q) (r(1) - r(0)), where
   q = 1 / (1 + e^-t), of a real target and of classes 1/2, and without a target 0. For `gaussian` noise steps are as
   below, and a number is divided by sqrt(2) / (2 steps - sqrt(p (p + 1) / 2) - 2) and rounded to the nearest integer;

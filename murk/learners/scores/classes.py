@@ -145,6 +145,11 @@ class ClassSolution:
         self.values = self._reported @ self._theta
 
     @property
+    def doubt(self) -> float:
+        """1 over the number of rows."""
+        return 1.0 / self.rows.sample
+
+    @property
     def missing(self) -> float:
         """Share of the people whose target is missing."""
         return max(0.0, 1.0 - self.ratio)

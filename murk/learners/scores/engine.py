@@ -70,7 +70,7 @@ class ScoreEngine:
         self.settings = settings
         self.mechanisms = dict(menus)
         self._turns = Turns()
-        self._now = Chain(0, (Epoch(0, settings.first_model),))
+        self._now = Chain(0, (Epoch(0, settings.first_model(menus)),))
         self._reach = reaches(menus)
 
     # What is known

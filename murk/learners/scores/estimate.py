@@ -70,7 +70,7 @@ def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, re
         return ScoreEstimate(names, np.zeros(len(names)), METHOD, nothing, "nothing was learned yet", chains, releases)
     solution = outlook.solution
     rows, covariance = solution.rows, solution.covariance
-    people = People(rows.points, rows.shares, sampled=solution.public)
+    people = People(rows.points, rows.shares, sampled=solution.public, doubt=solution.doubt)
     note = _note(solution, outlook.settings.once)
     return ScoreEstimate(
         names, solution.values, METHOD, np.sqrt(np.diag(covariance)), note, chains, releases, covariance,

@@ -89,7 +89,7 @@ class Expected:
 def mean_matrix(model: Model, rows: Rows, response: Response, *, flat: bool = False) -> Array:
     """Mean of ``w(t) z z' c(z)``, (p, p); with w = 1/2 throughout where ``flat``, which is the scatter."""
     Z = rows.points @ model.transform.T
-    reached = directions(rows.points, model)
+    reached = directions(rows.points, model, model.matrix_reach)
     weight = np.full(len(Z), 0.5) if flat else response.weights(rows.points @ model.origin, model.exponent)
     found = (reached * (rows.shares * weight)[:, None]).T @ Z
     return np.asarray((found + found.T) / 2.0)

@@ -6,14 +6,15 @@ With coded features x (the constant last), the published origin a and transform 
   ``r(0) = -min(1, e^(g t))``; for a real one ``r = y``; for classes see `murk.learners.scores.classes`. No longer than
   1.
 - *scatter* ``1/2 z z' c(z)``, and *curvature* ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the
-  score's mean in the logit, ``p`` the chance at t. At most R/2 in Frobenius norm; both are released as ``v v'``,
-  ``v = sqrt(2 w c / R) z``, no longer than 1.
+  score's mean in the logit, ``p`` the chance at t, and with ``M = min(R, 2 sqrt dim z)`` instead of R. At most M/2 in
+  Frobenius norm; both are released as ``v v'``, ``v = sqrt(2 w c / M) z``, no longer than 1.
 
 Whatever a, W, g and R are, those bounds hold: a hostile model costs accuracy, never privacy.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
@@ -31,7 +32,11 @@ Question = Literal["score", "scatter", "curvature"]
 QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
 
 # What honest models stay far below: coefficients in coded units, and what whitening multiplies by.
-_LARGEST_ORIGIN, _LARGEST_TRANSFORM, _LARGEST_REACH = 1e4, 1e8, 1e4
+_LARGEST_ORIGIN, _LARGEST_TRANSFORM = 1e4, 1e8
+LARGEST_REACH: Final = 1e4
+"""The largest R: every score is a whole direction."""
+# M in units of the typical length sqrt p: the noise of a released matrix grows with it.
+_MATRIX_REACH = 2.0
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Model:
     transform
         W, (p, p).
     reach
-        R: longer transformed features count for less.
+        R: longer transformed features count for less in scores.
     exponent
         g in [0, 1]: 1 is the balanced score, whose mean given x is 0 at the truth; 0 is the label's sign.
     scatter, curvature
@@ -72,6 +77,11 @@ class Model:
         origin, transform = flat[: -(p * p + 4)], flat[-(p * p + 4) : -4]
         reach, exponent, scatter, curvature = (float(value) for value in flat[-4:])
         return cls(origin.copy(), transform.reshape(p, p).copy(), reach, exponent, scatter, curvature)
+
+    @property
+    def matrix_reach(self) -> float:
+        """M: longer transformed features count for less in matrices."""
+        return min(self.reach, _MATRIX_REACH * math.sqrt(len(self.transform)))
 
     @cached_property
     def thresholds(self) -> tuple[np.uint64, np.uint64]:
@@ -118,8 +128,8 @@ def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
     ):
         if np.max(np.abs(values)) > most:
             raise HostileModel(f"the model's {name} holds numbers beyond {most:g}: refused")
-    if not 0 < model.reach <= _LARGEST_REACH:
-        raise HostileModel(f"the model's reach {model.reach:g} is not within 0 and {_LARGEST_REACH:g}: refused")
+    if not 0 < model.reach <= LARGEST_REACH:
+        raise HostileModel(f"the model's reach {model.reach:g} is not within 0 and {LARGEST_REACH:g}: refused")
     if not 0 <= model.exponent <= 1:
         raise HostileModel(f"the model's exponent {model.exponent:g} is not within 0 and 1: refused")
     if not (model.scatter >= 0 and model.curvature >= 0 and model.scatter + model.curvature <= 1):
@@ -163,17 +173,17 @@ class Response:
         return np.asarray(p * (1.0 - p) * (high - low))
 
 
-def directions(X: Array, model: Model) -> Array:
-    """``c(z) z`` of coded rows, (m, p): no longer than 1."""
+def directions(X: Array, model: Model, reach: float | None = None) -> Array:
+    """``c(z) z`` of coded rows, (m, p): no longer than 1. With R, or another reach."""
     Z = X @ model.transform.T
     length = np.sqrt(np.einsum("ij,ij->i", Z, Z))
     with np.errstate(divide="ignore", invalid="ignore"):
-        factor = np.where(length > 0, np.minimum(1.0, model.reach / length) / length, 0.0)
+        factor = np.where(length > 0, np.minimum(1.0, (reach or model.reach) / length) / length, 0.0)
     return np.asarray(Z * factor[:, None])
 
 
 def vectors(X: Array, y: Array, model: Model, response: Response, question: Question) -> Array:
-    """What a mechanism is given of coded records, (m, p): scores, or the v of matrices ``v v'`` in units of R/2.
+    """What a mechanism is given of coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
 
     A NaN (missing) target gives zeros, but in a scatter, which is of the features alone. So a curvature counts only
     where the target is there, as a score does, and their ratio is that of the people whose targets are.
@@ -186,8 +196,9 @@ def vectors(X: Array, y: Array, model: Model, response: Response, question: Ques
         kernels.class_scores(X, y, model.origin, model.transform, model.reach, model.exponent, basis, found)
         return found
     found = np.empty((len(X), p))
+    reach = model.reach if question == "score" else model.matrix_reach
     kernels.vectors(
-        X, y, model.origin[:p], model.transform, model.reach, model.exponent, response.binary,
+        X, y, model.origin[:p], model.transform, reach, model.exponent, response.binary,
         QUESTIONS.index(question), found,
     )  # fmt: skip
     return found

@@ -165,7 +165,7 @@ class Outlook:
         told = self._told()
         if told is None:
             return {name: Need(seen=False) for name, each in zip(names, unknown, strict=True) if each}
-        model = self.settings.first_model
+        model = self.settings.first_model(self.menus)
         if not self.settings.once:
             model = self.settings.next_model(self.found, self.people, self.menus)
         times = _MARGIN * self._times(model, quantile, unknown)

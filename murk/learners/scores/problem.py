@@ -67,7 +67,7 @@ class ScoreProblem:
     @cached_property
     def initial(self) -> NDArray[np.float64]:
         """The model of version 0."""
-        return self.settings.first_model.flat
+        return self.settings.first_model(self.mechanisms).flat
 
     @property
     def questions(self) -> tuple[Question, ...]:

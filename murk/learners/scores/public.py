@@ -263,6 +263,11 @@ class PublicSolution:
         return float(np.sum(self._weights[poor])) <= (1.0 + before) / 2.0
 
     @property
+    def doubt(self) -> float:
+        """How unlike the rows the people are: kappa, on average over hypotheses."""
+        return float(self._weights @ np.array([one.kappa for one in self._hypotheses]))
+
+    @property
     def missing(self) -> float:
         """Share of the people whose target is missing, where there are any beyond doubt."""
         known = zip(self._weights, self._hypotheses, self._fitted, strict=True)

@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from murk.learners.inference import PublicCovariates
 from murk.learners.scores.layout import FIRST, NEVER, epoch_end, epoch_start, matrix_size
 from murk.learners.scores.mechanism import Menu
-from murk.learners.scores.model import Model, Response
+from murk.learners.scores.model import LARGEST_REACH, Model, Response
 from murk.learners.scores.rows import Rows
 from murk.learners.scores.solved import AnySolution, solved
 from murk.learners.scores.sums import Summary
@@ -23,8 +22,12 @@ from murk.learners.weights import whitening
 REACH: Final = 1.3
 """R in units of the typical length sqrt p: beyond it few people are, and those count for less."""
 
-PUBLIC_REACH: Final = 2.0
-"""R where there are public rows: these say what the curvature is, so that its noise, of size R, matters less."""
+MOST_REACH: Final = 2.0
+"""The most that R is without public rows, in units of sqrt p: where the noise of matrices is small."""
+
+# What R p times the standard deviation of a matrix's number may be, while R is between the two: in proportion to it
+# the matrices' noise outgrows the curvature that they tell.
+_NOISE = 32.0
 
 MOST_NUMBERS: Final = 600
 """Most numbers of a matrix that people are asked for who answer at once: of more, too little would be said to check."""
@@ -104,10 +107,20 @@ class Settings:
         """Public covariates as rows."""
         return None if self.covariates is None else Rows.public(self.covariates)
 
-    def reach(self, public: bool) -> float:
-        """R, where public rows are used or not."""
-        # Of classes released matrices also say how many targets are missing, which needs them to be exact.
-        return (PUBLIC_REACH if public and not self.labels else REACH) * math.sqrt(self.features)
+    def reach(self, public: bool, menus: Mapping[str, Menu]) -> float:
+        """R, where public rows are used or not.
+
+        People beyond it count for less, those of rare categories before all; released matrices have noise of size R.
+        """
+        typical = math.sqrt(self.features)
+        if self.labels:
+            # Of classes released matrices also say how many targets are missing, which needs them to be exact.
+            return REACH * typical
+        if public:
+            # What curvature there is, the rows say: nobody needs to count for less for the sake of the matrices.
+            return LARGEST_REACH
+        matrix: Any = menus["default"].matrix
+        return min(MOST_REACH * typical, max(REACH * typical, _NOISE / (self.features * math.sqrt(matrix.variance))))
 
     @property
     def digest(self) -> str:
@@ -121,8 +134,7 @@ class Settings:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
-    @cached_property
-    def first_model(self) -> Model:
+    def first_model(self, menus: Mapping[str, Menu]) -> Model:
         """The model of version 0: at zero, where every chance is 1/2."""
         p = self.features
         transform, curvature = np.eye(p), 0.5
@@ -131,9 +143,8 @@ class Settings:
         if not self.matrices:
             curvature = 0.0
         exponent = 1.0 if self.exponent is None else self.exponent
-        return Model(
-            np.zeros(self.dimension), transform, self.reach(self.covariates is not None), exponent, 0.0, curvature
-        ).rounded()
+        reach = self.reach(self.covariates is not None, menus)
+        return Model(np.zeros(self.dimension), transform, reach, exponent, 0.0, curvature).rounded()
 
     def next_model(self, found: Sequence[Summary], count: int, menus: Mapping[str, Menu]) -> Model:
         """The model of the epoch that begins at ``count``."""
@@ -142,7 +153,7 @@ class Settings:
             shares = (0.0, _CHECK)
         else:
             shares = (0.05, 0.1) if self.binary else (0.0, 0.15)
-        return solution.next_model(self.reach(solution.public), self._exponent(solution, count, menus), shares)
+        return solution.next_model(self.reach(solution.public, menus), self._exponent(solution, count, menus), shares)
 
     def _exponent(self, solution: AnySolution, count: int, menus: Mapping[str, Menu]) -> float:
         r"""g by rule: 0 where public rows are so many that their own chance is small beside the noise.

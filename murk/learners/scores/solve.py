@@ -108,6 +108,11 @@ class Solution:
         self.values = self.origin = self._solution[:p]
 
     @property
+    def doubt(self) -> float:
+        """The normal rows say nothing of the people but their second moments: nothing is to be doubted beside."""
+        return 0.0
+
+    @property
     def missing(self) -> float:
         """Not known without rows: it takes part in how much curvature there is."""
         return 0.0

@@ -190,8 +190,8 @@ def _answer(epoch: Epoch, question: Question, menus: Mapping[str, Menu], feature
     mean: Array = total / weight
     if question == "score":
         return Answer(mean, noise / weight**2, share / weight**2, whole / weight**2)
-    # A matrix is released in units of R/2.
-    unit = epoch.model.reach / 2.0
+    # A matrix is released in units of M/2.
+    unit = epoch.model.matrix_reach / 2.0
     scale = (unit / weight) ** 2
     return Answer(unit * symmetric(mean, features), scale * noise, scale * share, scale * whole)
 

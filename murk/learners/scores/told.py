@@ -173,7 +173,8 @@ def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[A
         into = newest.transform @ inverse(each.model.transform)
         share = 1.0 / (own_variance(each.curvature, p) * gain(into) ** 2)
         measured += share * into @ each.curvature.mean @ into.T
-        lengths = _over(directions(rows.points, each.model), rows.points @ each.model.transform.T)
+        reached = directions(rows.points, each.model, each.model.matrix_reach)
+        lengths = _over(reached, rows.points @ each.model.transform.T)
         factors += share * response.weights(rows.points @ each.model.origin, each.model.exponent) * lengths
         weight += share
     if weight == 0.0:

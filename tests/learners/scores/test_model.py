@@ -1,5 +1,7 @@
 """What a device computes is bounded whatever the model and the record say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from murk.learners.problem import HostileModel
 from murk.learners.scores.expected import Expected, mean_matrix
-from murk.learners.scores.model import Model, Response, chance, check_model, model_size, vectors
+from murk.learners.scores.model import LARGEST_REACH, Model, Response, chance, check_model, model_size, vectors
 from murk.learners.scores.rows import Rows
 from tests.learners.scores.people import problem_of
 
@@ -115,5 +117,26 @@ def test_the_mean_score_and_its_slope_are_those_of_the_scores(exponent):
         into = np.linalg.inv(model.transform).T
         assert expected.slope(at) == pytest.approx(mean_matrix(model, rows, response) @ into)
     roots = vectors(rows.points, np.ones(50), model, response, "curvature")
-    asked = model.reach / 2 * np.einsum("ij,ik->jk", roots, roots) / 50
+    asked = model.matrix_reach / 2 * np.einsum("ij,ik->jk", roots, roots) / 50
     assert mean_matrix(model, rows, response) == pytest.approx(asked)
+
+
+@pytest.mark.parametrize("reach", [1.0, LARGEST_REACH])
+def test_far_people_count_fully_in_scores_where_the_reach_lets_them_and_never_in_matrices(reach):
+    """Both are what the learner expects of them; a longer vector than 1 would break the promise."""
+    rng = np.random.default_rng(4)
+    rows = Rows(np.c_[rng.uniform(-1, 1, size=(60, P - 1)), np.ones(60)], np.full(60, 1 / 60))
+    model = Model(np.zeros(P), 5.0 * np.eye(P), reach, 1.0, 0.0, 0.0)
+    far = np.linalg.norm(5.0 * rows.points, axis=1)
+    assert far.max() > model.matrix_reach
+    scores = vectors(rows.points, np.ones(60), model, Response(True), "score")
+    assert np.linalg.norm(scores, axis=1) == pytest.approx(np.minimum(1.0, reach / far))
+    roots = vectors(rows.points, np.ones(60), model, Response(True), "curvature")
+    assert np.linalg.norm(roots, axis=1).max() <= 1.0 + 1e-12
+    expected = Expected.of(model, rows, Response(True)).score(np.full(60, 50.0))
+    assert expected == pytest.approx(scores.mean(axis=0))
+    asked = model.matrix_reach / 2 * roots.T @ roots / 60
+    assert mean_matrix(model, rows, Response(True)) == pytest.approx(asked)
+    # The twin: without their own reach, matrices would be expected to be others.
+    other = replace(model, reach=2 * model.matrix_reach if reach == 1.0 else 1.0)
+    assert np.max(np.abs(mean_matrix(other, rows, Response(True)) - asked)) > 0.05

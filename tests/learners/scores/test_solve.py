@@ -5,6 +5,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.learners.scores.layout import FIRST
+from murk.learners.scores.model import LARGEST_REACH, Model
 from murk.learners.scores.rows import Rows
 from murk.privacy import ApproxDP, PureDP
 from tests.learners.scores.people import features, learn, learn_sums, outcomes, problem_of, public
@@ -172,10 +173,10 @@ def test_normal_rows_have_the_moments_they_were_asked_for():
     assert Rows.normal(moment).second_moment == pytest.approx(moment)
 
 
-def rare(people, seed=5, mu=2.0):
-    """Half width of the coefficient of a category of one in twenty people."""
+def rare(people, seed=5, mu=4.0):
+    """Half width of the coefficient of a category of one in fifty people."""
     rng = np.random.default_rng(seed)
-    category = np.where(rng.random(people) < 0.05, 1.0, -1.0)
+    category = np.where(rng.random(people) < 0.02, 1.0, -1.0)
     X = np.column_stack([rng.uniform(-1, 1, people), category, np.ones(people)])
     engine = learn_sums(problem_of(2, mu), X, outcomes(rng, X, np.array([0.7, 0.3, -0.3])), seed)
     return engine.estimate().half_widths()[1]
@@ -187,3 +188,31 @@ def test_what_few_people_have_is_learned_from_more_of_them(monkeypatch):
     # The twin: stretched again at every epoch, it is learned no better from sixteen times as many.
     monkeypatch.setattr("murk.learners.scores.solve._STRETCHED", np.inf)
     assert rare(400_000) > rare(24_000)
+
+
+def test_the_reach_follows_the_noise():
+    """People beyond it count for less; matrices have noise of its size. With public rows nobody counts for less."""
+    typical = 2.0
+    found = [problem_of(3, mu).settings.reach(False, problem_of(3, mu).mechanisms) for mu in (0.1, 0.7, 1.0, 8.0)]
+    assert found[0] == pytest.approx(1.3 * typical)
+    assert found[0] < found[1] < found[2]
+    assert found[3] == pytest.approx(2.0 * typical)
+    rng = np.random.default_rng(8)
+    with_rows = problem_of(3, 1.0, covariates=public(features(rng, 200, 3)))
+    assert Model.of(with_rows.initial, 4).reach == LARGEST_REACH
+
+
+def test_a_rare_category_is_learned_from_everybody_who_is_in_it_with_public_rows(monkeypatch):
+    rng = np.random.default_rng(9)
+    category = np.where(rng.random(42_000) < 0.02, 1.0, -1.0)
+    X = np.column_stack([rng.uniform(-1, 1, 42_000), category, np.ones(42_000)])
+    people, rows = X[:40_000], public(X[40_000:])
+    y = outcomes(rng, people, np.array([0.7, 0.3, -0.3]))
+
+    def half():
+        return learn_sums(problem_of(2, 4.0, covariates=rows), people, y, 9).estimate().half_widths()[1]
+
+    now = half()
+    # The twin: those in it are far from most, and count for less within a reach of few lengths.
+    monkeypatch.setattr("murk.learners.scores.settings.LARGEST_REACH", 1.3 * 3**0.5)
+    assert 1.2 * now < half()

@@ -14,7 +14,8 @@ MENUS = {"default": menu_of(None, GaussianDP(1.0), P), "open": menu_of(None, Gau
 
 def epoch(**tallies):
     found = {(level, "score"): Tally(count, total) for level, (count, total) in tallies.items()}
-    return Epoch(0, problem_of(P - 1, 1.0).settings.first_model, found)
+    problem = problem_of(P - 1, 1.0)
+    return Epoch(0, problem.settings.first_model(problem.mechanisms), found)
 
 
 def test_levels_weigh_by_the_inverse_of_their_variance():
