@@ -289,11 +289,11 @@ def speed():
 
     print("\nlearn_one, d = 10, dict input, microseconds, against river LogisticRegression")
     for what, more in (
-        ("probit, simulated noise", {"seed": 1}),
-        ("quadratic, simulated noise", {"seed": 1, "loss": "quadratic"}),
-        ("probit, simulated, no polish", {"seed": 1, "polish": False}),
+        ("directions, simulated noise", {"seed": 1}),
+        ("probit, simulated noise", {"seed": 1, "loss": "probit"}),
+        ("directions, no polish", {"seed": 1, "polish": False}),
         ("separate, simulated noise", {"seed": 1, "release": "separate"}),
-        ("probit, secure noise", {}),
+        ("directions, secure noise", {}),
     ):
         ours = IWPSGDClassifier(budget=GaussianDP(1.0), features=names, **more)
         a, b, ratio = compare(loop(ours), loop(LogisticRegression()))
