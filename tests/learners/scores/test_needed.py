@@ -39,7 +39,7 @@ def test_followed_it_is_learned(stopped):
     assert N < people < 100 * N
     # Of a forecast that means nothing the first would not do, or a part of it would.
     assert unknown(learned(2 * people, MU)) == set()
-    assert unknown(learned(people // 8, MU)) != set()
+    assert unknown(learned(people // 12, MU)) != set()
     budget = max((need.budgets["default"] for need in needs.values()), key=lambda each: each.mu)
     assert MU < budget.mu <= 10.0
     assert unknown(learned(N, 1.5 * budget.mu)) == set()
