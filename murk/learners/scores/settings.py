@@ -116,7 +116,7 @@ class Settings:
         if self.labels:
             # Of classes released matrices also say how many targets are missing, which needs them to be exact.
             return REACH * typical
-        if public:
+        if public or self.once:
             # What curvature there is, the rows say: nobody needs to count for less for the sake of the matrices.
             return LARGEST_REACH
         matrix: Any = menus["default"].matrix

@@ -74,6 +74,8 @@ def test_of_a_hundred_features_a_release_has_a_hundred_numbers():
     assert np.linalg.norm(problem.vectors(X, np.ones(5)), axis=1).max() <= 1.0 + 1e-12
     with pytest.raises(Rejected, match="nobody is asked"):
         problem.engine().admit(release(question="curvature", payload=[0] * 5151))
+    # Before anything is public, as an audit takes it.
+    assert np.any(problem_for(Task.parse(many(100))).vectors(X, np.ones(5)))
     with pytest.raises(UserError, match="fewer features"):
         problem_for(Task.parse(many(1200))).check_state()
 
