@@ -45,6 +45,7 @@ class IWPSGD(SGDEstimator):
     radius: float | None
     polish: bool | None
     intercept: bool
+    intervals: Literal["random-scaling"] | None
     inputs: Literal["records", "released"]
     noise: NoiseSource | None
 
@@ -82,6 +83,7 @@ class IWPSGD(SGDEstimator):
             polish=len(coded) <= POLISHED if self.polish is None else self.polish,
             unit=float(getattr(self, "target_bound", 1.0)),
             intercept=self.intercept,
+            intervals=self.intervals,
         )
 
     def _expected(self) -> tuple[float | None, float | None]:

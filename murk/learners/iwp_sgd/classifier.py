@@ -74,9 +74,12 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         valid at the noisiest level (``"probit"``: ``s ||theta|| < 1.702``), and no more than 3 (quadratic: 2).
     polish
         Whether coefficients and intervals come from the Newton polish, with O(p^2) memory; by default up to 64
-        coefficients. Otherwise from the average, with intervals by random scaling.
+        coefficients. Otherwise coefficients are the average, without intervals.
     intercept
         Whether there is a constant to learn; without it its coefficient is 0. The release is the same.
+    intervals
+        ``"random-scaling"`` asks for intervals from the path of the average, where nothing is polished. They hold the
+        truth far less often than they say before the iterates have settled.
     inputs
         ``"records"``: ``learn_one`` takes raw records and randomizes them. ``"released"``: it takes examples that
         :meth:`decoded` gave.
@@ -129,6 +132,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         radius: float | None = None,
         polish: bool | None = None,
         intercept: bool = True,
+        intervals: Literal["random-scaling"] | None = None,
         inputs: Literal["records", "released"] = "records",
         seed: int | None = None,
         noise: NoiseSource | None = None,
@@ -151,6 +155,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         self.radius = radius
         self.polish = polish
         self.intercept = intercept
+        self.intervals = intervals
         self.inputs = inputs
         self.seed = seed
         self.noise = noise

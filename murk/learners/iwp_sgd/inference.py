@@ -6,7 +6,8 @@ how a hopeless budget shows.
 
 *public rows*: directions of labels where covariates are public, see :mod:`murk.learners.iwp_sgd.public`.
 
-*random scaling*: where nothing is polished, as for LDP-SGD (Lee, Liao, Seo, Shin 2022), over the updates' averages.
+*random scaling*: where nothing is polished and it is asked for by name, as for LDP-SGD (Lee, Liao, Seo, Shin 2022),
+over the updates' averages.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ MOST_HIDDEN = 0.25
 """A coefficient with more of its length in hidden directions has no interval: it would say next to nothing."""
 LEAST_QUANTILE = NormalDist().inv_cdf(0.9)
 """What is unknown is added to half widths of 80% or more in full, and to wider ones more than that."""
+NOT_ASKED = (
+    "none: without the polish only random scaling is known, which covers far less than its name before the iterates "
+    "settle; polish=True gives others, and intervals='random-scaling' asks for these"
+)
 _NEAR = 0.98
 
 
@@ -158,7 +163,9 @@ def _random_scaling(engines: Sequence[IWPEngine], average: NDArray[np.float64]) 
     updates = sum(int(engine.whole[k.UPDATES]) for engine in engines)
     spread = np.full(settings.features, math.inf)
     note = "valid in the limit only: it covers far less than its name before the iterates settle (docs/iwp-sgd.md)"
-    if settings.averaging != "polyak":
+    if settings.intervals is None:
+        note = NOT_ASKED
+    elif settings.averaging != "polyak":
         note = "none: random scaling is a law of the plain average, and this learner takes another"
     elif updates < FEWEST:
         note = f"none yet: random scaling says nothing sensible of fewer than {FEWEST:,} updates"

@@ -32,7 +32,8 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     Parameters
     ----------
-    budget, levels, calibration, features, bound, regularization, batch, step, averaging, weighting, polish, intercept
+    budget, levels, calibration, features, bound, regularization, batch, step, averaging, weighting, polish, intercept,
+    intervals
         As in :class:`IWPSGDClassifier`, as are ``seed`` and ``noise``.
     target_bound
         Public bound of ``|y|``; a target beyond it is brought back to it.
@@ -90,6 +91,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         radius: float | None = None,
         polish: bool | None = None,
         intercept: bool = True,
+        intervals: Literal["random-scaling"] | None = None,
         inputs: Literal["records", "released"] = "records",
         seed: int | None = None,
         noise: NoiseSource | None = None,
@@ -110,6 +112,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         self.radius = radius
         self.polish = polish
         self.intercept = intercept
+        self.intervals = intervals
         self.inputs = inputs
         self.seed = seed
         self.noise = noise

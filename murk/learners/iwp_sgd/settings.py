@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.inference import ASKED
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.directions import BESIDE, DirectionMechanism
 from murk.learners.iwp_sgd.losses import (
@@ -95,6 +96,8 @@ class ExampleSettings:
         Whether to keep the O(p^2) sums of :mod:`murk.learners.iwp_sgd.polish`.
     intercept
         Whether the constant has a coefficient; without it the coefficient is 0.
+    intervals
+        ``"random-scaling"`` where these intervals are asked for of an average without polish, else ``None``.
     """
 
     target: Literal["binary", "real"]
@@ -115,6 +118,7 @@ class ExampleSettings:
     polish: bool = True
     unit: float = 1.0
     intercept: bool = True
+    intervals: Literal["random-scaling"] | None = None
 
     def __post_init__(self) -> None:
         check_loss(self.loss, self.target)
@@ -122,9 +126,15 @@ class ExampleSettings:
             ("release", self.release, ("directions", "joint", "separate")),
             ("averaging", self.averaging, tuple(AVERAGING)),
             ("weighting", self.weighting, ("inverse-variance", "uniform")),
+            ("intervals", self.intervals, (ASKED, None)),
         ):
             if value not in known:
                 raise UserError(f"{name}={value!r}; known are {', '.join(map(repr, known))}")
+        if self.intervals is not None and self.polish:
+            raise UserError(
+                f"intervals={self.intervals!r} are of the average, and what is polished has better ones; give "
+                "polish=False with it"
+            )
         if self.release == "directions" and self.loss not in DIRECTED_LOSSES:
             raise UserError(
                 f"loss={self.loss!r} cannot be learned from directions, which tell the {' and '.join(DIRECTED_LOSSES)} "
@@ -182,7 +192,7 @@ class ExampleSettings:
     def digest(self) -> str:
         """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
         # What was added later says something only where it is not what it was before: older states go on.
-        parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name != "intercept"]
+        parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name not in ("intercept", "intervals")]
         parts += [] if self.intercept else ["no intercept"]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 

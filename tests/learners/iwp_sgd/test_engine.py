@@ -336,6 +336,23 @@ def test_the_running_loss_is_the_mean_of_the_estimates_before_each_update():
     assert "unbiased_loss" not in engine().figures()
 
 
+def test_without_a_polish_intervals_are_given_where_they_are_asked_for_alone():
+    digests = set()
+    for asked in (None, "random-scaling"):
+        made = engine(loss="quadratic", seed=6, polish=False, intervals=asked)
+        made.learn_records(*records(20_000))
+        found = made.estimate()
+        assert np.all(np.isfinite(found.half_widths())) == (asked is not None)
+        assert ("polish=True" in found.note) == (asked is None)
+        digests.add(made.settings.digest)
+    # A question to the same state.
+    assert len(digests) == 1
+    with pytest.raises(UserError, match="polish=False"):
+        engine(polish=True, intervals="random-scaling")
+    with pytest.raises(UserError, match="'random-scaling', None"):
+        engine(polish=False, intervals="others")
+
+
 def test_batches_take_one_step_each():
     made = engine(batch=10, seed=1)
     made.learn_records(*records(95))
