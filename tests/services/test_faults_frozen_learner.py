@@ -7,7 +7,7 @@ from murk.learners.problem import problem_for
 from murk.stream import open_log
 from murk.stream.log import Fenced
 from murk.stream.worker import Worker
-from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, SKETCH
+from tests.protocols import EXAMPLES, GRADIENTS, GRAM, MOMENTS
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, disturbed, new_log, put, stock
 from tests.services.services import eventually
@@ -19,7 +19,7 @@ def owners(url):
 
 
 # On how many chains of how many releases each.
-CASES = [(GRADIENTS, 2, 400), (EXAMPLES, 2, 300), (MOMENTS, 2, 300), (SKETCH, 2, 150)]
+CASES = [(GRADIENTS, 2, 400), (EXAMPLES, 2, 300), (MOMENTS, 2, 300), (GRAM, 2, 150)]
 
 
 @pytest.mark.slow

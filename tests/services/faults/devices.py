@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from murk.privacy.gaussmix import SketchAccumulator
+from murk.privacy.gaussmix.window import WindowAccumulator
 from murk.producers import Ledger, Producer, SketchProducer, schema
 from murk.stream import Task, open_log
 from murk.stream.kafka.log import KafkaLog
@@ -38,7 +38,7 @@ def die_at(point, number):
 
 
 def die_amid(number):
-    add, left = SketchAccumulator.add_block, [number]
+    add, left = WindowAccumulator.add_block, [number]
 
     def add_block(self, rows):
         add(self, rows)
@@ -46,7 +46,7 @@ def die_amid(number):
         if left[0] == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    SketchAccumulator.add_block = add_block
+    WindowAccumulator.add_block = add_block
 
 
 def say(*words):
