@@ -128,10 +128,10 @@ def outcome(kind, X, theta, rng):
     return y, theta
 
 
-def generated(kind, shape, rng, most, once):
+def generated(kind, shape, rng, most, once, at):
     """What one task's intervals made of its coefficients."""
     p, mu, n = (int(rng.choice(FEATURES)), float(rng.choice(BUDGETS)), int(rng.choice(PEOPLE)))
-    p = min(p, most)
+    p, mu, n = at or (min(p, most), mu, n)
     n = n if n * p <= 3_000_000 else 100_000
     rows = 0 if kind.startswith("none") else max(int(rng.choice(ROWS)), 20 * p)
     X = features(shape, n + rows, p, rng)
@@ -170,7 +170,7 @@ def line(name, results):
     print(f"| {name} | {len(results)} | {part:.0%} | {covered:.1%} +- {error:.1%} |", flush=True)
 
 
-def coverage(replications, shapes, kinds, seed, most, once):
+def coverage(replications, shapes, kinds, seed, most, once, at=None):
     results = []
     print("\n| public rows; what else | tasks | learned | covered, of these |\n|---|---|---|---|")
     for kind in kinds:
@@ -178,7 +178,7 @@ def coverage(replications, shapes, kinds, seed, most, once):
         for shape in shapes:
             for replication in range(replications):
                 rng = np.random.default_rng([seed, KINDS.index(kind), (*SHAPES, *OTHERS).index(shape), replication])
-                here.append(generated(kind, shape, rng, most, once))
+                here.append(generated(kind, shape, rng, most, once, at))
         line(kind, here)
         results += here
     for name in ("shape", "d", "mu", "n"):
@@ -255,6 +255,11 @@ def weighted_fit(X, y, model, binary, once):
     return theta
 
 
+def setting(text):
+    p, mu, n = text.split(",")
+    return int(p), float(mu), int(n)
+
+
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replications", type=int, default=8)
@@ -263,6 +268,7 @@ def main(argv):
     parser.add_argument("--features", type=int, default=max(FEATURES), help="the most of them")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--once", action="store_true", help="directions, which are released without reading a model")
+    parser.add_argument("--at", type=setting, metavar="D,MU,N", help="features, mu and people of all generated tasks")
     parser.add_argument("--only", choices=("accuracy", "coverage", "real"))
     given = parser.parse_args(argv)
     if given.only in (None, "accuracy"):
@@ -272,7 +278,7 @@ def main(argv):
         shapes, kinds = given.shapes.split(","), given.kinds.split(";")
         if given.once:
             kinds = [kind for kind in kinds if not kind.startswith("none")]
-        coverage(given.replications, shapes, kinds, given.seed, given.features, given.once)
+        coverage(given.replications, shapes, kinds, given.seed, given.features, given.once, given.at)
     if given.only in (None, "real"):
         real(given.replications, given.seed, given.once)
 

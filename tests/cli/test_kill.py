@@ -189,8 +189,9 @@ def test_a_killed_run_ends_as_if_it_had_not_been(folder: Path, name: str) -> Non
     if case.protocol in (SKETCH, GRAM):
         assert found["records_learned"] == found["records_released"] == case.rows - found["records_left_out"]
         assert (len(released), found["refusals"]) == (case.groups, 0)
-        # Most of the time some windows are open; one kill alone may come while none is.
-        assert campaign.lost > 0 or case.kills == 1
+        if case.kills > 1:
+            # Most of the time some windows are open; one kill alone may come while none is.
+            assert campaign.lost > 0
     else:
         assert found["releases"] + found["refusals"] + found["set_aside"] == case.rows
     if case.kills == KILLS:
