@@ -46,6 +46,11 @@ fuzz: install
 mutants: install
 	$(BIN)/python -m tests.mutation
 
+# The reference pages, dashboards and alert rules that are made from the code; a test compares them with these.
+.PHONY: generate
+generate: install
+	$(BIN)/python -m tools.generate
+
 bench: install
 	$(BIN)/python -m benchmarks
 

@@ -14,10 +14,11 @@ import pytest
 import yaml
 
 from murk.demo import DATA, TASK
-from murk.monitoring import rules
+from murk.monitoring import alerts
 from murk.stream import Task
 from tests.services.composed import ROOT, Composed, properties, read
 from tests.services.secure import RIGHTS, right_names
+from tools import prometheus
 
 DEPLOY = ROOT / "deploy"
 COMPOSE = read()
@@ -81,8 +82,12 @@ def test_services_know_each_others_addresses():
         job["job_name"]: job["static_configs"][0]["targets"][0].split(":") for job in jobs if "static_configs" in job
     }
     [found] = [one for job in jobs for one in job.get("dns_sd_configs", [])]
-    asked[rules.LEARNER_JOB] = (found["names"][0], str(found["port"]))
-    assert set(asked) == {rules.MONITOR_JOB, rules.LEARNER_JOB, rules.PEOPLE_JOB} == {job["job_name"] for job in jobs}
+    asked[prometheus.LEARNER_JOB] = (found["names"][0], str(found["port"]))
+    assert (
+        set(asked)
+        == {alerts.MONITOR_JOB, prometheus.LEARNER_JOB, prometheus.PEOPLE_JOB}
+        == {job["job_name"] for job in jobs}
+    )
     for service, port in asked.values():
         assert port in SERVICES[service]["command"]
         assert "0.0.0.0" in SERVICES[service]["command"]
@@ -227,7 +232,7 @@ def anchors(page):
 
 
 def test_every_alert_has_its_part_of_the_runbook():
-    assert {alert.anchor for alert in rules.ALERTS} <= anchors("recover.md")
+    assert {alert.anchor for alert in alerts.ALERTS} <= anchors("recover.md")
 
 
 @pytest.mark.parametrize("page", ["deploy.md", "recover.md", "monitor.md"])

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import murk
+import tools
 from murk.demo import DATA
 from tests.services.faults.nursery import Nursery
 
@@ -95,7 +96,9 @@ def test_links_within_the_repository_lead_somewhere(page):
 
 
 def modules():
-    return [module.name for module in pkgutil.walk_packages(murk.__path__, "murk.") if "__main__" not in module.name]
+    packages = ((murk.__path__, "murk."), (tools.__path__, "tools."))
+    found = (module.name for path, prefix in packages for module in pkgutil.walk_packages(path, prefix))
+    return [name for name in found if "__main__" not in name]
 
 
 @pytest.mark.parametrize("name", modules())

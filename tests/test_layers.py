@@ -21,6 +21,7 @@ ALLOWED = {
     "demo": {"privacy", "stream", "learners", "producers"},
     "cli": {"privacy", "stream", "learners", "producers", "monitoring", "audit", "demo"},
 }
+NOT_INSTALLED = {"tools", "tests", "benchmarks", "deploy"}
 EVERYBODY = {"errors", "_jit", "_turns", "__version__"}
 
 
@@ -39,6 +40,7 @@ def test_imports_point_one_way(part):
     assert files
     for path in files:
         for name in imports(path):
+            assert name.split(".")[0] not in NOT_INSTALLED, f"{path.relative_to(PACKAGE)} imports {name}"
             if name.split(".")[0] == "murk" and name != "murk":
                 used = name.split(".")[1]
                 assert used in ALLOWED[part] | EVERYBODY | {part}, f"{path.relative_to(PACKAGE)} imports {name}"

@@ -11,10 +11,8 @@ from email.message import Message
 from functools import partial
 from html import escape
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from murk.errors import UserError
-from murk.monitoring.rules import ALERTS, RUNBOOK, Alert
+from murk.monitoring.alerts import ALERTS, RUNBOOK, Alert
 from murk.monitoring.server import Response, Route
 
 _PACKAGED = Path(__file__).with_name("recover.md")
@@ -46,28 +44,6 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
-
-
-def check_monitor_url(url: str) -> str:
-    """Return an address of a monitor as links begin with it, without a slash at the end.
-
-    Raises
-    ------
-    UserError
-        When it is not an absolute address that a browser can open.
-
-    Examples
-    --------
-    >>> check_monitor_url("https://murk.example.org/")
-    'https://murk.example.org'
-    """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
-        raise UserError(
-            f"{url!r} is not the address of a monitor: write it as people's browsers reach it, as in "
-            "https://murk.example.org"
-        )
-    return url.rstrip("/")
 
 
 def runbook_routes() -> dict[str, Route]:

@@ -19,12 +19,13 @@ import pytest
 import yaml
 
 from deploy.broker.ports import number, reserve
-from murk.monitoring import promql, rules
+from murk.monitoring import alerts
 from murk.monitoring.description import METRICS
-from murk.monitoring.grafana import DASHBOARDS
 from murk.stream import open_log
 from tests.cli.harness import HEADER, ROWS, murk, start
 from tests.services.services import PROMETHEUS, Prometheus, eventually, require
+from tools import prometheus, promql
+from tools.grafana import DASHBOARDS
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "prometheus"
 TASK = """\
@@ -106,7 +107,7 @@ def tool(folder, *arguments):
 def configuration(monitors, people, learner):
     """The deployed configuration with other targets and shorter intervals."""
     found = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
-    targets = {rules.MONITOR_JOB: monitors, rules.PEOPLE_JOB: [people], rules.LEARNER_JOB: [learner]}
+    targets = {alerts.MONITOR_JOB: monitors, prometheus.PEOPLE_JOB: [people], prometheus.LEARNER_JOB: [learner]}
     assert {job["job_name"] for job in found["scrape_configs"]} == set(targets)
     for job in found["scrape_configs"]:
         job.pop("dns_sd_configs", None)
@@ -267,12 +268,12 @@ def test_rules_are_evaluated_on_what_is_there(scraped):
     server, began, end = scraped
     groups = server.get("rules")["groups"]
     found = {rule["name"]: rule for group in groups for rule in group["rules"]}
-    assert set(found) == {alert.name for alert in rules.ALERTS} | set(rules.RECORDED)
+    assert set(found) == {alert.name for alert in alerts.ALERTS} | set(alerts.RECORDED)
     for name, rule in found.items():
         assert (rule["health"], rule.get("lastError", "")) == ("ok", ""), name
-    for name in rules.RECORDED:
+    for name in alerts.RECORDED:
         assert server.query_range(name, began, end, 1), name
-    for alert in rules.ALERTS:
+    for alert in alerts.ALERTS:
         for name in promql.names(alert.expr):
             assert server.query_range(name, began, end, 1), f"{alert.name} looks at {name}, which is not there"
         assert server.query(alert.expr) is not None

@@ -1,21 +1,16 @@
-"""Writes the reference of the wire from the models that check it.
-
-Run ``python -m murk.stream.wire_reference > docs/wire.md`` after a change; a test compares the two. With
-``--schemas`` it prints the JSON Schema of every message instead.
-"""
+"""The reference of the wire, made from the models that check it."""
 
 import ast
 import inspect
 import json
-import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
 from murk.privacy.mechanisms import calibrate
-from murk.stream import wire_reference_by_hand
-from murk.stream.wire_reference_examples import TASK, Example, examples
-from murk.stream.wire_reference_schemas import schemas
-from murk.stream.wire_reference_text import BY_HAND, CAUSES, HEAD, MESSAGES, RULES, SENDING, VERSIONS
+from tools.wire import by_hand
+from tools.wire.examples import TASK, Example, examples
+from tools.wire.schemas import schemas
+from tools.wire.text import BY_HAND, CAUSES, HEAD, MESSAGES, RULES, SENDING, VERSIONS
 
 WIDTH: Final = 100
 
@@ -41,7 +36,7 @@ def page() -> str:
 
 def code() -> str:
     """Give the code that makes a release by hand: its module without the docstring."""
-    source = inspect.getsource(wire_reference_by_hand)
+    source = inspect.getsource(by_hand)
     end = ast.parse(source).body[0].end_lineno or 0
     return "\n".join(source.splitlines()[end:]).strip() + "\n"
 
@@ -71,7 +66,3 @@ def pretty(value: Any, indent: int = 0) -> str:
         inner = [f"{pad}{json.dumps(key)}: {pretty(item, indent + 2)}" for key, item in value.items()]
         return "{\n" + ",\n".join(inner) + "\n" + " " * indent + "}"
     return "[\n" + ",\n".join(pad + pretty(item, indent + 2) for item in value) + "\n" + " " * indent + "]"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(pretty(schemas()) + "\n" if "--schemas" in sys.argv[1:] else page())

@@ -11,8 +11,8 @@ Everything that devices, learners and monitors tell one another stands on a log'
 public: whoever follows this page takes part, in any language and with any Kafka client. All messages are JSON
 in UTF-8; nothing is pickled, compressed or signed.
 
-*This page is written by `python -m murk.stream.wire_reference` from the models that check the messages;
-`python -m murk.stream.wire_reference --schemas` prints the schemas alone, as one JSON object.*
+*This page is written by `make generate` from the models that check the messages; in a checkout,
+`python -m tools.wire` prints the schemas alone, as one JSON object.*
 
 ## Topics
 

@@ -1,6 +1,6 @@
 """Panels of a Grafana dashboard as plain JSON, and the grid that they are laid on.
 
-Every query goes through `murk.monitoring.promql.query`, so that a dashboard cannot ask for what is not exported.
+Every query goes through `tools.promql.query`, so that a dashboard cannot ask for what is not exported.
 Colours are Grafana's own named ones, which it adapts to its dark and light themes.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from murk.monitoring.promql import query
+from tools.promql import query
 
 Json = dict[str, Any]
 

@@ -1,17 +1,10 @@
 """The reference of task files is the one that the model gives, and its examples work."""
 
 import re
-from pathlib import Path
 
-from murk.stream.reference import SECTIONS, page
 from murk.stream.task import Task
 from tests.stream.test_task_hash import blocks_in
-
-PAGE = Path(__file__).parents[2] / "docs" / "task-file.md"
-
-
-def test_the_committed_page_is_the_generated_one() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m murk.stream.reference > docs/task-file.md"
+from tools.task_file import SECTIONS, page
 
 
 def test_every_key_of_the_model_is_on_the_page() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from murk.monitoring.exporter import LEARNED as RESULT
-from murk.monitoring.grafana.board import Line, Section, dashboard, label_values, variable
-from murk.monitoring.grafana.panels import Json, band, stat, table, target, timeseries
+from tools.grafana.board import Line, Section, dashboard, label_values, variable
+from tools.grafana.panels import Json, band, stat, table, target, timeseries
 
 LEARNED = 'sum(max by (partition) (murk_model_version{task="$task"}))'
 ESTIMATE = 'max by (name) (murk_parameter{task="$task"})'

@@ -1,25 +1,18 @@
-"""Prometheus: what is scraped, what is recorded, and when somebody is told, as plain data.
+"""Alerts on the exported metrics, and the series that they need recorded, as plain data.
 
 Alerts speak of tasks and chains, never of people. Each says what to do, and links to its page of the runbook, which
-the monitor serves (`murk.monitoring.runbook`).
+the monitor serves (`murk.monitoring.runbook`). Prometheus' rule file is generated from them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from murk.monitoring.exporter import LEARNED
-from murk.monitoring.promql import query
-
-Json = dict[str, Any]
 
 MONITOR_JOB: Final = "murk-monitor"
-LEARNER_JOB: Final = "murk-learner"
-PEOPLE_JOB: Final = "murk-population"
-INTERVAL: Final = "5s"
-MONITOR_URL: Final = "http://127.0.0.1:9464"
-"""Where a browser finds the monitor: as ``compose.yaml`` and the documents have it."""
+"""Prometheus' name for the job that scrapes the monitor."""
 RUNBOOK: Final = "/runbook"
 """Path of the runbook on the monitor."""
 SHARE_DEAD: Final = 0.05
@@ -227,48 +220,3 @@ ALERTS: Final = (
     ),
 )  # fmt: skip
 """All alerts."""
-
-
-def rules(monitor_url: str = MONITOR_URL) -> Json:
-    """Make the rule file of Prometheus; alerts link to the runbook of the monitor at ``monitor_url``.
-
-    Raises
-    ------
-    ValueError
-        When an expression names what is not exported.
-    """
-    recorded = [{"record": name, "expr": query(expr, recorded=RECORDED)} for name, expr in RECORDED.items()]
-    return {
-        "groups": [
-            {"name": "murk-recorded", "rules": recorded},
-            {"name": "murk-alerts", "rules": [_rule(alert, monitor_url) for alert in ALERTS]},
-        ]
-    }
-
-
-def _rule(alert: Alert, monitor_url: str) -> Json:
-    return {
-        "alert": alert.name,
-        "expr": query(alert.expr, recorded=RECORDED),
-        "for": alert.wait,
-        "labels": {"severity": alert.severity},
-        "annotations": {
-            "summary": alert.summary,
-            "description": alert.description,
-            "runbook_url": f"{monitor_url}{RUNBOOK}/{alert.name}",
-        },
-    }
-
-
-def prometheus() -> Json:
-    """Make Prometheus' configuration: the services of ``compose.yaml`` that export figures, and the rules."""
-    return {
-        "global": {"scrape_interval": INTERVAL, "scrape_timeout": "4s", "evaluation_interval": "15s"},
-        "rule_files": ["rules.yml"],
-        "scrape_configs": [
-            {"job_name": MONITOR_JOB, "static_configs": [{"targets": ["monitor:9464"]}]},
-            # There are several of the same name, and each is asked.
-            {"job_name": LEARNER_JOB, "dns_sd_configs": [{"names": ["learner"], "type": "A", "port": 9466}]},
-            {"job_name": PEOPLE_JOB, "static_configs": [{"targets": ["population:9465"]}]},
-        ],
-    }

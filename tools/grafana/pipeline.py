@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from murk.monitoring.grafana.board import Line, Section, dashboard
-from murk.monitoring.grafana.panels import Json, heatmap, stat, target, timeseries, words
+from tools.grafana.board import Line, Section, dashboard
+from tools.grafana.panels import Json, heatmap, stat, target, timeseries, words
 
 RATE = "[$__rate_interval]"
 READ = f'max by (result) (rate(murk_releases_total{{task="$task"}}{RATE}))'

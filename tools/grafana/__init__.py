@@ -1,9 +1,9 @@
 """Grafana: three dashboards and what provisions them, as plain JSON made from the description of the metrics."""
 
-from murk.monitoring.grafana.model import model
-from murk.monitoring.grafana.panels import DATASOURCE, Json
-from murk.monitoring.grafana.pipeline import pipeline
-from murk.monitoring.grafana.privacy import privacy
+from tools.grafana.model import model
+from tools.grafana.panels import DATASOURCE, Json
+from tools.grafana.pipeline import pipeline
+from tools.grafana.privacy import privacy
 
 __all__ = ["DASHBOARDS", "DASHBOARD_FOLDER", "dashboard_provider", "data_source"]
 

@@ -1,4 +1,4 @@
-"""Write what Grafana and Prometheus read: ``python -m murk.monitoring.generate deploy [--monitor-url URL]``."""
+"""Write everything that is made from the code: ``python -m tools.generate [FOLDER] [--monitor-url URL]``."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from murk.errors import UserError
-from murk.monitoring.grafana import DASHBOARDS, dashboard_provider, data_source
-from murk.monitoring.rules import MONITOR_URL, prometheus, rules
-from murk.monitoring.runbook import check_monitor_url
+from tools import task_file
+from tools.grafana import DASHBOARDS, dashboard_provider, data_source
+from tools.prometheus import MONITOR_URL, check_monitor_url, configuration, rule_file
+from tools.wire import page as wire
 
-HEADER = "# Made by `python -m murk.monitoring.generate deploy`. Change murk/monitoring instead.\n"
+ROOT: Final = Path(__file__).parents[1]
+HEADER: Final = "# Made by `make generate` from murk/monitoring and tools: change these instead.\n"
 
 
 def files(monitor_url: str = MONITOR_URL) -> Iterator[tuple[str, str]]:
-    """Return every generated file: its path below ``deploy`` and its text.
+    """Return every generated file: its path in the repository and its text.
 
     Parameters
     ----------
@@ -34,15 +36,17 @@ def files(monitor_url: str = MONITOR_URL) -> Iterator[tuple[str, str]]:
 
     Examples
     --------
-    >>> [path for path, text in files() if path.startswith("prometheus")]
-    ['prometheus/prometheus.yml', 'prometheus/rules.yml']
+    >>> [path for path, text in files() if path.startswith("docs")]
+    ['docs/task-file.md', 'docs/wire.md']
     """
+    yield "docs/task-file.md", task_file.page()
+    yield "docs/wire.md", wire.page()
     for name, make in DASHBOARDS.items():
-        yield f"grafana/dashboards/{name}.json", json.dumps(make(), indent=2, ensure_ascii=False) + "\n"
-    yield "grafana/provisioning/datasources/murk.yml", _yaml(data_source())
-    yield "grafana/provisioning/dashboards/murk.yml", _yaml(dashboard_provider())
-    yield "prometheus/prometheus.yml", _yaml(prometheus())
-    yield "prometheus/rules.yml", _yaml(rules(monitor_url))
+        yield f"deploy/grafana/dashboards/{name}.json", json.dumps(make(), indent=2, ensure_ascii=False) + "\n"
+    yield "deploy/grafana/provisioning/datasources/murk.yml", _yaml(data_source())
+    yield "deploy/grafana/provisioning/dashboards/murk.yml", _yaml(dashboard_provider())
+    yield "deploy/prometheus/prometheus.yml", _yaml(configuration())
+    yield "deploy/prometheus/rules.yml", _yaml(rule_file(monitor_url))
 
 
 def write(folder: Path, monitor_url: str = MONITOR_URL) -> list[Path]:
@@ -61,11 +65,12 @@ def _yaml(document: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write below the one folder that is named."""
+    """Write into the repository, or below another folder."""
     parser = argparse.ArgumentParser(
-        prog="python -m murk.monitoring.generate", description="Write what Grafana and Prometheus read."
+        prog="python -m tools.generate", description="Write the reference pages, dashboards and alert rules."
     )
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="write below this folder")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", nargs="?", default=ROOT,
+                        help="write below this folder (default: the repository)")  # fmt: skip
     parser.add_argument("--monitor-url", default=MONITOR_URL, metavar="URL",
                         help="where the people who read alerts reach the monitor (default: %(default)s)")  # fmt: skip
     options = parser.parse_args(arguments)

@@ -1,10 +1,6 @@
-"""Writes the reference of task files from the model that checks them.
-
-Run ``python -m murk.stream.reference > docs/task-file.md`` after a change; a test compares the two.
-"""
+"""The reference of task files, made from the model that checks them."""
 
 import json
-import sys
 import types
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
@@ -13,7 +9,6 @@ import annotated_types
 from pydantic import PlainSerializer
 from pydantic.fields import FieldInfo
 
-from murk.stream.reference_text import GUARANTEES, HEAD, MINIMAL, TAIL
 from murk.stream.task import Task
 from murk.stream.task_block import Block
 from murk.stream.task_covariates import Covariates
@@ -22,6 +17,7 @@ from murk.stream.task_learner import LARGEST, LearnerBlock, LogBlock, MaxStalene
 from murk.stream.task_moments import MomentsBlock
 from murk.stream.task_privacy import PARAMETERS, PrivacyBlock
 from murk.stream.task_protocols import ExamplesBlock, ScoresBlock, SketchBlock
+from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
 
 SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("features: a number", "", NumberFeature),
@@ -129,7 +125,3 @@ def _limit(word: str, value: float) -> str:
     if abs(value) >= LARGEST:
         return ""
     return f"{word} {value:,.0f}" if value == int(value) else f"{word} {value:g}"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

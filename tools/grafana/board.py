@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from murk.monitoring.grafana.panels import DATASOURCE, WIDTH, Json
-from murk.monitoring.promql import query
+from tools.grafana.panels import DATASOURCE, WIDTH, Json
+from tools.promql import query
 
 TAG = "murk"
 # Schema of Grafana 12.0; newer servers migrate it when they load it.

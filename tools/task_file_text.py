@@ -47,7 +47,7 @@ One that says more:
 ```yaml
 {FULL}```
 
-*This page is written by `python -m murk.stream.reference` from the model that checks task files.*
+*This page is written by `make generate` from the model that checks task files.*
 """
 
 GUARANTEES: Final = {

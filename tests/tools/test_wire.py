@@ -16,19 +16,18 @@ from murk.errors import MurkError, UserError
 from murk.learners.ldp_sgd.problem import GradientProblem
 from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP, ZeroConcentratedDP, calibrate
-from murk.stream import wire_reference_examples
 from murk.stream.checkpoint import Counters, decode_state
 from murk.stream.codec import REASONS, Rejected, WireRules, decode, decode_iterate
 from murk.stream.log import MAX_MESSAGE
 from murk.stream.sqlite_log import SqliteLog
 from murk.stream.task import Task
-from murk.stream.wire_reference import page
-from murk.stream.wire_reference_examples import TASK, examples, rules
-from murk.stream.wire_reference_schemas import schemas
-from murk.stream.wire_reference_text import CAUSES, MESSAGES
 from murk.stream.worker import DEAD_BYTES, Worker
 from tests.stream.by_hand import PAGE, code, release
 from tests.stream.harness import drain
+from tools.wire import examples as wire_examples
+from tools.wire.examples import TASK, examples, rules
+from tools.wire.schemas import schemas
+from tools.wire.text import CAUSES, MESSAGES
 
 PROBLEM = problem_for(TASK)
 MAGNITUDE = PROBLEM.mechanisms["default"].magnitude
@@ -36,11 +35,11 @@ EXAMPLES = examples(MAGNITUDE)
 OTHERS = {
     kind: WireRules(task.hash, False, tuple(sizes), {"default": 2**40}, kind=kind)
     for kind, task, *sizes in (
-        ("score", wire_reference_examples.SCORES, 3, 6),
-        ("example", wire_reference_examples.EXAMPLES, 5),
-        ("moment", wire_reference_examples.MOMENTS, 8),
-        ("sketch", wire_reference_examples.SKETCH, 6),
-        ("gram", wire_reference_examples.GRAM, 10),
+        ("score", wire_examples.SCORES, 3, 6),
+        ("example", wire_examples.EXAMPLES, 5),
+        ("moment", wire_examples.MOMENTS, 8),
+        ("sketch", wire_examples.SKETCH, 6),
+        ("gram", wire_examples.GRAM, 10),
     )
 }
 # Blocks of the committed page in their order: an example, then its schema.
@@ -85,10 +84,6 @@ def changed(content: Any, path: str, value: Any) -> Any:
     else:
         place[last] = value
     return content
-
-
-def test_the_committed_page_is_the_generated_one() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m murk.stream.wire_reference > docs/wire.md"
 
 
 def test_the_schemas_on_the_page_are_schemas_and_the_code_s_own() -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import yaml
 
-from murk.errors import UserError
-from murk.monitoring import generate, rules
-from murk.monitoring.runbook import check_monitor_url, runbook_routes, sections
+from murk.monitoring import alerts
+from murk.monitoring.runbook import runbook_routes, sections
 from tests.services.services import require
+from tools import prometheus
 
 PROMTOOL = "/usr/bin/promtool"
 DEPLOY = Path(__file__).parents[2] / "deploy" / "prometheus"
@@ -56,14 +56,14 @@ def cases():
 
 
 def test_every_alert_has_a_case_in_which_it_is_raised_and_one_in_which_it_is_not():
-    names = {alert.name for alert in rules.ALERTS}
+    names = {alert.name for alert in alerts.ALERTS}
     assert cases() == (names, names)
 
 
-@pytest.mark.parametrize("alert", rules.ALERTS, ids=lambda alert: alert.name)
+@pytest.mark.parametrize("alert", alerts.ALERTS, ids=lambda alert: alert.name)
 def test_unit_tests_notice_when_an_alert_is_never_raised(alert, tmp_path):
     require(PROMTOOL)
-    made = rules.rules()
+    made = prometheus.rule_file()
     for rule in made["groups"][1]["rules"]:
         if rule["alert"] == alert.name:
             rule["expr"] = f"({rule['expr']}) and on () vector(1) == 2"
@@ -76,7 +76,7 @@ def test_unit_tests_notice_when_an_alert_is_never_raised(alert, tmp_path):
     assert f"alertname: {alert.name}" in said
 
 
-@pytest.mark.parametrize("alert", rules.ALERTS, ids=lambda alert: alert.name)
+@pytest.mark.parametrize("alert", alerts.ALERTS, ids=lambda alert: alert.name)
 def test_every_alert_says_what_to_do(alert):
     assert re.fullmatch(r"Murk([A-Z][a-z]+)+", alert.name)
     assert len(alert.summary) < 120
@@ -87,7 +87,7 @@ def test_every_alert_says_what_to_do(alert):
 
 def test_every_alert_links_to_its_page_on_the_monitor():
     routes = runbook_routes()
-    for rule in rules.rules("https://murk.example.org")["groups"][1]["rules"]:
+    for rule in prometheus.rule_file("https://murk.example.org")["groups"][1]["rules"]:
         base, path = rule["annotations"]["runbook_url"][:24], rule["annotations"]["runbook_url"][24:]
         assert base == "https://murk.example.org"
         status, kind, page = routes[path](Message())
@@ -108,31 +108,22 @@ def test_a_page_says_what_the_document_says():
     )
 
 
-@pytest.mark.parametrize(
-    "url", ["docs/recover.md", "monitor:9464", "//monitor", "ftp://monitor", "https://a/?b", "http://"]
-)
-def test_a_runbook_must_be_somewhere(url):
-    with pytest.raises(UserError, match="not the address of a monitor"):
-        check_monitor_url(url)
-    assert generate.main(["nowhere", "--monitor-url", url]) == 2
-
-
 def test_names_and_anchors_are_unique():
     assert (
-        len({alert.name for alert in rules.ALERTS})
-        == len({alert.anchor for alert in rules.ALERTS})
-        == len(rules.ALERTS)
+        len({alert.name for alert in alerts.ALERTS})
+        == len({alert.anchor for alert in alerts.ALERTS})
+        == len(alerts.ALERTS)
     )
 
 
 def test_a_rule_cannot_name_what_is_not_exported(monkeypatch):
-    monkeypatch.setitem(rules.RECORDED, rules.COUNT, "sum by (task) (murk_model_versions)")
+    monkeypatch.setitem(alerts.RECORDED, alerts.COUNT, "sum by (task) (murk_model_versions)")
     with pytest.raises(ValueError, match="no metric is called 'murk_model_versions'"):
-        rules.rules()
+        prometheus.rule_file()
 
 
 def test_the_services_of_the_deployment_are_scraped():
-    jobs = rules.prometheus()["scrape_configs"]
+    jobs = prometheus.configuration()["scrape_configs"]
     targets = {job["job_name"]: job.get("static_configs") or job["dns_sd_configs"] for job in jobs}
     assert targets == {
         "murk-monitor": [{"targets": ["monitor:9464"]}],
@@ -156,13 +147,13 @@ def watched(coefficients, runs=2_000, steps=500, seed=11):
         spread = np.cumsum(path**2, axis=1) - 2 * average * np.cumsum(path * s, axis=1)
         squared += (spread + average**2 * np.cumsum(s**2)) / s**3
     law = np.sqrt(squared * s)[:, steps // 50 :]
-    return law[:, -1] / np.quantile(law, rules.LOWER, axis=1)
+    return law[:, -1] / np.quantile(law, alerts.LOWER, axis=1)
 
 
 def test_chance_alone_seldom_looks_like_intervals_that_do_not_shrink():
     # About 6 and 180 of 2,000 are expected; counts that are Poisson pass these limits with probability 1e-5.
-    assert np.mean(watched(3) > rules.WIDER) < 0.01
-    assert 0.06 < np.mean(watched(1) > rules.WIDER) < 0.13
+    assert np.mean(watched(3) > alerts.WIDER) < 0.01
+    assert 0.06 < np.mean(watched(1) > alerts.WIDER) < 0.13
 
 
 def test_an_error_that_stands_still_is_seen_once_the_count_has_grown_enough():
@@ -170,4 +161,4 @@ def test_an_error_that_stands_still_is_seen_once_the_count_has_grown_enough():
     for growth, seen in ((6.0, False), (6.5, True), (50.0, True)):
         error = 1 / np.sqrt(np.minimum(count, count[-1] / growth))
         law = error * np.sqrt(count)
-        assert (law[-1] > rules.WIDER * np.quantile(law, rules.LOWER)) == seen
+        assert (law[-1] > alerts.WIDER * np.quantile(law, alerts.LOWER)) == seen

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from murk.monitoring.grafana.board import Line, Section, dashboard
-from murk.monitoring.grafana.panels import Json, buckets, heatmap, stat, target, text, timeseries
+from tools.grafana.board import Line, Section, dashboard
+from tools.grafana.panels import Json, buckets, heatmap, stat, target, text, timeseries
 
 NO_EPSILON = "no level of this task states an epsilon"
 NO_MU = "no level of this task states a mu"

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from murk.stream.checkpoint import Counters, StateMessage
 from murk.stream.codec import Rejected, WireRules, decode, encode, encode_iterate
-from murk.stream.reference_text import MINIMAL
 from murk.stream.releases import (
     ExampleRelease,
     GradientRelease,
@@ -19,6 +18,7 @@ from murk.stream.releases import (
     SketchRelease,
 )
 from murk.stream.task import Task
+from tools.task_file_text import MINIMAL
 
 TASK: Final = Task.parse(MINIMAL + "protocol: gradients\nobjective: logistic\n")
 SCORES: Final = Task.parse(f"{MINIMAL}protocol: scores\n")

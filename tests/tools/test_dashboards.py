@@ -1,24 +1,19 @@
-"""Dashboards: what they ask is exported, their JSON fits Grafana's schema, the committed files are these."""
+"""Dashboards: what they ask is exported, and their JSON fits Grafana's schema."""
 
 import copy
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from grafana_foundation_sdk.models import units
 
-from murk.monitoring import generate
 from murk.monitoring.description import METRICS
-from murk.monitoring.grafana import DASHBOARDS, DATASOURCE
-from murk.monitoring.grafana.board import Line, Section, dashboard, label_values
-from murk.monitoring.grafana.panels import stat, target
-from murk.monitoring.promql import find, names, query
-from tests.monitoring import grafana_schema
+from tests.tools import grafana_schema
+from tools import generate
+from tools.grafana import DASHBOARDS, DATASOURCE
+from tools.grafana.board import Line, Section, dashboard, label_values
+from tools.grafana.panels import stat, target
+from tools.promql import find, names, query
 
-ROOT = Path(__file__).parents[2]
-DEPLOY = ROOT / "deploy"
 MADE = {name: make() for name, make in DASHBOARDS.items()}
 every_dashboard = pytest.mark.parametrize("made", MADE.values(), ids=MADE)
 
@@ -29,28 +24,6 @@ def panels(made):
 
 def queries(made):
     return [target["expr"] for panel in panels(made) for target in panel.get("targets", [])]
-
-
-def test_committed_files_are_the_generated_ones():
-    for name, text in generate.files():
-        assert (DEPLOY / name).read_text() == text, f"run `{sys.executable} -m murk.monitoring.generate deploy`"
-
-
-def test_no_other_dashboard_lies_about():
-    made = {DEPLOY / name for name, _ in generate.files()}
-    assert {path for path in (DEPLOY / "grafana").rglob("*") if path.is_file()} == {
-        path for path in made if "grafana" in path.parts
-    }
-
-
-def test_command_writes_every_file(tmp_path):
-    command = [sys.executable, "-m", "murk.monitoring.generate"]
-    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert [Path(line) for line in done.stdout.splitlines()] == [tmp_path / name for name, _ in generate.files()]
-    assert all(path.is_file() for path in map(Path, done.stdout.splitlines()))
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "usage" in done.stderr
 
 
 @every_dashboard
@@ -151,7 +124,7 @@ def test_every_panel_asks_the_provisioned_source():
         for panel in panels(made):
             for one in [panel, *panel.get("targets", [])] if panel["type"] != "text" else []:
                 assert json.dumps(one["datasource"]) == source
-    provisioned = dict(generate.files())["grafana/provisioning/datasources/murk.yml"]
+    provisioned = dict(generate.files())["deploy/grafana/provisioning/datasources/murk.yml"]
     assert f"uid: {DATASOURCE['uid']}" in provisioned
 
 

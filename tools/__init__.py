@@ -1,0 +1,1 @@
+"""Writes what is made from the code: reference pages, dashboards and alert rules (``make generate``)."""
