@@ -1,22 +1,12 @@
-"""One decorator for compiled kernels, so that Murk also runs where numba has no build.
-
-Kernels are written in the part of Python that numba compiles. Where numba is missing they run as plain
-Python: slowly, with the same results.
-"""
+"""One decorator for compiled kernels, which are written in the part of Python that numba compiles."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numba
+
 F = TypeVar("F", bound=Callable[..., Any])
-
-try:
-    import numba
-except ImportError:
-    HAVE_NUMBA = False
-else:
-    HAVE_NUMBA = True
-
 
 WITHOUT_KERNELS = ("cli", "demo", "monitoring", "producers")
 """Folders of the package that hold no kernel and that no kernel imports: an edit there recompiles nothing."""
@@ -29,7 +19,7 @@ def source_stamp(package: Path) -> tuple[int, int]:
     return max(file.st_mtime_ns for file in files), sum(file.st_size for file in files)
 
 
-_STAMP = source_stamp(Path(__file__).parent) if HAVE_NUMBA else (0, 0)
+_STAMP = source_stamp(Path(__file__).parent)
 
 
 def inlined(function: F) -> F:
@@ -37,14 +27,12 @@ def inlined(function: F) -> F:
 
     Handing ten arrays to a compiled function costs as much as a step of the fold.
     """
-    if not HAVE_NUMBA:
-        return function
     kernel: F = numba.njit(inline="always", error_model="numpy")(function)
     return kernel
 
 
 def jit(function: F) -> F:
-    """Compile ``function`` with numba where there is numba; leave it as it is elsewhere.
+    """Compile ``function`` with numba.
 
     No fast-math: results must repeat bit for bit on one build and kind of CPU.
     """
@@ -57,8 +45,6 @@ def brief(function: F) -> F:
 
 
 def _compiled(function: F, nogil: bool) -> F:
-    if not HAVE_NUMBA:
-        return function
     compiled: Any = numba.njit(cache=True, nogil=nogil, error_model="numpy")(function)
     # Numba takes a cached kernel as current while its own file is unchanged. Kernels hold compiled copies of
     # those they call in other files: a mended sampler must not live on in a cached learner.

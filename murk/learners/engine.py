@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._jit import HAVE_NUMBA
 from murk._turns import Turns, in_turn, occupied
 from murk.errors import MurkError, UserError
 from murk.learners import inference
@@ -28,7 +27,7 @@ from murk.privacy import lattice
 from murk.privacy.mechanisms import Mechanism
 from murk.privacy.mechanisms.reach import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
-from murk.privacy.noise.sources import DRAW, secure_feed
+from murk.privacy.noise.sources import compiled, secure_feed
 from murk.privacy.noise.streaming import fill
 from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW
 from murk.stream.codec import Rejected
@@ -95,7 +94,7 @@ class SGDEngine:
         self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
         self._coins = np.zeros((1, 3), dtype=np.uint64)
         # Secure noise for one record: words for a little more trials than it has numbers, spare words, coins.
-        self._direct = HAVE_NUMBA and type(self._noise) is SecureNoise
+        self._direct = type(self._noise) is SecureNoise
         self._trials = settings.dimension + settings.dimension // 25 + 2
         self._word_bytes = 8 * (2 * self._trials + 8 + 3)
         self.current: Mechanism | None = None
@@ -209,7 +208,7 @@ class SGDEngine:
                 return first.pop() if first else secure_feed(trials, spares)
 
             law = LAPLACE_LAW if memory.whole[k.KIND] == lattice.LAPLACE else GAUSSIAN_LAW
-            fill(law, memory.noise, feed, DRAW)
+            fill(law, memory.noise, feed, compiled)
             k.learn_record(memory.real, memory.whole, y, words[None, -3:].copy())
 
     @in_turn

@@ -118,7 +118,7 @@ def miss(whole: Array, fit: float, y: float) -> float:
     """Chance less outcome; balanced, that over the larger of both chances."""
     if whole[OBJECTIVE] == BALANCED:
         return -math.exp(min(-fit, 0.0)) if y > 0.5 else math.exp(min(fit, 0.0))
-    # A logit beyond 700 would overflow where there is no numba.
+    # The exponential of a logit beyond 700 is infinite.
     return 1.0 / (1.0 + math.exp(-min(max(fit, -700.0), 700.0))) - y
 
 

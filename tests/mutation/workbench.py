@@ -20,7 +20,7 @@ LIBRARIES = (
     "numba", "numpy", "scipy.stats", "scipy.special", "scipy.optimize", "pydantic", "yaml", "click", "rich", "pandas",
     "river.base", "river.utils", "river.linear_model", "kafka", "prometheus_client",
 )  # fmt: skip
-_STAMP = "_STAMP = source_stamp(Path(__file__).parent) if HAVE_NUMBA else (0, 0)\n"
+_STAMP = "_STAMP = source_stamp(Path(__file__).parent)\n"
 _CACHED = "numba.njit(cache=True, nogil"
 KERNELS = ("@jit", "@inlined")
 

@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
-from murk.privacy.noise import vectorized
 from murk.privacy.noise.sources import compiled
 from murk.privacy.noise.streaming import Draw, Feed, Integers, Words, fill
 from murk.privacy.noise.tables import Kind, Law
 
+from . import reference_sampler
+
 FALSE_ALARM = 1e-6
-ENGINES: dict[str, Draw] = {"compiled": compiled, "numpy": vectorized.draw}
+ENGINES: dict[str, Draw] = {"compiled": compiled, "numpy": reference_sampler.draw}
 
 
 def weight(kind: Kind, scale: float, x: float) -> float:

@@ -1,9 +1,5 @@
-import json
 import math
-import subprocess
-import sys
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +10,7 @@ from hypothesis import strategies as st
 
 from murk.privacy import lattice
 from murk.privacy.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
-from murk.privacy.noise import LATTICE_WIDTH, SimulatedNoise
+from murk.privacy.noise import SimulatedNoise
 
 ALL = 2**64 - 1
 NONE = np.zeros(3, dtype=np.uint64)
@@ -254,46 +250,6 @@ def test_decoding() -> None:
     np.testing.assert_allclose(out, 1.0, rtol=1e-15)
     lattice.decode(L2BALL, np.array([0, 0]), 10.0, out)
     assert out.tolist() == [0.0, 0.0]
-
-
-AWKWARD = [
-    [0.5, -0.25, 0.1],
-    [5.0, 4.0, -3.0],
-    [math.nan, 1e308, -1e308],
-    [math.inf, 5e-324, math.nan],
-    [5e-324, 0.0, -5e-324],
-]
-WITHOUT_NUMBA = f"""
-import json, sys
-sys.modules["numba"] = None
-from math import inf, nan
-from tests.privacy.test_lattice import results
-print(json.dumps(results({AWKWARD!r})))
-"""
-
-
-def results(vectors: list[list[float]]) -> list[list[int]]:
-    coins = [2**63 + 5, 2**62, 2**63]
-    noise = [5 * LATTICE_WIDTH // 3, -7, 2**30]
-    found = [randomize(kind, v, noise, coins, steps=2**20, threshold=2**63) for v in vectors for kind in range(3)]
-    draws = [*noise, 0, 0, 0, 12, 2**20, -3, -(2**19), 2**18, 5]
-    # Two closest of four draws: half of the words to them, and the other half to the six others.
-    words = [[2**63 + 5, word, 0] for word in (0, 2**62, 2**63 + 7, ALL - 2)]
-    shared = 2**64 - 6 * 2**61
-    return found + [randomize(PRIVUNIT, v, draws, word, steps=2, threshold=shared) for v in vectors for word in words]
-
-
-def test_without_numba_the_results_are_the_same() -> None:
-    """As plain Python; warnings (an overflow, an invalid cast) are errors there."""
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", WITHOUT_NUMBA],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout) == results(AWKWARD)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from murk.privacy.noise import SecureNoise, vectorized
+from murk.privacy.noise import SecureNoise
 from murk.privacy.noise.streaming import Draw, Integers
 from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW, LATTICE_WIDTH, Kind, Law
 
+from . import reference_sampler
 from .noise_oracle import FALSE_ALARM, chi_square, sample, uniform_p_value
 
 # How wrong a scale the tests must notice.
@@ -50,7 +51,7 @@ def test_small_scales_with_narrow_words(kind: Kind, scale: int, coarse: int, wid
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_numpy_at_small_scale(kind: Kind) -> None:
     """10^6 draws of the numpy sampler by itself; the twin's scale is 2% wrong."""
-    values = sample(Law(kind, 12, 4, 6), 1_000_000, seed=5, draw=vectorized.draw)
+    values = sample(Law(kind, 12, 4, 6), 1_000_000, seed=5, draw=reference_sampler.draw)
     assert chi_square(kind, 12, values) > FALSE_ALARM
     assert chi_square(kind, 12 * 1.02, values) < FALSE_ALARM
 
@@ -140,7 +141,7 @@ PLANTED = {
 
 def planted(old: str, new: str) -> Draw:
     """The numpy sampler with an error in its source."""
-    source = Path(str(vectorized.__file__)).read_text()
+    source = Path(str(reference_sampler.__file__)).read_text()
     assert old in source
     module = ModuleType("planted")
     exec(compile(source.replace(old, new), "planted", "exec"), vars(module))
@@ -163,6 +164,6 @@ def test_planted_errors_are_seen(name: str) -> None:
 
 
 def test_planted_errors_are_planted_in_one_place_or_all() -> None:
-    source = Path(str(vectorized.__file__)).read_text()
+    source = Path(str(reference_sampler.__file__)).read_text()
     for old, _ in PLANTED.values():
         assert len(re.findall(re.escape(old), source)) in (1, 2)

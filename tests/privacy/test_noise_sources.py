@@ -1,8 +1,6 @@
 import copy
-import json
 import os
 import pickle
-import subprocess
 import sys
 
 import numpy as np
@@ -159,39 +157,6 @@ def test_fused_draws_are_the_same(seed: int) -> None:
     np.testing.assert_array_equal(gaussian, noise.gaussian(records, 300))
     np.testing.assert_array_equal(laplace, noise.laplace(records, 300))
     np.testing.assert_array_equal(words, noise.words(records, 3, Purpose.LEVEL))
-
-
-WITHOUT_NUMBA = """
-import json, sys
-sys.modules["numba"] = None
-import numpy as np
-from murk._jit import HAVE_NUMBA
-from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, kernels
-assert not HAVE_NUMBA
-noise, records = SimulatedNoise(2**63 + 5), [0, 3, 2**40]
-fused = np.empty(40, dtype=np.int64)
-kernels.simulated_gaussian(np.uint64(2**63 + 5), np.int64(2**40), fused)
-secure = SecureNoise().gaussian(range(2000), 10)
-assert abs(secure.std() / 2**20 - 1) < 0.04
-print(json.dumps([
-    noise.gaussian(records, 40).tolist(),
-    noise.laplace(records, 40).tolist(),
-    noise.words(records, 3, Purpose.COIN).tolist(),
-    fused.tolist(),
-]))
-"""
-
-
-def test_without_numba_the_values_are_the_same() -> None:
-    """A device without numba; warnings (an overflow, a float) are errors there."""
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", WITHOUT_NUMBA], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    noise, records = SimulatedNoise(2**63 + 5), [0, 3, 2**40]
-    gaussian = noise.gaussian(records, 40)
-    expected = [gaussian, noise.laplace(records, 40), noise.words(records, 3, Purpose.COIN), gaussian[2]]
-    assert json.loads(run.stdout) == [values.tolist() for values in expected]
 
 
 @needs_opendp

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from murk._jit import HAVE_NUMBA
 from murk.stream.staleness import (
     is_published,
     newest_published,
@@ -103,7 +102,6 @@ def test_who_is_up_to_date_is_never_stale(limits: MaxStaleness) -> None:
         assert last - newest_published(count, limits.floor) <= limits.limit(last)
 
 
-@pytest.mark.skipif(not HAVE_NUMBA, reason="compares compiled with plain")
 def test_compiled_and_plain_agree() -> None:
     for version in (0, 199, 200, 399, 400, 10**6, 2**62):
         for floor in FLOORS:

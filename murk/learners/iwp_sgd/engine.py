@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._jit import HAVE_NUMBA
 from murk._turns import Turns, in_turn, occupied
 from murk.errors import MurkError, UserError
 from murk.learners.inference import Estimate, PublicCovariates
@@ -24,7 +23,7 @@ from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings, fi
 from murk.learners.state import count_of, pack, unpack
 from murk.learners.values import number
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
-from murk.privacy.noise.sources import DRAW, secure_feed
+from murk.privacy.noise.sources import compiled, secure_feed
 from murk.privacy.noise.streaming import fill as fill_noise
 from murk.privacy.noise.tables import GAUSSIAN_LAW
 from murk.stream.codec import Rejected
@@ -88,7 +87,7 @@ class IWPEngine:
         self.x[-1] = 1.0
         self._drawn = p - 1 if settings.form == k.LABEL else numbers
         # Secure noise for one record: words for a little more trials than it has numbers, spare words, a coin.
-        self._direct = HAVE_NUMBA and type(self._noise) is SecureNoise
+        self._direct = type(self._noise) is SecureNoise
         self._trials = self._drawn + self._drawn // 25 + 2
         self._word_bytes = 8 * (2 * self._trials + 8 + 1)
         self._levels = {level: place for place, level in enumerate(self.mechanisms)}
@@ -259,7 +258,7 @@ class IWPEngine:
             def feed(trials: int, spares: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
                 return first.pop() if first else secure_feed(trials, spares)
 
-            fill_noise(GAUSSIAN_LAW, self.whole[k.WHOLE_HEADER : k.WHOLE_HEADER + self._drawn], feed, DRAW)
+            fill_noise(GAUSSIAN_LAW, self.whole[k.WHOLE_HEADER : k.WHOLE_HEADER + self._drawn], feed, compiled)
             self.whole[k.COIN] = words[-1:].view(np.int64)[0]
             f.learn_record(self.real, self.whole, y)
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from murk._jit import inlined, jit
 
-__all__ = ["WORDS", "array_blocks", "array_single", "blocks", "single_block"]
+__all__ = ["WORDS", "blocks", "single_block"]
 
 WORDS = 8
 """64-bit words in a block."""
@@ -106,35 +106,3 @@ def single_block(key: Halves, counter: Halves, out: Words) -> None:
     out[5, 0] = _word(x[10], key[6], x[11], key[7])
     out[6, 0] = _word(x[12], n0, x[13], n1)
     out[7, 0] = _word(x[14], n2, x[15], last)
-
-
-def array_blocks(key: Halves, counters: Halves, count: int, out: Words) -> None:
-    """The same by numpy: the state's rows side by side, diagonals by shifting three of them."""
-    state = np.zeros((4, 4, count), dtype=np.uint32)
-    state[0] = np.array([_K0, _K1, _K2, _K3])[:, None]
-    state[1], state[2] = key[:4, None], key[4:, None]
-    state[3, :3] = counters[:, :count]
-    a, b, c, d = state.copy()
-    for _ in range(10):
-        for shift in (1, -1):
-            a += b
-            d = _turned(d ^ a, 16)
-            c += d
-            b = _turned(b ^ c, 12)
-            a += b
-            d = _turned(d ^ a, 8)
-            c += d
-            b = _turned(b ^ c, 7)
-            b, c, d = np.roll(b, -shift, 0), np.roll(c, -2, 0), np.roll(d, shift, 0)
-    result = (state + np.stack([a, b, c, d])).reshape(16, -1).astype(np.uint64)
-    out[:, :count] = result[::2] | (result[1::2] << _HALF)
-
-
-def array_single(key: Halves, counter: Halves, out: Words) -> None:
-    """`single_block` by numpy."""
-    array_blocks(key, counter, 1, out)
-
-
-def _turned(x: Halves, bits: int) -> Halves:
-    turned: Halves = (x << _u32(bits)) | (x >> _u32(32 - bits))
-    return turned

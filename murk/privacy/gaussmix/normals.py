@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from murk._jit import HAVE_NUMBA, jit
-from murk.privacy.gaussmix.chacha import WORDS, array_blocks, array_single, blocks, single_block
+from murk._jit import jit
+from murk.privacy.gaussmix.chacha import WORDS, blocks, single_block
 
 __all__ = ["ROWS", "Room", "normals"]
 
@@ -53,9 +53,6 @@ _ONE, _ELEVEN = np.uint64(1), np.uint64(11)
 _UNIT = 2.0**-53
 _u32 = np.uint32
 
-_blocks = blocks if HAVE_NUMBA else array_blocks
-_single = single_block if HAVE_NUMBA else array_single
-
 
 class Room(NamedTuple):
     """Where words are put while rows are mixed; what is left in it tells the normals.
@@ -94,7 +91,7 @@ class Room(NamedTuple):
         """Put in the words of rows ``first`` .. ``first + count - 1``."""
         used = count * (self.offsets.shape[0] // self.rows)
         np.add(self.offsets[:used], _u32(first), out=self.counters[1, :used])
-        _blocks(key, self.counters, used, self.words)
+        blocks(key, self.counters, used, self.words)
 
     def wipe(self) -> None:
         """Overwrite whatever tells normals."""
@@ -140,7 +137,7 @@ def _settle(key: Halves, row: int, j: int, word: np.uint64, counter: Halves, spa
         if used > WORDS - 3:
             # A third of the state counts these blocks; 0 is the row's own words.
             counter[2, 0] = _u32(counter[2, 0] + _u32(1))
-            _single(key, counter, spare)
+            single_block(key, counter, spare)
             used = 0
         u = np.float64(np.int64(spare[used, 0] >> _ELEVEN)) * _UNIT
         if layer > 0:

@@ -7,21 +7,17 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from murk._jit import HAVE_NUMBA
 from murk.errors import UserError
-from murk.privacy.noise import kernels, vectorized
-from murk.privacy.noise.philox import Purpose, stream
-from murk.privacy.noise.streaming import Draw, Integers, Words, fill
+from murk.privacy.noise import kernels
+from murk.privacy.noise.philox import Purpose
+from murk.privacy.noise.streaming import Integers, Words, fill
 from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW, Law
 
 
 def compiled(law: Law, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
-    """The compiled sampler, called like `vectorized.draw`."""
+    """The compiled sampler, as `streaming.fill` calls it."""
     status, produced, trials, spares = kernels.draw(law.shape, law.table, law.guide, words, spare, out)
     return int(status), int(produced), int(trials), int(spares)
-
-
-DRAW: Draw = compiled if HAVE_NUMBA else vectorized.draw
 
 
 class NoiseSource(Protocol):
@@ -90,7 +86,7 @@ def secure_feed(trials: int, spares: int) -> tuple[Words, Words]:
 def _secure(law: Law, records: npt.ArrayLike, size: int) -> Integers:
     count = _length(records)
     out = np.empty(count * size, dtype=np.int64)
-    fill(law, out, secure_feed, DRAW)
+    fill(law, out, secure_feed, compiled)
     return out.reshape(count, size)
 
 
@@ -142,26 +138,18 @@ class SimulatedNoise:
     def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
         """(m, size) integers, P(x) proportional to exp(-x^2 / 2 S^2)."""
         out = np.empty((_length(records), size), dtype=np.int64)
-        if HAVE_NUMBA:
-            kernels.simulated_gaussians(np.uint64(self.seed), _indices(records), out)
-        else:
-            vectorized.simulate(GAUSSIAN_LAW, self.seed, _indices(records), out)
+        kernels.simulated_gaussians(np.uint64(self.seed), _indices(records), out)
         return out
 
     def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
         """(m, size) integers, P(x) proportional to exp(-|x| / S)."""
         out = np.empty((_length(records), size), dtype=np.int64)
-        if HAVE_NUMBA:
-            kernels.simulated_laplaces(np.uint64(self.seed), _indices(records), out)
-        else:
-            vectorized.simulate(LAPLACE_LAW, self.seed, _indices(records), out)
+        kernels.simulated_laplaces(np.uint64(self.seed), _indices(records), out)
         return out
 
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
         """(m, size) uniform 64-bit words."""
         indices = _indices(records)
-        if not HAVE_NUMBA:
-            return stream(self.seed, indices, int(purpose), 0, size)
         out = np.empty((len(indices), size), dtype=np.uint64)
         kernels.simulated_words_of(np.uint64(self.seed), indices, int(purpose), out)
         return out

@@ -19,7 +19,6 @@ DONE, WORDS, SPARE, DEEPER = 0, 1, 2, 3
 
 # What a trial may give instead of a value; no value comes near.
 REJECTED = -(2**62)
-UNDECIDED = -(2**62) + 1
 
 # Trials for which words are fetched at once: large enough that a call costs nothing, small enough for
 # the cache.

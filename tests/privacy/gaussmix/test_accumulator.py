@@ -4,8 +4,6 @@ import copy
 import math
 import os
 import pickle
-import subprocess
-import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -102,22 +100,6 @@ def test_windows_and_seeds_differ_and_repeat():
     one, other = SketchAccumulator(MECHANISM), SketchAccumulator(MECHANISM)
     assert not one.simulated
     assert (one._key != other._key).any()
-
-
-def test_without_numba_the_same_to_the_bit():
-    code = """
-import sys
-sys.modules["numba"] = None
-import numpy as np
-from tests.privacy.gaussmix.test_accumulator import data, sketched
-from murk._jit import HAVE_NUMBA
-assert not HAVE_NUMBA
-sketch = sketched(data(40)).release()
-print(sketch.spread.hex(), sketch.integers.sum(), sketch.integers[3, 2])
-"""
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    sketch = sketched(data(40)).release()
-    assert done.stdout.split() == [sketch.spread.hex(), str(sketch.integers.sum()), str(sketch.integers[3, 2])]
 
 
 def bounded(rows, settings):

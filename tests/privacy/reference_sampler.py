@@ -1,7 +1,7 @@
-"""The sampler in numpy, for where numba is missing: identical values from identical words.
+"""The sampler once more, in numpy and Python's integers: identical values from identical words.
 
 Written apart from the compiled kernels, so that each is a check of the other: numpy decides the trials that
-two words decide (about 98%), and Python's integers settle the others, in order.
+two words decide (about 98%), and Python's integers settle the others, in order. Words of Philox, too, by numpy.
 """
 
 from bisect import bisect_left
@@ -10,20 +10,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from murk.privacy.noise.philox import Purpose, stream
-from murk.privacy.noise.streaming import (
-    DEEPER,
-    DONE,
-    REJECTED,
-    SPARE,
-    UNDECIDED,
-    WORDS,
-    Feed,
-    Integers,
-    Words,
-    fill,
-)
+from murk.privacy.noise.philox import Purpose, philox
+from murk.privacy.noise.streaming import DEEPER, DONE, REJECTED, SPARE, WORDS, Feed, Integers, Words, fill
 from murk.privacy.noise.tables import Law
+
+# What a trial of two words may come to, beside a value and `REJECTED`.
+UNDECIDED = REJECTED + 1
 
 
 class _Missing(Exception):
@@ -138,7 +130,7 @@ def _bernoulli(numerator: int, denominator: int, first: int, tape: _Tape) -> boo
 def draw(law: Law, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
     """Fill ``out`` from ``words`` (two a trial) and ``spare``, as far as they reach.
 
-    The numpy twin of `kernels.draw`: returns (status, values produced, trials used, spare words used).
+    The twin of `kernels.draw`: returns (status, values produced, trials used, spare words used).
     """
     values = decide(law, words[0 : len(words) // 2 * 2 : 2], words[1::2])
     kept = (values != REJECTED) & (values != UNDECIDED)
@@ -165,69 +157,31 @@ def draw(law: Law, words: Words, spare: Words, out: Integers) -> tuple[int, int,
     return status, len(chosen), end, used
 
 
-# Trials made at once, to bound the memory.
-_TRIALS = 1 << 16
-# Spare words fetched for a record that needs any: it seldom needs more than two.
-_SPARES = 16
+def stream(seed: int, record: int, purpose: int, start: int, size: int) -> Words:
+    """Words ``start .. start + size - 1`` of a record's stream, by numpy."""
+    index = np.arange(start // 2, -(-(start + size) // 2), dtype=np.uint64)
+    purposes, low, high = (np.full(len(index), part, np.uint64) for part in (purpose, record & 2**32 - 1, record >> 32))
+    # The kernel's own lines, as numpy runs them on arrays.
+    w0, w1, w2, w3 = philox.py_func(index, purposes, low, high, np.uint64(seed & 2**32 - 1), np.uint64(seed >> 32))  # type: ignore[attr-defined]
+    shift = np.uint64(32)
+    words: Words = np.stack([w0 | (w1 << shift), w2 | (w3 << shift)], axis=-1).ravel()
+    return words[start % 2 :][:size]
 
 
-def simulate(law: Law, seed: int, records: Integers, out: Integers) -> None:
-    """Fill row i of ``out`` with the draws of record ``records[i]`` under ``seed``."""
-    rows, size = out.shape
-    if size == 0:
-        return
-    block = max(1, _TRIALS // size)
-    for start in range(0, rows, block):
-        _simulate(law, seed, records[start : start + block], out[start : start + block])
+def simulate(law: Law, seed: int, record: int, out: Integers) -> None:
+    """Fill ``out`` with a record's draws under ``seed``."""
+    fill(law, out, _feed(seed, record), draw)
 
 
-def _simulate(law: Law, seed: int, records: Integers, out: Integers) -> None:
-    size = out.shape[1]
-    words = stream(seed, records, Purpose.NOISE, 0, 2 * (size + size // 25 + 2))
-    a, b = words[:, 0::2], words[:, 1::2]
-    values = decide(law, a, b)
-    unsettled = _settle_rows(law, seed, records, (a, b), values)
-    kept = values > UNDECIDED
-    ranks = np.cumsum(kept, axis=1)
-    full = (ranks[:, -1] >= size) & ~unsettled
-    out[full] = values[kept & (ranks <= size) & full[:, None]].reshape(-1, size)
-    for row in np.flatnonzero(~full):
-        fill(law, out[row], _feed(seed, records[row : row + 1]), draw)
-
-
-def _settle_rows(
-    law: Law, seed: int, records: Integers, words: tuple[Words, Words], values: Integers
-) -> npt.NDArray[np.bool_]:
-    """Settle, in place, what `decide` left open; say which rows ran out of spare words."""
-    a, b = words
-    failed = np.zeros(len(records), dtype=np.bool_)
-    trials = np.argwhere(values == UNDECIDED)
-    if len(trials) == 0:
-        return failed
-    rows, firsts = np.unique(trials[:, 0], return_index=True)
-    tapes = stream(seed, records[rows], Purpose.SPARE, 0, _SPARES).tolist()
-    for row, tape, some in zip(rows, tapes, np.split(trials[:, 1], firsts[1:]), strict=True):
-        used = 0
-        for trial in some:
-            status, value, used = settle(law, int(a[row, trial]), int(b[row, trial]), tape, used)
-            if status != DONE:
-                failed[row] = True
-                break
-            values[row, trial] = value
-    return failed
-
-
-def _feed(seed: int, record: Integers) -> Feed:
+def _feed(seed: int, record: int) -> Feed:
     """The words of one record, in order."""
     position = {Purpose.NOISE: 0, Purpose.SPARE: 0}
 
     def take(purpose: Purpose, size: int) -> Words:
         start = position[purpose]
         position[purpose] += size
-        words: Words = stream(seed, record, purpose, start, size)[0]
+        words = stream(seed, record, purpose, start, size)
+        words.setflags(write=False)
         return words
 
-    def feed(trials: int, spares: int) -> tuple[Words, Words]:
-        return take(Purpose.NOISE, 2 * trials), take(Purpose.SPARE, spares)
-
-    return feed
+    return lambda trials, spares: (take(Purpose.NOISE, 2 * trials), take(Purpose.SPARE, spares))
