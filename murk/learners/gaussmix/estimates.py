@@ -54,7 +54,7 @@ def estimate(settings: SketchSettings, sums: Sequence[Sums]) -> Estimate:
         note = _FEW
     # Not the root of a negative rounding error.
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    return Estimate(settings.names, values, METHOD, spread, note, len(sums), merged.sketches)
+    return Estimate(settings.names, values, METHOD, spread, note, len(sums), merged.releases)
 
 
 def estimate_grams(settings: GramSettings, target_weight: float, sums: Sequence[GramSums]) -> Estimate:

@@ -1,22 +1,21 @@
-"""The fold of released Gram matrices as an object: admit, learn, tell and take its state. River-free."""
+"""The fold of released Gram matrices: what is admitted, and what is learned of it. River-free."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._turns import Turns, in_turn
-from murk.errors import MurkError, UserError
+from murk.errors import UserError
 from murk.learners.gaussmix.estimates import estimate_grams
 from murk.learners.gaussmix.gram_settings import GramSettings
-from murk.learners.gaussmix.gram_sums import SCALARS, GramSums, precision
+from murk.learners.gaussmix.gram_sums import GramSums, precision
+from murk.learners.gaussmix.window_engine import WindowEngine
 from murk.learners.inference import Estimate
-from murk.learners.state import pack, unpack
-from murk.privacy.gaussmix import LARGEST_WINDOW, GramMechanism
+from murk.privacy.gaussmix import GramMechanism
 from murk.stream.codec import Rejected
 from murk.stream.releases import GramRelease
 
@@ -25,10 +24,9 @@ if TYPE_CHECKING:
 
 # Noise beyond 12 standard deviations: below 4e-33 for each entry, and e^-72 for the least eigenvalue.
 _FAR = 12.0
-_COUNTS = ("records", "n_releases")
 
 
-class GramEngine:
+class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
     """Running sums over Gram matrices, O(d^2), and the regression that they tell. Threads take turns.
 
     Parameters
@@ -44,36 +42,23 @@ class GramEngine:
         If a mechanism does not fit the settings.
     """
 
-    kind = "gram"
+    kind: ClassVar[str] = "gram"
+    released: ClassVar[str] = "Gram matrix"
 
     def __init__(self, settings: GramSettings, mechanisms: Mapping[str, GramMechanism]) -> None:
         for level, mechanism in mechanisms.items():
             wanted = (settings.columns, settings.feature_bound, settings.target_bound)
             if (mechanism.columns, mechanism.feature_bound, mechanism.target_bound) != wanted:
                 raise UserError(f"level {level!r} makes Gram matrices of other columns or bounds than the learner's")
-        self._turns = Turns()
-        # Never written to, only replaced: whoever reads it reads one moment, and an interrupt finds the old or the new.
-        self.sums = GramSums(settings.columns)
-        self.settings = settings
-        self.mechanisms = dict(mechanisms)
+        super().__init__(settings, mechanisms)
 
-    @property
-    def n_releases(self) -> int:
-        """Windows learned."""
-        return self.sums.releases
+    def _nothing(self, settings: GramSettings) -> GramSums:
+        return GramSums(settings.columns)
 
     @property
     def dimension(self) -> int:
         """Integers in a release."""
         return self.settings.dimension
-
-    @property
-    def stride(self) -> int:
-        """Nobody waits for an iterate."""
-        return 2**31
-
-    def published(self) -> None:
-        """No iterate is published: records are summed up without one."""
 
     def admit(self, release: GramRelease, ahead: int = 0) -> None:
         """Refuse a Gram matrix that no honest organisation sends.
@@ -87,16 +72,8 @@ class GramEngine:
         Rejected
             With reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
         """
-        settings = self.settings
-        mechanism = self.mechanisms.get(release.level)
-        if mechanism is None:
-            raise Rejected("level", "a level that is not on the menu")
-        integers = release.integers
-        if integers.size != self.dimension:
-            raise Rejected("dimension", f"{integers.size} integers, a Gram matrix has {self.dimension}")
-        most = min(mechanism.largest_window, LARGEST_WINDOW if settings.window is None else settings.window)
-        if release.records > most:
-            raise Rejected("magnitude", f"{release.records} records, a window holds {most}")
+        mechanism, integers = self._mechanism(release.level), release.integers
+        self._check_payload(integers, release.records, mechanism.largest_window)
         if np.max(np.abs(integers)) > mechanism.magnitude:
             raise Rejected("magnitude", f"an integer beyond {mechanism.magnitude}")
         self._check_size(mechanism.decode(integers), release.records, mechanism)
@@ -136,23 +113,11 @@ class GramEngine:
             If it was not admitted: it has another size.
         """
         settings, mechanism = self.settings, self.mechanisms[level]
-        if np.size(integers) != self.dimension:
-            raise MurkError(f"a Gram matrix holds {np.size(integers)} integers, not {self.dimension}")
+        self._check_admitted(integers)
         noise, weight = mechanism.scale**2, 1.0
         if settings.weighting == "inverse-variance":
             weight = precision(records=records, noise=noise, square=settings.feature_bound**2)
-        self._add(mechanism.decode(integers), records, noise, weight)
-
-    @in_turn
-    def _add(self, moment: NDArray[np.float64], records: int, noise: float, weight: float) -> None:
-        sums = self.sums.merged()
-        sums.add(moment, records=records, noise=noise, weight=weight)
-        self.sums = sums
-
-    @property
-    def coefficients(self) -> int:
-        """Coefficients of the estimate."""
-        return len(self.settings.names)
+        self._add(moment=mechanism.decode(integers), records=records, noise=noise, weight=weight)
 
     def estimate(self) -> Estimate:
         """Coefficients in coded units, with what their intervals need."""
@@ -162,54 +127,3 @@ class GramEngine:
     def target_weight(self) -> float:
         """The target's weight in a release: public bounds alone decide it, so all levels have the same."""
         return next(iter(self.mechanisms.values())).target_weight
-
-    def figures(self) -> dict[str, float]:
-        """Records in all the windows learned."""
-        return {"records": float(self.sums.records)}
-
-    def state_dict(self) -> dict[str, Any]:
-        """The whole state as plain data, of released matrices alone: loaded elsewhere, it goes on bit for bit."""
-        sums = self.sums
-        return {
-            "schema": 1,
-            "settings": self.settings.digest,
-            "columns": sums.columns,
-            "n_releases": sums.releases,
-            "records": sums.records,
-            "moment": pack(sums.moment.ravel()),
-            "sums": pack(np.array([getattr(sums, name) for name in SCALARS])),
-        }
-
-    @in_turn
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state that :meth:`state_dict` gave.
-
-        Raises
-        ------
-        MurkError
-            If the state is malformed or of other settings.
-        """
-        d = self.settings.columns
-        try:
-            if state["schema"] != 1 or state["columns"] != d:
-                raise MurkError(
-                    f"a state of schema {state['schema']!r} and {state['columns']!r} columns does not fit a learner "
-                    f"of schema 1 and {d}"
-                )
-            if state["settings"] != self.settings.digest:
-                raise MurkError("the state is of a learner with other settings: make one with the same")
-            counts = [state[name] for name in _COUNTS]
-            if any(isinstance(count, bool) or not isinstance(count, int) or count < 0 for count in counts):
-                raise MurkError("the state's counts are no whole numbers")
-            moment = unpack(state["moment"], d * d).reshape(d, d)
-            scalars = unpack(state["sums"], len(SCALARS))
-        except (KeyError, TypeError, ValueError) as error:
-            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
-        if np.any(scalars < 0.0):
-            raise MurkError("the state holds a sum that is negative")
-        found = GramSums(d)
-        found.moment = moment
-        for name, value in zip(SCALARS, scalars, strict=True):
-            setattr(found, name, float(value))
-        found.records, found.releases = counts
-        self.sums = found

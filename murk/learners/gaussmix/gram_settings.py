@@ -2,59 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import ClassVar
 
 from murk.errors import UserError
-from murk.learners.gaussmix.settings import Kind, Weighting, check_public
+from murk.learners.gaussmix.window_settings import WindowSettings
 from murk.stream.codec import longest_release
 from murk.stream.log import MAX_MESSAGE
 
 
 @dataclass(frozen=True)
-class GramSettings:
-    """Everything public that decides what is made of released Gram matrices.
+class GramSettings(WindowSettings):
+    """Everything public that decides what is made of released Gram matrices."""
 
-    Parameters
-    ----------
-    names
-        Coded features in their fixed order, the constant last.
-    feature_bound, target_bound
-        C_X and C_Y.
-    largest
-        Largest square of a single feature (and the constant); infinite where only their length is bounded.
-    kind
-        ``"real"``, or ``"binary"`` with labels -1 and +1 (0: missing).
-    reach
-        Q of the quadratic surrogate; None for normal scores (`surrogate`).
-    weighting
-        Of windows: ``"inverse-variance"`` by public figures, or ``"uniform"`` (each person alike).
-    window
-        Most records of a window, where the task says so.
-    """
-
-    names: tuple[str, ...]
-    feature_bound: float
-    target_bound: float = 1.0
-    largest: float = math.inf
-    kind: Kind = "real"
-    reach: float | None = None
-    weighting: Weighting = "inverse-variance"
-    window: int | None = None
-
-    def __post_init__(self) -> None:
-        check_public(self.weighting, self.window, self.reach)
-
-    @property
-    def features(self) -> int:
-        """Number p of coded features, the constant among them."""
-        return len(self.names)
-
-    @property
-    def columns(self) -> int:
-        """d = p + 1: the target comes last."""
-        return self.features + 1
+    digested: ClassVar[tuple[str, ...]] = (
+        "names", "feature_bound", "target_bound", "largest", "kind", "reach", "weighting", "window",
+    )  # fmt: skip
+    prefix: ClassVar[tuple[str, ...]] = ("gram",)
 
     @property
     def dimension(self) -> int:
@@ -65,12 +30,6 @@ class GramSettings:
     def slope(self) -> float:
         """The slope with which the target moves over its whole range as a feature does: a scale for what is hidden."""
         return self.target_bound * math.sqrt(self.features) / self.feature_bound
-
-    @property
-    def digest(self) -> str:
-        """Fingerprint of all settings: states go on, and sums merge, only between equal ones."""
-        parts = ["gram", *(repr(getattr(self, each.name)) for each in fields(self))]
-        return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def check_message(self) -> None:
         """Refuse Gram matrices that no log would take.

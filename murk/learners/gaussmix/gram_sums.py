@@ -2,66 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-Matrix = NDArray[np.float64]
-
-SCALARS = ("people", "noise", "sampled")
+from murk.learners.gaussmix.window_sums import Matrix, WindowSums
 
 SIGNAL = 0.1
 """A person's residual times a feature, mean square, over C_X^2 C_Y^2, at which weights balance noise and sampling."""
 
 
 @dataclass
-class GramSums:
+class GramSums(WindowSums):
     """What is kept of the Gram matrices learned so far.
 
     With ``M_s`` the noisy matrix of window s, ``n_s`` its records, ``v_s`` the variance of the noise on a diagonal
-    entry of its X'X (half of that off the diagonal) and ``w_s`` its weight:
+    entry of its X'X (half of that off the diagonal) and ``w_s`` its weight; ``moment`` is ``sum w M``:
 
     Attributes
     ----------
-    columns
-        d: features, the constant and the target.
-    moment
-        ``sum w M``, ``(d, d)``.
-    people, noise, sampled
-        ``sum w n``, ``sum w^2 v``, ``sum w^2 n``.
-    records, releases
-        Totals of n, and of windows.
+    noise
+        ``sum w^2 v``.
     """
 
-    columns: int
-    moment: Matrix = field(init=False)
-    people: float = 0.0
     noise: float = 0.0
-    sampled: float = 0.0
-    records: int = 0
-    releases: int = 0
 
-    def __post_init__(self) -> None:
-        self.moment = np.zeros((self.columns, self.columns))
+    scalars: ClassVar[tuple[str, ...]] = ("people", "noise", "sampled")
+    counts: ClassVar[tuple[str, ...]] = ("releases", "records")
 
     def add(self, moment: Matrix, *, records: int, noise: float, weight: float) -> None:
         """Add one window: its ``M``, n, v and w."""
-        self.moment += weight * moment
-        self.people += weight * records
+        self._counted(moment, records, weight)
         self.noise += weight * weight * noise
-        self.sampled += weight * weight * records
-        self.records += records
-        self.releases += 1
-
-    def merged(self, *others: GramSums) -> GramSums:
-        """The sums of all the windows of these and ``others``."""
-        total = GramSums(self.columns)
-        for each in (self, *others):
-            total.moment += each.moment
-            for name in (*SCALARS, "records", "releases"):
-                setattr(total, name, getattr(total, name) + getattr(each, name))
-        return total
 
 
 def precision(*, records: int, noise: float, square: float) -> float:

@@ -122,7 +122,7 @@ class SketchProblem(WindowProblem):
     @property
     def dimension(self) -> int:
         """Integers in a release: ``rows * columns``."""
-        return self.settings.rows * self.settings.columns
+        return self.settings.dimension
 
     @property
     def fewest(self) -> int:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 from murk.errors import UserError
-from murk.learners.gaussmix.surrogate import quadratic
+from murk.learners.gaussmix.window_settings import WindowSettings
 from murk.stream.codec import longest_release
 from murk.stream.log import MAX_MESSAGE
-
-Weighting = Literal["inverse-variance", "uniform"]
-Kind = Literal["real", "binary"]
 
 ROWS = 4096
 """Rows of a sketch where nobody chose: more are better (docs/gaussmix.md) and cost time and room in proportion."""
@@ -23,55 +18,29 @@ SIGNAL = 0.1
 matter are those of little variance."""
 
 
-@dataclass(frozen=True)
-class SketchSettings:
+@dataclass(frozen=True, kw_only=True)
+class SketchSettings(WindowSettings):
     """Everything public that decides what is made of sketches.
 
     Parameters
     ----------
-    names
-        Coded features in their fixed order, the constant last.
     rows
         k, of every sketch.
-    feature_bound, target_bound
-        C_X and C_Y.
-    largest
-        Largest square of a single feature (and the constant); infinite where only their length is bounded.
-    kind
-        ``"real"``, or ``"binary"`` with labels -1 and +1 (0: missing).
-    reach
-        Q of the quadratic surrogate; None for normal scores (`surrogate`).
     debiased
         False for the paper's estimate.
-    weighting
-        Of sketches: ``"inverse-variance"`` by public figures, or ``"uniform"`` (each person alike).
-    window
-        Most records of a sketch, where the task says so.
     """
 
-    names: tuple[str, ...]
     rows: int
-    feature_bound: float
-    target_bound: float = 1.0
-    largest: float = math.inf
-    kind: Kind = "real"
-    reach: float | None = None
     debiased: bool = True
-    weighting: Weighting = "inverse-variance"
-    window: int | None = None
 
-    def __post_init__(self) -> None:
-        check_public(self.weighting, self.window, self.reach)
-
-    @property
-    def features(self) -> int:
-        """Number p of coded features, the constant among them."""
-        return len(self.names)
+    digested: ClassVar[tuple[str, ...]] = (
+        "names", "rows", "feature_bound", "target_bound", "largest", "kind", "reach", "debiased", "weighting", "window",
+    )  # fmt: skip
 
     @property
-    def columns(self) -> int:
-        """d = p + 1: the target comes last."""
-        return self.features + 1
+    def dimension(self) -> int:
+        """Integers in a release: ``rows * columns``."""
+        return self.rows * self.columns
 
     @property
     def square(self) -> float:
@@ -82,28 +51,6 @@ class SketchSettings:
     def signal(self) -> float:
         """What `murk.learners.gaussmix.sums.precision` takes for a person's mean square in a direction."""
         return SIGNAL * self.square / self.columns
-
-    @property
-    def digest(self) -> str:
-        """Fingerprint of all settings: states go on, and sums merge, only between equal ones."""
-        parts = [repr(getattr(self, each.name)) for each in fields(self)]
-        return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
-
-
-def check_public(weighting: object, window: int | None, reach: float | None) -> None:
-    """Check what the settings of both kinds of release have.
-
-    Raises
-    ------
-    UserError
-        Naming the value.
-    """
-    if weighting not in ("inverse-variance", "uniform"):
-        raise UserError(f'weighting={weighting!r}; known are "inverse-variance" and "uniform"')
-    if window is not None and window < 1:
-        raise UserError(f"window={window!r}: a sketch has at least one record")
-    if reach is not None:
-        quadratic(reach)
 
 
 def largest_rows(columns: int) -> int:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import jit
-
-Matrix = NDArray[np.float64]
-
-SCALARS = ("noise", "people", "square", "cross", "floor", "sampled")
+from murk.learners.gaussmix.window_sums import Matrix, WindowSums
 
 
 @jit
@@ -29,66 +27,39 @@ def gram(payload: NDArray[np.int64], unit: float, out: Matrix) -> None:
 
 
 @dataclass
-class Sums:
+class Sums(WindowSums):
     """What is kept of the sketches learned so far.
 
     With ``S_s = M_s'M_s / k_s`` the second moment of sketch s, ``n_s`` its records, ``v_s`` the variance of its noise
-    and ``w_s`` its weight:
+    and ``w_s`` its weight; ``moment`` is ``sum w S``:
 
     Attributes
     ----------
-    columns
-        d: features, the constant and the target.
-    moment
-        ``sum w S``, ``(d, d)``.
     noise
         ``sum w v``: what the noise adds to each diagonal entry of ``moment``.
-    people
-        ``sum w n``.
     square, cross, floor
         ``sum w^2 n^2 / k``, ``sum w^2 n v / k``, ``sum w^2 v^2 / k``: what the variance of the estimate needs.
-    sampled
-        ``sum w^2 n``.
-    rows, records, sketches
-        Totals of k, of n, and of sketches.
+    rows
+        Total of k.
     """
 
-    columns: int
-    moment: Matrix = field(init=False)
     noise: float = 0.0
-    people: float = 0.0
     square: float = 0.0
     cross: float = 0.0
     floor: float = 0.0
-    sampled: float = 0.0
     rows: int = 0
-    records: int = 0
-    sketches: int = 0
 
-    def __post_init__(self) -> None:
-        self.moment = np.zeros((self.columns, self.columns))
+    scalars: ClassVar[tuple[str, ...]] = ("noise", "people", "square", "cross", "floor", "sampled")
+    counts: ClassVar[tuple[str, ...]] = ("releases", "rows", "records")
 
     def add(self, moment: Matrix, *, rows: int, records: int, noise: float, weight: float) -> None:
         """Add one sketch: its ``S``, k, n, v and w."""
-        self.moment += weight * moment
+        self._counted(moment, records, weight)
         self.noise += weight * noise
-        self.people += weight * records
         self.square += weight * weight * records * records / rows
         self.cross += weight * weight * records * noise / rows
         self.floor += weight * weight * noise * noise / rows
-        self.sampled += weight * weight * records
         self.rows += rows
-        self.records += records
-        self.sketches += 1
-
-    def merged(self, *others: Sums) -> Sums:
-        """The sums of all the sketches of these and ``others``."""
-        total = Sums(self.columns)
-        for each in (self, *others):
-            total.moment += each.moment
-            for name in (*SCALARS, "rows", "records", "sketches"):
-                setattr(total, name, getattr(total, name) + getattr(each, name))
-        return total
 
 
 def precision(*, rows: int, records: int, noise: float, unit: float) -> float:

@@ -10,6 +10,7 @@ from statsmodels.api import OLS
 
 from murk.errors import MurkError, UserError
 from murk.learners.gaussmix.engine import SketchEngine
+from murk.learners.gaussmix.gram_settings import GramSettings
 from murk.learners.gaussmix.problem import problem_for
 from murk.learners.gaussmix.settings import SketchSettings, check_message, default_rows, largest_rows
 from murk.learners.state import pack
@@ -294,6 +295,8 @@ def test_settings_are_checked_and_told_apart():
     settings = SketchSettings(("a", "intercept"), rows=300, feature_bound=1.0)
     assert settings.digest == SketchSettings(("a", "intercept"), rows=300, feature_bound=1.0).digest
     assert settings.digest != SketchSettings(("b", "intercept"), rows=300, feature_bound=1.0).digest
+    # States of before go on.
+    assert (settings.digest, GramSettings(settings.names, 1.5).digest) == ("5b181a201a491ece", "781a31cbe5106b84")
     for wrong in ({"weighting": "by lot"}, {"window": 0}, {"reach": -1.0}):
         with pytest.raises(UserError):
             SketchSettings(("a", "intercept"), rows=300, feature_bound=1.0, **wrong)

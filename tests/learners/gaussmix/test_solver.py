@@ -105,7 +105,7 @@ def test_organisations_merge_by_sum_in_any_order():
     one, other = parts[0].merged(*parts[1:]), parts[2].merged(parts[1], parts[0])
     assert one.moment == pytest.approx(all_together.moment, rel=1e-12)
     assert solve(one).values == pytest.approx(solve(other).values, rel=1e-9)
-    assert (one.sketches, one.records, one.rows) == (3, 3000, 192)
+    assert (one.releases, one.records, one.rows) == (3, 3000, 192)
 
 
 def test_with_uniform_weights_it_is_the_regression_of_all_records():
