@@ -39,7 +39,7 @@ class Monitor:
     log
         The log, which carries the task. It is read, never written.
     task
-        The task as the log carries it (`Log.document`).
+        The task as the log carries it (``Log.document``).
     registry
         Where to export the metrics; by default a registry of its own.
     reference

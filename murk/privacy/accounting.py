@@ -64,7 +64,7 @@ class Accountant:
         Parameters
         ----------
         release
-            A guarantee, or a mechanism of `murk.privacy` (with its ``claims``).
+            A guarantee, or a mechanism of ``murk.privacy`` (with its ``claims``).
         count
             How many times it was made.
 

@@ -162,7 +162,7 @@ class Ledger:
         """Decide who may release, and write debits, releases and progress in one transaction.
 
         The caller randomizes for those who may, and only for those, inside of the ``with`` block, and hands
-        over the bytes with `Spending.freeze`. If anything fails there, nothing was debited.
+        over the bytes with ``Spending.freeze``. If anything fails there, nothing was debited.
 
         Parameters
         ----------

@@ -41,8 +41,8 @@ class SketchProducer(Releaser["WindowProblem"]):
     records. After ``sketch.window`` records, or with `release`, the sketch's bytes and the debit that pays for it are
     one transaction of the ledger; then they are sent, and sent again until the log has them.
 
-    A window whose process dies is lost: nothing was debited for it, and whoever begins next is told (`lost`). Where the
-    cap has no room a window is refused before any of its records is looked at, and passes by.
+    A window whose process dies is lost: nothing was debited for it, and whoever begins next is told (``lost``). Where
+    the cap has no room a window is refused before any of its records is looked at, and passes by.
 
     A window that is full and could not be released, since the ledger could not be written, waits in memory: whatever is
     called next tries its release again, with the same bytes, before it takes a record.
@@ -64,8 +64,16 @@ class SketchProducer(Releaser["WindowProblem"]):
         Name of the account. It stays in the ledger.
     level
         The level of the task's menu that it chose.
-    noise, policy, clock, problem
-        As `Producer`.
+    noise
+        Where noise comes from. By default `SecureNoise`; a task whose releases are simulated needs a
+        `SimulatedNoise`, and only such a task takes one.
+    policy
+        What the organisation allows. A task's own promise is the cap unless it sets
+        ``Policy(lifetime=..., per_task=...)``: by default nothing caps what all tasks together spend.
+    clock
+        Time in seconds since 1970; it reaches the log truncated to the task's granularity.
+    problem
+        The task's problem, where it is at hand.
     source
         Digest of the file that the records come from, whose rows then name windows; None for records that come once.
 
@@ -82,7 +90,9 @@ class SketchProducer(Releaser["WindowProblem"]):
     Raises
     ------
     UserError
-        As `Producer`; for a task of another protocol, and a level or a name that is not to be had.
+        When the log carries another task, the ledger is tied to another log, the noise is of the other kind, or the
+        policy does not allow what the task asks for; for a task of another protocol, an unknown level, or a name that
+        cannot be one.
 
     Examples
     --------

@@ -304,7 +304,7 @@ def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
         ``sqlite:///murk.db`` (a path relative to the working directory) or ``sqlite:////var/lib/murk.db``
         (an absolute one, hence four slashes): the embedded log, one file. ``kafka://host:port`` or
         ``kafka://host:port,host:port/NAME``: topics of a Kafka cluster; how to reach it safely is read from
-        the environment (`murk.stream.kafka.settings`), never from the URL.
+        the environment (``MURK_KAFKA_CONFIG``), never from the URL.
     create
         Create the log where there is none. With False the log must exist; opening then changes nothing in
         it, and a log that may only be read is opened for reading.

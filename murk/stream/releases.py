@@ -91,7 +91,7 @@ class Release(BaseModel):
 class GradientRelease(Release):
     """One privatized gradient: all that a person's device sends in the interactive protocol.
 
-    What every release has is described by `Release`.
+    Like every release it also carries ``id``, ``task``, ``level``, ``chain``, ``time``, ``expires`` and ``simulated``.
 
     Parameters
     ----------
@@ -129,15 +129,16 @@ class GradientRelease(Release):
 class ScoreRelease(Release):
     """One person's privatized answer to one question of an epoch, which was drawn without looking at the record.
 
-    What every release has is described by `Release`.
+    Like every release it also carries ``id``, ``task``, ``level``, ``chain``, ``time``, ``expires`` and ``simulated``.
 
     Parameters
     ----------
     version
         The beginning of the epoch whose model the answer is given at: how many releases the chain had learned then.
     question
-        What was asked. `score`: the bounded score, one number for each coded feature and the constant, of K classes
-        K - 1 times as many. `scatter` and `curvature`: the upper triangle of a symmetric matrix of them, row after row.
+        What was asked. ``score``: the bounded score, one number for each coded feature and the constant, of K classes
+        K - 1 times as many. ``scatter`` and ``curvature``: the upper triangle of a symmetric matrix of them, row after
+        row.
     payload
         The integers that the mechanism released.
 
@@ -171,7 +172,7 @@ class ScoreRelease(Release):
 class ExampleRelease(Release):
     """One privatized example: its direction, its features and target, or their product, randomized once (IWP-SGD).
 
-    What every release has is described by `Release`.
+    Like every release it also carries ``id``, ``task``, ``level``, ``chain``, ``time``, ``expires`` and ``simulated``.
 
     Parameters
     ----------
@@ -194,7 +195,7 @@ class ExampleRelease(Release):
 class MomentRelease(Release):
     """One person's privatized moments x x' and x y, randomized once (public-data GLM).
 
-    What every release has is described by `Release`.
+    Like every release it also carries ``id``, ``task``, ``level``, ``chain``, ``time``, ``expires`` and ``simulated``.
 
     Parameters
     ----------
@@ -234,7 +235,7 @@ class PackedRelease(Release):
 class SketchRelease(PackedRelease):
     """One window of an organisation's records, mixed and randomized (GaussMix).
 
-    What every release has is described by `Release`.
+    Like every release it also carries ``id``, ``task``, ``level``, ``chain``, ``time``, ``expires`` and ``simulated``.
 
     Parameters
     ----------
@@ -280,7 +281,7 @@ class SketchRelease(PackedRelease):
 class GramRelease(PackedRelease):
     """The second moments of one window of an organisation's records, randomized (GaussMix with ``method: moments``).
 
-    What every release has is described by `Release`.
+    Like every release it also carries ``id``, ``task``, ``level``, ``chain``, ``time``, ``expires`` and ``simulated``.
 
     Parameters
     ----------

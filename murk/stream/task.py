@@ -248,7 +248,7 @@ class Task(Block):
 
     @property
     def release_kind(self) -> str:
-        """Kind of its releases, as `murk.stream.releases.KINDS` has it."""
+        """Kind of its releases, such as ``"gradient"``."""
         return released_kind(self.protocol, self.sketch, self.moments)
 
     @property
@@ -315,8 +315,9 @@ class Task(Block):
         """Return the task with what an earlier version filled in for it when a log was begun.
 
         Up to 0.3, a file that names no protocol had gradients, those of a binary target were of the logistic loss,
-        moments without ``public`` set 1,000 records aside, organisations mixed their records, no mechanism was `best`,
-        and neither examples nor moments were released as directions. A log that carries that goes on as it is.
+        moments without ``public`` set 1,000 records aside, organisations mixed their records, no mechanism was
+        ``best``, and neither examples nor moments were released as directions. A log that carries that goes on as it
+        is.
         """
         changes: dict[str, Any] = {}
         for name in ("examples", "moments"):

@@ -109,7 +109,7 @@ class Worker:
 
     See Also
     --------
-    murk.stream.log.open_log : opens the log.
+    open_log : opens the log.
 
     Examples
     --------

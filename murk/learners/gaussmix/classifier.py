@@ -22,20 +22,55 @@ from murk.privacy.noise import NoiseSource
 class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     r"""Logistic regression from what an organisation releases of its records, by least squares on labels -1 and +1.
 
-    The release is that of :class:`GaussMixRegressor`; a least-squares fit is turned into logistic coefficients
-    (:mod:`murk.learners.gaussmix.surrogate`).
+    Records ``z = (x, 1, y)``, scaled down to public bounds, are summed up as they come; a window of them is released
+    once and forgotten: their noisy second moments, or random mixtures of them. The learner learns from the release
+    alone: by least squares, whose fit is turned into logistic coefficients.
 
     Parameters
     ----------
-    budget, levels, features, feature_bound, rows, window, windows, method, analysis, neighbours, debiased, weighting
-        As in :class:`GaussMixRegressor`.
-    seed, noise
-        As in :class:`GaussMixRegressor`.
+    budget
+        Guarantee of *each* release, for records against the zero record: ``ApproxDP``, or of moments also
+        ``GaussianDP`` or ``ZeroConcentratedDP``. The organisation, and this process, see raw records: nobody else does.
     classes
         The two labels, the positive one last. A label outside them counts as missing: its row is the zero row.
+    levels
+        Further levels, by name, of releases made elsewhere.
+    features
+        The features, in their fixed order; otherwise the sorted names of the first record.
+    feature_bound
+        Public C_X, which bounds ``||(x, 1)||``. Records beyond are scaled down. By default features are taken as coded
+        to [-1, 1]: ``sqrt(p + 1)`` for p of them.
+    rows
+        k, rows of a mixture; by default 4,096, or what fits in a message. More are better, and take longer.
+    window
+        Records of a window, which is released when they are there; None: by :meth:`release`.
+    windows
+        How many windows may be released. Each spends ``budget`` for the people in it: more than 1 needs people that
+        are in one window each, or that may spend it several times.
+    method
+        ``"moments"`` releases second moments; ``"mixing"`` mixtures of records, and ``"linear-mixing"`` a noisy least
+        eigenvalue, too, to add less noise. None: moments, or linear mixing where ``rows``, ``analysis`` or ``debiased``
+        says something of mixtures.
+    analysis
+        How the guarantee of mixtures is proved, and so how much noise they take: ``"tight"`` the least, ``"joint"``
+        more, ``"published"`` the paper's.
+    neighbours
+        ``"zero-out"``, or ``"replace-one"`` for a guarantee comparable with the local protocols'.
     range
         Q: the quadratic surrogate on [-Q, Q], the paper's. None: the curve at which normal scores of the released
         moments make least squares right, which needs no Q.
+    debiased
+        False for the paper's ``argmin ||m_y - M_x theta||`` of mixtures, which is shrunk.
+    weighting
+        Of windows, by public figures: ``"inverse-variance"``, or ``"uniform"`` (every record alike).
+    seed
+        Simulate noise (and mixing) from this seed. Not private: for experiments.
+    noise
+        Another source of noise.
+
+    Notes
+    -----
+    A copy, a clone, a pickle and a state hold what was released only: the records of an open window stay behind.
 
     References
     ----------

@@ -151,7 +151,7 @@ class IWPSGD(SGDEstimator):
     def unbiased_loss(self) -> float:
         """Running mean of the unbiased loss estimates (progressive validation, from releases alone).
 
-        Each release's loss is estimated with the coefficients that `predict_one` used before it was learned from; NaN
+        Each release's loss is estimated with the coefficients that ``predict_one`` used before it was learned from; NaN
         before the first.
         """
         return math.nan if self._engine is None else float(self._engine.unbiased_loss[0])
@@ -167,7 +167,7 @@ class IWPSGD(SGDEstimator):
         return 0 if self._engine is None else int(self._engine.refused_updates)
 
     def linear_coefficients(self) -> tuple[dict[Any, float], float]:
-        """What `predict_one` uses: coefficients by feature, and the constant."""
+        """What ``predict_one`` uses: coefficients by feature, and the constant."""
         if self._engine is None:
             return {}, 0.0
         *slopes, constant = self._engine.reference.tolist()

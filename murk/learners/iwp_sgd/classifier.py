@@ -25,7 +25,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     A person releases their example with Gaussian noise, whatever will be learned from it. With ``l = f(theta'x y)``, an
     unbiased estimate of the loss's gradient at the true example is ``u~ g'(z) - D theta g''(z)``, where
-    ``z = theta'u~`` and g is f with the noise's smoothing taken back (see :mod:`murk.learners.iwp_sgd.transforms`).
+    ``z = theta'u~`` and g is f with the noise's smoothing taken back (its inverse Weierstrass transform).
     What is learned is the average of ``theta <- Project(theta - step (gradient + lambda theta))``, polished by one
     Newton step with the mean Hessian, which has an unbiased estimate as well.
 

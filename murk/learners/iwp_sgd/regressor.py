@@ -32,9 +32,9 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     Parameters
     ----------
-    budget, levels, calibration, features, bound, regularization, batch, step, averaging, weighting, polish, intercept,
-    intervals
-        As in :class:`IWPSGDClassifier`, as are ``seed`` and ``noise``.
+    budget
+        Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``. Gaussian noise cannot give
+        ``PureDP``.
     target_bound
         Public bound of ``|y|``; a target beyond it is brought back to it.
     release
@@ -43,10 +43,43 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         ``"separate"``: one of x and one of y, as published.
     split
         The features' share of the budget in a separate release.
+    levels
+        Further guarantees by name, for releases made elsewhere at other levels.
+    calibration
+        ``"analytic"``, or ``"classic"`` for the paper's formula, where it holds.
+    features
+        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
+        the first record.
+    bound
+        Public bound of the features' norm; longer vectors are scaled down to it. By default every feature is clamped
+        to [-1, 1].
+    regularization
+        lambda of the penalty ``lambda/2 ||theta||^2``.
+    batch
+        Releases averaged for each step.
+    step
+        ``"noise-aware"``, or River's ``optim.schedulers.InverseScaling``.
+    averaging
+        ``"polyak"``, ``"polynomial-decay"`` or ``None``.
+    weighting
+        Of people, by public noise level: ``"inverse-variance"`` or ``"uniform"``.
     radius
         The coefficients, in units of ``target_bound``, are projected on this ball; 1.5 by default.
+    polish
+        Whether coefficients and intervals come from the Newton polish, with O(p^2) memory; by default up to 64
+        coefficients. Otherwise coefficients are the average, without intervals.
+    intercept
+        Whether there is a constant to learn; without it its coefficient is 0. The release is the same.
+    intervals
+        ``"random-scaling"`` asks for intervals from the path of the average, where nothing is polished. They hold the
+        truth far less often than they say before the iterates have settled.
     inputs
-        As in :class:`IWPSGDClassifier`; released targets are in units of ``target_bound``.
+        ``"records"``: ``learn_one`` takes raw records and randomizes them. ``"released"``: it takes examples that
+        :meth:`decoded` gave, whose targets are in units of ``target_bound``.
+    seed
+        Simulate the noise from this seed. Not private: for experiments.
+    noise
+        Another source of noise, such as ``OpenDPNoise()``.
 
     Notes
     -----

@@ -35,18 +35,46 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     classes
         The labels, the positive one last where there are two. A label outside them counts as missing: its
         release is the mechanism of a zero gradient.
-    levels, mechanism, calibration, features, weights, clip, second_moment, box, step, averaging, weighting, intervals
-        As in :class:`LDPSGDRegressor`.
+    objective
+        Of two classes: ``"balanced"``, or ``"logistic"`` as published. Both have the logit's coefficients.
+    levels
+        Further guarantees by name, for releases made elsewhere at other levels.
+    mechanism
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default that of least variance: Gaussian
+        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
+    calibration
+        ``"analytic"``, or ``"classic"`` for the papers' (epsilon, delta) formula.
+    features
+        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
+        the first record.
+    weights
+        ``"norm"`` (``1 / max(1, ||x||)``), the paper's ``"mallows"`` (``min(1, 2 / ||x||^2)``), or ``"clip"``:
+        gradients are clipped at ``clip`` instead, which biases the estimate (Shi et al., Figure 1).
+    clip
+        The bound for ``weights="clip"``.
+    second_moment
+        Public ``E x x'`` of the features and the constant (last), for whitening.
     public
         Public covariates without labels (array, data frame or list of records): for whitening, for the Newton
         polish of the estimate, and for plug-in intervals.
-    objective
-        Of two classes: ``"balanced"``, or ``"logistic"`` as published. Both have the logit's coefficients.
+    box
+        Smallest and largest ``||x||^2`` (constant included) that features can have, where bounds are known.
+    step
+        ``"noise-aware"``, or River's ``optim.schedulers.InverseScaling``.
+    averaging
+        ``"polyak"``, ``"polynomial-decay"`` or ``None``.
+    weighting
+        Of people, by public noise level: ``"inverse-variance"`` or ``"uniform"``.
+    intervals
+        ``"random-scaling"`` asks for intervals from the path of the average. They are valid in the limit only, and hold
+        the truth less often than they say; by default there are plug-in intervals with ``public``, and none without.
     radius
         The coefficients are projected on this ball, and noise-aware steps are proportional to it: give what
         is known. By default 5.
-    seed, noise
-        As in :class:`LDPSGDRegressor`.
+    seed
+        Simulate the noise from this seed. Not private: for experiments.
+    noise
+        Another source of noise, such as ``OpenDPNoise()``.
 
     Notes
     -----

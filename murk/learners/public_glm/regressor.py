@@ -24,25 +24,70 @@ from murk.privacy.noise import NoiseSource
 class PublicDataRegression(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
     """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
 
-    As :class:`PublicDataGLM`, for a real target. With ``link="identity"`` it is least squares and needs no public
-    covariates, though they make it better; with ``link="exp"`` it is Poisson regression of bounded counts.
+    Each person releases the noisy second moments of their record, ``x x'`` and ``x y``, once and without seeing any
+    model. Their means give the least-squares slopes u; public covariates without targets give the factor c and the
+    intercept a with ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``; the coefficients are ``c u``.
+    With ``link="identity"`` it is least squares and needs no public covariates, though they make it better; with
+    ``link="exp"`` it is Poisson regression of bounded counts.
 
     Parameters
     ----------
     budget
         Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     public
-        Public covariates without targets, as for :class:`PublicDataGLM`.
+        Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up)
+        or a CSV file's path. Read once; at most 20,000 rows are kept, of the others their second moments. Without
+        any, scores are taken as normal, of the mean and variance that the releases tell.
     link
         ``"identity"``, ``"sigmoid"``, ``"cubic"`` (``z^3/3``), ``"softplus"`` (``log(1 + e^z)``; the paper's
         ``log(1 + e^-z)`` has all coefficients with the other sign) or ``"exp"``.
     target_bounds
-        Public bounds (low, high) of the target; what lies outside is brought back to them, and a missing target
-        counts as their middle.
-    levels, mechanism, calibration, features, radius, beyond, design, people, failure, release, target_weight
-        As for :class:`PublicDataGLM`; the target is coded to [-1, 1].
-    covariance, solver, intercept, inputs, seed, noise
-        As for :class:`PublicDataGLM`. Without an intercept the target is divided by its largest bound.
+        Public bounds (low, high) of the target, which is coded to [-1, 1] by them; what lies outside is clamped, and a
+        missing target counts as their middle.
+    levels
+        Further guarantees by name, for releases made elsewhere at other levels.
+    mechanism
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default that of least variance: Gaussian
+        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
+    calibration
+        ``"analytic"``, or ``"classic"`` for the paper's (epsilon, delta) formula.
+    features
+        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
+        the first record.
+    radius
+        Public bound of the features' l2 norm, the constant not counted; by default ``sqrt(k)``, for k features
+        in [-1, 1].
+    beyond
+        Records beyond the bound: ``"scale"`` (down to it), or ``"zero"`` (released as a record of zeros would be).
+    design
+        ``"bounded"``, or ``"gaussian"``: the bound is what ``people`` normal vectors of the public covariance stay
+        within, except with probability ``failure``.
+    people, failure
+        For ``design="gaussian"``.
+    release
+        ``"joint"``: one mechanism for all moments. ``"separate"``: one each for ``x x'`` and ``x y``.
+    target_weight
+        What the coded target is multiplied by before the joint release; by default ``sqrt 2`` times the bound of
+        ``||x||``, at which ``x y`` is as little noisy as if it were released alone.
+    covariance
+        ``"both"``: private and public second moments, by inverse variance; ``"pooled"``: by numbers of people;
+        ``"private"``.
+    solver
+        ``"stein"``, the paper's; or ``"score"``, which solves the model's own equations ``mean x f(x'w) = E x y``
+        over public covariates, and is consistent whatever the features' distribution.
+    intercept
+        Whether there is one. Without, the target is divided by its largest bound instead of being centred.
+    inputs
+        ``"records"``, or ``"released"``: ``learn_one`` then takes released integers by the names in ``moments``.
+    seed
+        Simulate the noise from this seed. Not private: for experiments.
+    noise
+        Another source of noise, such as ``OpenDPNoise()``.
+
+    Notes
+    -----
+    Except with ``link="identity"`` or ``solver="score"`` it is consistent for normal features; for others there is a
+    bias that more people do not remove. Each call of ``learn_one`` is one release of one person.
 
     References
     ----------

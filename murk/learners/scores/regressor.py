@@ -23,7 +23,9 @@ from murk.privacy.noise import NoiseSource
 class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     """The line of a bounded target's mean, by scores in epochs, with intervals.
 
-    As :class:`ScoreClassifier`, for a real target: a person's score is ``y c(z) z``, y being coded to [-1, 1].
+    Each person answers one question, randomized once at their budget: mostly their score ``y c(z) z``, y being coded
+    to [-1, 1], sometimes a matrix of their features, which is drawn before their record is looked at. The learner keeps
+    sums, and solves when it is asked; there is no step and no radius.
 
     Parameters
     ----------
@@ -32,12 +34,33 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     target_bounds
         Public bounds (low, high) of the target; what lies outside is brought back to them. Noise is added for the whole
         range. A missing target counts as none: the fit is that of the people whose target is there.
-    public, levels, mechanism, features, seed, noise
-        As for :class:`ScoreClassifier`.
+    public
+        Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
+        CSV file's path. With rows that are like the people's the estimate is more exact; without any, some of the
+        people are asked for their features' second moments, randomized as everything is.
+    levels
+        Further guarantees by name, for releases made elsewhere at other levels.
+    mechanism
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default that of least variance: Gaussian
+        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) ones.
+    features
+        Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
+        the first record. Features are expected within [-1, 1] or so; what is missing or no number counts as 0.
+    seed
+        Simulate the noise from this seed. Not private: for experiments.
+    noise
+        Another source of noise, such as ``OpenDPNoise()``.
 
     Notes
     -----
-    As for :class:`ScoreClassifier`. Coefficients are in the target's own units.
+    Each call of ``learn_one`` is one release of one person. ``coefficients()`` and ``confidence_intervals()`` solve
+    with all that was learned, and are in the target's own units. Predictions are by the solution at the last of 1, 2,
+    3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ... releases, so that predicting after each record does not solve each time.
+    They are by coefficients that are held nearer to zero as long as noise rules.
+
+    A coefficient whose interval has no end was not learned at this privacy.
+
+    People's own budgets (``learn_one(x, y, budget)``) may be of at most 64 kinds: sums are kept for each.
 
     References
     ----------

@@ -38,13 +38,14 @@ class GramMechanism:
 
     .. math:: M = \sum_i q_i q_i' + \sigma W, \quad W_{jj} \sim N(0, 1), \quad W_{jl} = W_{lj} \sim N(0, 1/2)
 
-    A row z = (x, y) with ||x|| <= C_X and \|y\| <= C_Y (those beyond are scaled down) is first put on a grid of
+    A row z = (x, y) with ``||x|| <= C_X`` and ``|y| <= C_Y`` (those beyond are scaled down) is first put on a grid of
     integers, q, the target in units in which its bound is C_X / sqrt 2: that balances the noise on X'y with that on
-    X'X. The Frobenius norm of q q' is |q|^2 <= B, an integer, so that in the coordinates (diagonal, sqrt 2 times the
-    upper triangle), in which the noise is isotropic, two windows that differ in a row
+    X'X. The Frobenius norm of ``q q'`` is ``|q|^2 <= B``, an integer, so that in the coordinates (diagonal, sqrt 2
+    times the upper triangle), in which the noise is isotropic, two windows that differ in a row
 
     - that is the zero row in one of them (``"zero-out"``) are at most B apart,
-    - that is any other (``"replace-one"``) are at most sqrt 2 B apart: |q q' - r r'|^2 = |q|^4 + |r|^4 - 2 (q'r)^2.
+    - that is any other (``"replace-one"``) are at most sqrt 2 B apart:
+      ``|q q' - r r'|^2 = |q|^4 + |r|^4 - 2 (q'r)^2``.
 
     Everything up to the noise is integer arithmetic: the sum, and its rounding to the noise's lattice, which adds at
     most the root of the number of coordinates and is taken off beforehand. So the guarantee is exact, as that of

@@ -58,7 +58,7 @@ class GaussMixMechanism:
     one of them, with ``"replace-one"`` it is any other (what local guarantees are about). It is claimed for
     real-valued normals S, which are drawn as 64-bit floats from a cryptographic stream. The noise, on the mixtures and
     on the eigenvalue, has an exact law on integers; the mixtures it is added to are rounded to integers at random, by
-    probabilities that are floats (`rounding` says what that comes to).
+    probabilities that are floats: within 2^-48 of the exact distribution in total variation.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ class GaussMixMechanism:
     neighbours
         For which neighbours it is stated.
     analysis
-        How it is proved: ``"published"``, the paper's lemma 1 and theorem 1; ``"joint"`` (`analysis.joint_epsilon`),
-        which needs about half the eigenvalue for the same guarantee; or ``"tight"`` (`tight`), which needs the least
+        How it is proved: ``"published"``, the paper's lemma 1 and theorem 1; ``"joint"``, where the Renyi divergences
+        of eigenvalue and sketch add, which needs about half the eigenvalue; or ``"tight"``, which needs the least
         noise: exact for ``"mixing"``, and integrated over the eigenvalue's noise for ``"linear-mixing"``.
 
     Raises
@@ -188,7 +188,7 @@ class GaussMixMechanism:
 
     @property
     def largest_spread(self) -> float:
-        """No sketch has more noise: sqrt(g), in units of C; the least is `LEAST_SPREAD`."""
+        """No sketch has more noise: sqrt(g), in units of C; the least is ``LEAST_SPREAD``."""
         return _upwards(max(self.g, LEAST_SPREAD**2))
 
     @property
@@ -240,7 +240,7 @@ class GaussMixMechanism:
     def replace_one(self) -> ApproxDP:
         r"""The guarantee for replaced rows: epsilon recomputed at the same delta.
 
-        phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see `analysis.phi`) and the eigenvalue's part stays as it
+        phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see ``analysis.phi``) and the eigenvalue's part stays as it
         is, which is much less than (2 epsilon, (1 + e^epsilon) delta), what two zero-out steps would say.
 
         Examples

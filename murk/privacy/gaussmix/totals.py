@@ -56,8 +56,17 @@ class GramAccumulator(WindowAccumulator):
 
     Parameters
     ----------
-    mechanism, noise, window
-        As `WindowAccumulator`.
+    mechanism
+        What is released, and of which columns.
+    noise
+        Where all randomness comes from; None: `SecureNoise`.
+    window
+        Number of the window, from 0; it matters to simulated noise only, which it tells apart.
+
+    Raises
+    ------
+    UserError
+        If the window is not a number that fits.
 
     Examples
     --------

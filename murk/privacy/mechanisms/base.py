@@ -108,7 +108,7 @@ class Mechanism(Randomizer, Protocol):
 
     @property
     def unit(self) -> float:
-        """What `murk.privacy.lattice.decode` multiplies by."""
+        """What decoding multiplies by."""
 
     @property
     def sensitivity(self) -> float:

@@ -140,7 +140,7 @@ class PrivUnitMechanism:
 
     @property
     def steps(self) -> int:
-        """Nothing is quantised; `closest`, for the sake of the kernels."""
+        """Nothing is quantised; ``closest``, for the sake of the kernels."""
         return self.closest
 
     @property

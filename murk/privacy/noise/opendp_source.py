@@ -35,12 +35,12 @@ class OpenDPNoise:
         _measurements()
 
     def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, P(x) proportional to exp(-x^2 / 2 S^2)."""
+        """(m, size) integers, ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
         count = len(np.asarray(records))
         return opendp_draw("gaussian", LATTICE_WIDTH, count * size).reshape(count, size)
 
     def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, P(x) proportional to exp(-|x| / S)."""
+        """(m, size) integers, ``P(x)`` proportional to ``exp(-|x| / S)``."""
         count = len(np.asarray(records))
         return opendp_draw("laplace", LATTICE_WIDTH, count * size).reshape(count, size)
 

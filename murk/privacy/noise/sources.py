@@ -32,10 +32,10 @@ class NoiseSource(Protocol):
         """Whether the draws can be repeated by whoever knows the seed, and so protect nobody."""
 
     def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, P(x) proportional to exp(-x^2 / 2 S^2) with S = `LATTICE_WIDTH`."""
+        """(m, size) integers, ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)`` with S = 2^20."""
 
     def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, P(x) proportional to exp(-|x| / S) with S = `LATTICE_WIDTH`."""
+        """(m, size) integers, ``P(x)`` proportional to ``exp(-|x| / S)`` with S = 2^20."""
 
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
         """(m, size) uniform 64-bit words."""
@@ -61,11 +61,11 @@ class SecureNoise:
     simulated = False
 
     def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, P(x) proportional to exp(-x^2 / 2 S^2)."""
+        """(m, size) integers, ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
         return _secure(GAUSSIAN_LAW, records, size)
 
     def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, P(x) proportional to exp(-|x| / S)."""
+        """(m, size) integers, ``P(x)`` proportional to ``exp(-|x| / S)``."""
         return _secure(LAPLACE_LAW, records, size)
 
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
@@ -136,13 +136,13 @@ class SimulatedNoise:
         return True
 
     def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, P(x) proportional to exp(-x^2 / 2 S^2)."""
+        """(m, size) integers, ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
         out = np.empty((_length(records), size), dtype=np.int64)
         kernels.simulated_gaussians(np.uint64(self.seed), _indices(records), out)
         return out
 
     def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
-        """(m, size) integers, P(x) proportional to exp(-|x| / S)."""
+        """(m, size) integers, ``P(x)`` proportional to ``exp(-|x| / S)``."""
         out = np.empty((_length(records), size), dtype=np.int64)
         kernels.simulated_laplaces(np.uint64(self.seed), _indices(records), out)
         return out

@@ -1,0 +1,57 @@
+"""A public docstring stands alone: each parameter is explained where the reader is."""
+
+import inspect
+import re
+from importlib import import_module
+
+import pytest
+from pydantic import BaseModel
+
+PACKAGES = ("murk.privacy", "murk.stream", "murk.producers", "murk.learners", "murk.monitoring")
+# What stands in the place of an explanation: "As in :class:`X`", "as for `Y`", "As `Z`."
+ELSEWHERE = re.compile(r"\b[Aa]s (?:in |for |are )?(?:the )?(?::class:)?`[A-Z]")
+SECTIONS = re.compile(r"^(\w[\w ]*)\n-+\n", re.M)
+
+
+def entries(text, section):
+    """Names in one section of a numpydoc docstring, each with its explanation."""
+    parts = SECTIONS.split(text)
+    body = dict(zip(parts[1::2], parts[2::2], strict=True)).get(section, "")
+    found = re.findall(r"^(\*{0,2}\w[\w, *\n]*?)(?: : .*)?\n((?:    .*\n?|\n)+)", body + "\n", re.M)
+    return {name.strip("* "): text for names, text in found for name in re.split(r",\s*", names)}
+
+
+def public_classes():
+    for package in PACKAGES:
+        module = import_module(package)
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if inspect.isclass(thing) and not getattr(thing, "_is_protocol", False):
+                yield pytest.param(thing, id=name)
+
+
+def parameters(thing):
+    if issubclass(thing, BaseModel):
+        return set()  # Releases and tasks are explained key by key on pages of their own.
+    found = inspect.signature(thing).parameters.values()
+    return {one.name for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
+
+
+@pytest.mark.parametrize("thing", list(public_classes()))
+def test_every_parameter_is_explained_where_the_reader_is(thing):
+    text = inspect.getdoc(thing)
+    explained = entries(text, "Parameters")
+    assert parameters(thing) <= set(explained), parameters(thing) - set(explained)
+    for name, said in (explained | entries(text, "Raises") | entries(text, "Attributes")).items():
+        assert not ELSEWHERE.search(said), f"{name}: {said.strip()}"
+
+
+def test_what_the_check_would_say():
+    """It reads names that share a line, and finds each way of pointing elsewhere that there was."""
+    parameters = "a, b\n    Two of them.\nc\n    As in :class:`Other`.\n"
+    found = entries(f"One line.\n\nParameters\n----------\n{parameters}\nNotes\n-----\nNone.\n", "Parameters")
+    assert set(found) == {"a", "b", "c"}
+    assert ELSEWHERE.search(found["c"])
+    for said in ("As for :class:`X`.", "As `Producer`.", "Numbers, as for :class:`X`", "As in `X`; or else"):
+        assert ELSEWHERE.search(said)
+    assert not ELSEWHERE.search("A number, as `size` gives it.")
