@@ -12,7 +12,7 @@ from river.linear_model import LogisticRegression
 from benchmarks.timing import compare
 from murk.learners import LDPSGDClassifier
 from murk.privacy import GaussianDP
-from murk.privacy.lattice import quantise_l2
+from murk.privacy.mechanisms.lattice import quantise_l2
 from murk.privacy.noise import OpenDPNoise, SecureNoise
 from murk.privacy.noise.kernels import simulated_gaussian
 

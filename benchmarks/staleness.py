@@ -23,8 +23,8 @@ from murk.learners.memory import Memory, level_rows
 from murk.learners.objectives import Huber, Logistic
 from murk.learners.problem import problem_for
 from murk.learners.settings import Settings
-from murk.privacy import GaussianDP, lattice
-from murk.privacy.mechanisms import calibrate
+from murk.privacy import GaussianDP
+from murk.privacy.mechanisms import calibrate, lattice
 from murk.privacy.noise.kernels import simulated_gaussian
 from murk.producers.sources import FileSource
 from murk.stream import Task

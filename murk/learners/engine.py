@@ -23,8 +23,7 @@ from murk.learners.memory import Memory, drawn, level_rows
 from murk.learners.settings import InverseScalingStep, Settings
 from murk.learners.state import count_of, pack, unpack
 from murk.learners.values import number
-from murk.privacy import lattice
-from murk.privacy.mechanisms import Mechanism
+from murk.privacy.mechanisms import Mechanism, lattice
 from murk.privacy.mechanisms.reach import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.privacy.noise.sources import compiled, secure_feed

@@ -16,7 +16,7 @@ from murk._jit import brief, inlined, jit
 from murk.learners.gradients import *
 from murk.learners.layout import *
 from murk.learners.objectives import HUBER_SCALE
-from murk.privacy import lattice
+from murk.privacy.mechanisms import lattice
 from murk.privacy.noise.kernels import draw, simulated_gaussian, simulated_laplace, simulated_words
 from murk.privacy.noise.philox import Purpose
 from murk.privacy.noise.streaming import DONE

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from murk.learners import kernels as k
 from murk.learners.objectives import Huber, Softmax, contrasts
 from murk.learners.settings import InverseScalingStep, Settings
-from murk.privacy import lattice
-from murk.privacy.mechanisms import Mechanism
+from murk.privacy.mechanisms import Mechanism, lattice
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.stream.staleness import ring_size
 

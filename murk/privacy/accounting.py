@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from murk.errors import UserError
 from murk.privacy import conversions
-from murk.privacy.exact import decimal, float_down, float_up, precise, rational
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, Kind, PureDP, ZeroConcentratedDP
+from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 
 __all__ = ["Accountant", "in_parallel"]
 

@@ -11,7 +11,8 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-from murk.privacy.exact import (
+from murk.privacy.renyi import zcdp_delta, zcdp_epsilon
+from murk.privacy.rounding import (
     decimal,
     float_down,
     float_up,
@@ -22,7 +23,6 @@ from murk.privacy.exact import (
     require,
     smallest_float,
 )
-from murk.privacy.renyi import zcdp_delta, zcdp_epsilon
 
 __all__ = [
     "classic_scale",

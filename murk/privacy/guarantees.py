@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from murk.errors import UserError
-from murk.privacy import conversions, words
-from murk.privacy.exact import float_down, float_up, rational
-from murk.privacy.guarantee_base import KINDS, Guarantee, Kind, check_kind, nearest, refuse
+from murk.privacy import conversions, explain
+from murk.privacy.guarantee import KINDS, Guarantee, Kind, check_kind, nearest, refuse
+from murk.privacy.rounding import float_down, float_up, rational
 
 __all__ = [
     "ApproxDP",
@@ -66,8 +66,8 @@ class PureDP(Guarantee):
         self._settle()
 
     def describe(self) -> str:
-        """What is promised, in plain words."""
-        return words.describe_pure(self.epsilon)
+        """What is promised, in plain explain."""
+        return explain.describe_pure(self.epsilon)
 
     def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
         """The smallest guarantee of another kind that this one implies; every kind is possible."""
@@ -121,8 +121,8 @@ class ApproxDP(Guarantee):
         self._settle()
 
     def describe(self) -> str:
-        """What is promised, in plain words."""
-        return words.describe_approx(self.epsilon, self.delta)
+        """What is promised, in plain explain."""
+        return explain.describe_approx(self.epsilon, self.delta)
 
     def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
         """Another point of the curve that this guarantee implies; no other kind unless delta is 0."""
@@ -174,12 +174,12 @@ class GaussianDP(Guarantee):
         self._settle()
 
     def describe(self) -> str:
-        """What is promised, in plain words."""
+        """What is promised, in plain explain."""
         epsilon = conversions.gdp_epsilon(self.mu, _DELTA_IN_WORDS)
-        return words.describe_gdp(
+        return explain.describe_gdp(
             self.mu,
-            f" It is also (epsilon, delta) = ({words.number(epsilon)}, {_DELTA_IN_WORDS:g})-differential "
-            f"privacy, and zero-concentrated with rho = {words.number(self.mu**2 / 2)}.",
+            f" It is also (epsilon, delta) = ({explain.number(epsilon)}, {_DELTA_IN_WORDS:g})-differential "
+            f"privacy, and zero-concentrated with rho = {explain.number(self.mu**2 / 2)}.",
         )
 
     def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
@@ -229,13 +229,13 @@ class ZeroConcentratedDP(Guarantee):
         self._settle()
 
     def describe(self) -> str:
-        """What is promised, in plain words."""
+        """What is promised, in plain explain."""
         epsilon = conversions.zcdp_epsilon(self.rho, _DELTA_IN_WORDS)
-        return words.describe_zcdp(
+        return explain.describe_zcdp(
             self.rho,
-            f" It is also (epsilon, delta) = ({words.number(epsilon)}, {_DELTA_IN_WORDS:g})-differential "
+            f" It is also (epsilon, delta) = ({explain.number(epsilon)}, {_DELTA_IN_WORDS:g})-differential "
             f"privacy. Where the noise is Gaussian it is mu-GDP with mu = "
-            f"{words.number(math.sqrt(2 * self.rho))}, which says more.",
+            f"{explain.number(math.sqrt(2 * self.rho))}, which says more.",
         )
 
     def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:

@@ -4,7 +4,7 @@ import math
 from decimal import Decimal
 from functools import lru_cache
 
-from murk.privacy.exact import decimal, float_up, precise, rational, require
+from murk.privacy.rounding import decimal, float_up, precise, rational, require
 
 __all__ = ["zcdp_delta", "zcdp_epsilon"]
 

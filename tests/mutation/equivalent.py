@@ -41,7 +41,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-        low, high = high, 4 * high\n+        low, high = high, 5 * high",
     ): "whatever brackets the root, the search ends at it",
     (
-        "murk/privacy/exact.py",
+        "murk/privacy/rounding.py",
         "-        if wanted <= 0:\n+        if wanted < 0:",
     ): "at zero the search begins at its root",
     (
@@ -66,7 +66,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "+            trials = _trials(min(len(out) + done, block)) if status == WORDS else 0",
     ): "how many words are fetched at once",
     (
-        "murk/privacy/exact.py",
+        "murk/privacy/rounding.py",
         "-        one, other = _convergent(x, length), _convergent(x, length + 1)\n"
         "+        one, other = _convergent(x, length), _convergent(x, length + 2)",
     ): "both are the value to more digits than are asked for",

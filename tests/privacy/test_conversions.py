@@ -25,7 +25,7 @@ from murk.privacy.conversions import (
     zcdp_delta,
     zcdp_epsilon,
 )
-from murk.privacy.exact import float_down, float_up, gdp_delta_bound, log_odds_bounds, rational
+from murk.privacy.rounding import float_down, float_up, gdp_delta_bound, log_odds_bounds, rational
 
 
 def logarithmic(low, high):

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import murk.privacy
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, cap_of, guarantee_from_dict
+from murk.privacy.explain import _percent, number, right_at_most
 from murk.privacy.guarantees import KINDS
-from murk.privacy.words import _percent, number, right_at_most
 
 ALL = [PureDP(1.0), ApproxDP(1.0, 1e-6), GaussianDP(1.0), ZeroConcentratedDP(0.5)]
 

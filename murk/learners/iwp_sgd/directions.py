@@ -37,9 +37,10 @@ from murk._jit import inlined, jit
 from murk.errors import UserError
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.layout import DIRECTED_LABEL, DIRECTED_RIDGE, FORM, VARIANCE, Array
-from murk.privacy import GaussianMechanism, Guarantee, lattice
+from murk.privacy import GaussianMechanism, Guarantee
 from murk.privacy.guarantees import GaussianDP
-from murk.privacy.mechanisms.amounts import Amount, Currency
+from murk.privacy.mechanisms import lattice
+from murk.privacy.mechanisms.loss import Amount, Currency
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.noise import NoiseSource
 

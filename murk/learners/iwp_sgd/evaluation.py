@@ -26,7 +26,7 @@ from river import base, metrics
 from murk.errors import UserError
 from murk.learners.iwp_sgd.losses import CODES, DIRECTED_LOSSES, LOGIT_WIDTH, Noise
 from murk.learners.iwp_sgd.transforms import value
-from murk.privacy.guarantee_base import nearest
+from murk.privacy.guarantee import nearest
 
 __all__ = ["Evaluated", "Example", "Score", "UnbiasedLoss"]
 

@@ -17,7 +17,7 @@ from murk.learners.iwp_sgd.directions import own_variance, quantise_direction, r
 from murk.learners.iwp_sgd.layout import *
 from murk.learners.iwp_sgd.polish import follow, refresh
 from murk.learners.iwp_sgd.transforms import SQUARED, slopes, value
-from murk.privacy import lattice
+from murk.privacy.mechanisms import lattice
 from murk.privacy.noise.kernels import draw, simulated_gaussian
 from murk.privacy.noise.philox import Purpose, block
 from murk.privacy.noise.streaming import DONE

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.iwp_sgd.transforms import EXPONENTIAL, LOG, PROBIT, QUADRATIC, SQUARED, value
-from murk.privacy.guarantee_base import nearest
+from murk.privacy.guarantee import nearest
 
 LossName = Literal["probit", "quadratic", "exponential", "log", "squared"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.privacy.guarantee_base import nearest
+from murk.privacy.guarantee import nearest
 
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], Floats]

@@ -22,8 +22,8 @@ from murk.privacy.mechanisms import (
     calibrate,
     divided,
 )
-from murk.privacy.mechanisms.amounts import Amount, Currency
 from murk.privacy.mechanisms.base import WIDTH, Randomizer
+from murk.privacy.mechanisms.loss import Amount, Currency
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.noise import NoiseSource
 

@@ -14,8 +14,8 @@ from murk.learners.scores import kernels
 from murk.learners.scores.layout import matrix_size
 from murk.privacy.guarantees import GaussianDP, Guarantee
 from murk.privacy.mechanisms import GaussianMechanism, Mechanism, calibrate
-from murk.privacy.mechanisms.amounts import Amount, Currency
 from murk.privacy.mechanisms.base import WIDTH, Costed, Randomizer
+from murk.privacy.mechanisms.loss import Amount, Currency
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.noise import NoiseSource
 

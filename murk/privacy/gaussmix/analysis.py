@@ -12,7 +12,6 @@ from decimal import Decimal
 from functools import lru_cache
 
 from murk.errors import UserError
-from murk.privacy.exact import decimal, float_up, precise, rational, require
 from murk.privacy.gaussmix.bounds import (
     MARGIN,
     Analysis,
@@ -27,6 +26,7 @@ from murk.privacy.gaussmix.bounds import (
     sketch,
 )
 from murk.privacy.guarantees import ApproxDP
+from murk.privacy.rounding import decimal, float_up, precise, rational, require
 
 __all__ = [
     "Analysis",

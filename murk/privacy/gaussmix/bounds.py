@@ -1,6 +1,6 @@
 """The exact figures behind `analysis`: 60-digit decimals that are upper bounds, tight to 30 digits.
 
-All but `best_order` and `least` are to be called within `murk.privacy.exact.precise`.
+All but `best_order` and `least` are to be called within `murk.privacy.rounding.precise`.
 """
 
 import math
@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Literal
 
 from murk.errors import UserError
-from murk.privacy.exact import decimal, gdp_delta_bound, precise
+from murk.privacy.rounding import decimal, gdp_delta_bound, precise
 
 Neighbours = Literal["zero-out", "replace-one"]
 Method = Literal["linear-mixing", "mixing"]

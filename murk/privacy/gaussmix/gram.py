@@ -13,9 +13,9 @@ from murk.privacy.conversions import gdp_epsilon
 from murk.privacy.gaussmix.bounds import Neighbours
 from murk.privacy.gaussmix.mechanism import LARGEST_WINDOW, check_bound, check_choice
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
-from murk.privacy.mechanisms.amounts import Amount, Currency
 from murk.privacy.mechanisms.base import WIDTH, checked_integer
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
+from murk.privacy.mechanisms.loss import Amount, Currency
 
 __all__ = ["LARGEST_COLUMNS", "GramMechanism"]
 

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from murk.errors import UserError
-from murk.privacy.exact import decimal, float_down, float_up, precise, rational
 from murk.privacy.gaussmix import tight, tight_settings
 from murk.privacy.gaussmix.analysis import joint_settings, smallest_threshold
 from murk.privacy.gaussmix.bounds import Analysis, Method, Neighbours, noise_on_eigenvalue, total
-from murk.privacy.guarantee_base import nearest
+from murk.privacy.guarantee import nearest
 from murk.privacy.guarantees import ApproxDP, Guarantee
-from murk.privacy.mechanisms.amounts import DELTA_UNITS, UNITS, Amount, Currency, cap_of
 from murk.privacy.mechanisms.base import WIDTH, checked_integer
+from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Amount, Currency, cap_of
+from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 
 __all__ = ["LARGEST_WINDOW", "LEAST_SPREAD", "GaussMixMechanism"]
 

@@ -50,8 +50,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from murk.privacy.exact import decimal, float_down, rational
 from murk.privacy.gaussmix.bounds import EIGENVALUE_SLACK, MARGIN, Neighbours, joint, least, quantile, steps, tail
+from murk.privacy.rounding import decimal, float_down, rational
 
 __all__ = ["SHARE", "linear_epsilon", "log_moment", "mixing_delta", "mixing_epsilon", "replaced", "total"]
 

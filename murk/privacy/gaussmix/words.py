@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from murk.privacy.explain import number
 from murk.privacy.gaussmix.gram import GramMechanism
 from murk.privacy.gaussmix.mechanism import GaussMixMechanism
 from murk.privacy.guarantees import ApproxDP, Guarantee
-from murk.privacy.words import number
 
 CENTRAL = (GaussMixMechanism.kind, GramMechanism.kind)
 """Kinds of mechanism whose releases are of a window of records."""

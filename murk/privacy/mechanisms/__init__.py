@@ -1,14 +1,14 @@
 """Mechanisms: frozen public descriptions of how a release is randomized."""
 
-from murk.privacy.mechanisms.amounts import Amount, Currency, cap_of
 from murk.privacy.mechanisms.base import WIDTH, Costed, Mechanism, Randomizer
-from murk.privacy.mechanisms.calibration import BEST, calibrate, former_kind
 from murk.privacy.mechanisms.composite import CompositeMechanism, divided
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.l2ball import L2BallMechanism
 from murk.privacy.mechanisms.laplace import LaplaceMechanism
+from murk.privacy.mechanisms.loss import Amount, Currency, cap_of
 from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
+from murk.privacy.mechanisms.registry import BEST, calibrate, former_kind
 
 __all__ = [
     "BEST",

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
-from murk.privacy.mechanisms.amounts import Amount, Currency
+from murk.privacy.mechanisms.loss import Amount, Currency
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms.reach import Reach
@@ -81,7 +81,7 @@ class Mechanism(Randomizer, Protocol):
     kind: ClassVar[str]
     """``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``."""
     code: ClassVar[int]
-    """The kind as `murk.privacy.lattice` numbers it."""
+    """The kind as `murk.privacy.mechanisms.lattice` numbers it."""
 
     @property
     def radius(self) -> float:
@@ -168,7 +168,7 @@ def randomize_block(
     mechanism: Mechanism, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike
 ) -> Integers:
     """Randomize m vectors by any lattice mechanism."""
-    from murk.privacy.mechanisms import kernels
+    from murk.privacy.mechanisms import lattice
     from murk.privacy.noise import Purpose
 
     rows = _block(mechanism, vectors, np.float64)
@@ -189,7 +189,7 @@ def randomize_block(
             coins = noise.words(indices[part], 3, Purpose.COIN)
         else:
             coins = np.zeros((len(integers), 0), dtype=np.uint64)
-        kernels.randomize_block(
+        lattice.randomize_block(
             mechanism.code,
             rows[part],
             mechanism.radius,
@@ -205,11 +205,11 @@ def randomize_block(
 
 def decode_block(mechanism: Mechanism, payload: npt.ArrayLike) -> Vectors:
     """Decode m payloads of any lattice mechanism."""
-    from murk.privacy.mechanisms import kernels
+    from murk.privacy.mechanisms import lattice
 
     rows = _block(mechanism, payload, np.int64)
     out = np.empty(rows.shape, dtype=np.float64)
-    kernels.decode_block(mechanism.code, rows, mechanism.unit, out)
+    lattice.decode_block(mechanism.code, rows, mechanism.unit, out)
     return out
 
 

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.accounting import Accountant
-from murk.privacy.exact import decimal, float_down, gdp_delta_bound, precise, rational
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.mechanisms.amounts import DELTA_UNITS, UNITS, Amount, Currency, cap_of
 from murk.privacy.mechanisms.base import Integers, Vectors
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
+from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Amount, Currency, cap_of
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
+from murk.privacy.rounding import decimal, float_down, gdp_delta_bound, precise, rational
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -200,7 +200,7 @@ class CompositeMechanism:
         UserError
             If the shapes do not fit.
         """
-        from murk.privacy.mechanisms import kernels
+        from murk.privacy.mechanisms import lattice
         from murk.privacy.noise import Purpose
 
         rows = np.asarray(vectors, dtype=np.float64)
@@ -220,7 +220,7 @@ class CompositeMechanism:
                 tossed += 1
             else:
                 released = np.empty((len(rows), width), dtype=np.int64)
-                kernels.randomize_block(
+                lattice.randomize_block(
                     part.code, np.ascontiguousarray(rows[:, at : at + width]), part.radius, part.spacing, part.steps,
                     np.uint64(0), np.ascontiguousarray(integers[:, drawn : drawn + width]),
                     np.zeros((len(rows), 0), dtype=np.uint64), released,

@@ -11,9 +11,7 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.conversions import classic_scale, gdp_delta
-from murk.privacy.exact import decimal, float_up, gdp_delta_bound, largest_integer, precise
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.mechanisms.amounts import DELTA_UNITS, UNITS, Amount, Currency, cap_of, ceil_units
 from murk.privacy.mechanisms.base import (
     WIDTH,
     Integers,
@@ -24,7 +22,9 @@ from murk.privacy.mechanisms.base import (
     decode_block,
     randomize_block,
 )
+from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Amount, Currency, cap_of, ceil_units
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
+from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, largest_integer, precise
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy.typing as npt
 
 from murk.errors import UserError
-from murk.privacy.exact import decimal, precise
 from murk.privacy.guarantees import Guarantee, PureDP
-from murk.privacy.mechanisms.amounts import UNITS, Amount, Currency
 from murk.privacy.mechanisms.base import (
     WIDTH,
     Integers,
@@ -21,8 +19,10 @@ from murk.privacy.mechanisms.base import (
     decode_block,
     randomize_block,
 )
+from murk.privacy.mechanisms.loss import UNITS, Amount, Currency
 from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost, pure_only
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
+from murk.privacy.rounding import decimal, precise
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy.typing as npt
 
-from murk.privacy.exact import float_up
 from murk.privacy.guarantees import Guarantee, PureDP
-from murk.privacy.mechanisms.amounts import UNITS, Amount, Currency
 from murk.privacy.mechanisms.base import (
     WIDTH,
     Integers,
@@ -20,8 +18,10 @@ from murk.privacy.mechanisms.base import (
     decode_block,
     randomize_block,
 )
+from murk.privacy.mechanisms.loss import UNITS, Amount, Currency
 from murk.privacy.mechanisms.pure import epsilon_cost, epsilon_units, pure_only
 from murk.privacy.mechanisms.reach import Reach, laplace_square
+from murk.privacy.rounding import float_up
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy.typing as npt
 
 from murk.errors import UserError
-from murk.privacy.exact import decimal, precise
 from murk.privacy.guarantees import Guarantee, PureDP
-from murk.privacy.mechanisms.amounts import UNITS, Amount, Currency
 from murk.privacy.mechanisms.base import (
     WIDTH,
     Integers,
@@ -22,8 +20,10 @@ from murk.privacy.mechanisms.base import (
     randomize_block,
 )
 from murk.privacy.mechanisms.closest import fitted, gain, moments
+from murk.privacy.mechanisms.loss import UNITS, Amount, Currency
 from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost, pure_only
 from murk.privacy.mechanisms.reach import NATS, Reach, gaussian_square
+from murk.privacy.rounding import decimal, precise
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource

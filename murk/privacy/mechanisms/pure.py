@@ -6,9 +6,9 @@ from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
 
 from murk.errors import UserError
-from murk.privacy.exact import decimal, float_up, log_odds_bounds, precise
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
-from murk.privacy.mechanisms.amounts import UNITS, Amount, Currency, cap_of, ceil_units, gdp_units
+from murk.privacy.mechanisms.loss import UNITS, Amount, Currency, cap_of, ceil_units, gdp_units
+from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise
 
 __all__ = ["epsilon_cost", "epsilon_units", "log_odds", "odds_claim", "odds_cost", "pure_only", "really_given"]
 

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from murk.errors import UserError
-from murk.privacy.exact import decimal, precise
 from murk.privacy.guarantees import Guarantee, PureDP
-from murk.privacy.mechanisms.amounts import UNITS, Amount, Currency
 from murk.privacy.mechanisms.base import Integers, Vectors, checked_integer
+from murk.privacy.mechanisms.loss import UNITS, Amount, Currency
 from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost
+from murk.privacy.rounding import decimal, precise
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource

@@ -9,7 +9,6 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy import ApproxDP
-from murk.privacy.exact import decimal, precise
 from murk.privacy.gaussmix import (
     GaussMixMechanism,
     bounds,
@@ -24,6 +23,7 @@ from murk.privacy.gaussmix import (
     two_steps,
 )
 from murk.privacy.gaussmix.bounds import eigenvalue, joint, steps
+from murk.privacy.rounding import decimal, precise
 
 NEIGHBOURS = ["zero-out", "replace-one"]
 

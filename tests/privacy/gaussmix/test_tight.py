@@ -9,8 +9,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from murk.privacy import ApproxDP, GaussMixMechanism
-from murk.privacy.exact import precise
 from murk.privacy.gaussmix import joint_settings, smallest_threshold, tight, tight_settings
+from murk.privacy.rounding import precise
 from tests.privacy.gaussmix.test_claim import gaussian_divergence, mixing_delta, replaced_delta, signed_delta
 
 SETTINGS = [(100, 1.0, 1e-5), (400, 1.0, 1e-5), (50, 3.0, 1e-6), (1000, 0.1, 1e-6)]

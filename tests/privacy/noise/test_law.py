@@ -17,7 +17,7 @@ from murk.privacy.noise.streaming import Draw, Integers
 from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW, LATTICE_WIDTH, Kind, Law
 
 from . import reference_sampler
-from .noise_oracle import FALSE_ALARM, chi_square, sample, uniform_p_value
+from .oracle import FALSE_ALARM, chi_square, sample, uniform_p_value
 
 # How wrong a scale the tests must notice.
 WRONG = {"gaussian": 1.003, "laplace": 1.007}

@@ -53,7 +53,7 @@ class Guarantee(ABC):
     @property
     def right_at_most(self) -> float:
         """How often an adversary who knows all else tells any two records apart at best; guessing is 1/2."""
-        from murk.privacy.words import right_at_most
+        from murk.privacy.explain import right_at_most
 
         return right_at_most(self.kind, **self.to_dict()[self.kind])
 

@@ -4,7 +4,7 @@ import pytest
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, coins, identifiers
 
-from .noise_oracle import FALSE_ALARM, uniform_p_value
+from .oracle import FALSE_ALARM, uniform_p_value
 
 ALL = 2**64 - 1
 

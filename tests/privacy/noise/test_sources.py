@@ -19,7 +19,7 @@ from murk.privacy.noise import (
 )
 from murk.privacy.noise.opendp_source import opendp_draw
 
-from .noise_oracle import FALSE_ALARM, chi_square
+from .oracle import FALSE_ALARM, chi_square
 
 try:
     import opendp  # noqa: F401

@@ -10,7 +10,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy import GaussianDP, PureDP, RandomizedResponse, SecureNoise, SimulatedNoise, ZeroConcentratedDP
-from tests.privacy.scripted import Scripted
+from tests.privacy.mechanisms.scripted import Scripted
 
 N = 200_000
 CLASSES = [2, 3, 7]

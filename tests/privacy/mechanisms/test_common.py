@@ -26,10 +26,10 @@ from murk.privacy import (
     SimulatedNoise,
     guarantee_from_dict,
 )
-from murk.privacy.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.mechanisms import WIDTH
+from murk.privacy.mechanisms.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.noise import LATTICE_WIDTH
-from tests.privacy.scripted import Scripted
+from tests.privacy.mechanisms.scripted import Scripted
 
 DIMENSION, RADIUS = 4, 1.5
 MECHANISMS = [

@@ -17,7 +17,7 @@ from murk.privacy.noise.streaming import DONE, Draw, Feed, Integers, Words, fill
 from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW, Law
 
 from . import reference_sampler
-from .noise_oracle import ENGINES, random_feed
+from .oracle import ENGINES, random_feed
 
 LAWS = [
     Law(kind, coarse * step, coarse, width, levels)

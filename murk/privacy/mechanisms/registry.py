@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from murk.errors import UserError
-from murk.privacy.guarantee_base import nearest
+from murk.privacy.guarantee import nearest
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms.base import Mechanism
 from murk.privacy.mechanisms.gaussian import GaussianMechanism

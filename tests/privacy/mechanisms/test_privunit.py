@@ -19,7 +19,7 @@ from murk.privacy import ApproxDP, GaussianMechanism, L2BallMechanism, PrivUnitM
 from murk.privacy.mechanisms.closest import closest_share, fitted, gain, limit, moments
 from murk.privacy.mechanisms.privunit import shared_threshold
 from murk.privacy.mechanisms.reach import NATS, gaussian_square
-from tests.privacy.scripted import Scripted
+from tests.privacy.mechanisms.scripted import Scripted
 
 WORDS = 2**64
 SIGMAS = 5.5

@@ -11,9 +11,9 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from murk.errors import UserError
-from murk.privacy.exact import precise, pure_mu_bound, rational
+from murk.privacy.explain import number
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.words import number
+from murk.privacy.rounding import precise, pure_mu_bound, rational
 
 __all__ = ["DELTA_UNITS", "UNITS", "Amount", "Currency", "cap_of"]
 

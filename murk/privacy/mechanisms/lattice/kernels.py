@@ -1,9 +1,7 @@
-"""Bounded vectors to integers on a lattice, and back: the array code of the mechanisms, compiled.
+"""Vectors to payloads of a release, and back: the array code of the mechanisms, compiled, one kernel for everybody.
 
-Kinds of mechanism, as integers that kernels can branch on: `GAUSSIAN`, `LAPLACE`, `L2BALL`, `PRIVUNIT`.
-
-Whatever the vector (NaN, infinite, huge), what is quantised lies within the integer bound, checked in
-integers; so no rounding of a float can touch what a mechanism guarantees.
+Kinds of mechanism, as integers that kernels can branch on: `GAUSSIAN`, `LAPLACE`, `L2BALL`, `PRIVUNIT`. Mechanisms that
+bound and randomize a vector in the same way share one.
 """
 
 import math
@@ -12,177 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._jit import jit
+from murk.privacy.mechanisms.lattice.quantise import Integers, Vector, largest_size, quantise_l1, quantise_l2, share_of
 
 GAUSSIAN, LAPLACE, L2BALL, PRIVUNIT = 0, 1, 2, 3
 
-Vector = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
-# Vectors this little beyond the bound got there by rounding: the integer shrink deals with them.
-_SLACK = 1.0 + 2.0**-40
 _UNIT = 2.0**-53
 _ELEVEN = np.uint64(11)
 _ONE = np.uint64(1)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-
-
-@jit
-def quantise_l2(v: Vector, spacing: float, steps: int, out: Integers) -> None:
-    r"""Quantise a vector so that ``sum(out^2) <= steps^2`` always.
-
-    ``out_i = trunc(v_i / spacing)``. NaN counts as 0; a vector beyond ``steps * spacing`` is first scaled
-    down to it, an infinite one to the direction of its infinite coordinates; what rounding leaves over is
-    then taken off in integers. A vector of norm at most ``(1 - 2^-40) steps spacing`` changes by less than
-    one spacing per coordinate.
-
-    Parameters
-    ----------
-    v
-        The vector, shape (d,).
-    spacing
-        Width of one lattice step, positive.
-    steps
-        The bound in lattice steps, with ``1 <= steps`` and ``d steps^2 < 2^63``.
-    out
-        Receives the integers, shape (d,).
-
-    Examples
-    --------
-    >>> out = np.empty(2, dtype=np.int64)
-    >>> quantise_l2(np.array([0.6, -0.25]), 0.1, 10, out)
-    >>> out.tolist()
-    [5, -2]
-    """
-    # Nearly every vector is within the bound: one pass, in which the integers themselves decide.
-    bound, total = np.int64(steps) * np.int64(steps), np.int64(0)
-    fits = True
-    for i in range(v.shape[0]):
-        t = v[i] / spacing
-        if not abs(t) <= steps:  # NaN, too
-            fits = False
-            break
-        q = np.int64(t)
-        out[i] = q
-        total += q * q
-    if fits and total <= bound:
-        return
-
-    largest = _largest(v)
-    square = 0.0
-    inside = largest <= steps * spacing and largest < math.inf
-    if inside:
-        for i in range(v.shape[0]):
-            t = v[i] / spacing if v[i] == v[i] else 0.0
-            square += t * t
-            out[i] = _clamp(int(t), steps)
-        inside = square <= steps * _SLACK * steps * _SLACK
-    if not inside:
-        square = 0.0
-        for i in range(v.shape[0]):
-            r = _relative(v[i], largest)
-            square += r * r
-        _project(v, largest, steps / math.sqrt(square), steps, out)
-    _shrink_l2(steps, out)
-
-
-@jit
-def quantise_l1(v: Vector, spacing: float, steps: int, out: Integers) -> None:
-    r"""Quantise a vector so that ``sum(|out|) <= steps`` always; otherwise as `quantise_l2`.
-
-    Examples
-    --------
-    >>> out = np.empty(2, dtype=np.int64)
-    >>> quantise_l1(np.array([np.inf, 3.0]), 0.1, 10, out)
-    >>> out.tolist()
-    [10, 0]
-    """
-    largest = _largest(v)
-    total = 0.0
-    inside = largest <= steps * spacing and largest < math.inf
-    if inside:
-        for i in range(v.shape[0]):
-            t = v[i] / spacing if v[i] == v[i] else 0.0
-            total += abs(t)
-            out[i] = _clamp(int(t), steps)
-        inside = total <= steps * _SLACK
-    if not inside:
-        total = 0.0
-        for i in range(v.shape[0]):
-            total += abs(_relative(v[i], largest))
-        _project(v, largest, steps / total, steps, out)
-    _shrink_l1(steps, out)
-
-
-@jit
-def _largest(v: Vector) -> float:
-    """The largest absolute value, NaN left out."""
-    largest = 0.0
-    for i in range(v.shape[0]):
-        if abs(v[i]) > largest:
-            largest = abs(v[i])
-    return largest
-
-
-@jit
-def _relative(value: float, largest: float) -> float:
-    """A coordinate over the largest, in [-1, 1]; infinite ones leave nothing to the others, NaN is 0."""
-    if value != value:
-        return 0.0
-    if largest == math.inf:
-        if value == largest:
-            return 1.0
-        if value == -largest:
-            return -1.0
-        return 0.0
-    return value / largest
-
-
-@jit
-def _project(v: Vector, largest: float, length: float, steps: int, out: Integers) -> None:
-    for i in range(v.shape[0]):
-        out[i] = _clamp(int(_relative(v[i], largest) * length), steps)
-
-
-@jit
-def _clamp(q: int, steps: int) -> int:
-    return min(max(q, -steps), steps)
-
-
-@jit
-def _shrink_l2(steps: int, out: Integers) -> None:
-    """Take single steps off the largest coordinate until the norm is within the bound, in integers.
-
-    Seldom more than one: what comes here exceeds the bound by rounding only.
-    """
-    bound = np.int64(steps) * np.int64(steps)
-    total = np.int64(0)
-    for i in range(out.shape[0]):
-        total += out[i] * out[i]
-    while total > bound:
-        at = _furthest(out)
-        total -= 2 * abs(out[at]) - 1
-        out[at] += -1 if out[at] > 0 else 1
-
-
-@jit
-def _shrink_l1(steps: int, out: Integers) -> None:
-    total = np.int64(0)
-    for i in range(out.shape[0]):
-        total += abs(out[i])
-    while total > steps:
-        at = _furthest(out)
-        total -= 1
-        out[at] += -1 if out[at] > 0 else 1
-
-
-@jit
-def _furthest(out: Integers) -> int:
-    at = 0
-    for i in range(1, out.shape[0]):
-        if abs(out[i]) > abs(out[at]):
-            at = i
-    return at
 
 
 @jit
@@ -240,7 +77,7 @@ def randomize(
 
 @jit
 def _ball(v: Vector, radius: float, threshold: np.uint64, noise: Integers, coins: Words, out: Integers) -> None:
-    largest = _largest(v)
+    largest = largest_size(v)
     inner, square = 0.0, 0.0
     empty = True
     for i in range(v.shape[0]):
@@ -251,7 +88,7 @@ def _ball(v: Vector, radius: float, threshold: np.uint64, noise: Integers, coins
         out[0] = 1
     if largest > 0.0:
         for i in range(v.shape[0]):
-            r = _relative(v[i], largest)
+            r = share_of(v[i], largest)
             inner += r * out[i]
             square += r * r
     if inner == 0.0:
@@ -276,11 +113,11 @@ def _unit(
     # The same work whatever the vector: a zero vector is the first axis or its negative, with even chances.
     d, k = out.shape[0], np.int64(closest)
     n = np.int64(noise.shape[0] // d)
-    largest = _largest(v)
+    largest = largest_size(v)
     towards, scores = np.empty(d), np.empty(n)
     square, share = 0.0, 1.0
     for j in range(d):
-        towards[j] = _relative(v[j], largest) if largest > 0.0 else (1.0 if j == 0 else 0.0)
+        towards[j] = share_of(v[j], largest) if largest > 0.0 else (1.0 if j == 0 else 0.0)
         square += towards[j] * towards[j]
     if largest < radius:
         share = min(1.0, largest * math.sqrt(square) / radius)
@@ -337,6 +174,12 @@ def _unit(
 
 
 @jit
+def is_laplace(kind: int) -> bool:
+    """Whether the noise is Laplace noise; else it is Gaussian."""
+    return kind == LAPLACE
+
+
+@jit
 def is_direction(kind: int) -> bool:
     """Whether a payload of that kind stands for its direction alone."""
     return kind in (L2BALL, PRIVUNIT)
@@ -364,3 +207,27 @@ def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
         factor = unit / math.sqrt(square) if square > 0.0 else 0.0
     for i in range(payload.shape[0]):
         out[i] = factor * payload[i]
+
+
+@jit
+def randomize_block(
+    code: int,
+    vectors: Vector,
+    radius: float,
+    spacing: float,
+    steps: int,
+    threshold: np.uint64,
+    noise: Integers,
+    coins: Words,
+    out: Integers,
+) -> None:
+    """`randomize` for every row."""
+    for i in range(vectors.shape[0]):
+        randomize(code, vectors[i], radius, spacing, steps, threshold, noise[i], coins[i], out[i])
+
+
+@jit
+def decode_block(code: int, payload: Integers, unit: float, out: Vector) -> None:
+    """`decode` for every row."""
+    for i in range(payload.shape[0]):
+        decode(code, payload[i], unit, out[i])

@@ -19,7 +19,7 @@ from murk.privacy import (
     ZeroConcentratedDP,
 )
 from murk.privacy.conversions import gdp_delta
-from tests.privacy.scripted import Louder
+from tests.privacy.mechanisms.scripted import Louder
 
 N = 200_000
 SIGMAS = 5.5

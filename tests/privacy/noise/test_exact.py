@@ -11,7 +11,7 @@ import pytest
 from murk.privacy.noise.streaming import DEEPER, DONE, SPARE, WORDS, Draw
 from murk.privacy.noise.tables import Law
 
-from .noise_oracle import ENGINES, outcome
+from .oracle import ENGINES, outcome
 
 engines = pytest.mark.parametrize("draw", ENGINES.values(), ids=ENGINES)
 

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from murk.privacy import lattice
+from murk.privacy.mechanisms import lattice
 from murk.privacy.noise import LATTICE_WIDTH, NoiseSource, SecureNoise, SimulatedNoise
 
-from .noise_oracle import FALSE_ALARM, uniform_p_value
+from .oracle import FALSE_ALARM, uniform_p_value
 
 Vector = npt.NDArray[np.float64]
 COUNT = 100_000

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murk.privacy import lattice
-from murk.privacy.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
+from murk.privacy.mechanisms import lattice
+from murk.privacy.mechanisms.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
+from murk.privacy.mechanisms.lattice.quantise import _shrink_l1, _shrink_l2
 from murk.privacy.noise import SimulatedNoise
 
 ALL = 2**64 - 1
@@ -130,10 +131,10 @@ def test_the_shrink_is_in_integers() -> None:
     assert (steps - 1) ** 2 + 65536**2 == steps**2 + 3
     assert float((steps - 1) ** 2 + 65536**2) == float(steps**2)
     out = np.array([steps - 1, -65536], dtype=np.int64)
-    lattice._shrink_l2(steps, out)
+    _shrink_l2(steps, out)
     assert out.tolist() == [steps - 2, -65536]
     out = np.array([-7, 7, 1], dtype=np.int64)
-    lattice._shrink_l1(13, out)
+    _shrink_l1(13, out)
     assert out.tolist() == [-6, 6, 1]
 
 
@@ -255,12 +256,12 @@ def test_decoding() -> None:
 @pytest.mark.parametrize(
     ("shrink", "steps", "vector", "expected"),
     [
-        (lattice._shrink_l1, 5, [3, -2], [3, -2]),
-        (lattice._shrink_l1, 4, [3, -2], [2, -2]),
-        (lattice._shrink_l1, 2, [3, -2], [1, -1]),
-        (lattice._shrink_l2, 5, [3, -4], [3, -4]),
-        (lattice._shrink_l2, 4, [3, -4], [2, -3]),
-        (lattice._shrink_l2, 0, [-1, 1], [0, 0]),
+        (_shrink_l1, 5, [3, -2], [3, -2]),
+        (_shrink_l1, 4, [3, -2], [2, -2]),
+        (_shrink_l1, 2, [3, -2], [1, -1]),
+        (_shrink_l2, 5, [3, -4], [3, -4]),
+        (_shrink_l2, 4, [3, -4], [2, -3]),
+        (_shrink_l2, 0, [-1, 1], [0, 0]),
     ],
 )
 def test_a_vector_is_shortened_by_single_steps_and_no_further_than_the_bound(
