@@ -13,9 +13,9 @@ import numpy as np
 
 from benchmarks.pipe import learn
 from murk.demo import DATA, TASK
-from murk.learners import inference
+from murk.learners.ldp_sgd import inference
 from murk.learners.problem import problem_for
-from murk.producers.sources import FileSource
+from murk.producers.populations.file_source import FileSource
 from murk.stream import Task
 
 WEEKS = """

@@ -7,8 +7,8 @@ import numpy as np
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise, identifiers
 from murk.stream import Task
-from murk.stream.codec import encode
-from murk.stream.releases import KINDS
+from murk.stream.messages.codec import encode
+from murk.stream.messages.releases import KINDS
 
 NUMBERS = 9
 """Features, beside the constant."""

@@ -17,8 +17,8 @@ from benchmarks.on_kafka import Clock, Learner, busy, cpu, feed_for, filled, rel
 from deploy.broker import Broker
 from murk.cli.learn import COLLECT
 from murk.stream import Worker
-from murk.stream.codec import WireRules, decode
-from murk.stream.kafka.topics import Names
+from murk.stream.log.kafka.topics import Names
+from murk.stream.messages.codec import WireRules, decode
 
 WARM = 20_000
 JOIN_LIMIT = 60

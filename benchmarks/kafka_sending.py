@@ -10,11 +10,11 @@ from benchmarks.on_kafka import Learner, feed_for, filled, releases
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Producer
-from murk.producers.sources import FileSource
-from murk.producers.waiting import wait_for_models
-from murk.stream.codec import encode_iterate
-from murk.stream.kafka.topics import Names
-from murk.stream.releases import IterateMessage
+from murk.producers.populations.backpressure import wait_for_models
+from murk.producers.populations.file_source import FileSource
+from murk.stream.log.kafka.topics import Names
+from murk.stream.messages.codec import encode_iterate
+from murk.stream.messages.releases import IterateMessage
 
 median = statistics.median
 BLOCK, EACH = 1000, 100

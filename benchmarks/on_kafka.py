@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.feed import Feed
 from deploy.broker.process import end, spawn
 from murk.stream import Task, open_log
-from murk.stream.staleness import newest_published
+from murk.stream.worker.publication import newest_published
 
 TICK = os.sysconf("SC_CLK_TCK")
 

@@ -20,9 +20,9 @@ import numpy as np
 
 from benchmarks.mothers import FILE, raw
 from murk.producers import Policy
-from murk.producers.local import LocalRun
-from murk.producers.population import Crowd
-from murk.stream.task import Task
+from murk.producers.populations.local_run import LocalRun
+from murk.producers.populations.people import Crowd
+from murk.stream.task.task import Task
 
 PROTOCOLS: Final = ("gradients", "examples", "moments", "sketch")
 TRUSTED: Final = {"sketch": "the organisation"}

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from murk.learners.inference import PublicCovariates
+from murk.learners.estimate import PublicCovariates
 from murk.learners.scores.engine import ScoreEngine
 from murk.learners.scores.layout import flattened
 from murk.learners.scores.mechanism import menu_of

@@ -17,18 +17,18 @@ from benchmarks.coverage import weighted_fit
 from benchmarks.pipe import learn
 from murk._jit import jit
 from murk.demo import DATA, TASK
-from murk.learners import inference
-from murk.learners import kernels as k
-from murk.learners.memory import Memory, level_rows
-from murk.learners.objectives import Huber, Logistic
+from murk.learners.ldp_sgd import inference
+from murk.learners.ldp_sgd import kernels as k
+from murk.learners.ldp_sgd.buffers import Memory, level_rows
+from murk.learners.ldp_sgd.losses import Huber, Logistic
+from murk.learners.ldp_sgd.settings import Settings
 from murk.learners.problem import problem_for
-from murk.learners.settings import Settings
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate, lattice
 from murk.privacy.noise.kernels import simulated_gaussian
-from murk.producers.sources import FileSource
+from murk.producers.populations.file_source import FileSource
 from murk.stream import Task
-from murk.stream.staleness import newest_published
+from murk.stream.worker.publication import newest_published
 
 PICTURE = Path(__file__).parents[1] / "docs" / "staleness.png"
 P = 5

@@ -6,7 +6,7 @@ import time
 
 from benchmarks.feed import Feed
 from murk.stream import Worker, open_log
-from murk.stream.codec import WireRules, decode
+from murk.stream.messages.codec import WireRules, decode
 
 
 def main(argv):

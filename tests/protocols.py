@@ -8,9 +8,9 @@ import numpy as np
 
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
-from murk.producers.randomizing import answers_of
-from murk.stream.releases import SketchRelease
-from murk.stream.task import Task
+from murk.producers.randomization import answers_of
+from murk.stream.messages.releases import SketchRelease
+from murk.stream.task.task import Task
 from tests.cli.harness import ANY_PROTOCOL
 
 PRIVACY = "guarantee: {gdp: {mu: 1.0}}"

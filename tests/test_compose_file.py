@@ -259,7 +259,7 @@ def test_the_rights_are_those_that_are_tried():
 def test_every_setting_is_explained():
     from dataclasses import fields
 
-    from murk.stream.kafka.settings import Settings
+    from murk.stream.log.kafka.connection.settings import Settings
 
     text = (ROOT / "docs" / "deploy.md").read_text()
     for field in fields(Settings):
@@ -267,7 +267,7 @@ def test_every_setting_is_explained():
 
 
 def test_the_topics_are_explained_as_they_must_be():
-    from murk.stream.kafka.topics import Names, specs
+    from murk.stream.log.kafka.topics import Names, specs
 
     text = (ROOT / "docs" / "deploy.md").read_text()
     for topic, spec in specs(Names("NAME"), Task.load(TASK)).items():

@@ -9,14 +9,14 @@ import annotated_types
 from pydantic import PlainSerializer
 from pydantic.fields import FieldInfo
 
-from murk.stream.task import Task
-from murk.stream.task_block import Block
-from murk.stream.task_covariates import Covariates
-from murk.stream.task_features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
-from murk.stream.task_learner import LARGEST, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
-from murk.stream.task_moments import MomentsBlock
-from murk.stream.task_privacy import PARAMETERS, PrivacyBlock
-from murk.stream.task_protocols import ExamplesBlock, ScoresBlock, SketchBlock
+from murk.stream.task.block import Block
+from murk.stream.task.covariates import Covariates
+from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
+from murk.stream.task.learner import LARGEST, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
+from murk.stream.task.privacy import PARAMETERS, PrivacyBlock
+from murk.stream.task.protocols.blocks import ExamplesBlock, ScoresBlock, SketchBlock
+from murk.stream.task.protocols.moments import MomentsBlock
+from murk.stream.task.task import Task
 from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
 
 SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (

@@ -19,8 +19,8 @@ from murk.privacy.mechanisms import (
     PrivUnitMechanism,
     RandomizedResponse,
 )
-from murk.stream.task import Task
-from murk.stream.task_privacy import DEFAULT_LEVEL
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.task import Task
 
 _BINARY = "{name: label, kind: binary, positive: 'yes', negative: 'no'}"
 _REAL = "{name: dose, kind: real, low: 0, high: 10}"

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from murk.audit.laws import distances, places
 from murk.learners.problem import HostileModel, Question, Releasing
 from murk.learners.scores.model import Model
-from murk.stream.task import Task
-from murk.stream.task_features import BinaryTarget, CategoryFeature, ClassTarget
+from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget
+from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
 Record = dict[str, Any]

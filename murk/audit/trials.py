@@ -17,8 +17,8 @@ from murk.learners.gaussmix.problem import GramProblem, SketchProblem
 from murk.learners.problem import Releasing
 from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
 from murk.privacy.noise import NoiseSource
-from murk.producers.randomizing import payloads_of
-from murk.stream.task import Task
+from murk.producers.randomization import payloads_of
+from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
 

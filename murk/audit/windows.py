@@ -22,7 +22,7 @@ from scipy.special import chdtr, chdtrc, log_ndtr
 from murk.audit.neighbours import Box
 from murk.learners.gaussmix.problem import GramProblem, SketchProblem, WindowProblem
 from murk.privacy.gaussmix import LEAST_SPREAD, GaussMixMechanism, GramMechanism, Sketch
-from murk.stream.task import Task
+from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
 

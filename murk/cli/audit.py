@@ -74,7 +74,7 @@ def command(
 
 def _load(path: str) -> Task:
     """A task with its public file read, as devices get it."""
-    from murk.producers.public import public_covariates
+    from murk.producers.populations.public_sample import public_covariates
     from murk.stream import Task
 
     task = Task.load(path)

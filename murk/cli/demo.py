@@ -19,7 +19,7 @@ from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.demo.path import Path95
-    from murk.producers.local import LocalRun
+    from murk.producers.populations.local_run import LocalRun
     from murk.stream import Task
 
 
@@ -43,7 +43,7 @@ def command(
     """
     from murk.demo import DATA, TASK
     from murk.demo.path import Path95
-    from murk.producers.population import Crowd
+    from murk.producers.populations.people import Crowd
     from murk.stream import Task
 
     for module in ("statsmodels", *(["matplotlib"] if picture else [])):

@@ -19,8 +19,8 @@ from murk.cli.sharing import learner_metrics, metrics_port
 
 if TYPE_CHECKING:
     from murk.stream import Task
-    from murk.stream.log import Log
-    from murk.stream.membership import Membership
+    from murk.stream.log.base import Log
+    from murk.stream.log.membership import Membership
 
 _SHORTEST, _LONGEST = 0.005, 0.05
 
@@ -60,8 +60,8 @@ def command(
     """
     from murk.errors import UserError
     from murk.learners.problem import problem_for
-    from murk.stream.membership import AllChains
-    from murk.stream.team import Team
+    from murk.stream.log.membership import AllChains
+    from murk.stream.worker.pool import Team
 
     gc.set_threshold(*COLLECT)
     # With --json there is no other sign of life before the end.

@@ -14,8 +14,8 @@ from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.producers import Ledger
-    from murk.producers.accounts import Account, LevelAccount, TaskAccount
-    from murk.producers.claims import Key
+    from murk.producers.ledger.accounts import Account, LevelAccount, TaskAccount
+    from murk.producers.ledger.requests import Key
 
 
 @click.command("ledger")
@@ -64,7 +64,7 @@ def command(
 
 
 def _everybody(ledger: Ledger, as_json: bool) -> None:
-    from murk.producers.account_words import describe_together
+    from murk.producers.ledger.accounts import describe_together
 
     totals, together = ledger.totals(), ledger.together()
     if as_json:
@@ -169,7 +169,7 @@ def _level(one: LevelAccount) -> dict[str, Any]:
 
 
 def _day(day: int | None) -> str | None:
-    from murk.producers.account_words import day_text
+    from murk.producers.ledger.accounts import day_text
 
     return None if day is None else day_text(day)
 
@@ -180,7 +180,7 @@ def _key(person: str, source: str | None) -> tuple[Key, str | None]:
         return person, None
     from pathlib import Path
 
-    from murk.producers.reading import survey
+    from murk.producers.populations.tables import survey
 
     if not person.isdecimal() or int(person) < 1:
         raise UserError(f"--person {person!r} is no row: with --source give the row's number, counted from 1")

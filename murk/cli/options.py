@@ -15,7 +15,7 @@ from murk.errors import UserError
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
     from murk.stream import Task
-    from murk.stream.log import Log
+    from murk.stream.log.base import Log
 
 _LOOK = 0.5
 
@@ -107,7 +107,7 @@ def begin_on(
     A log that cannot be reached is waited for, whichever of these calls meets it.
     """
     from murk.stream import Task, open_log
-    from murk.stream.log import Unreachable
+    from murk.stream.log.base import Unreachable
 
     said = ""
     while True:
@@ -147,7 +147,7 @@ def patiently(seconds: float, function: Callable[[], T]) -> T:
     Unreachable
         When it still could not be reached then.
     """
-    from murk.stream.log import Unreachable
+    from murk.stream.log.base import Unreachable
 
     deadline = monotonic() + seconds
     said = False

@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from murk.monitoring import Monitor
-    from murk.producers.local import LocalRun
+    from murk.producers.populations.local_run import LocalRun
 
 _EVERY = 0.5
 

@@ -40,11 +40,11 @@ def command(
     """
     from murk.learners.problem import interactive_of
     from murk.producers import Policy
-    from murk.producers.places import default_ledger
-    from murk.producers.population import Crowd, open_accounts, population_of
-    from murk.producers.waiting import wait_for_models
+    from murk.producers.populations.backpressure import wait_for_models
+    from murk.producers.populations.ledger_places import default_ledger
+    from murk.producers.populations.people import Crowd, open_accounts, population_of
     from murk.stream import Task, open_log
-    from murk.stream.log import Unreachable
+    from murk.stream.log.base import Unreachable
 
     start_logging(verbose, log_json)
     task = Task.load(task_path)

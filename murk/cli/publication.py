@@ -11,7 +11,7 @@ import click
 from murk.errors import UserError
 
 if TYPE_CHECKING:
-    from murk.stream.disclosure import Disclosure
+    from murk.stream.task.disclosure import Disclosure
 
 yes = click.option(
     "--yes", is_flag=True, help="Agree to what becomes public (the task's public sample) without being asked."

@@ -15,11 +15,11 @@ from murk.cli.output import number, paragraph, table
 
 if TYPE_CHECKING:
     from murk.learners.curve import CurvePoint
-    from murk.learners.inference import Estimate
+    from murk.learners.estimate import Estimate
     from murk.producers import Ledger
-    from murk.producers.files import FilePopulation
+    from murk.producers.populations.file_work import FilePopulation
     from murk.stream import Task
-    from murk.stream.log import Log
+    from murk.stream.log.base import Log
 
 
 def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...]]:
@@ -29,7 +29,7 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
     """
     from murk.learners.curve import merged_curve
     from murk.learners.problem import plausible, problem_for
-    from murk.stream.checkpoint import decode_state
+    from murk.stream.messages.state import decode_state
 
     problem = problem_for(task)
     engines = [problem.engine() for _ in range(task.log.partitions)]
@@ -89,7 +89,7 @@ def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
 
 def _describe_sketches(task: Task) -> dict[str, dict[str, Any]]:
     from murk.privacy.gaussmix.words import described
-    from murk.producers.sketching import sketch_problem_for
+    from murk.producers.sketches.producer import sketch_problem_for
 
     found = {}
     for level, mechanism in sketch_problem_for(task).mechanisms.items():
@@ -198,8 +198,8 @@ def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, 
     from murk.learners.curve import columns
     from murk.learners.problem import plausible
     from murk.learners.units import fits_chances, on_logit_scale
-    from murk.stream.disclosure import Disclosure
-    from murk.stream.task_privacy import DEFAULT_LEVEL
+    from murk.stream.task.disclosure import Disclosure
+    from murk.stream.task.privacy import DEFAULT_LEVEL
 
     estimate, counts, points = committed(task, log)
     intervals = estimate.intervals(level)
@@ -235,7 +235,7 @@ def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, 
 
 def print_result(found: Mapping[str, Any]) -> None:
     """Print a result for people."""
-    from murk.learners.inference import RANDOM_SCALING
+    from murk.learners.estimate import RANDOM_SCALING
     from murk.learners.units import odds_ratio
 
     click.echo()
@@ -382,7 +382,7 @@ def say_notice(task: Task, population: FilePopulation, quiet: bool) -> None:
 
 def spent_together(ledger: Ledger) -> dict[str, Any]:
     """Where the accounts lie, and what their people have spent on all tasks together."""
-    from murk.producers.account_words import describe_together
+    from murk.producers.ledger.accounts import describe_together
 
     standings = ledger.together()
     return {

@@ -16,8 +16,8 @@ from murk.cli.report import brief, print_result, result, say_notice, spent_toget
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
-    from murk.producers.local import LocalRun
-    from murk.producers.population import Agree, Crowd
+    from murk.producers.populations.local_run import LocalRun
+    from murk.producers.populations.people import Agree, Crowd
     from murk.stream import Task
 
 Watch = Callable[["LocalRun", bool], None]
@@ -36,8 +36,8 @@ def command(
     log and learned. With `protocol: sketch` organisations do so instead, a window of records at a time. A killed
     run, started again with the same command, carries on where it stood.
     """
-    from murk.producers.places import default_ledger
-    from murk.producers.population import Crowd
+    from murk.producers.populations.ledger_places import default_ledger
+    from murk.producers.populations.people import Crowd
     from murk.stream import Task
 
     task = Task.load(task_path)
@@ -58,7 +58,7 @@ def execute(
 ) -> dict[str, Any]:  # fmt: skip
     """Run to the end, show how far it is, and give the result."""
     from murk.producers import Policy
-    from murk.producers.local import LocalRun
+    from murk.producers.populations.local_run import LocalRun
 
     start = monotonic()
     policy = Policy(lifetime=lifetime, public_sample=True)

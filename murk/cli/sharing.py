@@ -15,7 +15,7 @@ from murk.cli.logs import say
 if TYPE_CHECKING:
     from murk.producers import Ledger
     from murk.stream import Task
-    from murk.stream.team import Team
+    from murk.stream.worker.pool import Team
 
 F = TypeVar("F", bound=Callable[..., Any])
 

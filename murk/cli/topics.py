@@ -30,13 +30,13 @@ def command(
     """
     from murk.errors import UserError
     from murk.learners.problem import problem_for
-    from murk.producers.public import public_covariates
+    from murk.producers.populations.public_sample import public_covariates
     from murk.stream import Task
-    from murk.stream.disclosure import Disclosure
+    from murk.stream.task.disclosure import Disclosure
 
     if not log_url.startswith("kafka:"):
         raise UserError("only a log on Kafka has topics: give --log kafka://HOST:PORT")
-    from murk.stream.kafka.setup import TopicSetup
+    from murk.stream.log.kafka.topic_setup import TopicSetup
 
     task = Task.load(task_path).with_simulated(simulated)
     if task.public_path is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from murk.producers.local import LocalRun
+    from murk.producers.populations.local_run import LocalRun
 
 _GROWTH = 1.05
 _FIRST = 100

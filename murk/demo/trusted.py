@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from murk.errors import UserError
-from murk.producers.sources import FileSource
-from murk.stream.task import Task
+from murk.producers.populations.file_source import FileSource
+from murk.stream.task.task import Task
 
 
 def trusted_fit(task: Task, source: Path) -> dict[str, dict[str, float]]:

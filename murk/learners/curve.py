@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.inference import RANDOM_SCALING, scaling_quantile
-from murk.stream.trail import LEVEL, Trail
+from murk.learners.estimate import RANDOM_SCALING, scaling_quantile
+from murk.stream.messages.trail import LEVEL, Trail
 
 Floats = NDArray[np.float64]
 

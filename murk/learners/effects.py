@@ -18,38 +18,15 @@ effect; Krein and Nudelman, "The Markov Moment Problem and Extremal Problems", 1
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from murk.learners.inference import Estimate
+from murk.learners.estimate import Estimate, People
 
 Array = NDArray[np.float64]
 
 _GRID = 257
-
-
-@dataclass(frozen=True)
-class People:
-    """What is known of the people's coded features.
-
-    Parameters
-    ----------
-    points, shares
-        Rows (m, p), the constant last, that stand for the people, and their shares (m,).
-    sampled
-        Whether the rows are people's own; otherwise only their second moments are right.
-    doubt
-        kappa: the people are as unlike the rows as if the rows were a sample of ``1 / kappa`` of them.
-    """
-
-    points: Array
-    shares: Array
-    sampled: bool
-    doubt: float = 0.0
 
 
 def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float]:

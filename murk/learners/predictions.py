@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from river.utils import dataframe
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, StreamEstimator, series
+from murk.learners.base import Record, StreamEstimator, series
 from murk.learners.values import number
 
 

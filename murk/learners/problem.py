@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError, UserError
-from murk.learners.inference import Estimate
+from murk.learners.estimate import Estimate
 from murk.privacy.mechanisms import Costed, Randomizer
-from murk.stream.learner import StreamLearner
-from murk.stream.task import Task
-from murk.stream.task_privacy import DEFAULT_LEVEL
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.task import Task
+from murk.stream.worker.learner import StreamLearner
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -50,7 +50,7 @@ class Problem(Protocol):
 
     @property
     def kind(self) -> str:
-        """Kind of its releases, as `murk.stream.releases.KINDS` has it."""
+        """Kind of its releases, as `murk.stream.messages.releases.KINDS` has it."""
 
     @property
     def interactive(self) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, StreamEstimator
-from murk.learners.settings import InverseScalingStep
+from murk.learners.base import Record, StreamEstimator
+from murk.learners.options import InverseScalingStep
 from murk.privacy import Guarantee
 
 

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from murk.stream.task import Task
-from murk.stream.task_checks import OBJECTIVES
-from murk.stream.task_features import ClassTarget, RealTarget
+from murk.stream.task.checks import OBJECTIVES
+from murk.stream.task.features import ClassTarget, RealTarget
+from murk.stream.task.task import Task
 
 
 @dataclass(frozen=True, slots=True)

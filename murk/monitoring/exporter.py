@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from murk.errors import UserError
 from murk.monitoring.description import METRICS, Metric, Side
 from murk.monitoring.snapshot import Snapshot
-from murk.stream.codec import REASONS
-from murk.stream.trail import LEVEL
+from murk.stream.messages.codec import REASONS
+from murk.stream.messages.trail import LEVEL
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

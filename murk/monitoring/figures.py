@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.curve import CurvePoint, merged_curve
-from murk.learners.inference import Estimate
+from murk.learners.estimate import Estimate
 from murk.learners.problem import Problem, plausible
 from murk.learners.scores.estimate import ScoreEstimate
 from murk.monitoring.description import STALENESS_BOUNDS
@@ -21,9 +21,9 @@ from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
 from murk.privacy.gaussmix.words import described
 from murk.privacy.mechanisms import Costed
 from murk.privacy.mechanisms.pure import really_given
-from murk.stream.checkpoint import Counters, StateMessage
-from murk.stream.task import Task
-from murk.stream.trail import LEVEL, Trail
+from murk.stream.messages.state import Counters, StateMessage
+from murk.stream.messages.trail import LEVEL, Trail
+from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
 

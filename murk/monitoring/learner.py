@@ -12,7 +12,7 @@ from murk.monitoring.description import METRICS
 from murk.monitoring.exporter import DEAD, DUPLICATE, LEARNED, Sample, described, family, new_registry, register
 from murk.monitoring.routes import metrics
 from murk.monitoring.server import Response, Route, text
-from murk.stream.pulse import ChainVitals, Pulse, Vitals
+from murk.stream.worker.pulse import ChainVitals, Pulse, Vitals
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

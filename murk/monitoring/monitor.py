@@ -15,10 +15,10 @@ from murk.monitoring.figures import Figures, Place, figures
 from murk.monitoring.history import History
 from murk.monitoring.reference import check_reference
 from murk.monitoring.snapshot import Snapshot
-from murk.stream.checkpoint import StateMessage, decode_state
-from murk.stream.log import Log, Unreachable
-from murk.stream.resume import check_carries
-from murk.stream.task import Task
+from murk.stream.log.base import Log, Unreachable
+from murk.stream.messages.state import StateMessage, decode_state
+from murk.stream.task.task import Task
+from murk.stream.worker.recovery import check_carries
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -13,9 +13,9 @@ from murk.learners.units import effect_name, units
 from murk.monitoring.description import STALENESS_BOUNDS
 from murk.monitoring.figures import Figures
 from murk.monitoring.history import Point
-from murk.stream.disclosure import Disclosure
-from murk.stream.task import Task
-from murk.stream.trail import LEVEL
+from murk.stream.messages.trail import LEVEL
+from murk.stream.task.disclosure import Disclosure
+from murk.stream.task.task import Task
 
 VERSION = 1
 _COLUMNS = (

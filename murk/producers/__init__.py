@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from murk.producers.encoder import Encoder
-    from murk.producers.ledger import Ledger
+    from murk.producers.ledger.ledger import Ledger
     from murk.producers.policy import Policy
+    from murk.producers.populations.file_source import FileSource
     from murk.producers.producer import Producer
-    from murk.producers.sketching import SketchProducer
-    from murk.producers.sources import FileSource
+    from murk.producers.sketches.producer import SketchProducer
 
 _HOMES = {
     "Encoder": "murk.producers.encoder",
-    "FileSource": "murk.producers.sources",
-    "Ledger": "murk.producers.ledger",
+    "FileSource": "murk.producers.populations.file_source",
+    "Ledger": "murk.producers.ledger.ledger",
     "Policy": "murk.producers.policy",
     "Producer": "murk.producers.producer",
-    "SketchProducer": "murk.producers.sketching",
+    "SketchProducer": "murk.producers.sketches.producer",
 }
 
 __all__ = ["Encoder", "FileSource", "Ledger", "Policy", "Producer", "SketchProducer"]

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from murk.errors import MurkError
-from murk.producers.reports import FlushReport
+from murk.producers.receipts import FlushReport
 
 if TYPE_CHECKING:
-    from murk.producers.ledger import Ledger
-    from murk.producers.outbox import Queued
-    from murk.producers.spending import Spending
-    from murk.stream.log import Log
+    from murk.producers.ledger.ledger import Ledger
+    from murk.producers.ledger.outbox import Queued
+    from murk.producers.ledger.transaction import Spending
+    from murk.stream.log.base import Log
 
 BATCH = 10_000
 """Most releases read from the outbox at once."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from river import base
 
-from murk.producers.reports import Counts
-from murk.stream.task import Task
+from murk.producers.receipts import Counts
+from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.stream.codec import Rejected, decode_iterate
+from murk.stream.messages.codec import Rejected, decode_iterate
 
 if TYPE_CHECKING:
     from murk.learners.problem import InteractiveProblem, PersonProblem
-    from murk.stream.log import Log
-    from murk.stream.task import Task
+    from murk.stream.log.base import Log
+    from murk.stream.task.task import Task
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from murk.errors import UserError
 from murk.privacy import Amount, cap_of
-from murk.producers.charges import Charge
+from murk.producers.ledger.prices import Charge
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
     from murk.privacy.mechanisms import Costed
-    from murk.stream.task import Task
+    from murk.stream.task.task import Task
 
 
 @dataclass(frozen=True)

@@ -11,24 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.privacy.noise import Purpose, identifiers
-from murk.producers.claims import Claims, person_name
+from murk.producers.base import Releaser
+from murk.producers.ledger.requests import Claims, person_name
 from murk.producers.models import Model, models_of
-from murk.producers.randomizing import answers_of
-from murk.producers.releaser import Releaser
-from murk.producers.reports import BlockReport, Counts, Receipt
-from murk.stream.codec import encode
-from murk.stream.releases import KINDS
+from murk.producers.randomization import answers_of
+from murk.producers.receipts import BlockReport, Counts, Receipt
+from murk.stream.messages.codec import encode
+from murk.stream.messages.releases import KINDS
 
 if TYPE_CHECKING:
     from murk.learners.problem import PersonProblem
     from murk.privacy.noise import NoiseSource
-    from murk.producers.ledger import Ledger
+    from murk.producers.ledger.ledger import Ledger
+    from murk.producers.ledger.progress import Run
+    from murk.producers.ledger.transaction import Spending
     from murk.producers.policy import Policy
-    from murk.producers.runs import Run
-    from murk.producers.sources import Block, FileSource
-    from murk.producers.spending import Spending
-    from murk.stream.log import Log
-    from murk.stream.task import Task
+    from murk.producers.populations.file_source import Block, FileSource
+    from murk.stream.log.base import Log
+    from murk.stream.task.task import Task
 
 SINGLES = 1 << 40
 """Where the simulated draws of records begin that come from no file: far beyond every row."""

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from murk.stream.log import open_log
-    from murk.stream.releases import (
+    from murk.stream.log.open import open_log
+    from murk.stream.messages.releases import (
         ExampleRelease,
         GradientRelease,
         GramRelease,
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
         ScoreRelease,
         SketchRelease,
     )
-    from murk.stream.task import Task
-    from murk.stream.worker import Worker
+    from murk.stream.task.task import Task
+    from murk.stream.worker.worker import Worker
 
 _HOMES = {
-    "ExampleRelease": "murk.stream.releases",
-    "GradientRelease": "murk.stream.releases",
-    "GramRelease": "murk.stream.releases",
-    "MomentRelease": "murk.stream.releases",
-    "ScoreRelease": "murk.stream.releases",
-    "SketchRelease": "murk.stream.releases",
-    "Task": "murk.stream.task",
-    "Worker": "murk.stream.worker",
-    "open_log": "murk.stream.log",
+    "ExampleRelease": "murk.stream.messages.releases",
+    "GradientRelease": "murk.stream.messages.releases",
+    "GramRelease": "murk.stream.messages.releases",
+    "MomentRelease": "murk.stream.messages.releases",
+    "ScoreRelease": "murk.stream.messages.releases",
+    "SketchRelease": "murk.stream.messages.releases",
+    "Task": "murk.stream.task.task",
+    "Worker": "murk.stream.worker.worker",
+    "open_log": "murk.stream.log.open",
 }
 
 __all__ = [

@@ -5,10 +5,10 @@ import random
 import signal
 from pathlib import Path
 
-from murk.producers.population import Crowd, Population, open_accounts
+from murk.producers.populations.people import Crowd, Population, open_accounts
 from murk.stream import Task, open_log
-from murk.stream.codec import encode_iterate
-from murk.stream.releases import IterateMessage
+from murk.stream.messages.codec import encode_iterate
+from murk.stream.messages.releases import IterateMessage
 from tests.cli.harness import LEDGER, LOG, TASK, finish, murk, query, refused, run, start, totals, world
 
 PRODUCE = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", "--patience"]

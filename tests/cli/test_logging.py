@@ -8,9 +8,10 @@ import pytest
 
 import murk
 from murk.learners.problem import problem_for
-from murk.stream import Task, open_log, team
-from murk.stream.log import Unreachable
-from murk.stream.membership import AllChains
+from murk.stream import Task, open_log
+from murk.stream.log.base import Unreachable
+from murk.stream.log.membership import AllChains
+from murk.stream.worker import pool
 from tests.cli.harness import FIGURE, LOG, LOGGED, TASK, WORD, run, world
 from tests.cli.harness import murk as command
 
@@ -47,7 +48,11 @@ def test_every_line_is_an_object_with_a_time(folder):
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", one["time"]) for one in found)
     said = [(one["level"], one["logger"], one["message"].partition(": ")[2]) for one in found]
     assert ("info", "murk.stream.worker", "dead letters: malformed 1, schema 1") in said
-    assert ("debug", "murk.stream.worker", "committed up to offset 44: 0 learned, 0 duplicates, 2 dead letters") in said
+    assert (
+        "debug",
+        "murk.stream.worker",
+        "committed up to offset 44: 0 learned, 0 duplicates, 2 dead letters",
+    ) in said
 
 
 def test_verbose_says_it_beside_the_progress(folder):
@@ -83,12 +88,12 @@ class Away:
 
 @pytest.fixture
 def lonely(tmp_path, monkeypatch):
-    monkeypatch.setattr(team, "PAUSE", 0.0)
+    monkeypatch.setattr(pool, "PAUSE", 0.0)
     task = Task.parse(TASK)
     with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
         log.announce(task.document())
         away = Away(log)
-        with team.Team(away, task, problem_for(task).engine, AllChains([0])) as found:
+        with pool.Team(away, task, problem_for(task).engine, AllChains([0])) as found:
             yield found, away
 
 
@@ -98,7 +103,7 @@ def test_what_is_waited_for_is_said_once(lonely, caplog):
     for away in (False, True, True, True, False, False):
         log.away = away
         found.step()
-    said = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == team.__name__]
+    said = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == pool.__name__]
     assert said[0] == ("WARNING", "waiting: the log is away")
     assert said[1][1].endswith("can be reached again")
     assert len(said) == 2

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 import murk.cli.interrupts
 import murk.cli.monitor
 import murk.cli.options
-import murk.stream.team
+import murk.stream.worker.pool
 from murk.cli import cli
 from murk.stream import Task, open_log
-from murk.stream.log import Unreachable
-from murk.stream.sqlite_log import SqliteLog
+from murk.stream.log.base import Unreachable
+from murk.stream.log.sqlite import SqliteLog
 from tests.cli.harness import TASK, run, world
 
 # More than the start of any command has.
@@ -47,7 +47,7 @@ def away(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with open_log("sqlite:///log.db") as log:
         log.announce(Task.parse(TASK).document())
-    for pause in (murk.cli.options, "_LOOK"), (murk.stream.team, "PAUSE"):
+    for pause in (murk.cli.options, "_LOOK"), (murk.stream.worker.pool, "PAUSE"):
         monkeypatch.setattr(*pause, 0.001)
     found = Away()
 
@@ -102,7 +102,7 @@ def test_a_learner_that_is_asked_to_stop_amid_a_step_ends_after_it(tmp_path, mon
     """Whatever becomes of an exception there: the Kafka client takes it for an answer, and goes on."""
     world(tmp_path, rows=40)
     assert run(tmp_path).json["releases"] == 40
-    steps, step = [], murk.stream.team.Team.step
+    steps, step = [], murk.stream.worker.pool.Team.step
 
     def asked(team):
         steps.append(None)
@@ -112,7 +112,7 @@ def test_a_learner_that_is_asked_to_stop_amid_a_step_ends_after_it(tmp_path, mon
             time.sleep(0.01)
         return step(team)
 
-    monkeypatch.setattr(murk.stream.team.Team, "step", asked)
+    monkeypatch.setattr(murk.stream.worker.pool.Team, "step", asked)
     before = signal.getsignal(number)
     done = CliRunner().invoke(cli, ["learn", "--log", f"sqlite:///{tmp_path}/third-child.db", "--json"])
     assert (done.exit_code, len(steps)) == (0, 1), done.output

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from murk.errors import MurkError
-from murk.producers.sources import FileSource
+from murk.producers.populations.file_source import FileSource
 from murk.stream import Task
 from tests.cli.harness import FIGURE, WORD
 from tests.fuzz.mutate import alter, spoil, strange

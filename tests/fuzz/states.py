@@ -11,9 +11,9 @@ from murk.monitoring.figures import Place, figures
 from murk.monitoring.snapshot import Snapshot
 from murk.producers import Ledger
 from murk.stream import Task, open_log
-from murk.stream.checkpoint import Counters, StateMessage, decode_state
-from murk.stream.codec import Rejected
-from murk.stream.worker import Worker
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.state import Counters, StateMessage, decode_state
+from murk.stream.worker.worker import Worker
 from tests.cli import harness
 from tests.fuzz.mutate import alter, spoil, written
 from tests.fuzz.targets import FindingError, Target
@@ -42,7 +42,7 @@ class _Chain:
         ).encode()  # fmt: skip
 
     def _decoded(self, number: int):
-        from murk.stream.releases import KINDS as MODELS
+        from murk.stream.messages.releases import KINDS as MODELS
 
         data = message(self.task, number)
         return MODELS[json.loads(data)["kind"]].model_validate_json(data)

@@ -10,8 +10,8 @@ from random import Random
 from types import MappingProxyType
 
 from murk.errors import MurkError, UserError
-from murk.stream.codec import Rejected
-from murk.stream.releases import KINDS
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import KINDS
 
 Maker = Callable[[Random], bytes]
 Taker = Callable[[bytes], str]

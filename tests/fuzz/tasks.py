@@ -12,12 +12,12 @@ import yaml
 
 from murk.learners.problem import problem_for
 from murk.monitoring.reference import read_reference
-from murk.producers.notes import noted
+from murk.producers.populations.run_lock import noted
 from murk.stream import Task
-from murk.stream.kafka.announcing import TOPICS, announced_topics
-from murk.stream.kafka.letters import letters
-from murk.stream.kafka.topics import Names
-from murk.stream.task_yaml import read_yaml
+from murk.stream.log.kafka.dead_letters import letters
+from murk.stream.log.kafka.task_record import TOPICS, announced_topics
+from murk.stream.log.kafka.topics import Names
+from murk.stream.task.yaml import read_yaml
 from tests.fuzz.mutate import alter, spoil, strange, written
 from tests.fuzz.targets import FindingError, Target
 from tests.protocols import MOMENTS, PROTOCOLS

@@ -8,10 +8,10 @@ import numpy as np
 from murk.learners.problem import problem_for
 from murk.producers.models import Models
 from murk.stream import Task
-from murk.stream.checkpoint import Counters, StateMessage
-from murk.stream.codec import Rejected, WireRules, decode, encode_iterate
-from murk.stream.learner import payload_lengths
-from murk.stream.releases import IterateMessage
+from murk.stream.messages.codec import Rejected, WireRules, decode, encode_iterate
+from murk.stream.messages.releases import IterateMessage
+from murk.stream.messages.state import Counters, StateMessage
+from murk.stream.worker.learner import payload_lengths
 from tests.fuzz.mutate import alter, spoil, written
 from tests.fuzz.targets import FindingError, Target
 from tests.protocols import BY_NAME

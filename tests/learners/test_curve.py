@@ -9,8 +9,9 @@ import pytest
 
 from murk.errors import MurkError
 from murk.learners.curve import columns, merged_curve
-from murk.learners.inference import PLUG_IN, RANDOM_SCALING, scaling_quantile
-from murk.stream.trail import Trail
+from murk.learners.estimate import RANDOM_SCALING, scaling_quantile
+from murk.learners.ldp_sgd.inference import PLUG_IN
+from murk.stream.messages.trail import Trail
 
 Z = NormalDist().inv_cdf(0.975)
 
@@ -55,7 +56,7 @@ def test_where_no_chain_knows_its_variance_numbers_of_releases_weigh() -> None:
 
 
 def test_random_scaling_merges_as_the_estimate_does() -> None:
-    """Averages by releases, V as the chains' mean, and the quantile of as many chains (`murk.learners.inference`)."""
+    """Averages by releases, V as the chains' mean, and the quantile of as many chains (`ldp_sgd.inference`)."""
     v, counts, values = np.array([2.0, 6.0]), np.array([1000, 3000]), np.array([1.0, 3.0])
     halves = scaling_quantile(0.95) * np.sqrt(v / counts)
     chains = [

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from murk.learners.effects import People, marginal_effects, mean_slope
-from murk.learners.inference import PLUG_IN, Estimate
+from murk.learners.effects import marginal_effects, mean_slope
+from murk.learners.estimate import Estimate, People
+from murk.learners.ldp_sgd.inference import PLUG_IN
 
 RNG = np.random.default_rng(17)
 THETA = np.array([0.8, -0.5, 0.3, -0.4])

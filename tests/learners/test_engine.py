@@ -7,17 +7,18 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners import inference
-from murk.learners import kernels as k
-from murk.learners.engine import SGDEngine
-from murk.learners.objectives import Huber, Logistic, Softmax
-from murk.learners.settings import InverseScalingStep, Settings
+from murk.learners.ldp_sgd import inference
+from murk.learners.ldp_sgd import kernels as k
+from murk.learners.ldp_sgd.engine import SGDEngine
+from murk.learners.ldp_sgd.losses import Huber, Logistic, Softmax
+from murk.learners.ldp_sgd.settings import Settings
+from murk.learners.options import InverseScalingStep
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
 from murk.privacy.noise import OpenDPNoise, Purpose, SimulatedNoise, coins  # noqa: F401
-from murk.stream.codec import Rejected
-from murk.stream.releases import GradientRelease
-from murk.stream.staleness import is_published, staleness_limit
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import GradientRelease
+from murk.stream.worker.publication import is_published, staleness_limit
 
 NAMES = ("a", "b", "intercept")
 LEVELS = {
@@ -176,7 +177,7 @@ def test_secure_noise_differs_every_time_and_secure_kernel_runs():
 @pytest.mark.parametrize("level", LEVELS)
 def test_words_that_do_not_suffice_are_gone_on_with(level, monkeypatch):
     """The rare path of secure noise: what is drawn is what an endless stream of the same words gives."""
-    import murk.learners.engine as module
+    import murk.learners.ldp_sgd.engine as module
 
     x, y = people(40)
     stream = SimulatedNoise(77).words(np.arange(4000), 8, Purpose.NOISE).ravel()

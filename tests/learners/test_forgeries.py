@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from murk.learners import LDPSGDClassifier, PublicDataRegression
-from murk.learners.engine import SGDEngine
-from murk.learners.objectives import Logistic
+from murk.learners.ldp_sgd.engine import SGDEngine
+from murk.learners.ldp_sgd.losses import Logistic
+from murk.learners.ldp_sgd.settings import Settings
 from murk.learners.problem import problem_for
-from murk.learners.settings import Settings
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
-from murk.stream.codec import Rejected, encode
-from murk.stream.releases import GradientRelease, MomentRelease
-from murk.stream.sqlite_log import SqliteLog
-from murk.stream.task import Task
-from murk.stream.worker import Worker
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.messages.codec import Rejected, encode
+from murk.stream.messages.releases import GradientRelease, MomentRelease
+from murk.stream.task.task import Task
+from murk.stream.worker.worker import Worker
 
 FIELDS = {"id": "0" * 32, "level": "default", "chain": 0, "time": 86_400, "expires": 2**40}
 TASK = """

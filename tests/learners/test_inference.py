@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.learners.engine import SGDEngine
-from murk.learners.inference import PublicCovariates, hessian, scaling_quantile
-from murk.learners.objectives import Balanced, Huber, Logistic, Softmax
-from murk.learners.settings import Settings
+from murk.learners.estimate import PublicCovariates, scaling_quantile
+from murk.learners.ldp_sgd.engine import SGDEngine
+from murk.learners.ldp_sgd.inference import hessian
+from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax
+from murk.learners.ldp_sgd.settings import Settings
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
 
@@ -75,8 +76,8 @@ def test_plug_in_intervals_of_the_balanced_loss_hold_the_truth_too():
 
 
 def test_hessian_is_the_derivative_of_the_mean_gradient():
-    from murk.learners import kernels as k
-    from murk.learners.memory import Memory
+    from murk.learners.ldp_sgd import kernels as k
+    from murk.learners.ldp_sgd.buffers import Memory
 
     public = covariates()
     rng = np.random.default_rng(3)

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from murk.errors import MurkError, UserError
 from murk.learners import LDPSGDClassifier
-from murk.learners import kernels as k
-from murk.learners.memory import Memory
-from murk.learners.objectives import Balanced, Huber, Logistic, Softmax, contrasts
-from murk.learners.settings import Settings
-from murk.learners.weights import reach, whitening
+from murk.learners.coordinates import contrasts, whitening
+from murk.learners.ldp_sgd import kernels as k
+from murk.learners.ldp_sgd.buffers import Memory
+from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax
+from murk.learners.ldp_sgd.settings import Settings
+from murk.learners.ldp_sgd.weights import reach
 from murk.privacy import GaussianDP
 
 NAMES = ("a", "b", "intercept")

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.learners.engine import SGDEngine
-from murk.learners.objectives import Balanced, Huber, Logistic, Softmax
+from murk.learners.ldp_sgd.engine import SGDEngine
+from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax
 from murk.learners.problem import HostileModel, problem_for
 from murk.privacy import GaussianDP, PureDP, cap_of
 from murk.stream import Task
-from murk.stream.task_change import settle
+from murk.stream.task.change import settle
 
 BINARY = """
 name: t

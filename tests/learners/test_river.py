@@ -12,7 +12,7 @@ from river.checks import yield_checks
 import murk.learners
 from murk.errors import UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor, LDPSGDClassifier, LDPSGDRegressor
-from murk.learners.settings import InverseScalingStep
+from murk.learners.options import InverseScalingStep
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
 
 

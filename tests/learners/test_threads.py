@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.engine import SGDEngine
+from murk.learners.ldp_sgd.engine import SGDEngine
 from murk.learners.problem import problem_for
-from murk.stream.task import Task
+from murk.stream.task.task import Task
 from tests.learners.catalogue import BY_RECORD, FEATURES, NAMES, RECORD, STRICT, compiled, made, target_of
 
 THREADS, EACH, BLOCK = 4, 10, 20

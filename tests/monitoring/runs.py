@@ -6,12 +6,12 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from murk.learners.inference import Estimate
+from murk.learners.estimate import Estimate
 from murk.monitoring import Monitor
-from murk.producers.local import LocalRun
-from murk.producers.population import Crowd
+from murk.producers.populations.local_run import LocalRun
+from murk.producers.populations.people import Crowd
 from murk.stream import Task, open_log
-from murk.stream.log import Log
+from murk.stream.log.base import Log
 from tests.cli.harness import people
 
 PEOPLE = 1300  # enough for intervals

@@ -12,9 +12,9 @@ from murk.monitoring.description import METRICS
 from murk.monitoring.exporter import RESULTS, VALUES, new_registry
 from murk.monitoring.people import SMALLEST_GROUP, PeopleMetrics, PeopleSums
 from murk.monitoring.routes import metrics
-from murk.producers import reports
+from murk.producers import receipts
 from murk.stream import Task, open_log
-from murk.stream.codec import REASONS
+from murk.stream.messages.codec import REASONS
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, copied, finished, opened, url, watching
 from tests.producers.world import Wrapped
 
@@ -259,7 +259,7 @@ def test_the_peoples_side_is_what_is_described():
 
 
 def test_sums_are_over_enough_people_and_so_are_their_differences():
-    assert SMALLEST_GROUP == reports.SMALLEST_GROUP == 20
+    assert SMALLEST_GROUP == receipts.SMALLEST_GROUP == 20
     exported = PeopleMetrics("third-child")
     value = exported.registry.get_sample_value
     assert not exported.update(sums(19, 19))

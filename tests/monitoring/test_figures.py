@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners import layout as at
-from murk.learners.inference import PLUG_IN, RANDOM_SCALING, Estimate
+from murk.learners.estimate import RANDOM_SCALING, Estimate
+from murk.learners.ldp_sgd import layout as at
+from murk.learners.ldp_sgd.inference import PLUG_IN
 from murk.learners.problem import problem_for
 from murk.learners.state import pack
 from murk.monitoring.description import STALENESS_BOUNDS
@@ -18,7 +19,7 @@ from murk.monitoring.history import FEWEST_POINTS, MOST_POINTS, History
 from murk.monitoring.snapshot import finite
 from murk.privacy import PureDP
 from murk.stream import GradientRelease, Task
-from murk.stream.checkpoint import Counters, StateMessage, decode_state
+from murk.stream.messages.state import Counters, StateMessage, decode_state
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, finished, opened
 from tests.protocols import MOMENTS
 

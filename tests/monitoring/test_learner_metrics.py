@@ -9,8 +9,8 @@ from murk.cli.sharing import learner_metrics
 from murk.learners.problem import problem_for
 from murk.monitoring.learner import STALLED, LearnerMetrics, learner_routes, problem
 from murk.stream import Task, open_log
-from murk.stream.pulse import Pulse
-from murk.stream.team import Team
+from murk.stream.worker.pool import Team
+from murk.stream.worker.pulse import Pulse
 from tests.monitoring.runs import TEXT
 from tests.monitoring.test_exporter import check
 

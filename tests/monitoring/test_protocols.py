@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from murk.learners.inference import RANDOM_SCALING, Estimate
+from murk.learners.estimate import RANDOM_SCALING, Estimate
 from murk.learners.problem import problem_for
 from murk.learners.scores.estimate import ScoreEstimate
 from murk.monitoring import Monitor
@@ -18,10 +18,10 @@ from murk.monitoring import monitor as module
 from murk.monitoring.description import METRICS
 from murk.monitoring.figures import Place, figures
 from murk.privacy import ApproxDP, calibrate
-from murk.producers.local import LocalRun
-from murk.producers.population import Crowd
+from murk.producers.populations.local_run import LocalRun
+from murk.producers.populations.people import Crowd
 from murk.stream import Task, open_log
-from murk.stream.checkpoint import Counters, StateMessage
+from murk.stream.messages.state import Counters, StateMessage
 from tests.cli.harness import people
 from tests.monitoring.runs import url
 from tests.monitoring.test_exporter import check, families

@@ -2,38 +2,38 @@
 
 EQUIVALENT: dict[tuple[str, str], str] = {
     (
-        "murk/stream/task_errors.py",
+        "murk/stream/task/errors.py",
         "-    close = get_close_matches(word.lower(), lowered, n=1, cutoff=0.5)\n"
         "+    close = get_close_matches(word.lower(), lowered, n=2, cutoff=0.5)",
     ): "the best match comes first, and only that is used",
     (
-        "murk/stream/coding_columns.py",
+        "murk/stream/task/columns.py",
         "-                return -1, _MISSING\n+                return -2, _MISSING",
     ): "what is missing is coded by the task's rule, whatever its index",
     (
-        "murk/stream/database.py",
+        "murk/_sqlite.py",
         "-                budget -= len(row[-1]) if isinstance(row[-1], bytes | str) else 1\n"
         "+                budget -= len(row[-1]) if isinstance(row[-1], bytes | str) else 2",
     ): "a cell that is neither is refused, however many rows were read",
     (
-        "murk/producers/ledger.py",
+        "murk/producers/ledger/ledger.py",
         "-            home = int(rows[0][0]) if rows else -1\n+            home = int(rows[0][0]) if rows else -2",
     ): "no file has a number below zero",
     (
-        "murk/producers/overlap.py",
+        "murk/producers/populations/overlap.py",
         "-            return False\n+            return None",
     ): "whoever asks takes both for no",
     (
-        "murk/producers/reading.py",
+        "murk/producers/populations/tables.py",
         "-CHUNK = 2**20\n+CHUNK = 3**20",
     ): "how much is read at once",
     (
-        "murk/producers/spending.py",
+        "murk/producers/ledger/transaction.py",
         "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
         "+            chunk += chunk[-1:] * ((2 << (len(chunk) - 1).bit_length()) - len(chunk))",
     ): "a name may be repeated as often as one likes",
     (
-        "murk/stream/window.py",
+        "murk/stream/worker/dedup.py",
         "-        self._block = 0\n+        self._block = 1",
     ): "before the first message both blocks are empty",
     (
@@ -76,7 +76,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "+    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 3**13",
     ): "whatever brackets the root, the search ends at it",
     (
-        "murk/stream/team.py",
+        "murk/stream/worker/pool.py",
         "-TELL = 60.0\n+TELL = 120.0",
     ): "how often something is logged",
     (
@@ -84,26 +84,26 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-_CELL, _COARSE = 2.0**-6, 2.0**-3\n+_CELL, _COARSE = 2.0**-6, 2.0**(3)",
     ): "where the search for an order begins",
     (
-        "murk/producers/sketching.py",
+        "murk/producers/sketches/producer.py",
         "-        index = index_of(self.organisation, key, self._source) if self._noise.simulated else 0\n"
         "+        index = index_of(self.organisation, key, self._source) if self._noise.simulated else 1",
     ): "secure noise only counts the indices that it is given",
     (
-        "murk/producers/schema.py",
+        "murk/producers/ledger/schema.py",
         '-        match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:\n'
         '+        match int(getattr(error, "sqlite_errorcode", 1)) & 0xFF:',
     ): "an error without a code is not one of SQLite's, and none arises while a ledger is opened",
     (
-        "murk/producers/releaser.py",
+        "murk/producers/base.py",
         "-        return below(self._noise.words(indices, 1 if exact else CANDIDATES, purpose), n)\n"
         "+        return below(self._noise.words(indices, 2 if exact else CANDIDATES, purpose), n)",
     ): "of a power of two the first candidate is always taken",
     (
-        "murk/producers/spending.py",
+        "murk/producers/ledger/transaction.py",
         "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n+            pass",
     ): "how many statements are prepared",
     (
-        "murk/producers/overlap.py",
+        "murk/producers/populations/overlap.py",
         "-    if share <= chance:\n+    if share < chance:",
     ): "where both are the same the bound is 1 as well",
     (
@@ -111,129 +111,129 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-    return float(np.max(total[highest >= floor]))\n+    return float(np.max(total[highest > floor]))",
     ): "the cell before it begins where this one ends, and has no less",
     (
-        "murk/producers/population.py",
+        "murk/producers/populations/people.py",
         "-BLOCK = 2048\n+BLOCK = 2049",
     ): "how many records are worked on at once",
     (
-        "murk/producers/labels.py",
+        "murk/producers/populations/labels.py",
         "-        if len(self._people) < SMALLEST_GROUP:\n+        if len(self._people) <= SMALLEST_GROUP:",
     ): "whether there are enough is asked, and not how many more",
     (
-        "murk/producers/places.py",
+        "murk/producers/populations/ledger_places.py",
         "-    if len(noted) > 1:\n+    if len(noted) >= 1:",
     ): "of one ledger both are itself",
     (
-        "murk/producers/places.py",
+        "murk/producers/populations/ledger_places.py",
         '-    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, '
         "timeout=5.0)) as found:\n"
         '+    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, '
         "timeout=10.0)) as found:",
     ): "how long another's write is waited for",
     (
-        "murk/producers/accounts.py",
+        "murk/producers/ledger/statements.py",
         '-        most = _most(Promise(0, "", currency, 0, 0), histories, tariffs)\n'
         '+        most = _most(Promise(0, "", currency, 1, 0), histories, tariffs)',
     ): "how large the cap is has no part in what is spent",
     (
-        "murk/producers/sources.py",
+        "murk/producers/populations/file_source.py",
         "-SELECT_CHUNK = 65_536\n+SELECT_CHUNK = 65537",
     ): "rows with the smallest keys are the same, however they are cut",
     (
-        "murk/producers/sources.py",
+        "murk/producers/populations/file_source.py",
         "-        size: int | Callable[[], int] = 4096,\n+        size: int | Callable[[], int] = 4097,",
     ): "how many records are worked on at once",
     (
-        "murk/producers/sources.py",
+        "murk/producers/populations/file_source.py",
         '-        if "_" not in joined and (joined.isascii() or _is_unicode(joined)):\n'
         '+        if "_" not in joined and (joined.isascii() and _is_unicode(joined)):',
     ): "a closer look at plain texts finds nothing",
     (
-        "murk/producers/sources.py",
+        "murk/producers/populations/file_source.py",
         "-    elif kinds <= {int, float, type(None)}:\n+    elif kinds < {int, float, type(None)}:",
     ): "a closer look at plain numbers finds nothing",
     (
-        "murk/producers/reading.py",
+        "murk/producers/populations/tables.py",
         "-CHUNK = 2**20\n+CHUNK = 2**21",
     ): "how much is read at once",
     (
-        "murk/producers/sketching.py",
+        "murk/producers/sketches/producer.py",
         '-            assert count > 0, "a window that is full has ended"\n'
         '+            assert count >= 0, "a window that is full has ended"',
     ): "a window that goes on has room",
     (
-        "murk/producers/waiting.py",
+        "murk/producers/populations/backpressure.py",
         "-_LOOK = 0.005\n+_LOOK = 0.01",
     ): "how often it is looked",
     (
-        "murk/producers/waiting.py",
+        "murk/producers/populations/backpressure.py",
         "-            standing = [(False, -1)]\n+            standing = [(False, -2)]",
     ): "no chain stands there, either",
     (
-        "murk/producers/waiting.py",
+        "murk/producers/populations/backpressure.py",
         "-        time.sleep(_LOOK)\n+        pass",
     ): "without a pause it is looked more often",
     (
-        "murk/producers/waiting.py",
+        "murk/producers/populations/backpressure.py",
         "-        return True, 0\n+        return True, 1",
     ): "how far it is matters only until it is done",
     (
-        "murk/producers/overlap.py",
+        "murk/producers/populations/overlap.py",
         "-CHUNK: Final = 65_536\n+CHUNK: Final = 65537",
     ): "how many rows are read at once",
     (
-        "murk/producers/overlap.py",
+        "murk/producers/populations/overlap.py",
         "-    if 2 * split > of * _split(ratio) and _tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLI"
         "KELY:\n"
         "+    if 2 * split > of * _split(ratio) and _tail(alone - new, alone, 1.0 / (1.0 + ratio)) <= UNL"
         "IKELY:",
     ): "a logarithm is no round number",
     (
-        "murk/producers/overlap.py",
+        "murk/producers/populations/overlap.py",
         "-    return _tail(split, of, _split(min(max(low, 1.0), high))) < UNLIKELY\n"
         "+    return _tail(split, of, _split(min(max(low, 1.0), high))) <= UNLIKELY",
     ): "a logarithm is no round number",
     (
-        "murk/producers/overlap.py",
+        "murk/producers/populations/overlap.py",
         "-    return min(bounds) < UNLIKELY and _is_part(mine, theirs)\n"
         "+    return min(bounds) <= UNLIKELY and _is_part(mine, theirs)",
     ): "a logarithm is no round number",
     (
-        "murk/producers/overlap.py",
+        "murk/producers/populations/overlap.py",
         "-    return bool(len(np.intersect1d(once[0], once[1], assume_unique=True)))\n"
         "+    return bool(len(np.intersect1d(once[0], once[1], assume_unique=False)))",
     ): "there is none twice in either",
     (
-        "murk/producers/overlap.py",
+        "murk/producers/populations/overlap.py",
         "-    for t in np.logspace(-7, 1, 60):\n+    for t in np.logspace(-8, 1, 60):",
     ): "each of them gives a bound",
     (
-        "murk/producers/overlap.py",
+        "murk/producers/populations/overlap.py",
         "-    for t in np.logspace(-7, 1, 60):\n+    for t in np.logspace(-7, 1, 61):",
     ): "each of them gives a bound",
     (
-        "murk/producers/overlap.py",
+        "murk/producers/populations/overlap.py",
         "-    last = -1\n+    last = -2",
     ): "no place is below zero",
     (
-        "murk/producers/schema.py",
+        "murk/producers/ledger/schema.py",
         "-CACHE_KIB = 16_384\n+CACHE_KIB = 16385",
     ): "how much of the file is held in memory",
     (
-        "murk/producers/releaser.py",
+        "murk/producers/base.py",
         "-CANDIDATES = 64\n+CANDIDATES = 65",
     ): "the first word that serves is taken",
     (
-        "murk/producers/spending.py",
+        "murk/producers/ledger/transaction.py",
         "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
         "+            chunk += chunk[-2:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))",
     ): "a name may be repeated as often as one likes",
     (
-        "murk/producers/spending.py",
+        "murk/producers/ledger/transaction.py",
         "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
         "+            chunk += chunk[-1:] * ((1 << (len(chunk) + 1).bit_length()) - len(chunk))",
     ): "a name may be repeated as often as one likes",
     (
-        "murk/producers/spending.py",
+        "murk/producers/ledger/transaction.py",
         "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
         "+            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) + len(chunk))",
     ): "a name may be repeated as often as one likes",

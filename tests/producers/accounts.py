@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from murk.privacy import Amount, GaussianDP
-from murk.producers.charges import Charge
-from murk.producers.claims import Claims
-from murk.producers.ledger import Ledger
-from murk.producers.spending import Spending
+from murk.producers.ledger.ledger import Ledger
+from murk.producers.ledger.prices import Charge
+from murk.producers.ledger.requests import Claims
+from murk.producers.ledger.transaction import Spending
 
 LOG = "a" * 32
 TASK = "7" * 64

@@ -12,11 +12,11 @@ import numpy as np
 from murk.learners.gaussmix.problem import SketchProblem
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Policy, SketchProducer
-from murk.producers.sketching import sketch_problem_for
+from murk.producers.sketches.producer import sketch_problem_for
 from murk.stream import Task, open_log
-from murk.stream.codec import WireRules, decode
-from murk.stream.log import Log, Message
-from murk.stream.releases import SketchRelease
+from murk.stream.log.base import Log, Message
+from murk.stream.messages.codec import WireRules, decode
+from murk.stream.messages.releases import SketchRelease
 from tests.producers.world import NOW
 
 TEXT = """

@@ -7,10 +7,9 @@ import pytest
 from murk.errors import UserError
 from murk.privacy import Amount, ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, cap_of
 from murk.producers import Ledger, Policy
-from murk.producers.account_words import describe_together
-from murk.producers.accounts import LevelAccount, Standing
-from murk.producers.charges import Charge
-from murk.producers.claims import Claims
+from murk.producers.ledger.accounts import LevelAccount, Standing, describe_together
+from murk.producers.ledger.prices import Charge
+from murk.producers.ledger.requests import Claims
 from tests.producers.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
 from tests.producers.world import RECORD, SECRET, World, Wrapped, make_task, paid_task
 

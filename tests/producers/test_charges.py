@@ -4,7 +4,7 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.privacy import Amount, ApproxDP, GaussianDP, calibrate
-from murk.producers.charges import LARGEST, Charge, Promise, Tariff
+from murk.producers.ledger.prices import LARGEST, Charge, Promise, Tariff
 
 
 class Costed:

@@ -3,7 +3,7 @@
 import pytest
 
 from murk.errors import UserError
-from murk.producers.claims import Claims, are_plain, folded_name, known_by, person_names
+from murk.producers.ledger.requests import Claims, are_plain, folded_name, known_by, person_names
 
 FILE = "f" * 64
 LAST = 2**62 - 1

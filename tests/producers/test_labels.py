@@ -7,7 +7,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.producers import FileSource
-from murk.producers.labels import SMALLEST_GROUP, LabelSurvey, undeclared
+from murk.producers.populations.labels import SMALLEST_GROUP, LabelSurvey, undeclared
 from tests.producers.world import TEXT, make_task
 
 

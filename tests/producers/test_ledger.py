@@ -12,9 +12,9 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.privacy import Amount
-from murk.producers.accounts import Totals
-from murk.producers.claims import Claims
-from murk.producers.ledger import Ledger
+from murk.producers.ledger.accounts import Totals
+from murk.producers.ledger.ledger import Ledger
+from murk.producers.ledger.requests import Claims
 from tests.producers.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
 
 

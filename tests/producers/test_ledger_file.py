@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.producers.claims import Claims
-from murk.producers.ledger import Ledger
+from murk.producers.ledger.ledger import Ledger
+from murk.producers.ledger.requests import Claims
 from tests.producers.accounts import FILE, TASK, ask, booked, charge, rho, spend
 
 TEMPTATIONS = re.compile(
@@ -314,7 +314,7 @@ FILE_LIMIT = """
 import resource, sys
 from pathlib import Path
 from murk.errors import MurkError
-from murk.producers.claims import Claims
+from murk.producers.ledger.requests import Claims
 from tests.producers.accounts import FILE, booked, charge, spend
 ledger = booked(Path(sys.argv[1]), [charge(rho=1)])
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
@@ -364,7 +364,7 @@ def test_a_ledger_that_another_process_holds(path: Path) -> None:
 MAKE = """
 import sys, time
 from pathlib import Path
-from murk.producers.ledger import Ledger
+from murk.producers.ledger.ledger import Ledger
 start = Path(sys.argv[2])
 while not start.exists():
     time.sleep(0.001)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from murk.privacy import Amount
-from murk.producers.claims import Claims
-from murk.producers.ledger import Ledger
+from murk.producers.ledger.ledger import Ledger
+from murk.producers.ledger.requests import Claims
 from tests.producers.accounts import LOG, OTHER, TASK, charge, rho, spend
 
 TASKS = {TASK: {"low": 7, "high": 20}, OTHER: {"low": 5}}

@@ -15,10 +15,10 @@ from murk.privacy import (
     ZeroConcentratedDP,
     cap_of,
 )
-from murk.producers import migration
-from murk.producers.charges import Charge
-from murk.producers.claims import Claims, folded_name
-from murk.producers.ledger import Ledger
+from murk.producers.ledger import migration
+from murk.producers.ledger.ledger import Ledger
+from murk.producers.ledger.prices import Charge
+from murk.producers.ledger.requests import Claims, folded_name
 from tests.producers.accounts import ask, booked
 
 OLD = Path(__file__).parent / "data" / "format-1.sql"

@@ -10,8 +10,19 @@ from dataclasses import dataclass, replace
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.producers import notes
-from murk.producers.notes import Facts, begun_with, beside, compare, differs, hold, in_file, note, noted, write_durably
+from murk.producers.populations import run_lock
+from murk.producers.populations.run_lock import (
+    Facts,
+    begun_with,
+    beside,
+    compare,
+    differs,
+    hold,
+    in_file,
+    note,
+    noted,
+    write_durably,
+)
 from murk.stream import open_log
 from tests.producers.world import make_task
 
@@ -199,7 +210,7 @@ def test_a_note_is_whole_or_not_there_and_for_its_owner_alone(tmp_path, monkeypa
         assert stat.S_IMODE(draft.stat().st_mode) == 0o600
         done.append((draft.read_text(), path.exists()))
 
-    monkeypatch.setattr(notes.os, "fsync", fsync)
+    monkeypatch.setattr(run_lock.os, "fsync", fsync)
     before = len(os.listdir("/proc/self/fd"))
     write_durably(path, "text\n")
     assert done == [("text\n", False), ("folder", True)]
@@ -213,7 +224,7 @@ def test_a_note_is_whole_or_not_there_and_for_its_owner_alone(tmp_path, monkeypa
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(notes.os, "fsync", full)
+    monkeypatch.setattr(run_lock.os, "fsync", full)
     with pytest.raises(MurkError, match=r"cannot be written \(No space left on device\)"):
         write_durably(path, "lost\n")
     assert path.read_text() == "newer\n"

@@ -13,14 +13,15 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.privacy.gaussmix import SketchAccumulator
-from murk.producers import Ledger, Policy, SketchProducer, organisations
-from murk.producers.files import Crowd
-from murk.producers.organisations import OrganisationPopulation
-from murk.producers.population import Population, open_accounts, population_of
-from murk.producers.spending import Spending
+from murk.producers import Ledger, Policy, SketchProducer
+from murk.producers.ledger.transaction import Spending
+from murk.producers.populations import organisations
+from murk.producers.populations.file_work import Crowd
+from murk.producers.populations.organisations import OrganisationPopulation
+from murk.producers.populations.people import Population, open_accounts, population_of
 from murk.stream import Task, open_log
-from murk.stream.log import Unreachable
-from murk.stream.releases import SketchRelease
+from murk.stream.log.base import Unreachable
+from murk.stream.messages.releases import SketchRelease
 from tests.producers.sketches import make_task, write_records
 from tests.producers.test_crashes import Killer, Watch, after, before, in_child, patched
 from tests.producers.world import SECRET, Wrapped, write_people

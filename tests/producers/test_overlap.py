@@ -15,10 +15,19 @@ import pytest
 
 from murk.errors import UserError
 from murk.producers import FileSource
-from murk.producers.overlap import RUNS, check_apart, check_carried, consecutive, distinct, hashed, in_order, rare
-from murk.producers.public import public_covariates
+from murk.producers.populations.overlap import (
+    RUNS,
+    check_apart,
+    check_carried,
+    consecutive,
+    distinct,
+    hashed,
+    in_order,
+    rare,
+)
+from murk.producers.populations.public_sample import public_covariates
 from murk.stream import Task
-from murk.stream.task_covariates import Covariates
+from murk.stream.task.covariates import Covariates
 from tests.cli.harness import HEADER, ROWS
 
 MOTHERS = """\

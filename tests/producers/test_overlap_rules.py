@@ -8,9 +8,19 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.producers import overlap
-from murk.producers.overlap import _plain, _sorted, _split, _tail, _tells, consecutive, distinct, in_order, rare
-from murk.producers.reading import open_table
+from murk.producers.populations import overlap
+from murk.producers.populations.overlap import (
+    _plain,
+    _sorted,
+    _split,
+    _tail,
+    _tells,
+    consecutive,
+    distinct,
+    in_order,
+    rare,
+)
+from murk.producers.populations.tables import open_table
 
 UNLIKELY = math.log(1e-6)
 

@@ -12,10 +12,11 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.privacy import GaussianDP
-from murk.producers import FileSource, Ledger, Policy, places
-from murk.producers.local import LocalRun
-from murk.producers.places import default_ledger, register
-from murk.producers.population import Crowd
+from murk.producers import FileSource, Ledger, Policy
+from murk.producers.populations import ledger_places
+from murk.producers.populations.ledger_places import default_ledger, register
+from murk.producers.populations.local_run import LocalRun
+from murk.producers.populations.people import Crowd
 from murk.stream import open_log
 from tests.producers.world import TEXT, make_task, write_people
 
@@ -182,7 +183,7 @@ def test_a_folder_without_locks_is_no_reason_to_stop(folder: Path, monkeypatch: 
     def flock(handle: int, how: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(places.fcntl, "flock", flock)
+    monkeypatch.setattr(ledger_places.fcntl, "flock", flock)
     with Ledger("a.ledger.db") as ledger:
         register(FileSource(SOURCE, make_task(), person_column="who"), ledger)
     assert (folder / "data" / "people.csv.ledgers.json").exists()

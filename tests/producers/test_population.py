@@ -13,15 +13,16 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy.noise import SimulatedNoise
-from murk.producers import FileSource, Ledger, Policy, files
-from murk.producers import population as population_module
-from murk.producers.local import LocalRun
-from murk.producers.notes import begun_with
-from murk.producers.population import Agree, Crowd, Population, open_accounts
+from murk.producers import FileSource, Ledger, Policy
+from murk.producers.populations import file_work
+from murk.producers.populations import people as population_module
+from murk.producers.populations.local_run import LocalRun
+from murk.producers.populations.people import Agree, Crowd, Population, open_accounts
+from murk.producers.populations.run_lock import begun_with
 from murk.stream import Task, open_log
-from murk.stream.disclosure import Disclosure
-from murk.stream.log import Unreachable
-from murk.stream.sqlite_log import SqliteLog
+from murk.stream.log.base import Unreachable
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.task.disclosure import Disclosure
 from tests.producers.world import TEXT, Wrapped, make_task, write_people
 
 AGREED = Policy(public_sample=True)
@@ -178,13 +179,13 @@ def test_a_second_gateway_looks_at_all_its_file_before_it_releases(folder: Path)
 def test_a_second_gateway_is_asked_what_the_first_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether its people are in the public sample, and whether its labels can teach anything; then it is noted."""
     checked: list[str] = []
-    check = files.check_apart
+    check = file_work.check_apart
 
     def noted(source: FileSource, path: Path) -> None:
         checked.append(source.path.name)
         check(source, path)
 
-    monkeypatch.setattr(files, "check_apart", noted)
+    monkeypatch.setattr(file_work, "check_apart", noted)
     write_people(folder / "third.csv", 50)
     rows = (folder / "others.csv").read_text().splitlines()
     alike = [rows[0], *(row for row in rows[1:] if row.split(",")[3] == "no")]

@@ -21,7 +21,7 @@ from murk.privacy import GaussianDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Policy, Producer, delivery
 from murk.stream import open_log
-from murk.stream.codec import WireRules, decode
+from murk.stream.messages.codec import WireRules, decode
 from tests.producers.world import NOW, RECORD, SECRET, Untouchable, World, Wrapped, make_task, paid_task
 
 

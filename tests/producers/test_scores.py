@@ -13,10 +13,10 @@ from murk.learners.scores.model import Model
 from murk.learners.scores.problem import ScoreProblem
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise
 from murk.producers import FileSource
-from murk.producers.population import Crowd, Population, open_accounts
-from murk.producers.randomizing import answers_of
+from murk.producers.populations.people import Crowd, Population, open_accounts
+from murk.producers.randomization import answers_of
 from murk.stream import open_log
-from murk.stream.codec import WireRules, decode
+from murk.stream.messages.codec import WireRules, decode
 from tests.producers.world import RECORD, TEXT, Untouchable, World, make_task, write_people
 
 SCORES = "protocol: scores"

@@ -22,10 +22,10 @@ from murk.privacy import ApproxDP
 from murk.privacy.gaussmix import SketchAccumulator
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Policy, Producer, SketchProducer, delivery
-from murk.producers.spending import Spending
-from murk.producers.window import index_of
+from murk.producers.ledger.transaction import Spending
+from murk.producers.sketches.window import index_of
 from murk.stream import Task, open_log
-from murk.stream.releases import SketchRelease
+from murk.stream.messages.releases import SketchRelease
 from tests.producers.sketches import RECORD, TEXT, WINDOW, SketchWorld, coded, make_task
 from tests.producers.test_crashes import Killer, after, before, in_child, patched
 from tests.producers.test_producer import elsewhere

@@ -14,11 +14,11 @@ import pytest
 from murk.errors import UserError
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import FileSource
-from murk.producers.claims import Claims
-from murk.producers.reading import KEYS_LOOKED_AT, open_table
-from murk.producers.runs import Run
-from murk.producers.sources import Block as FileBlock
-from murk.producers.window import Window
+from murk.producers.ledger.progress import Run
+from murk.producers.ledger.requests import Claims
+from murk.producers.populations.file_source import Block as FileBlock
+from murk.producers.populations.tables import KEYS_LOOKED_AT, open_table
+from murk.producers.sketches.window import Window
 from tests.producers.world import SECRET, TEXT, make_task, write_people
 
 TASK = make_task()
@@ -490,7 +490,7 @@ class TestPublicSample:
     def test_does_not_depend_on_chunks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         source = FileSource(write_people(tmp_path / "people.csv", 200), TASK)
         whole = source.select(50, SimulatedNoise(3))
-        monkeypatch.setattr("murk.producers.sources.SELECT_CHUNK", 7)
+        monkeypatch.setattr("murk.producers.populations.file_source.SELECT_CHUNK", 7)
         assert source.select(50, SimulatedNoise(3)) == whole
 
     def test_takes_every_row_equally_often(self, tmp_path: Path) -> None:

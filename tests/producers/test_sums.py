@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from murk.producers import FileSource
-from murk.producers.charges import Promise, Tariff
-from murk.producers.sums import _share
+from murk.producers.ledger.aggregates import _share
+from murk.producers.ledger.prices import Promise, Tariff
 from tests.producers.world import World, make_task, paid_task, run_blocks, write_people
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from murk.errors import MurkError
 from murk.producers.models import NoModels
-from murk.producers.waiting import wait_for_models
+from murk.producers.populations.backpressure import wait_for_models
 from murk.stream import open_log
-from murk.stream.checkpoint import Counters, StateMessage
-from murk.stream.codec import encode_iterate
-from murk.stream.log import Checkpoint, Log, Unreachable
-from murk.stream.releases import IterateMessage
+from murk.stream.log.base import Checkpoint, Log, Unreachable
+from murk.stream.messages.codec import encode_iterate
+from murk.stream.messages.releases import IterateMessage
+from murk.stream.messages.state import Counters, StateMessage
 from tests.producers.world import Wrapped
 from tests.stream.harness import make_task
 

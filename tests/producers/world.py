@@ -13,9 +13,9 @@ from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import FileSource, Ledger, Policy, Producer
 from murk.stream import Task, open_log
-from murk.stream.codec import encode_iterate
-from murk.stream.log import Log, Message, Standing
-from murk.stream.releases import IterateMessage
+from murk.stream.log.base import Log, Message, Standing
+from murk.stream.messages.codec import encode_iterate
+from murk.stream.messages.releases import IterateMessage
 
 TEXT = """
 name: third-child

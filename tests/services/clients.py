@@ -7,7 +7,7 @@ from functools import partial
 
 import kafka
 
-from murk.stream.kafka.sockets import Tidy
+from murk.stream.log.kafka.connection.sockets import Tidy
 
 KafkaAdminClient = partial(kafka.KafkaAdminClient, kafka_client=Tidy)
 KafkaConsumer = partial(kafka.KafkaConsumer, kafka_client=Tidy)

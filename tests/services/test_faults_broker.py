@@ -9,7 +9,7 @@ import time
 import pytest
 
 from murk.stream import Task, open_log
-from murk.stream.log import Unreachable
+from murk.stream.log.base import Unreachable
 from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, OTHERS, SKETCH
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, folder_of

@@ -12,10 +12,11 @@ from click.testing import CliRunner
 from kafka.errors import KafkaTimeoutError
 
 from murk.cli import cli, options
-from murk.stream import open_log, team
-from murk.stream.checkpoint import decode_state
-from murk.stream.kafka import faults
-from murk.stream.kafka.faults import reaching
+from murk.stream import open_log
+from murk.stream.log.kafka.connection import errors as faults
+from murk.stream.log.kafka.connection.errors import reaching
+from murk.stream.messages.state import decode_state
+from murk.stream.worker import pool
 from tests.protocols import EXAMPLES
 from tests.services.faults.feeder import Feeder
 from tests.services.faults.nursery import Nursery
@@ -153,9 +154,9 @@ def test_a_learner_that_waits_does_so_whatever_call_meets_a_broker_that_is_away(
             yield
 
     for name, module in list(sys.modules.items()):
-        if name.startswith("murk.stream.kafka.") and hasattr(module, "reaching") and module is not faults:
+        if name.startswith("murk.stream.log.kafka.") and hasattr(module, "reaching") and module is not faults:
             monkeypatch.setattr(module, "reaching", shy)
-    for pause in (options, "_LOOK"), (team, "PAUSE"):
+    for pause in (options, "_LOOK"), (pool, "PAUSE"):
         monkeypatch.setattr(*pause, 0.001)
     done = CliRunner().invoke(cli, ["learn", "--log", url, "--wait", "--json", "--idle", "5"])
     assert done.exit_code == 0, (done.output, done.exception, away.met)

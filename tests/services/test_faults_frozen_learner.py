@@ -5,8 +5,8 @@ import pytest
 from murk.errors import MurkError
 from murk.learners.problem import problem_for
 from murk.stream import open_log
-from murk.stream.log import Fenced
-from murk.stream.worker import Worker
+from murk.stream.log.base import Fenced
+from murk.stream.worker.worker import Worker
 from tests.protocols import EXAMPLES, GRADIENTS, GRAM, MOMENTS
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, disturbed, new_log, put, stock

@@ -4,7 +4,7 @@ import pytest
 
 from murk.errors import MurkError
 from murk.stream import open_log
-from murk.stream.kafka import topics
+from murk.stream.log.kafka import topics
 from tests.cli import harness
 from tests.services.clients import KafkaAdminClient
 from tests.services.faults.nursery import Nursery

@@ -10,10 +10,10 @@ from kafka import TopicPartition
 
 from murk.learners.problem import problem_for
 from murk.stream import open_log
-from murk.stream.kafka import log as kafka_log
-from murk.stream.kafka.client import TRANSACTION_MS
-from murk.stream.log import DeadLetter, Unreachable
-from murk.stream.worker import Worker
+from murk.stream.log.base import DeadLetter, Unreachable
+from murk.stream.log.kafka import log as kafka_log
+from murk.stream.log.kafka.connection.clients import TRANSACTION_MS
+from murk.stream.worker.worker import Worker
 from tests.services.clients import KafkaProducer
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, names, new_log, put, stock
@@ -23,7 +23,7 @@ def die_in_transaction():
     """In a child: own chain 0, write to all topics of a commit, and hang before it is over."""
     import sys
 
-    from murk.stream.kafka.ownership import OFFSET
+    from murk.stream.log.kafka.ownership import OFFSET
 
     [url] = sys.argv[1:]
     with open_log(url, create=False) as log:

@@ -16,7 +16,7 @@ from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import TopicAuthorizationFailedError
 
-from murk.stream.kafka.topics import Names
+from murk.stream.log.kafka.topics import Names
 from tests.cli import harness
 from tests.cli.harness import LOGGED
 from tests.services.clients import KafkaAdminClient, KafkaConsumer, KafkaProducer

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from murk.stream import Task, open_log
-from murk.stream.log import Unreachable
+from murk.stream.log.base import Unreachable
 from tests.cli.harness import LEDGER, accounts, query
 from tests.services.faults.world import as_if_undisturbed, caught_up, messages_of
 from tests.services.services import eventually

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.inference import Estimate
+from murk.learners.estimate import Estimate
 from murk.learners.problem import Problem, problem_for
-from murk.stream.checkpoint import Counters, StateMessage, decode_state
-from murk.stream.codec import Rejected, encode
-from murk.stream.log import Log
-from murk.stream.releases import KINDS, GradientRelease, SketchRelease
-from murk.stream.sqlite_log import SqliteLog
-from murk.stream.task import Task
-from murk.stream.worker import Progress, Worker
+from murk.stream.log.base import Log
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.messages.codec import Rejected, encode
+from murk.stream.messages.releases import KINDS, GradientRelease, SketchRelease
+from murk.stream.messages.state import Counters, StateMessage, decode_state
+from murk.stream.task.task import Task
+from murk.stream.worker.worker import Progress, Worker
 from tests.protocols import HONEST, Protocol, contents, title_of
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from murk.errors import MurkError
-from murk.stream.log import Fenced, Log, open_log
-from murk.stream.sqlite_log import SqliteLog
-from murk.stream.task import Task
-from murk.stream.worker import Worker
+from murk.stream.log.base import Fenced, Log
+from murk.stream.log.open import open_log
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.task.task import Task
+from murk.stream.worker.worker import Worker
 from tests.services.faults.nursery import Child
 from tests.stream.harness import learner_for, make_task, message, read_all
 

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from murk.stream.codec import (
+from murk.stream.messages.codec import (
     EXCERPT,
     REASONS,
     Reason,
@@ -23,7 +23,7 @@ from murk.stream.codec import (
     json_schema,
     longest_release,
 )
-from murk.stream.releases import GradientRelease, IterateMessage, truncate_time
+from murk.stream.messages.releases import GradientRelease, IterateMessage, truncate_time
 
 TASK = "0123456789abcdef" * 4
 MENU = {"default": 1_000, "open": 10}

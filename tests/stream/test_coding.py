@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.errors import UserError
-from murk.stream.coding import Coding, Problem
-from murk.stream.coding_columns import Cell
-from murk.stream.task import Task
+from murk.stream.task.coding import Coding, Problem
+from murk.stream.task.columns import Cell
+from murk.stream.task.task import Task
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX
 
 CODING = Task.parse(LOGISTIC).coding

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.stream.log import MAX_MESSAGE, DeadLetter, Fenced, Log, open_log
+from murk.stream.log.base import MAX_MESSAGE, DeadLetter, Fenced, Log
+from murk.stream.log.open import open_log
 from tests.stream.harness import make_task, message, read_all
 from tests.stream.processes import Start, at_once, finish
 

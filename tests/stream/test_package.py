@@ -24,7 +24,7 @@ def test_other_names_are_not_there() -> None:
     [
         ("import murk.stream", ("numpy", "pydantic", "yaml", "sqlite3")),
         ("from murk.stream import Task, GradientRelease", ("river", "numba", "scipy", "pandas", "rich", "sqlite3")),
-        ("import murk.stream.codec", ("river", "numba", "scipy", "pandas", "rich", "sqlite3", "numpy")),
+        ("import murk.stream.messages.codec", ("river", "numba", "scipy", "pandas", "rich", "sqlite3", "numpy")),
     ],
 )
 def test_a_device_loads_little(statement: str, absent: tuple[str, ...]) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from murk._sqlite import Database
 from murk.errors import MurkError, UserError
-from murk.stream import sqlite_log
-from murk.stream.database import Database
-from murk.stream.log import DeadLetter, open_log
-from murk.stream.sqlite_log import SqliteLog
+from murk.stream.log import sqlite
+from murk.stream.log.base import DeadLetter
+from murk.stream.log.open import open_log
+from murk.stream.log.sqlite import SqliteLog
 from tests.stream.harness import make_task, message, read_all, spoil
 from tests.stream.processes import Start, at_once, fill, finish
 
@@ -185,7 +186,7 @@ def test_append_times_are_the_clocks_seconds_under_the_lock(path: Path) -> None:
 
 
 def test_trimming_goes_by_time_from_the_beginning(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_log, "TRIM_CHUNK", 7)
+    monkeypatch.setattr(sqlite, "TRIM_CHUNK", 7)
     now = [0.0]
     with SqliteLog(path, clock=lambda: now[0]) as log:
         log.announce(make_task(duplicates=10).document())

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from murk.stream.staleness import (
+from murk.stream.task.learner import MaxStaleness
+from murk.stream.task.task import Task
+from murk.stream.worker.publication import (
     is_published,
     newest_published,
     publication_spacing,
@@ -11,8 +13,6 @@ from murk.stream.staleness import (
     spacing,
     staleness_limit,
 )
-from murk.stream.task import Task
-from murk.stream.task_learner import MaxStaleness
 from tests.stream.tasks import LOGISTIC
 
 FLOORS = (0, 1, 2, 3, 15, 100, 1_562, 15_625)

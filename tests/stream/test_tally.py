@@ -1,8 +1,8 @@
 """Counting by level and by age."""
 
-from murk.stream.checkpoint import Counters
-from murk.stream.codec import WireRules, decode
-from murk.stream.tally import Tally
+from murk.stream.messages.codec import WireRules, decode
+from murk.stream.messages.state import Counters
+from murk.stream.worker.counters import Tally
 from tests.stream.harness import make_task, message
 
 TASK = make_task()

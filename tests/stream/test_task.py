@@ -9,9 +9,9 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP
-from murk.stream.durations import format_duration, parse_duration
-from murk.stream.task import Task
-from murk.stream.task_document import canonical_json
+from murk.stream.task.canonical import canonical_json
+from murk.stream.task.durations import format_duration, parse_duration
+from murk.stream.task.task import Task
 from tests.stream.tasks import GUARANTEE, HUBER, LOGISTIC, SOFTMAX
 
 

@@ -9,14 +9,14 @@ from typing import Any, get_args
 import pytest
 
 from murk.errors import UserError
-from murk.stream.task import Task
-from murk.stream.task_block import Block
-from murk.stream.task_document import canonical_json, differences
-from murk.stream.task_features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
-from murk.stream.task_learner import ADDED, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
-from murk.stream.task_moments import MomentsBlock
-from murk.stream.task_privacy import PrivacyBlock
-from murk.stream.task_protocols import ExamplesBlock, ScoresBlock, SketchBlock
+from murk.stream.task.block import Block
+from murk.stream.task.canonical import canonical_json, differences
+from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
+from murk.stream.task.learner import ADDED, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
+from murk.stream.task.privacy import PrivacyBlock
+from murk.stream.task.protocols.blocks import ExamplesBlock, ScoresBlock, SketchBlock
+from murk.stream.task.protocols.moments import MomentsBlock
+from murk.stream.task.task import Task
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from murk.errors import UserError
-from murk.stream.codec import longest_release
-from murk.stream.releases import KINDS
-from murk.stream.task import Task
-from murk.stream.task_change import settle
-from murk.stream.task_protocols import GRAM, GRAM_GUARANTEES, GUARANTEES, MECHANISMS, PROTOCOLS, RELEASED
+from murk.stream.messages.codec import longest_release
+from murk.stream.messages.releases import KINDS
+from murk.stream.task.change import settle
+from murk.stream.task.protocols.blocks import GRAM, GRAM_GUARANTEES, GUARANTEES, MECHANISMS, PROTOCOLS, RELEASED
+from murk.stream.task.task import Task
 from tests.stream.tasks import ANY_PROTOCOL, GUARANTEE, HUBER, LOGISTIC, SOFTMAX
 
 APPROX = "{approx: {epsilon: 1.0, delta: 1e-6}}"

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from murk.errors import UserError
-from murk.stream.task import Task
-from murk.stream.task_errors import user_error
-from murk.stream.task_yaml import MOST_BYTES, read_yaml
+from murk.stream.task.errors import user_error
+from murk.stream.task.task import Task
+from murk.stream.task.yaml import MOST_BYTES, read_yaml
 from tests.stream.tasks import GUARANTEE, LOGISTIC
 
 REFUSED = [

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError
-from murk.stream import team as module
-from murk.stream.log import Fenced, Unreachable
-from murk.stream.membership import AllChains, Membership
-from murk.stream.pulse import ChainVitals, Pulse
-from murk.stream.sqlite_log import SqliteLog
-from murk.stream.team import PAUSE, TELL, Team
+from murk.stream.log.base import Fenced, Unreachable
+from murk.stream.log.membership import AllChains, Membership
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.worker import pool as module
+from murk.stream.worker.pool import PAUSE, TELL, Team
+from murk.stream.worker.pulse import ChainVitals, Pulse
 from tests.stream.harness import SumLearner, make_task, message, put
 
 TASK = make_task()

@@ -7,12 +7,21 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.stream.checkpoint import decode_state
-from murk.stream.codec import WireRules, decode
-from murk.stream.log import Message, open_log
-from murk.stream.sqlite_log import SqliteLog
-from murk.stream.trail import MOST_POINTS, TRAIL_BYTES, Trail, TrailRecorder, first_point, most_points, trail_bytes
-from murk.stream.worker import Worker
+from murk.stream.log.base import Message
+from murk.stream.log.open import open_log
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.messages.codec import WireRules, decode
+from murk.stream.messages.state import decode_state
+from murk.stream.messages.trail import (
+    MOST_POINTS,
+    TRAIL_BYTES,
+    Trail,
+    TrailRecorder,
+    first_point,
+    most_points,
+    trail_bytes,
+)
+from murk.stream.worker.worker import Worker
 from tests.stream.harness import DIMENSION, drain, learn, learner_for, make_task, message, put, spoil, state_of
 
 MANY = 300

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murk.stream.window import DuplicateWindow
+from murk.stream.worker.dedup import DuplicateWindow
 
 IDS = [f"{number:032x}" for number in range(4)]
 

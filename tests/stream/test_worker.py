@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from murk.stream.codec import decode_iterate
-from murk.stream.log import DeadLetter
-from murk.stream.sqlite_log import SqliteLog
-from murk.stream.task import Task
-from murk.stream.worker import DEAD_BYTES, Progress, Worker
+from murk.stream.log.base import DeadLetter
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.messages.codec import decode_iterate
+from murk.stream.task.task import Task
+from murk.stream.worker.worker import DEAD_BYTES, Progress, Worker
 from tests.stream.harness import (
     DIMENSION,
     SumLearner,

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.errors import MurkError
-from murk.stream.log import Fenced
-from murk.stream.sqlite_log import SqliteLog
-from murk.stream.task import Task
-from murk.stream.worker import Worker
+from murk.stream.log.base import Fenced
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.task.task import Task
+from murk.stream.worker.worker import Worker
 from tests.protocols import BY_NAME
 from tests.services.faults.nursery import Child
 from tests.stream.harness import (

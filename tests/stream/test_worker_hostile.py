@@ -13,10 +13,10 @@ import pytest
 
 from murk.errors import MurkError
 from murk.learners.problem import problem_for
-from murk.stream.releases import SketchRelease
-from murk.stream.sqlite_log import SqliteLog
-from murk.stream.task import Task
-from murk.stream.worker import Worker
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.messages.releases import SketchRelease
+from murk.stream.task.task import Task
+from murk.stream.worker.worker import Worker
 from tests.protocols import BY_NAME, HONEST, contents, title_of
 from tests.stream.harness import (
     altered,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.stream.sqlite_log import SqliteLog
-from murk.stream.worker import Worker
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.worker.worker import Worker
 from tests.stream.harness import (
     FOREVER,
     Bound,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from murk.stream.sqlite_log import SqliteLog
-from murk.stream.worker import Worker
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.worker.worker import Worker
 from tests.protocols import SCORES
 from tests.stream.harness import drain, fault_task, learner_for, message, put, state_of
 

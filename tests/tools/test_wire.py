@@ -16,12 +16,12 @@ from murk.errors import MurkError, UserError
 from murk.learners.ldp_sgd.problem import GradientProblem
 from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP, ZeroConcentratedDP, calibrate
-from murk.stream.checkpoint import Counters, decode_state
-from murk.stream.codec import REASONS, Rejected, WireRules, decode, decode_iterate
-from murk.stream.log import MAX_MESSAGE
-from murk.stream.sqlite_log import SqliteLog
-from murk.stream.task import Task
-from murk.stream.worker import DEAD_BYTES, Worker
+from murk.stream.log.base import MAX_MESSAGE
+from murk.stream.log.sqlite import SqliteLog
+from murk.stream.messages.codec import REASONS, Rejected, WireRules, decode, decode_iterate
+from murk.stream.messages.state import Counters, decode_state
+from murk.stream.task.task import Task
+from murk.stream.worker.worker import DEAD_BYTES, Worker
 from tests.stream.by_hand import PAGE, code, release
 from tests.stream.harness import drain
 from tools.wire import examples as wire_examples

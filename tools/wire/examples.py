@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from murk.stream.checkpoint import Counters, StateMessage
-from murk.stream.codec import Rejected, WireRules, decode, encode, encode_iterate
-from murk.stream.releases import (
+from murk.stream.messages.codec import Rejected, WireRules, decode, encode, encode_iterate
+from murk.stream.messages.releases import (
     ExampleRelease,
     GradientRelease,
     GramRelease,
@@ -17,7 +16,8 @@ from murk.stream.releases import (
     ScoreRelease,
     SketchRelease,
 )
-from murk.stream.task import Task
+from murk.stream.messages.state import Counters, StateMessage
+from murk.stream.task.task import Task
 from tools.task_file_text import MINIMAL
 
 TASK: Final = Task.parse(MINIMAL + "protocol: gradients\nobjective: logistic\n")

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from murk.stream.checkpoint import StateMessage
-from murk.stream.codec import REASONS, json_schema
-from murk.stream.releases import KINDS, IterateMessage, Release
-from murk.stream.task import SCHEMA_VERSION, Task
-from murk.stream.task_learner import ADDED
-from murk.stream.task_protocols import BLOCKS
-from murk.stream.worker import DEAD_BYTES
+from murk.stream.messages.codec import REASONS, json_schema
+from murk.stream.messages.releases import KINDS, IterateMessage, Release
+from murk.stream.messages.state import StateMessage
+from murk.stream.task.learner import ADDED
+from murk.stream.task.protocols.blocks import BLOCKS
+from murk.stream.task.task import SCHEMA_VERSION, Task
+from murk.stream.worker.worker import DEAD_BYTES
 
 Schema = dict[str, Any]
 

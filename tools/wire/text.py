@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from murk.stream.codec import Reason
+from murk.stream.messages.codec import Reason
 
 HEAD: Final = """\
 # What is on the wire

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.estimate import Estimate
 from murk.learners.gaussmix.estimates import estimate
 from murk.learners.gaussmix.settings import SketchSettings
 from murk.learners.gaussmix.sums import Sums, gram, precision
 from murk.learners.gaussmix.window_engine import WindowEngine
-from murk.learners.inference import Estimate
 from murk.privacy.gaussmix import GaussMixMechanism
-from murk.stream.codec import Rejected
-from murk.stream.releases import SketchRelease
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import SketchRelease
 
 if TYPE_CHECKING:
     from murk.privacy.gaussmix import Sketch

@@ -10,6 +10,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.estimate import Estimate
 from murk.learners.gaussmix.gram_settings import GramSettings
 from murk.learners.gaussmix.gram_solver import GramSolution, solve_gram
 from murk.learners.gaussmix.gram_sums import GramSums
@@ -18,7 +19,6 @@ from murk.learners.gaussmix.solver import FEWEST, Solution, solve
 from murk.learners.gaussmix.sums import Sums
 from murk.learners.gaussmix.surrogate import by_normal_scores, by_quadratic
 from murk.learners.gaussmix.unknown_law import Allowance, allowance
-from murk.learners.inference import Estimate
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.estimate import Estimate
 from murk.learners.gaussmix.estimates import estimate_grams
 from murk.learners.gaussmix.gram_settings import GramSettings
 from murk.learners.gaussmix.gram_sums import GramSums, precision
 from murk.learners.gaussmix.window_engine import WindowEngine
-from murk.learners.inference import Estimate
 from murk.privacy.gaussmix import GramMechanism
-from murk.stream.codec import Rejected
-from murk.stream.releases import GramRelease
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import GramRelease
 
 if TYPE_CHECKING:
     from murk.privacy.gaussmix import Gram

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from murk.errors import UserError
 from murk.learners.gaussmix.window_settings import WindowSettings
-from murk.stream.codec import longest_release
-from murk.stream.log import MAX_MESSAGE
+from murk.stream.log.base import MAX_MESSAGE
+from murk.stream.messages.codec import longest_release
 
 
 @dataclass(frozen=True)

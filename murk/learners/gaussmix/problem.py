@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.estimate import Estimate
 from murk.learners.gaussmix.engine import SketchEngine
 from murk.learners.gaussmix.estimates import estimate, estimate_grams
 from murk.learners.gaussmix.gram_engine import GramEngine
 from murk.learners.gaussmix.gram_settings import GramSettings
 from murk.learners.gaussmix.settings import SketchSettings, check_message, default_rows
-from murk.learners.inference import Estimate
 from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
-from murk.stream.releases import GramRelease, Release, SketchRelease
-from murk.stream.task import Task
-from murk.stream.task_protocols import GRAM, SketchBlock
+from murk.stream.messages.releases import GramRelease, Release, SketchRelease
+from murk.stream.task.protocols.blocks import GRAM, SketchBlock
+from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
     from murk.privacy.gaussmix import Gram, GramAccumulator, Sketch, SketchAccumulator

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from murk.learners.estimator import Record
+from murk.learners.base import Record
 from murk.learners.gaussmix.base import Budget, GaussMix, Method
 from murk.learners.gaussmix.window_settings import Kind, Weighting
 from murk.learners.predictions import TargetEstimator

@@ -12,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.estimator import Record
-from murk.learners.inference import Estimate
+from murk.learners.base import Record
+from murk.learners.estimate import Estimate
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.directions import own_variance, parts
 from murk.learners.iwp_sgd.engine import IWPEngine
 from murk.learners.iwp_sgd.evaluation import Example
 from murk.learners.iwp_sgd.inference import estimate
 from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
-from murk.learners.settings import Averaging, Weighting
+from murk.learners.options import Averaging, Weighting
 from murk.learners.sgd_estimator import SGDEstimator, step_setting
 from murk.learners.values import number
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
-from murk.stream.releases import ExampleRelease
+from murk.stream.messages.releases import ExampleRelease
 
 
 class IWPSGD(SGDEstimator):

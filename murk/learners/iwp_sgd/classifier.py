@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.estimator import Record
+from murk.learners.base import Record
 from murk.learners.iwp_sgd.base import IWPSGD
 from murk.learners.iwp_sgd.losses import chances
 from murk.learners.iwp_sgd.settings import released
+from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
-from murk.learners.settings import Averaging, InverseScalingStep, Weighting
 from murk.privacy import ApproxDP, GaussianDP, Guarantee
 from murk.privacy.noise import NoiseSource
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from murk._turns import Turns, in_turn, occupied
 from murk.errors import MurkError, UserError
-from murk.learners.inference import Estimate, PublicCovariates
+from murk.learners.estimate import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import kernels as f
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.inference import estimate
@@ -26,8 +26,8 @@ from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 from murk.privacy.noise.sources import compiled, secure_feed
 from murk.privacy.noise.streaming import fill as fill_noise
 from murk.privacy.noise.tables import GAUSSIAN_LAW
-from murk.stream.codec import Rejected
-from murk.stream.releases import ExampleRelease
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import ExampleRelease
 
 _BLOCK = 4096
 _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "gathered", "reference", "aimed")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.inference import FEWEST, RANDOM_SCALING, Estimate
+from murk.learners.estimate import FEWEST, RANDOM_SCALING, Estimate
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.polish import TRUST, uncertainty
 from murk.learners.iwp_sgd.public import with_public

@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.inference import Estimate, PublicCovariates
+from murk.learners.estimate import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import kernels as f
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.engine import IWPEngine
 from murk.learners.iwp_sgd.inference import estimate
 from murk.learners.iwp_sgd.polish import triangle
 from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
-from murk.learners.settings import InverseScalingStep
-from murk.stream.log import MAX_STATE
-from murk.stream.task import Task
-from murk.stream.trail import trail_bytes
+from murk.learners.options import InverseScalingStep
+from murk.stream.log.base import MAX_STATE
+from murk.stream.messages.trail import trail_bytes
+from murk.stream.task.task import Task
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.inference import Estimate, PublicCovariates
+from murk.learners.estimate import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import layout as k
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.estimator import Record
-from murk.learners.inference import Estimate
+from murk.learners.base import Record
+from murk.learners.estimate import Estimate
 from murk.learners.iwp_sgd.base import IWPSGD
+from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.predictions import TargetEstimator
-from murk.learners.settings import Averaging, InverseScalingStep, Weighting
 from murk.learners.values import numbers, target
 from murk.privacy import ApproxDP, GaussianDP, Guarantee
 from murk.privacy.noise import NoiseSource

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.inference import ASKED
+from murk.learners.estimate import ASKED
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.directions import BESIDE, DirectionMechanism
 from murk.learners.iwp_sgd.losses import (
@@ -28,7 +28,7 @@ from murk.learners.iwp_sgd.losses import (
     spread,
 )
 from murk.learners.iwp_sgd.polish import FIRST_REFRESH
-from murk.learners.settings import Averaging, InverseScalingStep, Weighting
+from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, PureDP, RandomizedResponse
 from murk.privacy.mechanisms import divided
 

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from murk.errors import UserError
-from murk.learners.engine import SGDEngine
-from murk.learners.inference import Estimate, PublicCovariates, estimate
-from murk.learners.objectives import Balanced, Huber, Logistic, Softmax
-from murk.learners.settings import Averaging, Settings, Weighting
+from murk.learners.estimate import Estimate, PublicCovariates
+from murk.learners.ldp_sgd.engine import SGDEngine
+from murk.learners.ldp_sgd.inference import estimate
+from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax
+from murk.learners.ldp_sgd.settings import Settings
+from murk.learners.ldp_sgd.weights import Weights
+from murk.learners.options import Averaging, Weighting
 from murk.learners.sgd_estimator import SGDEstimator, step_setting
-from murk.learners.weights import Weights
 from murk.privacy import Guarantee
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.privacy.noise import NoiseSource

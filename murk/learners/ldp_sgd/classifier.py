@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.estimator import Record
+from murk.learners.base import Record
+from murk.learners.coordinates import contrasts
 from murk.learners.ldp_sgd.base import LDPSGD
-from murk.learners.objectives import Balanced, Logistic, Softmax, contrasts
+from murk.learners.ldp_sgd.losses import Balanced, Logistic, Softmax
+from murk.learners.ldp_sgd.weights import Weights
+from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.predictions import LabelEstimator, code_of, codes_of, logistic, two_chances
-from murk.learners.settings import Averaging, InverseScalingStep, Weighting
-from murk.learners.weights import Weights
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 

@@ -13,19 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners import kernels as k
-from murk.learners.engine import SGDEngine
-from murk.learners.inference import Estimate, PublicCovariates, estimate
-from murk.learners.memory import Memory
-from murk.learners.objectives import Balanced, Huber, Logistic, Softmax
+from murk.learners.estimate import Estimate, PublicCovariates
+from murk.learners.ldp_sgd import kernels as k
+from murk.learners.ldp_sgd.buffers import Memory
+from murk.learners.ldp_sgd.engine import SGDEngine
+from murk.learners.ldp_sgd.inference import estimate
+from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax
+from murk.learners.ldp_sgd.settings import Settings
+from murk.learners.options import InverseScalingStep
 from murk.learners.problem import HostileModel
-from murk.learners.settings import InverseScalingStep, Settings
 from murk.privacy.mechanisms import Mechanism, calibrate
-from murk.stream.log import MAX_STATE
-from murk.stream.staleness import is_published, newest_published, spacing
-from murk.stream.task import Task
-from murk.stream.task_features import ClassTarget
-from murk.stream.trail import trail_bytes
+from murk.stream.log.base import MAX_STATE
+from murk.stream.messages.trail import trail_bytes
+from murk.stream.task.features import ClassTarget
+from murk.stream.task.task import Task
+from murk.stream.worker.publication import is_published, newest_published, spacing
 
 # In coded units: features and a real target lie in [-1, 1], so a regression's fit has a norm near 1; a logit of 3
 # is odds of 20. A radius much beyond the truth makes steps too large (docs/coverage.md).

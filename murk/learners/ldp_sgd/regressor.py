@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from river import base
 
-from murk.learners.estimator import Record
+from murk.learners.base import Record
 from murk.learners.ldp_sgd.base import LDPSGD
+from murk.learners.ldp_sgd.losses import Huber
 from murk.learners.ldp_sgd.problem import SCALE_MULTIPLIER
-from murk.learners.objectives import Huber
+from murk.learners.ldp_sgd.weights import Weights
+from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.predictions import TargetEstimator
-from murk.learners.settings import Averaging, InverseScalingStep, Weighting
 from murk.learners.values import numbers, target
-from murk.learners.weights import Weights
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 

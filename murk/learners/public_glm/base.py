@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from river.utils import dataframe
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, StreamEstimator
-from murk.learners.inference import Estimate
+from murk.learners.base import Record, StreamEstimator
+from murk.learners.estimate import Estimate
 from murk.learners.public_glm.bounds import normal_reach
 from murk.learners.public_glm.curves import Curve
 from murk.learners.public_glm.engine import BLOCK, Model, MomentEngine, merged
@@ -29,7 +29,7 @@ from murk.privacy import Guarantee
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.mechanisms.reach import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
-from murk.stream.codec import Rejected
+from murk.stream.messages.codec import Rejected
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from murk.learners.estimator import Record
+from murk.learners.base import Record
 from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
 from murk.learners.public_glm.base import PublicMoments
 from murk.learners.public_glm.curves import LOSSES, Curve, curve_of

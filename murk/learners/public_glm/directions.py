@@ -19,7 +19,7 @@ from murk.learners.scores.settings import Settings
 from murk.privacy.noise import NoiseSource
 
 if TYPE_CHECKING:
-    from murk.stream.task import Task
+    from murk.stream.task.task import Task
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
-from murk.learners.inference import Estimate
+from murk.learners.estimate import Estimate
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.curves import Curve
 from murk.learners.public_glm.fit import Fit, Response, fit
@@ -22,11 +22,11 @@ from murk.learners.public_glm.statistics import Statistics
 from murk.learners.state import count_of, pack, unpack
 from murk.privacy.mechanisms.reach import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
-from murk.stream.codec import Rejected
+from murk.stream.messages.codec import Rejected
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms.base import Randomizer
-    from murk.stream.releases import MomentRelease
+    from murk.stream.messages.releases import MomentRelease
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

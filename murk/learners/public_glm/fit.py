@@ -20,7 +20,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.inference import Estimate
+from murk.learners.estimate import Estimate
 from murk.learners.public_glm.curves import Curve
 from murk.learners.public_glm.moments import Private, Sums, design_of
 from murk.learners.public_glm.public import Covariates

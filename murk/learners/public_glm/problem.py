@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.inference import Estimate
+from murk.learners.estimate import Estimate
 from murk.learners.public_glm.bounds import normal_reach
 from murk.learners.public_glm.curves import LINKS, LOSSES, curve_of
 from murk.learners.public_glm.directions import DirectionProblem, directions_of
@@ -22,11 +22,11 @@ from murk.learners.public_glm.public import Covariates
 from murk.learners.public_glm.statistics import Statistics, balanced
 from murk.learners.scores.problem import covariates_of
 from murk.privacy.mechanisms.base import Randomizer
-from murk.stream.log import MAX_MESSAGE, MAX_STATE
-from murk.stream.trail import trail_bytes
+from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.trail import trail_bytes
 
 if TYPE_CHECKING:
-    from murk.stream.task import Task
+    from murk.stream.task.task import Task
 
 # Of the longest release, as the codec takes it: the other fields, and a number with its sign, comma and a space.
 _ENVELOPE, _NUMBER = 512, 22

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.estimator import Record
+from murk.learners.base import Record
 from murk.learners.predictions import TargetEstimator
 from murk.learners.public_glm.base import PublicMoments
 from murk.learners.public_glm.curves import LINKS, Curve, curve_of

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.estimator import Record, StreamEstimator
-from murk.learners.inference import PublicCovariates
+from murk.learners.base import Record, StreamEstimator
+from murk.learners.estimate import PublicCovariates
 from murk.learners.public_glm.public import PublicSample
 from murk.learners.scores.engine import BLOCK, merged
 from murk.learners.scores.estimate import ScoreEstimate

@@ -24,7 +24,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.objectives import contrasts
+from murk.learners.coordinates import contrasts
 from murk.learners.scores.expected import mean_matrix
 from murk.learners.scores.model import Model, Response, directions
 from murk.learners.scores.moments import pooled

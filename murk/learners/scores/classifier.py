@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.errors import UserError
-from murk.learners.estimator import Record
-from murk.learners.objectives import contrasts
+from murk.learners.base import Record
+from murk.learners.coordinates import contrasts
 from murk.learners.predictions import LabelEstimator, code_of, codes_of, logistic, two_chances
 from murk.learners.scores.base import Scores
 from murk.privacy import GaussianDP, Guarantee, PureDP

@@ -22,10 +22,10 @@ from murk.learners.scores.solved import solved
 from murk.learners.scores.sums import Epoch, Tally, summaries
 from murk.learners.state import count_of
 from murk.privacy.mechanisms.reach import FORGED, Reach
-from murk.stream.codec import Rejected
+from murk.stream.messages.codec import Rejected
 
 if TYPE_CHECKING:
-    from murk.stream.releases import ScoreRelease
+    from murk.stream.messages.releases import ScoreRelease
 
 Answered = tuple[int, str, Question]
 """The version that an answer was given at, its level, and the question."""

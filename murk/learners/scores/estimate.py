@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.effects import People
-from murk.learners.inference import Estimate
+from murk.learners.estimate import Estimate, People
 from murk.learners.scores.classes import ClassSolution
 from murk.learners.scores.needed import Need, Outlook
 from murk.learners.scores.public import PublicSolution

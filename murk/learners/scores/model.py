@@ -22,7 +22,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.objectives import contrasts
+from murk.learners.coordinates import contrasts
 from murk.learners.problem import HostileModel
 from murk.learners.scores import kernels
 from murk.learners.scores.kernels import LARGEST_LOGIT

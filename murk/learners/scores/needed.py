@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError, UserError
-from murk.learners.objectives import contrasts
+from murk.learners.coordinates import contrasts
 from murk.learners.scores import classes
 from murk.learners.scores.expected import Expected, mean_matrix
 from murk.learners.scores.layout import flattened

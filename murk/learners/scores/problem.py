@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.inference import PublicCovariates
+from murk.learners.estimate import PublicCovariates
 from murk.learners.scores.engine import ScoreEngine, lengths_of, merged
 from murk.learners.scores.estimate import ScoreEstimate
 from murk.learners.scores.layout import REMEMBERED, matrix_size
@@ -20,13 +20,13 @@ from murk.learners.scores.model import QUESTIONS, Model, Question, asked, check_
 from murk.learners.scores.settings import Settings
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource, Purpose
-from murk.stream.codec import longest_release
-from murk.stream.log import MAX_MESSAGE, MAX_STATE
-from murk.stream.task_features import ClassTarget
-from murk.stream.trail import trail_bytes
+from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.codec import longest_release
+from murk.stream.messages.trail import trail_bytes
+from murk.stream.task.features import ClassTarget
 
 if TYPE_CHECKING:
-    from murk.stream.task import Task
+    from murk.stream.task.task import Task
 
 # A float of a model message, a float of a state in base64, and a sum of a state with its comma.
 _MODEL_NUMBER, _STATE_NUMBER, _STATE_SUM = 26, 11, 24

@@ -26,13 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError
+from murk.learners.coordinates import whitening
 from murk.learners.scores.expected import mean_matrix
 from murk.learners.scores.model import Model, Response
 from murk.learners.scores.rows import Rows, inverse
 from murk.learners.scores.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, first_rejected
 from murk.learners.scores.sums import Summary
 from murk.learners.scores.told import Told
-from murk.learners.weights import whitening
 
 Array = NDArray[np.float64]
 

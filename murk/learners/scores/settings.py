@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from murk.learners.inference import PublicCovariates
+from murk.learners.coordinates import whitening
+from murk.learners.estimate import PublicCovariates
 from murk.learners.scores.layout import FIRST, NEVER, epoch_end, epoch_start, matrix_size
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import LARGEST_REACH, Model, Response
 from murk.learners.scores.rows import Rows
 from murk.learners.scores.solved import AnySolution, solved
 from murk.learners.scores.sums import Summary
-from murk.learners.weights import whitening
 
 REACH: Final = 1.3
 """R in units of the typical length sqrt p: beyond it few people are, and those count for less."""

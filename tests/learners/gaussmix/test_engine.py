@@ -17,9 +17,9 @@ from murk.learners.state import pack
 from murk.privacy import SimulatedNoise
 from murk.privacy.gaussmix import SketchAccumulator
 from murk.stream import Task
-from murk.stream.codec import Rejected, longest_release
-from murk.stream.log import MAX_MESSAGE
-from murk.stream.releases import SketchRelease
+from murk.stream.log.base import MAX_MESSAGE
+from murk.stream.messages.codec import Rejected, longest_release
+from murk.stream.messages.releases import SketchRelease
 
 TASK = """
 name: weeks

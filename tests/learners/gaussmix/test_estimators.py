@@ -17,8 +17,8 @@ from murk.errors import MurkError, UserError
 from murk.learners import GaussMixClassifier, GaussMixRegressor
 from murk.privacy import ApproxDP, GaussianDP, SimulatedNoise
 from murk.privacy.gaussmix import SketchAccumulator
-from murk.stream.codec import Rejected
-from murk.stream.releases import SketchRelease
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import SketchRelease
 
 BUDGET = ApproxDP(2.0, 1e-5)
 

@@ -18,9 +18,9 @@ from murk.learners.gaussmix.problem import GramProblem, SketchProblem, problem_f
 from murk.learners.gaussmix.unknown_law import allowance
 from murk.privacy import ApproxDP, GaussianDP, SimulatedNoise
 from murk.privacy.gaussmix import GramAccumulator, GramMechanism
-from murk.stream.codec import Rejected
-from murk.stream.releases import GramRelease
-from murk.stream.task import Task
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import GramRelease
+from murk.stream.task.task import Task
 
 TASK = """
 name: weeks

@@ -14,7 +14,7 @@ from murk.learners.iwp_sgd.directions import parts as direction_parts
 from murk.learners.iwp_sgd.inference import SANDWICH, estimate
 from murk.learners.iwp_sgd.settings import target_scale
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise, ZeroConcentratedDP
-from murk.stream.codec import Rejected
+from murk.stream.messages.codec import Rejected
 from tests.learners.iwp_sgd.worlds import at, engine, records, release, settings
 
 KINDS = [
@@ -175,7 +175,7 @@ def test_refusal_takes_next_to_no_honest_release():
 @pytest.mark.parametrize("step", [1e-3, 1e3, 1e300])
 def test_the_exponential_loss_never_overflows(step):
     """p = 2, eps = 2, gamma = 1e-3, as published, where plain arithmetic was seen to end in NaN; and far worse."""
-    from murk.learners.settings import InverseScalingStep
+    from murk.learners.options import InverseScalingStep
 
     made = engine(loss="exponential", release="separate", guarantee=ApproxDP(2.0, 1e-5), polish=False, seed=2,
                   averaging=None, weighting="uniform", step=InverseScalingStep(step, 0.0), radius=1e3)  # fmt: skip

@@ -10,10 +10,10 @@ from murk.errors import MurkError, UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.learners.iwp_sgd import Evaluated, Example, UnbiasedLoss
 from murk.learners.iwp_sgd.problem import problem_for
-from murk.learners.settings import InverseScalingStep
+from murk.learners.options import InverseScalingStep
 from murk.privacy import ApproxDP, GaussianDP, GaussianMechanism, PureDP, RandomizedResponse, SimulatedNoise
 from murk.stream import Task
-from murk.stream.codec import Rejected
+from murk.stream.messages.codec import Rejected
 from tests.learners.iwp_sgd.worlds import records, release
 
 MENU = {"open": GaussianDP(8.0)}

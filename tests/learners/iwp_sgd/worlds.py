@@ -6,7 +6,7 @@ from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.engine import IWPEngine
 from murk.learners.iwp_sgd.settings import ExampleSettings, settle
 from murk.privacy import GaussianDP
-from murk.stream.releases import ExampleRelease
+from murk.stream.messages.releases import ExampleRelease
 
 NAMES = ("a", "b", "intercept")
 

@@ -9,11 +9,11 @@ from scipy import stats
 from murk.errors import MurkError, UserError
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
-from murk.producers.randomizing import answers_of
+from murk.producers.randomization import answers_of
 from murk.stream import Task
-from murk.stream.codec import Rejected
-from murk.stream.releases import ScoreRelease
-from murk.stream.task_change import settle
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import ScoreRelease
+from murk.stream.task.change import settle
 from tests.learners.scores.people import features, learn, learn_sums, outcomes
 
 TASK = """

@@ -17,9 +17,9 @@ from murk.learners.public_glm.problem import check_size, problem_for
 from murk.learners.public_glm.statistics import Statistics, balanced
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise
 from murk.stream import Task
-from murk.stream.codec import Rejected
-from murk.stream.log import MAX_MESSAGE
-from murk.stream.releases import MomentRelease
+from murk.stream.log.base import MAX_MESSAGE
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import MomentRelease
 
 LAYOUT = Statistics(("a", "b", "intercept"), math.sqrt(3), balanced(math.sqrt(3)))
 MODEL = Model(LINKS["identity"], Response(-1.0, 1.0), None)

@@ -14,8 +14,8 @@ from murk.errors import MurkError, UserError
 from murk.learners import PublicDataGLM, PublicDataRegression
 from murk.learners.public_glm.root import NoRootError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise, ZeroConcentratedDP
-from murk.stream.codec import Rejected
-from murk.stream.releases import MomentRelease
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import MomentRelease
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(30_000, 3)) * 0.4

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from murk.learners.inference import PublicCovariates
+from murk.learners.estimate import PublicCovariates
 from murk.learners.public_glm.curves import LINKS, LOSSES
 from murk.learners.public_glm.fit import DELTA, LEAST_SQUARES, Response, fit
 from murk.learners.public_glm.moments import Private, Sums, design_of, private_share

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from murk.errors import UserError
 from murk.learners import ScoreClassifier
-from murk.learners.objectives import contrasts
+from murk.learners.coordinates import contrasts
 from murk.learners.problem import HostileModel, person_problem_for
 from murk.learners.scores.classes import Scores, chances
 from murk.learners.scores.layout import FIRST
@@ -21,7 +21,7 @@ from murk.learners.units import units
 from murk.monitoring.snapshot import model
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
-from murk.producers.randomizing import answers_of
+from murk.producers.randomization import answers_of
 from murk.stream import Task
 from tests.learners.scores.people import class_outcomes, features, learn, problem_of, public
 

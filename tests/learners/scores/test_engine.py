@@ -7,8 +7,8 @@ import pytest
 
 from murk.errors import MurkError
 from murk.learners.scores.layout import FIRST, epoch_end, matrix_size
-from murk.stream.codec import Rejected
-from murk.stream.releases import ScoreRelease
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import ScoreRelease
 from tests.learners.scores.people import features, learn_sums, outcomes, problem_of
 
 P = 3

@@ -17,8 +17,8 @@ from murk.learners.scores import local
 from murk.learners.scores.layout import FIRST, shown_next
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
-from murk.stream.codec import Rejected
-from murk.stream.releases import ScoreRelease
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import ScoreRelease
 from tests.learners.scores.people import features, learn, outcomes, problem_of, public
 
 P, THETA = 3, np.array([0.7, -1.0, 0.6, -0.3])

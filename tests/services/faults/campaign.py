@@ -8,10 +8,10 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from murk.stream import open_log
-from murk.stream.kafka.address import Address
-from murk.stream.kafka.client import Clients
-from murk.stream.kafka.settings import Settings
-from murk.stream.log import Unreachable
+from murk.stream.log.base import Unreachable
+from murk.stream.log.kafka.connection.address import Address
+from murk.stream.log.kafka.connection.clients import Clients
+from murk.stream.log.kafka.connection.settings import Settings
 from tests.services.faults.world import names
 from tests.services.services import eventually
 

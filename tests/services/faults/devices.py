@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 
 from murk.privacy.gaussmix.window import WindowAccumulator
-from murk.producers import Ledger, Producer, SketchProducer, schema
+from murk.producers import Ledger, Producer, SketchProducer
+from murk.producers.ledger import schema
 from murk.stream import Task, open_log
-from murk.stream.kafka.log import KafkaLog
-from murk.stream.log import Unreachable
+from murk.stream.log.base import Unreachable
+from murk.stream.log.kafka.log import KafkaLog
 from tests.cli.harness import HEADER, ROWS
 
 POINTS = ("before", "after")

@@ -4,7 +4,7 @@ import threading
 from itertools import cycle, islice
 
 from murk.stream import open_log
-from murk.stream.log import Unreachable
+from murk.stream.log.base import Unreachable
 
 PAUSE = 0.1
 AT_ONCE = 3

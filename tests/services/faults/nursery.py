@@ -193,9 +193,9 @@ def _serve():
     from tests.cli.forks import warm
     from tests.protocols import BY_NAME
 
-    importlib.import_module("murk.stream.kafka.log")
+    importlib.import_module("murk.stream.log.kafka.log")
     importlib.import_module("murk.cli.learn")
-    importlib.import_module("murk.stream.team")
+    importlib.import_module("murk.stream.worker.pool")
     importlib.import_module("tests.stream.processes")
     ended, warmed = {}, set()
     for line in sys.stdin:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from murk.learners.problem import problem_for
 from murk.stream import Task, open_log
-from murk.stream.checkpoint import Counters, decode_state
-from murk.stream.kafka.topics import Names
-from murk.stream.log import Unreachable
-from murk.stream.worker import Worker
+from murk.stream.log.base import Unreachable
+from murk.stream.log.kafka.topics import Names
+from murk.stream.messages.state import Counters, decode_state
+from murk.stream.worker.worker import Worker
 from tests.cli import harness
 from tests.protocols import GRADIENTS
 from tests.services.clients import KafkaProducer

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from murk.stream.kafka import closing as module
-from murk.stream.kafka.log import KafkaLog
+from murk.stream.log.kafka.connection import closing as module
+from murk.stream.log.kafka.log import KafkaLog
 
 
 class Client:

@@ -6,11 +6,11 @@ import pytest
 from kafka import errors
 
 from murk.errors import MurkError, UserError
-from murk.stream.kafka.address import Address
-from murk.stream.kafka.faults import reaching, translate
-from murk.stream.kafka.network import explain
-from murk.stream.kafka.settings import Settings
-from murk.stream.log import Fenced, Unreachable
+from murk.stream.log.base import Fenced, Unreachable
+from murk.stream.log.kafka.connection.address import Address
+from murk.stream.log.kafka.connection.errors import reaching, translate
+from murk.stream.log.kafka.connection.network import explain
+from murk.stream.log.kafka.connection.settings import Settings
 
 URL = "kafka://host:9092/x"
 SECRET = "hunter2-S3CR3T"

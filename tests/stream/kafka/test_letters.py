@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from murk.stream.kafka.letters import letters, record
-from murk.stream.log import DeadLetter
+from murk.stream.log.base import DeadLetter
+from murk.stream.log.kafka.dead_letters import letters, record
 
 LETTER = DeadLetter(0, 5, "schema", "id: missing", b"{}")
 

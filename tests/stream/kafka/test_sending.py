@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from murk.stream.kafka.sending import Sending
-from murk.stream.log import Unreachable
+from murk.stream.log.base import Unreachable
+from murk.stream.log.kafka.sender import Sending
 
 
 class Nowhere:

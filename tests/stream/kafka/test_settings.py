@@ -6,7 +6,7 @@ import ssl
 import pytest
 
 from murk.errors import UserError
-from murk.stream.kafka.settings import Settings
+from murk.stream.log.kafka.connection.settings import Settings
 
 SECRET = "hunter2-S3CR3T"
 

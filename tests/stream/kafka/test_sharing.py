@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kafka.errors import LeaderNotAvailableError, RetriableError
 
 from murk.errors import UserError
-from murk.stream.kafka.names import Slot, check_name
-from murk.stream.kafka.sharing import Assignor, share
+from murk.stream.log.kafka.group.assignment import Assignor, share
+from murk.stream.log.kafka.group.names import Slot, check_name
 
 PARTITIONS = range(7)
 

@@ -1,0 +1,271 @@
+"""What the River estimators share: features in a fixed order, levels, releases, state, intervals."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+from river.utils import dataframe
+
+from murk.errors import MurkError, UserError
+from murk.learners.estimate import Estimate, Intervals
+from murk.learners.survey import FIRST, Survey
+from murk.learners.values import numbers
+from murk.privacy import Guarantee
+from murk.privacy.noise import NoiseSource
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import Release
+
+Record = Mapping[Any, Any]
+
+# Of two threads with a first record, one fixes the features.
+_BEGINNING = threading.RLock()
+
+
+class StreamEstimator(base.Estimator):
+    """A River estimator around an engine: each protocol's says how its engine is made.
+
+    The features are fixed once: at construction or, in a simulation, by the first record.
+    """
+
+    budget: Guarantee
+    levels: Mapping[str, Guarantee] | None
+    features: Sequence[Any] | None
+    seed: int | None
+    noise: NoiseSource | None
+
+    def _prepare(self) -> None:
+        """Set what is not a constructor argument; check what can be checked without a record."""
+        self._engine: Any = None
+        self._names: tuple[Any, ...] = ()
+        self._survey: Survey | None = None
+        self._mechanisms: dict[Guarantee, Any] = {}
+        if not isinstance(self.budget, Guarantee):
+            raise UserError(
+                f"budget={self.budget!r} is not a guarantee; give one such as GaussianDP(mu=1.0) or "
+                "ApproxDP(epsilon=1.0, delta=1e-6)"
+            )
+        if self.features is not None:
+            self._begin(tuple(self.features))
+        elif self.seed is None and not getattr(self.noise, "simulated", False):
+            raise UserError(
+                "features= is required where noise is real: give the features' names, in a fixed order, as in "
+                "features=['age', 'dose']. Taken from the first record they might be what one person said, since "
+                "encoders make names of values ('diagnosis_HIV'), and coefficients and states show them. A simulation "
+                "(seed=) may go without"
+            )
+
+    @abstractmethod
+    def _begin(self, names: tuple[Any, ...]) -> Any:
+        """Make the engine for these features."""
+
+    def _expected(self) -> tuple[float | None, float | None]:
+        """What absolute values of features, and of a real target, are expected to reach; None where nothing is."""
+        return 1.0, None
+
+    def _watch(self) -> None:
+        """Look at the first records, in a simulation."""
+        if self.seed is not None:
+            self._survey = Survey(self._names, *self._expected(), labels=hasattr(self, "classes"))
+
+    def _surveyed(self, rows: Iterable[tuple[Sequence[Any], float]]) -> None:
+        survey = self._survey
+        if survey is not None:  # another thread may have looked at the last one
+            survey.look(rows)
+            if not survey.left:
+                self._survey = None
+
+    def _survey_rows(self, X: Any, y: NDArray[np.float64]) -> None:
+        columns = [values.tolist() for values in self._first(X)]
+        self._surveyed(zip(zip(*columns, strict=True), y.tolist(), strict=False))
+
+    def _first(self, X: Any) -> Iterable[NDArray[Any]]:
+        """The first values of the columns, as they are."""
+        if isinstance(X, np.ndarray):
+            yield from X[:FIRST].T
+            return
+        frame = dataframe.into_frame(X)
+        places = {name: place for place, name in enumerate(frame.columns)}
+        for name in self._names:
+            found = frame[:, places[name]].to_numpy()[:FIRST] if name in places else np.zeros(min(len(frame), FIRST))
+            yield found
+
+    def _begun(self, names: tuple[Any, ...]) -> Any:
+        """The engine; made for these features, where the first record is yet to fix them."""
+        with _BEGINNING:
+            return self._begin(names) if self._engine is None else self._engine
+
+    @abstractmethod
+    def _made(self, guarantee: Guarantee) -> Any:
+        """The mechanism of a guarantee."""
+
+    def _menu(self) -> dict[str, Any]:
+        """Level name to mechanism, the learner's own budget under ``"default"``."""
+        menu = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
+        self._default = menu["default"] = self._calibrated(self.budget)
+        return menu
+
+    def _coded_names(self, names: tuple[Any, ...]) -> tuple[str, ...]:
+        if len(set(names)) != len(names) or "intercept" in names or not names:
+            raise UserError(f"features must be distinct, at least one, and none named 'intercept': got {names!r}")
+        return (*(str(name) for name in names), "intercept")
+
+    def _calibrated(self, guarantee: Guarantee) -> Any:
+        found = self._mechanisms.get(guarantee)
+        if found is None:
+            found = self._made(guarantee)
+            # People may choose budgets from a continuum; a cache must not grow with them.
+            if len(self._mechanisms) < 256:
+                self._mechanisms[guarantee] = found
+        return found
+
+    def _columns(self, X: Any) -> tuple[Any, ...]:
+        if isinstance(X, np.ndarray):
+            return tuple(range(X.shape[1]))
+        return tuple(sorted(dataframe.into_frame(X).columns))
+
+    def _matrix(self, X: Any, names: tuple[Any, ...]) -> NDArray[np.float64]:
+        if isinstance(X, np.ndarray):
+            if X.ndim != 2 or X.shape[1] != len(names):
+                raise UserError(f"an array of features must have shape (n, {len(names)}), got {X.shape}")
+            return np.column_stack([numbers(column) for column in X.T]) if X.dtype.kind == "O" else X.astype(np.float64)
+        frame = dataframe.into_frame(X)
+        # Not frame[name]: a column may be named by a number, which would be taken for a row's.
+        places = {name: place for place, name in enumerate(frame.columns)}
+        absent = np.zeros(len(frame))
+        return np.column_stack(
+            [numbers(frame[:, places[name]].to_numpy()) if name in places else absent for name in names]
+        )
+
+    def _rows_of(self, X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The rows of a frame or an array, one for each target."""
+        rows = self._matrix(X, self._names)
+        if len(rows) != len(y):
+            raise UserError(f"X has {len(rows)} rows, y has {len(y)}")
+        return rows
+
+    def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> Any:
+        """The one mechanism of so many rows, or a list with each row's own."""
+        if not isinstance(budget, Sequence):
+            return self._default if budget is None else self._calibrated(budget)
+        if len(budget) != count:
+            raise UserError(f"X has {count} rows, budget has {len(budget)}")
+        return [self._calibrated(each) for each in budget]
+
+    def learn_release(self, release: Release) -> None:
+        """Learn from what was randomized elsewhere.
+
+        Parameters
+        ----------
+        release
+            A release of this learner's kind, at a level of its menu.
+
+        Raises
+        ------
+        Rejected
+            If its kind, level, size or magnitude does not fit, it is simulated and the learner is not seeded (or the
+            other way round), or it is a gradient of a version that is unknown, too old, or not there yet.
+        UserError
+            If the features are not fixed yet.
+        """
+        engine = self._require()
+        if release.kind != engine.kind:
+            raise Rejected("schema", f"a release of the kind {release.kind!r}, and {engine.kind!r} ones are learned")
+        mechanism = engine.mechanisms.get(release.level)
+        if mechanism is None:
+            raise Rejected("level", f"{release.level!r} is not on the menu: {', '.join(engine.mechanisms)}")
+        if release.simulated is not (self.seed is not None):
+            raise Rejected("simulated", "a learner takes simulated releases if it is seeded, else real ones")
+        integers = release.integers
+        lengths = getattr(engine, "lengths", (engine.dimension,))
+        if len(integers) not in lengths:
+            raise Rejected("dimension", f"{len(integers)} numbers, the learner has {' or '.join(map(str, lengths))}")
+        if max(integers) > mechanism.magnitude or min(integers) < -mechanism.magnitude:
+            raise Rejected("magnitude", f"a number beyond {mechanism.magnitude}, which honest noise does not reach")
+        engine.admit(release, 0)
+        engine.learn_releases([release])
+
+    # What was learned
+
+    def _require(self) -> Any:
+        if self._engine is None:
+            raise UserError("the features are not known yet: give features=[...], or learn a record first")
+        return self._engine
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned from."""
+        return 0 if self._engine is None else int(self._engine.n_releases)
+
+    def estimate(self) -> Estimate:
+        """Coefficients with what their intervals need, and the method both come from."""
+        found: Estimate = self._require().estimate()
+        return found
+
+    def coefficients(self) -> dict[str, float]:
+        """Coefficients by feature name, the constant's as ``"intercept"`` (and ``"scale"``, ``"class:name"``)."""
+        found = self.estimate()
+        return dict(zip(found.names, map(float, found.values), strict=True))
+
+    def confidence_intervals(self, level: float = 0.95) -> Intervals:
+        """Confidence intervals by name, with their ``method`` and a ``note`` on their coverage."""
+        return self.estimate().intervals(level)
+
+    def _engines(self, others: Sequence[Self]) -> list[Any]:
+        """This learner's engine and the others', which must be of the same settings."""
+        engine = self._require()
+        engines = [engine]
+        for other in others:
+            if type(other) is not type(self):
+                raise UserError(
+                    f"a {type(self).__name__} merges with others of its kind, not with {type(other).__name__}"
+                )
+            theirs = other._require()
+            if theirs.settings.digest != engine.settings.digest or other._names != self._names:
+                raise UserError("chains merge only between learners of the same features and settings")
+            engines.append(theirs)
+        return engines
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as plain data (JSON), exact: :meth:`load_state_dict` goes on bit for bit."""
+        names = [name if isinstance(name, str | int) else str(name) for name in self._names]
+        return {"features": names, "fold": self._require().state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state of a learner with the same settings.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or belongs to other features.
+        """
+        try:
+            names, fold = tuple(state["features"]), state["fold"]
+        except (KeyError, TypeError) as error:
+            raise MurkError("the state is malformed: it needs features and fold") from error
+        known = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
+        if names != known:
+            raise MurkError(f"the state is of features {names!r}, this learner has {known!r}")
+        fresh = self._engine is None
+        engine = self._begin(names) if fresh else self._require()
+        try:
+            engine.load_state_dict(fold)
+        except MurkError:
+            if fresh:
+                self._prepare()
+            raise
+
+    def _unit_test_skips(self) -> set[str]:
+        return set()
+
+
+def series(values: Any, X: Any, name: str | None) -> Any:
+    """Predictions in the kind of container that the features came in."""
+    if isinstance(X, np.ndarray):
+        return values
+    return dataframe.to_native_series(values, name=name, like=dataframe.into_frame(X))

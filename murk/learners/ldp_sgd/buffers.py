@@ -1,0 +1,168 @@
+"""The two arrays a fold lives in, and named views into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.coordinates import contrasts
+from murk.learners.ldp_sgd import kernels as k
+from murk.learners.ldp_sgd.losses import Huber, Softmax
+from murk.learners.ldp_sgd.settings import Settings
+from murk.learners.options import InverseScalingStep
+from murk.privacy.mechanisms import Mechanism, lattice
+from murk.privacy.noise import NoiseSource, Purpose
+from murk.stream.worker.publication import ring_size
+
+_WEIGHTS = {"norm": k.NORM, "mallows": k.MALLOWS, "clip": k.CLIP}
+_AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
+_WEIGHTING = {"uniform": k.UNIFORM, "inverse-variance": k.INVERSE_VARIANCE}
+_DECAY = 3.0  # Shamir and Zhang 2013
+
+
+def level_rows(mechanisms: Sequence[Mechanism]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Mechanisms as kernels read them: (radius, spacing, unit, variance) and (kind, steps, threshold, draws)."""
+    reals = np.array([(m.radius, m.spacing, m.unit, m.variance) for m in mechanisms])
+    wholes = np.array([(m.code, m.steps, m.threshold, m.draws) for m in mechanisms], dtype=np.uint64)
+    return reals, wholes.view(np.int64)
+
+
+def drawn(
+    source: NoiseSource, records: NDArray[np.int64], kinds: NDArray[np.int64], size: int
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Noise (so many integers each) and coins for records that are randomized by these kinds of mechanism."""
+    noise = np.empty((len(kinds), size), dtype=np.int64)
+    coins = np.zeros((len(kinds), 3), dtype=np.uint64)
+    laplace, direction = kinds == lattice.LAPLACE, np.isin(kinds, (lattice.L2BALL, lattice.PRIVUNIT))
+    if laplace.any():
+        noise[laplace] = source.laplace(records[laplace], size)
+    if not laplace.all():
+        noise[~laplace] = source.gaussian(records[~laplace], size)
+    if direction.any():
+        coins[direction] = source.words(records[direction], 3, Purpose.COIN)
+    return noise, coins
+
+
+class Memory:
+    """State, settings and scratch of one fold, packed so that a kernel takes two arguments.
+
+    Attributes
+    ----------
+    real, whole
+        The packed float64 and int64 arrays (see :mod:`murk.learners.ldp_sgd.layout`).
+    x, features
+        Where the coded features of the next record are put: ``(p,)``, and without the constant.
+    rows
+        State vectors, ``(6, d)``: iterate, average, two sums of random scaling, two running means.
+    ring, ring_versions
+        Iterates of published versions that gradients may still arrive for.
+    noise
+        Where a record's noise is put before it is learned from.
+    put, at
+        ``put(real, at, *values)`` makes numbers the coded features of the next record, without the constant.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        p, d = settings.features, settings.dimension
+        objective = settings.objective
+        classes = objective.classes if isinstance(objective, Softmax) else 1
+        size = ring_size(settings.staleness)
+        wide = 0 if settings.transform is None else p
+        tail = k.ROWS * d + 2 * p + d + classes * (classes - 1) + wide * wide + size * d
+        self.real: NDArray[np.float64] = np.zeros(k.REAL_HEADER + tail)
+        self.whole: NDArray[np.int64] = np.zeros(k.WHOLE_HEADER + size + 2 * d, dtype=np.int64)
+
+        whole = self.whole
+        whole[k.OBJECTIVE] = objective.code
+        whole[k.WEIGHTS] = _WEIGHTS[settings.weights]
+        whole[k.AVERAGING] = _AVERAGING[settings.averaging]
+        whole[k.WEIGHTING] = _WEIGHTING[settings.weighting]
+        whole[k.FEATURES], whole[k.DIMENSION], whole[k.CLASSES], whole[k.RING] = p, d, classes, size
+        whole[k.WHITEN] = settings.transform is not None
+        whole[k.SCALING] = settings.random_scaling
+        whole[k.FLOOR] = settings.staleness.floor
+
+        real = self.real
+        real[k.OWN_SPREAD] = objective.spread * settings.bound * settings.bound
+        real[k.CLIP_AT] = settings.clip or 0.0
+        real[k.RADIUS] = settings.radius
+        real[k.DECAY] = _DECAY
+        real[k.MULTIPLIER] = settings.multiplier
+        real[k.SCALE_FLOOR] = settings.scale_floor / settings.multiplier
+        real[k.SCALE_CEILING] = settings.scale_ceiling / settings.multiplier
+        if isinstance(objective, Huber):
+            real[k.HUBER_C], real[k.CENTRE] = objective.c, objective.centre
+            real[k.KNOWN_SCALE] = objective.scale or 0.0
+        if isinstance(settings.step, InverseScalingStep):
+            whole[k.STEP] = k.INVERSE_SCALING
+            real[k.ETA], real[k.ALPHA] = settings.step.eta, settings.step.alpha
+
+        self._bind()
+        self.x[-1] = 1.0
+        if classes > 1:
+            self._basis[:] = contrasts(classes)
+        if settings.transform is not None:
+            self._transform[:] = settings.transform
+        if settings.scaled:
+            self.rows[k.ITERATE, -1] = settings.scale_start / settings.multiplier
+        self.rows[k.AVERAGE] = self.rows[k.ITERATE]
+        self.rows[k.MEAN_AT] = self.rows[k.ITERATE]
+        k.remember(whole, real)
+
+    def set_level(self, mechanism: Mechanism) -> None:
+        """Randomize the next records by ``mechanism``."""
+        reals, wholes = level_rows([mechanism])
+        self.real[k.MECHANISM_RADIUS : k.VARIANCE + 1] = reals[0]
+        self.whole[k.KIND : k.DRAWS + 1] = wholes[0]
+
+    def set_seed(self, seed: int) -> None:
+        """Simulate noise from ``seed``."""
+        self.whole[k.SIMULATED] = 1
+        self.whole[k.SEED] = np.array(seed, dtype=np.uint64).view(np.int64)
+
+    def __getstate__(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        # Views would be copied one by one; they are made anew over the copied arrays instead. Whatever is going on
+        # or went wrong, a copy has nothing of a record.
+        real, whole = self.real.copy(), self.whole.copy()
+        forget(real, whole)
+        return real, whole
+
+    def __setstate__(self, state: tuple[NDArray[np.float64], NDArray[np.int64]]) -> None:
+        self.real, self.whole = state
+        self._bind()
+
+    def wipe(self) -> None:
+        """Wipe what is of one record: its features, its gradient, its noise."""
+        forget(self.real, self.whole)
+
+    def _bind(self) -> None:
+        real, whole = self.real, self.whole
+        p, d, classes, size = (int(whole[i]) for i in (k.FEATURES, k.DIMENSION, k.CLASSES, k.RING))
+        wide = p if whole[k.WHITEN] else 0
+        state, x, _, _, basis, ring = k.places(whole)
+        transform = basis + classes * (classes - 1)
+        self.rows = real[state:x].reshape(k.ROWS, d)
+        self.x = real[x : x + p]
+        self.features = self.x[:-1]
+        # Several times as fast as numpy's own assignment.
+        self.put: Callable[..., None] = Struct(f"{p - 1}d").pack_into
+        self.at = x * real.itemsize
+        self._basis = real[basis:transform].reshape(classes, classes - 1)
+        self._transform = real[transform:ring].reshape(wide, wide)
+        self.ring = real[ring : ring + size * d].reshape(size, d)
+        self.ring_versions = whole[k.WHOLE_HEADER : k.WHOLE_HEADER + size]
+        self.noise = whole[k.WHOLE_HEADER + size : k.WHOLE_HEADER + size + d]
+
+
+def forget(real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
+    """Wipe what is of one record in a fold's two arrays."""
+    p, d = int(whole[k.FEATURES]), int(whole[k.DIMENSION])
+    x = k.places(whole)[1]
+    real[x : x + 2 * p + d] = 0.0
+    # The constant of x, which nobody puts there again.
+    real[x + p - 1] = 1.0
+    real[k.TARGET] = 0.0
+    whole[-2 * d :] = 0

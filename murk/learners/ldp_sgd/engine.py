@@ -1,0 +1,410 @@
+"""The fold as an object: learn records or releases, tell and take its state.
+
+River-free. The River estimators and the worker both drive this class.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._turns import Turns, in_turn, occupied
+from murk.errors import MurkError, UserError
+from murk.learners.estimate import Estimate, PublicCovariates
+from murk.learners.ldp_sgd import inference
+from murk.learners.ldp_sgd import kernels as k
+from murk.learners.ldp_sgd.buffers import Memory, drawn, level_rows
+from murk.learners.ldp_sgd.settings import Settings
+from murk.learners.options import InverseScalingStep
+from murk.learners.state import count_of, pack, unpack
+from murk.learners.values import number
+from murk.privacy.mechanisms import Mechanism, lattice
+from murk.privacy.mechanisms.reach import FORGED
+from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.privacy.noise.sources import compiled, secure_feed
+from murk.privacy.noise.streaming import fill
+from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import GradientRelease
+from murk.stream.worker.publication import is_published, newest_published, spacing
+
+_BLOCK = 4096
+_SUMS = ("SUM_PRECISION", "SUM_WEIGHT", "SUM_SPREAD", "SUM_SQUARES")
+_ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradient")
+
+
+class SGDEngine:
+    """LDP-SGD / LDP-ASGD on one chain.
+
+    ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` with ``g~_i`` the released gradient, and its average.
+
+    Threads take turns, and between calls nothing of a record is left.
+
+    Parameters
+    ----------
+    settings
+        What is public (see :class:`Settings`).
+    mechanisms
+        The menu: level name to mechanism. Must hold ``"default"``.
+    seed
+        Simulate the noise of :meth:`learn_record` from this seed; ``None`` is secure noise.
+    noise
+        A source of noise other than the default secure one.
+    """
+
+    kind = "gradient"
+
+    def __init__(
+        self,
+        settings: Settings,
+        mechanisms: Mapping[str, Mechanism],
+        *,
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+        covariates: PublicCovariates | None = None,
+        classes: Sequence[object] = (),
+    ) -> None:
+        for level, mechanism in mechanisms.items():
+            if mechanism.dimension != settings.dimension:
+                raise UserError(
+                    f"level {level!r} randomizes {mechanism.dimension} numbers, the gradient has {settings.dimension}"
+                )
+        self.settings = settings
+        self.mechanisms = dict(mechanisms)
+        self.covariates = covariates
+        self.classes = tuple(classes)
+        self.memory = Memory(settings)
+        self._turns = Turns()
+        self._noise: NoiseSource = noise if noise is not None else SecureNoise()
+        if seed is not None and noise is not None:
+            raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
+        if seed is not None:
+            self._noise = SimulatedNoise(seed)
+            self.memory.set_seed(seed)
+        self._seeded = seed is not None
+        self._known_version = 0
+        self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
+        # Computed once: they are asked for with every release.
+        self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
+        self._coins = np.zeros((1, 3), dtype=np.uint64)
+        # Secure noise for one record: words for a little more trials than it has numbers, spare words, coins.
+        self._direct = type(self._noise) is SecureNoise
+        self._trials = settings.dimension + settings.dimension // 25 + 2
+        self._word_bytes = 8 * (2 * self._trials + 8 + 3)
+        self.current: Mechanism | None = None
+        self._levels = {level: place for place, level in enumerate(self.mechanisms)}
+        menu = list(self.mechanisms.values())
+        self._kinds = np.array([m.code for m in menu], dtype=np.int64)
+        self._units = np.array([m.unit for m in menu])
+        self._variances = np.array([m.variance for m in menu])
+
+    # What is known
+
+    @property
+    def n_releases(self) -> int:
+        """How many releases were learned; the version of the current iterate."""
+        return int(self.memory.whole[k.COUNT])
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a release."""
+        return self.settings.dimension
+
+    @property
+    def features(self) -> NDArray[np.float64]:
+        """Where the features of the next record are put, without the constant."""
+        return self.memory.features
+
+    @property
+    def iterate(self) -> NDArray[np.float64]:
+        """The newest iterate in working coordinates, a copy."""
+        return self._row(k.ITERATE)
+
+    @property
+    def average(self) -> NDArray[np.float64]:
+        """The average in working coordinates, a copy."""
+        return self._row(k.AVERAGE)
+
+    @in_turn
+    def _row(self, place: int) -> NDArray[np.float64]:
+        return np.array(self.memory.rows[place])
+
+    @in_turn
+    def snapshot(self) -> Memory:
+        """The state as it stands, a copy."""
+        return copy.copy(self.memory)
+
+    @property
+    def coefficients(self) -> int:
+        """Coefficients of the estimate."""
+        return len(inference.coefficient_names(self.settings, self.classes))
+
+    def estimate(self) -> Estimate:
+        """Coefficients in coded units, with what their intervals need."""
+        return inference.estimate(self.settings, [self.snapshot()], self.covariates, self.classes)
+
+    # Records: randomized here, once
+
+    def use(self, mechanism: Mechanism) -> None:
+        """Randomize the next records by ``mechanism``, where none is given with them."""
+        if mechanism is not self.current:
+            self.memory.set_level(mechanism)
+            self.current = mechanism
+
+    def learn_record(self, values: Sequence[Any], y: float, mechanism: Mechanism | None = None) -> None:
+        """Randomize the gradient of one record once, and learn from the result.
+
+        Parameters
+        ----------
+        values
+            Coded features without the constant, ``(p - 1,)``; what is no number counts as 0.
+        y
+            The coded target; NaN where it is missing.
+        mechanism
+            What randomizes it; by default the one in use.
+        """
+        used = self.current if mechanism is None else mechanism
+        if not self._seeded and (not self._direct or (used is not None and used.draws > 1)):
+            row = np.array([[number(value) for value in values]])
+            self.learn_records(row, np.array([y]), None if mechanism is None else [mechanism])
+            return
+        memory, turns = self.memory, self._turns
+        with turns:
+            if turns.busy:
+                raise occupied()
+            try:
+                turns.busy = True
+                if mechanism is not None and mechanism is not self.current:
+                    self.use(mechanism)
+                try:
+                    memory.put(memory.real, memory.at, *values)
+                except struct.error:
+                    memory.put(memory.real, memory.at, *map(number, values))
+                if self._seeded:
+                    k.learn_record(memory.real, memory.whole, y, self._coins)
+                else:
+                    self._learn_directly(y)
+            except BaseException:
+                self.memory.wipe()
+                raise
+            finally:
+                turns.busy = False
+
+    def _learn_directly(self, y: float) -> None:
+        """Learn with secure noise whose random words go straight to the kernel."""
+        memory = self.memory
+        words = np.frombuffer(os.urandom(self._word_bytes), dtype=np.uint64)
+        if not k.learn_record_secure(memory.real, memory.whole, y, self._trials, words, self._coins):
+            # The words did not suffice. Go on with these very ones: new ones would bias the law.
+            first = [(words[: 2 * self._trials], words[2 * self._trials : -3])]
+
+            def feed(trials: int, spares: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+                return first.pop() if first else secure_feed(trials, spares)
+
+            law = LAPLACE_LAW if memory.whole[k.KIND] == lattice.LAPLACE else GAUSSIAN_LAW
+            fill(law, memory.noise, feed, compiled)
+            k.learn_record(memory.real, memory.whole, y, words[None, -3:].copy())
+
+    @in_turn
+    def learn_records(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Mechanism] | None = None
+    ) -> None:
+        """Learn from the rows of ``X`` in turn, as :meth:`learn_record` would.
+
+        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant.
+        ``mechanisms`` gives each row's own, or one for all; otherwise they are randomized by the one in use.
+        """
+        try:
+            self._learn_records(X, y, mechanisms)
+        except BaseException:
+            self.memory.wipe()
+            raise
+
+    def _learn_records(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Mechanism] | None
+    ) -> None:
+        memory = self.memory
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        y = np.ascontiguousarray(y, dtype=np.float64)
+        if len(X) == 0:
+            return
+        levels = np.zeros(0, dtype=np.int64)
+        reals, wholes = np.zeros((0, 4)), np.zeros((0, 4), dtype=np.int64)
+        if mechanisms is not None and len(mechanisms) == 1:
+            self.use(mechanisms[0])
+        elif mechanisms is not None:
+            distinct = {id(mechanism): mechanism for mechanism in mechanisms}
+            numbers = {key: number for number, key in enumerate(distinct)}
+            levels = np.array([numbers[id(mechanism)] for mechanism in mechanisms], dtype=np.int64)
+            reals, wholes = level_rows(list(distinct.values()))
+            self.current = None
+        if self._seeded:
+            nothing = np.zeros((1, 0), dtype=np.int64)
+            k.learn_records(memory.real, memory.whole, X, y, levels, reals, wholes, nothing, self._coins)
+            return
+        own = memory.whole[k.KIND : k.DRAWS + 1]
+        size = max(1, _BLOCK // int(max(wholes[:, 3], default=own[3])))
+        for start in range(0, X.shape[0], size):
+            block = slice(start, min(start + size, X.shape[0]))
+            rows = wholes[levels[block]] if len(levels) else np.tile(own, (block.stop - start, 1))
+            records = np.arange(self.n_releases, self.n_releases + len(rows), dtype=np.int64)
+            noise, coins = drawn(self._noise, records, rows[:, 0], int(rows[:, 3].max()) * self.dimension)
+            k.learn_records(memory.real, memory.whole, X[block], y[block], levels[block], reals, wholes, noise, coins)
+
+    # Releases: randomized elsewhere
+
+    def admit(self, release: GradientRelease, ahead: int = 0) -> None:
+        """Refuse a release too long for its noise, or taken at an iterate that is unknown, too old, or not there yet.
+
+        ``ahead`` counts releases admitted before it that are not learned yet.
+
+        Raises
+        ------
+        Rejected
+            With reason ``"version"``, ``"future"``, ``"stale"`` or ``"magnitude"``.
+        """
+        count = int(self.memory.whole[k.COUNT]) + ahead
+        version = release.version
+        if version > count:
+            raise Rejected("future", f"version {version} of a chain that stands at {count}")
+        # Beyond `staleness_limit`, in Python's own integers; and many in a row are of one version. Calling compiled
+        # code for each would take as long as learning it.
+        age = count - version
+        if age > self._never_too_old and 1_000_000 * age > self._share_ppm * count:
+            raise Rejected("stale", f"version {version} of a chain that stands at {count}")
+        if version != self._known_version:
+            if not is_published(version, self.settings.staleness.floor):
+                raise Rejected("version", f"version {version} was never published")
+            self._known_version = version
+        if not self._reach[release.level].holds(release.payload):
+            raise Rejected("magnitude", FORGED)
+
+    @in_turn
+    def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
+        """Learn from admitted releases in turn.
+
+        Raises
+        ------
+        MurkError
+            If a release's version is not remembered: it was not admitted.
+        """
+        if not releases:
+            return
+        memory = self.memory
+        if {len(release.payload) for release in releases} != {self.dimension}:
+            raise MurkError(f"a release does not hold the {self.dimension} numbers of a gradient")
+        payloads = np.array([release.payload for release in releases], dtype=np.int64)
+        versions = np.array([release.version for release in releases], dtype=np.int64)
+        levels = np.array([self._levels[release.level] for release in releases], dtype=np.int64)
+        learned = k.learn_releases(
+            memory.real, memory.whole, payloads, versions, levels, self._kinds, self._units, self._variances
+        )
+        if learned < len(releases):
+            raise MurkError(f"the iterate of version {releases[learned].version} is not remembered")
+
+    @in_turn
+    def figures(self) -> dict[str, float]:
+        """How far the iterate is from its average, and what the next release's gradient is multiplied by."""
+        rows = self.memory.rows
+        apart = inference.report_matrix(self.settings) @ (rows[k.ITERATE] - rows[k.AVERAGE])
+        return {"iterate_gap": float(np.linalg.norm(apart)), "step_size": self.step_size()}
+
+    def step_size(self) -> float:
+        """Factor by which the gradient of the next release at the default level is multiplied.
+
+        Noise-aware ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, else ``eta t^-alpha w t / sum w_i``, as the fold has it.
+        """
+        settings, real = self.settings, self.memory.real
+        spread = settings.objective.spread * settings.bound**2 + self.dimension * self.mechanisms["default"].variance
+        weight = 1.0 / spread if settings.weighting == "inverse-variance" else 1.0
+        step = settings.step
+        if isinstance(step, InverseScalingStep):
+            count = self.n_releases + 1.0
+            return float(step.eta * count ** (1.0 - step.alpha) * weight / (real[k.SUM_WEIGHT] + weight))
+        total = float(real[k.SUM_SPREAD]) + weight**2 * spread
+        return k.STEP_SHARE * settings.radius * weight / math.sqrt(2.0 * total)
+
+    @property
+    def stride(self) -> int:
+        """Most releases to learn before the newest iterate is to be published: a hundredth of the count."""
+        return max(1, self.n_releases // 100)
+
+    @in_turn
+    def published(self) -> tuple[int, list[float]] | None:
+        """The newest published version and its iterate, for devices to take gradients at."""
+        memory = self.memory
+        place = (int(memory.whole[k.RING_HEAD]) - 1) % memory.ring_versions.shape[0]
+        return int(memory.ring_versions[place]), memory.ring[place].tolist()
+
+    # State
+
+    @in_turn
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "memory": copy.copy(self.memory)}
+
+    @in_turn
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
+        memory = self.memory
+        length = int(memory.whole[k.RING_LENGTH])
+        size = memory.ring_versions.shape[0]
+        places = [(int(memory.whole[k.RING_HEAD]) - length + i) % size for i in range(length)]
+        return {
+            "schema": 1,
+            "settings": self.settings.digest,
+            "dimension": self.dimension,
+            "n_releases": self.n_releases,
+            "sums": pack(memory.real[k.SUM_PRECISION : k.SUM_SQUARES + 1]),
+            "rows": {name: pack(memory.rows[i]) for i, name in enumerate(_ROWS)},
+            "published": {
+                "versions": [int(memory.ring_versions[place]) for place in places],
+                "iterates": pack(memory.ring[places].ravel()),
+            },
+        }
+
+    @in_turn
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state that :meth:`state_dict` gave.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or of another dimension.
+        """
+        memory, d = self.memory, self.dimension
+        try:
+            if state["schema"] != 1 or state["dimension"] != d:
+                raise MurkError(
+                    f"a state of schema {state['schema']!r} and dimension {state['dimension']!r} "
+                    f"does not fit a learner of schema 1 and dimension {d}"
+                )
+            if state["settings"] != self.settings.digest:
+                raise MurkError("the state is of a learner with other settings: make one with the same")
+            versions = [count_of(version, "published version") for version in state["published"]["versions"]]
+            if len(versions) > memory.ring_versions.shape[0]:
+                raise MurkError(f"the state remembers {len(versions)} versions, at most {memory.ring.shape[0]} fit")
+            rows = np.array([unpack(state["rows"][name], d) for name in _ROWS])
+            sums = unpack(state["sums"], len(_SUMS))
+            ring = unpack(state["published"]["iterates"], len(versions) * d).reshape(len(versions), d)
+            count = count_of(state["n_releases"], "n_releases")
+            if not np.all(sums >= 0.0):
+                raise MurkError("the state holds a sum below zero of what is never below zero")
+        except (KeyError, TypeError, ValueError) as error:
+            raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
+        memory.rows[:] = rows
+        memory.real[k.SUM_PRECISION : k.SUM_SQUARES + 1] = sums
+        memory.whole[k.COUNT] = count
+        memory.ring_versions[: len(versions)] = versions
+        memory.ring[: len(versions)] = ring
+        memory.whole[k.RING_LENGTH] = len(versions)
+        memory.whole[k.RING_HEAD] = len(versions) % memory.ring_versions.shape[0]
+        floor = self.settings.staleness.floor
+        newest = newest_published(count, floor)
+        memory.whole[k.NEXT_PUBLISHED] = newest + spacing(newest, floor)

@@ -1,0 +1,358 @@
+"""The fold: one compiled step from (state, release) to state, shared by every way of learning.
+
+``learn_one``, ``learn_many`` and the worker end in :func:`apply`, so that they agree bit for bit. Everything
+a step touches lies in two arrays (:mod:`murk.learners.ldp_sgd.layout`).
+
+No BLAS and no clock: the same releases give the same state on one build and kind of CPU.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from murk._jit import brief, inlined, jit
+from murk.learners.ldp_sgd.gradients import *
+from murk.learners.ldp_sgd.layout import *
+from murk.learners.ldp_sgd.losses import HUBER_SCALE
+from murk.privacy.mechanisms import lattice
+from murk.privacy.noise.kernels import draw, simulated_gaussian, simulated_laplace, simulated_words
+from murk.privacy.noise.philox import Purpose
+from murk.privacy.noise.streaming import DONE
+from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW
+from murk.stream.worker.publication import spacing
+
+# The two laws, as constants of the compiled code.
+_GAUSSIAN_SHAPE, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_LAW.shape, GAUSSIAN_LAW.table, GAUSSIAN_LAW.guide
+_LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_LAW.shape, LAPLACE_LAW.table, LAPLACE_LAW.guide
+
+# Stand-ins for what a single record, learned in place, does not need.
+_NO_ROWS, _NO_TARGETS = np.zeros((0, 4)), np.zeros(0)
+_NO_LEVELS, _NO_PARAMETERS = np.zeros(0, dtype=np.int64), np.zeros((0, 4), dtype=np.int64)
+
+# Simulated coins are drawn for this purpose (a constant that the compiler can fold).
+_COIN = int(Purpose.COIN)
+
+
+@jit
+def remember(whole: Array, real: Array) -> None:
+    """Keep the newest iterate, whose version is published: gradients taken there will arrive."""
+    version = whole[COUNT]
+    whole[NEXT_PUBLISHED] = version + spacing(version, whole[FLOOR])
+    size, d, head = whole[RING], whole[DIMENSION], whole[RING_HEAD]
+    whole[WHOLE_HEADER + head] = version
+    ring = places(whole)[5] + head * d
+    for j in range(d):
+        real[ring + j] = real[REAL_HEADER + j]
+    whole[RING_HEAD] = (head + 1) % size
+    whole[RING_LENGTH] = min(whole[RING_LENGTH] + 1, size)
+
+
+@jit
+def find(whole: Array, version: int) -> int:
+    """Place of a published version in the ring, or -1. The newest are looked at first."""
+    size = whole[RING]
+    for back in range(1, whole[RING_LENGTH] + 1):
+        place = (whole[RING_HEAD] - back + size) % size
+        if whole[WHOLE_HEADER + place] == version:
+            return int(place)
+    return -1
+
+
+@jit
+def follow_whitened(
+    whole: Array, real: Array, average: Array, scaling_a: Array, scaling_b: Array, square: float
+) -> None:
+    """Add the average, in the coordinates that are reported, to the sums of random scaling."""
+    p, d = whole[FEATURES], whole[DIMENSION]
+    k = whole[CLASSES]
+    transform = places(whole)[4] + k * (k - 1)
+    for start in range(0, d - d % p, p):
+        for i in range(p):
+            value = 0.0
+            for j in range(p):
+                value += real[transform + j * p + i] * average[start + j]
+            scaling_b[start + i] += square * value
+            scaling_a[start + i] += square * value * value
+    if whole[OBJECTIVE] == HUBER_SCALE:
+        value = average[p]
+        scaling_b[p] += square * value
+        scaling_a[p] += square * value * value
+
+
+@inlined
+def apply(
+    whole: Array, real: Array, theta: Array, average: Array, scaling_a: Array, scaling_b: Array, mean_at: Array,
+    mean_gradient: Array, at: Array, release: Array, variance: float,
+) -> None:  # fmt: skip
+    """Fold one decoded release into the state.
+
+    ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` a coordinate; the arrays
+    before it are the state's vectors. Weights and steps depend on public noise levels only.
+    """
+    p, d = whole[FEATURES], whole[DIMENSION]
+    scaled = whole[OBJECTIVE] == HUBER_SCALE
+    if scaled:
+        release[p] += real[MULTIPLIER] * real[CENTRE]
+
+    spread = real[OWN_SPREAD] + d * variance
+    precision = 1.0 / spread
+    weight = precision if whole[WEIGHTING] == INVERSE_VARIANCE else 1.0
+    whole[COUNT] += 1
+    count = float(whole[COUNT])
+    real[SUM_PRECISION] += precision
+    real[SUM_WEIGHT] += weight
+    real[SUM_SPREAD] += weight * weight * spread
+    radius = real[RADIUS]
+    if whole[STEP] == NOISE_AWARE:
+        step = STEP_SHARE * radius * weight / math.sqrt(2.0 * real[SUM_SPREAD])
+    else:
+        step = real[ETA] * count ** (-real[ALPHA]) * weight * count / real[SUM_WEIGHT]
+    share = precision / real[SUM_PRECISION]
+
+    slopes = p if scaled else d
+    square = 0.0
+    for j in range(d):
+        mean_at[j] += share * (at[j] - mean_at[j])
+        mean_gradient[j] += share * (release[j] - mean_gradient[j])
+    for j in range(d):
+        theta[j] -= step * release[j]
+    for j in range(slopes):
+        square += theta[j] * theta[j]
+    if square > radius * radius:
+        shrink = radius / math.sqrt(square)
+        for j in range(slopes):
+            theta[j] *= shrink
+    if scaled:
+        theta[p] = min(max(theta[p], real[SCALE_FLOOR]), real[SCALE_CEILING])
+
+    part = 1.0
+    if whole[AVERAGING] == POLYAK:
+        part = 1.0 / count
+    elif whole[AVERAGING] == POLYNOMIAL_DECAY:
+        part = (real[DECAY] + 1.0) / (count + real[DECAY])
+    for j in range(d):
+        average[j] += part * (theta[j] - average[j])
+    if whole[SCALING] == 1:
+        count_square = count * count
+        real[SUM_SQUARES] += count_square
+        if whole[WHITEN] == 1:
+            follow_whitened(whole, real, average, scaling_a, scaling_b, count_square)
+        else:
+            for j in range(d):
+                scaling_b[j] += count_square * average[j]
+                scaling_a[j] += count_square * average[j] * average[j]
+    if whole[COUNT] == whole[NEXT_PUBLISHED]:
+        remember(whole, real)
+
+
+@jit
+def simulate_other(whole: Array, seed: np.uint64, record: np.int64, noise: Array, coins: Array) -> None:
+    """The noise of one simulated record where its mechanism is not the Gaussian."""
+    if whole[KIND] == lattice.LAPLACE:
+        simulated_laplace(seed, record, noise)
+    else:
+        if whole[DRAWS] == 1:
+            simulated_gaussian(seed, record, noise)
+        simulated_words(seed, record, _COIN, coins)
+
+
+@jit
+def release_other(whole: Array, real: Array, g: Array, noise: Array, payload: Array, coins: Array) -> None:
+    """Randomize ``g`` and decode the release, where the mechanism is not the Gaussian."""
+    kind = whole[KIND]
+    lattice.randomize(
+        kind, g, real[MECHANISM_RADIUS], real[SPACING], whole[STEPS], np.uint64(whole[THRESHOLD]), noise, coins,
+        payload,
+    )  # fmt: skip
+    lattice.decode(kind, payload, real[UNIT], g)
+
+
+@jit
+def release_closest(whole: Array, real: Array, g: Array, noise: Array, row: int, payload: Array, coins: Array) -> None:
+    """`release_other` of a mechanism that takes several draws: those of a row of ``noise``, unless simulated."""
+    drawn = np.empty(whole[DRAWS] * whole[DIMENSION], dtype=np.int64)
+    if whole[SIMULATED] == 1:
+        simulated_gaussian(np.uint64(whole[SEED]), np.int64(whole[COUNT]), drawn)
+    else:
+        for j in range(drawn.shape[0]):
+            drawn[j] = noise[row, j]
+    release_other(whole, real, g, drawn, payload, coins)
+    for j in range(drawn.shape[0]):
+        drawn[j] = 0
+
+
+@jit
+def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """Views of the state's vectors, made once for many releases: indexing ``real`` is slower than a view."""
+    d = whole[DIMENSION]
+    at = REAL_HEADER
+    return (
+        real[at : at + d], real[at + d : at + 2 * d], real[at + 2 * d : at + 3 * d],
+        real[at + 3 * d : at + 4 * d], real[at + 4 * d : at + 5 * d], real[at + 5 * d : at + 6 * d],
+    )  # fmt: skip
+
+
+@jit
+def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """Views of x, z, the gradient, the noise and the payload."""
+    p, d = whole[FEATURES], whole[DIMENSION]
+    _, x, z, g, _, _ = places(whole)
+    noise = WHOLE_HEADER + whole[RING]
+    if whole[WHITEN] == 0:
+        z = x
+    return (
+        real[x : x + p], real[z : z + p], real[g : g + d], whole[noise : noise + d],
+        whole[noise + d : noise + 2 * d],
+    )  # fmt: skip
+
+
+@jit
+def forget(real: Array, whole: Array, x: Array, z: Array, noise: Array, payload: Array) -> None:
+    """Wipe what was raw, and the noise that hid it: a copy of the learner must not hold the last record."""
+    for j in range(x.shape[0] - 1):
+        x[j] = 0.0
+        z[j] = 0.0
+    z[x.shape[0] - 1] = 1.0
+    for j in range(noise.shape[0]):
+        noise[j] = 0
+        payload[j] = 0
+    real[TARGET] = 0.0
+
+
+@jit
+def learn_records(
+    real: Array, whole: Array, X: Array, y: Array, levels: Array, reals: Array, wholes: Array, noise: Array,
+    coins: Array,
+) -> None:  # fmt: skip
+    """Learn from the rows of ``X`` in turn; ``noise`` and ``coins`` have a row each unless simulated.
+
+    Without rows, learn from the one record whose features, target and noise stand in ``real`` and ``whole``. The
+    constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` numbers each row's
+    mechanism, whose parameters stand in ``reals`` and ``wholes``; where it is empty all rows are at the current
+    level. A release is randomized and decoded before the state sees it: what is learned from is what would have
+    left the device.
+    """
+    p, d = whole[FEATURES], whole[DIMENSION]
+    theta, average, a, b, mean_at, mean_gradient = state_views(real, whole)
+    x, z, g, own_noise, payload = record_views(real, whole)
+    own_coins = np.zeros(3, dtype=np.uint64)
+    simulated, seed = whole[SIMULATED] == 1, np.uint64(whole[SEED])
+    in_place = X.shape[0] == 0
+    for i in range(1 if in_place else X.shape[0]):
+        target = real[TARGET]
+        if not in_place:
+            target = y[i]
+            for j in range(X.shape[1]):
+                x[j] = X[i, j]
+        for j in range(p):
+            if x[j] - x[j] != 0.0:
+                x[j] = 0.0
+        if levels.shape[0] > 0:
+            for j in range(4):
+                real[MECHANISM_RADIUS + j] = reals[levels[i], j]
+            for j in range(4):
+                whole[KIND + j] = wholes[levels[i], j]
+        gaussian = whole[KIND] == lattice.GAUSSIAN
+        if not simulated:
+            if not in_place:
+                for j in range(d):
+                    own_noise[j] = noise[i, j]
+            for j in range(3):
+                own_coins[j] = coins[i, j]
+        elif gaussian:
+            simulated_gaussian(seed, np.int64(whole[COUNT]), own_noise)
+        else:
+            simulate_other(whole, seed, np.int64(whole[COUNT]), own_noise, own_coins)
+        if whole[WHITEN] == 1:
+            whiten(whole, real, x, z)
+        # The usual cases of `gradient` and of lattice.randomize stand here once more: as calls, to which
+        # their arrays are handed over, they take as long again as the whole step.
+        if by_logit(whole) and whole[WEIGHTS] != CLIP and target == target:
+            square, fit = 0.0, 0.0
+            for j in range(p):
+                square += z[j] * z[j]
+                fit += theta[j] * z[j]
+            slope = miss(whole, fit, target) * weigh(whole, square)
+            for j in range(p):
+                g[j] = slope * z[j]
+        else:
+            gradient(whole, real, theta, z, target, g)
+        if gaussian:
+            lattice.quantise_l2(g, real[SPACING], whole[STEPS], payload)
+            unit = real[UNIT]
+            for j in range(d):
+                g[j] = (payload[j] + own_noise[j]) * unit
+        elif whole[DRAWS] > 1:
+            release_closest(whole, real, g, noise, i, payload, own_coins)
+        else:
+            release_other(whole, real, g, own_noise, payload, own_coins)
+        apply(whole, real, theta, average, a, b, mean_at, mean_gradient, theta, g, real[VARIANCE])
+    forget(real, whole, x, z, own_noise, payload)
+
+
+@brief
+def learn_record(real: Array, whole: Array, y: float, coins: Array) -> None:
+    """Learn from the record whose features stand in ``real``, with the noise that stands in ``whole``."""
+    real[TARGET] = y
+    learn_records(real, whole, _NO_ROWS, _NO_TARGETS, _NO_LEVELS, _NO_ROWS, _NO_PARAMETERS, _NO_PARAMETERS, coins)
+    for j in range(3):
+        coins[0, j] = 0
+
+
+@brief
+def learn_record_secure(real: Array, whole: Array, y: float, trials: int, words: Array, coins: Array) -> bool:
+    """Learn from one record with noise drawn from random words, or tell that they did not suffice.
+
+    ``words`` are two a trial, then spare ones, then three for coins; in the second case nothing was learned.
+    """
+    d = whole[DIMENSION]
+    noise_at = WHOLE_HEADER + whole[RING]
+    noise = whole[noise_at : noise_at + d]
+    pairs, spare = words[: 2 * trials], words[2 * trials : -3]
+    if whole[KIND] == lattice.LAPLACE:
+        status = draw(_LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE, pairs, spare, noise)[0]
+    else:
+        status = draw(_GAUSSIAN_SHAPE, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE, pairs, spare, noise)[0]
+    if status != DONE:
+        return False
+    for j in range(3):
+        coins[0, j] = words[words.shape[0] - 3 + j]
+    learn_record(real, whole, y, coins)
+    return True
+
+
+@jit
+def learn_releases(
+    real: Array, whole: Array, payloads: Array, versions: Array, levels: Array, kinds: Array, units: Array,
+    variances: Array,
+) -> int:  # fmt: skip
+    """Learn from released gradients in turn; return how many were learned before a version was unknown."""
+    d = whole[DIMENSION]
+    theta, average, a, b, mean_at, mean_gradient = state_views(real, whole)
+    _, _, _, g_at, _, ring_at = places(whole)
+    g = real[g_at : g_at + d]
+    for i in range(payloads.shape[0]):
+        place = find(whole, versions[i])
+        if place < 0:
+            return i
+        level = levels[i]
+        lattice.decode(kinds[level], payloads[i], units[level], g)
+        at = real[ring_at + place * d : ring_at + (place + 1) * d]
+        apply(whole, real, theta, average, a, b, mean_at, mean_gradient, at, g, variances[level])
+    return int(payloads.shape[0])
+
+
+@jit
+def gradients(real: Array, whole: Array, theta: Array, X: Array, y: Array, out: Array) -> None:
+    """Bounded gradients of the rows of ``X``, all at ``theta``: what devices compute before they randomize.
+
+    ``real`` and ``whole`` are only read: devices that share a problem may be at work at once.
+    """
+    z = np.zeros(whole[FEATURES])
+    for i in range(X.shape[0]):
+        whiten(whole, real, X[i], z)
+        gradient(whole, real, theta, z, y[i], out[i])
+    for j in range(z.shape[0]):
+        z[j] = 0.0

@@ -1,0 +1,141 @@
+"""What a fold is told beforehand: public settings, checked once, frozen."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.coordinates import whitening
+from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax
+from murk.learners.ldp_sgd.weights import NAMES, Weights, reach
+from murk.learners.options import Averaging, InverseScalingStep, Weighting
+from murk.stream.task.learner import MaxStaleness
+from murk.stream.worker.publication import StalenessLimit
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything public that decides how releases are made and folded.
+
+    Parameters
+    ----------
+    objective
+        :class:`Logistic`, :class:`Balanced`, :class:`Softmax` or :class:`Huber`.
+    names
+        Coded features in their fixed order, the constant last.
+    weights, clip
+        ``"norm"``, ``"mallows"``, or ``"clip"`` with the bound to clip at.
+    step
+        ``"noise-aware"``: ``radius w_i / sqrt(2 sum w_j^2 v_j)``, or an :class:`InverseScalingStep`.
+    averaging, weighting
+        How iterates are averaged, and how people are weighted: by public noise levels only.
+    radius
+        The iterate is projected on the ball of this radius, in working coordinates.
+    scale_start, scale_floor, scale_ceiling
+        For an estimated scale.
+    second_moment
+        Public ``E x x'`` for whitening, ``(p, p)``, or ``None``.
+    smallest_square, largest_square
+        Of ``||x||^2`` over the features' box, where there is one.
+    random_scaling
+        Whether to keep the sums that intervals by random scaling need.
+    intervals
+        ``"random-scaling"`` where these intervals are asked for, else ``None``.
+    staleness
+        The limit on a gradient's age in releases.
+    """
+
+    objective: Logistic | Balanced | Softmax | Huber
+    names: tuple[str, ...]
+    weights: Weights = "norm"
+    clip: float | None = None
+    step: Literal["noise-aware"] | InverseScalingStep = "noise-aware"
+    averaging: Averaging = "polyak"
+    weighting: Weighting = "inverse-variance"
+    radius: float = 3.0
+    scale_start: float = 1.0
+    scale_floor: float = 0.01
+    scale_ceiling: float = 1e6
+    second_moment: NDArray[np.float64] | None = None
+    smallest_square: float = 0.0
+    largest_square: float = math.inf
+    random_scaling: bool = True
+    intervals: Literal["random-scaling"] | None = None
+    staleness: StalenessLimit = field(default_factory=MaxStaleness)
+    transform: NDArray[np.float64] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.weights not in NAMES:
+            raise UserError(f"weights={self.weights!r}; known are {', '.join(NAMES)}")
+        if (self.weights == "clip") != (self.clip is not None):
+            raise UserError('weights="clip" and clip= (the bound to clip at) go together')
+        if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0):
+            raise UserError(f"clip must be positive and finite, got {self.clip!r}")
+        if not self.radius > 0 or (self.step == "noise-aware" and math.isinf(self.radius)):
+            raise UserError(f"radius must be positive, and finite for noise-aware steps, got {self.radius!r}")
+        if self.averaging not in ("polyak", "polynomial-decay", None):
+            raise UserError(f'averaging={self.averaging!r}; known are "polyak", "polynomial-decay", None')
+        if self.intervals not in ("random-scaling", None):
+            raise UserError(f'intervals={self.intervals!r}; known are "random-scaling", None')
+        if self.weighting not in ("inverse-variance", "uniform"):
+            raise UserError(f'weighting={self.weighting!r}; known are "inverse-variance", "uniform"')
+        if not 0 < self.scale_floor <= self.scale_start <= self.scale_ceiling:
+            raise UserError(
+                f"need 0 < scale_floor <= scale_start <= scale_ceiling, got {self.scale_floor!r}, "
+                f"{self.scale_start!r}, {self.scale_ceiling!r}"
+            )
+        if self.second_moment is not None:
+            transform = whitening(self.second_moment)
+            if transform.shape[0] != len(self.names):
+                raise UserError(
+                    f"the second-moment matrix has {transform.shape[0]} rows for {len(self.names)} coded features "
+                    "(the constant is one of them, the last)"
+                )
+            object.__setattr__(self, "transform", transform)
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of what decides how it learns: states go on, and chains merge, only between equal ones."""
+        apart = ("second_moment", "transform", "intervals")
+        names = [each.name for each in fields(self) if each.name not in apart]
+        parts = [repr(getattr(self, name)) for name in names]
+        if self.transform is not None:
+            parts.append(self.transform.tobytes().hex())
+        return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def features(self) -> int:
+        """Number p of coded features, the constant among them."""
+        return len(self.names)
+
+    @property
+    def dimension(self) -> int:
+        """Number d of parameters, and of numbers in a release."""
+        return self.objective.dimension(self.features)
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the last parameter is an estimated scale."""
+        return isinstance(self.objective, Huber) and self.objective.scale is None
+
+    @property
+    def multiplier(self) -> float:
+        """Units of the scale's working coordinate."""
+        return self.objective.multiplier if isinstance(self.objective, Huber) else 1.0
+
+    @property
+    def bound(self) -> float:
+        """``C0``: l2 norm that no centred gradient exceeds, whatever the record and the iterate."""
+        if self.clip is not None:
+            return self.clip
+        small, large = self.smallest_square, self.largest_square
+        if self.transform is not None:
+            shrink, stretch = np.linalg.eigvalsh(self.transform)[[0, -1]]
+            small, large = small * shrink**2, large * stretch**2
+        return self.objective.bound(reach(self.weights, small, large))

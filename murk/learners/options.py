@@ -1,0 +1,26 @@
+"""Options that several learners share: steps, averaging and weighting."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from murk.errors import UserError
+
+Averaging = Literal["polyak", "polynomial-decay"] | None
+Weighting = Literal["inverse-variance", "uniform"]
+
+
+@dataclass(frozen=True, slots=True)
+class InverseScalingStep:
+    """Steps ``eta i^-alpha``, the paper's. River's ``InverseScaling(lr=eta, power=alpha)`` gives the same."""
+
+    eta: float = 0.2
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.eta) and self.eta > 0):
+            raise UserError(f"the step's eta must be positive and finite, got {self.eta!r}")
+        if not 0 <= self.alpha <= 1:
+            raise UserError(f"the step's alpha must lie in [0, 1], got {self.alpha!r}")

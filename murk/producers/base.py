@@ -1,0 +1,160 @@
+"""What everybody has who releases something to a task: noise of the right kind, a policy, an account, a log."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.privacy.noise import Purpose, SecureNoise, below
+from murk.producers.delivery import Delivery
+from murk.producers.ledger.transaction import DAY
+from murk.producers.policy import Policy
+from murk.stream.messages.releases import truncate_time
+from murk.stream.worker.recovery import check_carries
+
+if TYPE_CHECKING:
+    from murk.learners.problem import Problem
+    from murk.privacy.noise import NoiseSource
+    from murk.producers.ledger.ledger import Ledger
+    from murk.producers.receipts import FlushReport
+    from murk.stream.log.base import Log
+    from murk.stream.task.task import Task
+
+P = TypeVar("P", bound="Problem")
+
+CANDIDATES = 64
+"""Words from which an integer below n is drawn; that all of them fail has a probability below 2^-64."""
+
+
+class Releaser(ABC, Generic[P]):
+    """Checks a task before anything is released to it, books what releases cost, and sends what was released.
+
+    Parameters
+    ----------
+    task
+        The task, as the log carries it.
+    log
+        The log.
+    ledger
+        The accounts that pay.
+    noise
+        Where noise comes from. By default `SecureNoise`; a task whose releases are simulated needs a
+        `SimulatedNoise`, and only such a task takes one.
+    policy
+        What is allowed here, whatever the task asks for.
+    clock
+        Time in seconds since 1970; it reaches the log truncated to the task's granularity.
+    problem
+        The task's problem, where it is at hand.
+
+    Raises
+    ------
+    UserError
+        When the log carries another task, the ledger is tied to another log, the noise is of the other kind,
+        or the policy does not allow what the task asks for.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        log: Log,
+        ledger: Ledger,
+        *,
+        noise: NoiseSource | None = None,
+        policy: Policy | None = None,
+        clock: Callable[[], float] = time.time,
+        problem: P | None = None,
+    ) -> None:
+        self.task = task
+        self._log = log
+        self._ledger = ledger
+        self._clock = clock
+        self._noise = self._check_noise(noise)
+        check_carries(log, task)
+        self._problem: P = self._find_problem(task) if problem is None else problem
+        self._admission = (policy or Policy()).admit(task, self._problem.mechanisms)
+        ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated)
+        ledger.book(
+            task.hash,
+            list(self._admission.charges.values()),
+            caps=self._admission.caps,
+            lifetime=self._admission.lifetime,
+        )
+        self._delivery = Delivery(log, ledger, task.hash)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Levels of the task's menu that may be used here."""
+        return tuple(self._admission.charges)
+
+    def flush(self) -> FlushReport:
+        """Send what waits in the outbox, in its order; let go of what has expired.
+
+        What already stands on the log is not appended again.
+
+        Raises
+        ------
+        MurkError
+            When the log cannot be reached; everything stays where it was.
+        """
+        return self._delivery.flush(self._clock())
+
+    @abstractmethod
+    def _find_problem(self, task: Task) -> P:
+        """The task's problem, of the kind that is released here."""
+
+    def _check_noise(self, noise: NoiseSource | None) -> NoiseSource:
+        if noise is None:
+            noise = SecureNoise()
+        if noise.simulated and not self.task.simulated:
+            raise UserError(
+                f"the task {self.task.name!r} is for real releases, and simulated noise protects nobody: "
+                "leave the seed out, or announce the task as simulated on a log of its own"
+            )
+        if self.task.simulated and not noise.simulated:
+            raise UserError(
+                f"the task {self.task.name!r} is a simulation: give it SimulatedNoise(seed), or announce it "
+                "as real on a log of its own"
+            )
+        return noise
+
+    def _check_levels(self, levels: Sequence[str]) -> None:
+        for level in set(levels) - self._admission.charges.keys():
+            reason = self._admission.refused.get(level)
+            if reason is not None:
+                raise UserError(f"this device's policy does not allow the level {level!r}: {reason}")
+            menu = ", ".join(self.levels)
+            raise UserError(f"the task {self.task.name!r} has no level {level!r}: choose one of {menu}")
+
+    def _draw(self, indices: NDArray[np.int64], n: int, purpose: Purpose) -> NDArray[np.int64]:
+        """Draw integers exactly uniform below n."""
+        if n == 1:
+            return np.zeros(len(indices), dtype=np.int64)
+        exact = n.bit_count() == 1
+        return below(self._noise.words(indices, 1 if exact else CANDIDATES, purpose), n)
+
+    def _chains(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._draw(indices, self._log.partitions, Purpose.CHAIN)
+
+    def _fields(self, now: float) -> dict[str, Any]:
+        """What all releases of a moment have in common."""
+        task = self.task
+        return {
+            "task": task.hash,
+            "time": truncate_time(now, task.granularity),
+            "expires": self._expiry(now),
+            "simulated": task.simulated,
+        }
+
+    def _day(self, now: float) -> int:
+        """What the ledger notes of a moment."""
+        return truncate_time(now, max(DAY, self.task.granularity))
+
+    def _expiry(self, now: float) -> int:
+        return truncate_time(now + self.task.expiry, self.task.granularity)

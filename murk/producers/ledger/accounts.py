@@ -1,0 +1,273 @@
+"""Accounts: what a ledger has noted of a person, a task and everyone, as data and in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from murk.privacy import Accountant, Amount, Guarantee
+from murk.privacy.gaussmix.words import against_a_blank_record, promised
+from murk.producers.ledger.windows import WindowSums
+
+_COUNTS = ("released", "refused", "queued", "dropped")
+
+
+@dataclass(frozen=True, slots=True)
+class LevelAccount:
+    """A person's releases at one level of a task.
+
+    Parameters
+    ----------
+    level, guarantee, mechanism
+        The level, what it promises for one release, and how it was randomized.
+    released, refused
+        Releases that were paid for, and that were refused.
+    queued, dropped
+        Of those paid for, how many wait in the outbox, and how many were let go of unsent (expired, or the person
+        withdrew).
+    first, last
+        The days of the first and the last release (seconds since 1970, truncated); None where that is not known.
+    """
+
+    level: str
+    guarantee: Guarantee
+    mechanism: str
+    released: int
+    refused: int
+    queued: int
+    dropped: int
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def sent(self) -> int:
+        """Releases that the log has."""
+        return self.released - self.queued - self.dropped
+
+    def plus(self, other: LevelAccount) -> LevelAccount:
+        """The same level's releases, with others of it."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
+        spent = [one for one in (self, other) if one.released]
+        first, last = [one.first for one in spent], [one.last for one in spent if one.last is not None]
+        sums["first"] = None if None in first else min((day for day in first if day is not None), default=None)
+        return replace(self, **sums, last=max(last, default=None))
+
+    @property
+    def days(self) -> str:
+        """When it released, in words; empty where nothing is known."""
+        if self.last is None:
+            return ""
+        if self.first is None:
+            return f", last on {day_text(self.last)}"
+        if self.first == self.last:
+            return f", on {day_text(self.last)}"
+        return f", from {day_text(self.first)} to {day_text(self.last)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A cap that was promised (None: no cap), and how much of it is spent (None where that has no figure)."""
+
+    cap: Amount | None
+    spent: Amount | None
+    level: str = ""
+
+    def to_dict(self) -> dict[str, dict[str, dict[str, float]] | None]:
+        """Plain data: the cap and what is spent, each as a guarantee."""
+        return {
+            name: None if amount is None else amount.to_dict()
+            for name, amount in (("spent", self.spent), ("cap", self.cap))
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAccount:
+    """A person's account with one task.
+
+    Parameters
+    ----------
+    name, hash
+        The task.
+    levels
+        What was released, level by level.
+    caps
+        What was promised for the task, and what is spent of it.
+    withdrawn
+        Whether they want no more releases to it.
+    published
+        Whether they are in the task's public sample: their features (without the target) were published as they
+        are, under no guarantee.
+    accountant
+        What all their releases to the task together promise, in whatever terms are asked for.
+    guarantee
+        The same in the strongest terms that all of them allow; None without any release, or any such terms.
+    windows
+        What became of an organisation's windows; None for a person.
+    withdrawn_on
+        The day of the withdrawal (seconds since 1970); None where there is none, or it is not known.
+    """
+
+    name: str
+    hash: str
+    levels: tuple[LevelAccount, ...]
+    caps: tuple[Standing, ...]
+    withdrawn: bool
+    published: bool
+    accountant: Accountant
+    guarantee: Guarantee | None
+    windows: WindowSums | None = None
+    withdrawn_on: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One person's account: what was promised, spent, sent and refused.
+
+    Parameters
+    ----------
+    tasks
+        One entry for each task that they released to, tried to, withdrew from, or are in the public sample of.
+    caps
+        What was promised over all tasks, and what is spent of it.
+    withdrawn
+        Whether they want no more releases at all.
+    accountant
+        What all their releases together promise, in whatever terms are asked for.
+    guarantee
+        The same in the strongest terms that all of them allow; None without any release, or any such terms.
+    """
+
+    tasks: tuple[TaskAccount, ...]
+    caps: tuple[Standing, ...]
+    withdrawn: bool
+    accountant: Accountant
+    guarantee: Guarantee | None
+    withdrawn_on: int | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the ledger has ever heard of this person."""
+        return bool(self.tasks) or self.withdrawn
+
+    def describe(self) -> list[str]:
+        """Say it in plain words, a sentence or two a line."""
+        return account_lines(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over everyone in a ledger; they name nobody and depend on no value.
+
+    Parameters
+    ----------
+    people
+        Number of people with an account.
+    releases, refused, queued, dropped
+        Releases paid for; refused; waiting in the outbox; let go of unsent.
+    withdrawn
+        Number of withdrawals.
+    levels
+        (task name, level) -> releases.
+    """
+
+    people: int
+    releases: int
+    refused: int
+    queued: int
+    dropped: int
+    withdrawn: int
+    levels: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+def account_lines(account: Account) -> list[str]:
+    """A person's account, a sentence or two a line."""
+    if not account.is_known:
+        return [
+            "Nothing was ever released under this name. (Where the rows of a file are people, a person is a row "
+            "together with the file, --source; an organisation without a column of its own is 'organisation'.)"
+        ]
+    lines = []
+    for task in account.tasks:
+        lines += _task_lines(task)
+    # Nothing released is not nothing disclosed where features were published.
+    if len(account.tasks) > 1 and (account.accountant.releases or not any(task.published for task in account.tasks)):
+        lines.append(f"All tasks: {account.accountant.describe()}")
+    lines += [f"Promised over all tasks: {_words(standing)}" for standing in account.caps]
+    if account.withdrawn:
+        lines.append(f"The person has withdrawn{_on(account.withdrawn_on)}: nothing more is released to any task.")
+    return lines
+
+
+def _task_lines(task: TaskAccount) -> list[str]:
+    lines = []
+    for one in task.levels:
+        state = [f"{one.sent} sent", f"{one.queued} waiting", f"{one.dropped} let go of unsent"]
+        lines.append(
+            f"{task.name}, level {one.level!r}: {one.released} released ({', '.join(state)}){one.days}, "
+            f"{one.refused} refused. Each release: {promised(one.guarantee, one.mechanism)}"
+        )
+    if task.windows is not None:
+        lines.append(_window_words(task.name, task.windows))
+    if task.accountant.releases > 1:
+        lines.append(f"{task.name}: {_all_words(task)}")
+    for standing in task.caps:
+        scope = f"{task.name}, level {standing.level!r}" if standing.level else task.name
+        lines.append(f"Promised for {scope}: {_words(standing)}")
+    if task.published:
+        lines.append(
+            f"{task.name}: this person's features (without the target) were published with the task {task.name!r}, as "
+            "part of its public sample. No noise protects them, and nothing else is released."
+        )
+    if task.withdrawn:
+        lines.append(f"{task.name}: withdrawn{_on(task.withdrawn_on)}; nothing more is released to it.")
+    return lines
+
+
+def _all_words(task: TaskAccount) -> str:
+    """What all releases to a task promise together."""
+    if task.windows is None or task.guarantee is None:
+        return task.accountant.describe()
+    return f"{task.accountant.releases} windows together: {against_a_blank_record(task.guarantee)}"
+
+
+def _window_words(name: str, sums: WindowSums) -> str:
+    parts = [f"{_windows(sums.released)} released as sketches, with {sums.records:,} records in all"]
+    if sums.open:
+        parts.append(f"{_windows(sums.open)} open when last heard of (nothing is debited for that yet)")
+    if sums.left_out:
+        parts.append(f"{_windows(sums.left_out)} left out as too small, with {sums.records_left_out:,} records in all")
+    if sums.lost:
+        parts.append(f"a window was lost {sums.lost:,} times, when a process died (nothing was debited for that)")
+    return f"{name}: {'; '.join(parts)}."
+
+
+def _windows(count: int) -> str:
+    return "1 window was" if count == 1 else f"{count:,} windows were"
+
+
+def _words(standing: Standing) -> str:
+    spent = "an amount that has no figure in it" if standing.spent is None else standing.spent.rounded()
+    return f"at most {standing.cap}; spent {spent}"
+
+
+def describe_together(standings: Sequence[Standing]) -> list[str]:
+    """Say what the person who has spent most has spent on all tasks together, a line for each cap."""
+    lines = []
+    for one in standings:
+        spent = "an amount that has no figure in its terms" if one.spent is None else one.spent.rounded()
+        if one.cap is None:
+            lines.append(f"All tasks together: {spent} at most for a person; no cap over all tasks (--lifetime)")
+        else:
+            cap = str(one.cap) if one.spent is None or one.cap.currency == "approx" else str(one.cap).split(" = ")[1]
+            lines.append(f"All tasks together: {spent} of {cap} at most for a person")
+    return lines
+
+
+def day_text(day: int) -> str:
+    """A day of the ledger, as ``2026-11-22``."""
+    return datetime.fromtimestamp(day, UTC).date().isoformat()
+
+
+def _on(day: int | None) -> str:
+    return "" if day is None else f" on {day_text(day)}"

@@ -1,0 +1,415 @@
+"""The durable account of what people have spent, and of what waits to be sent.
+
+A debit and the release that it pays for are written in one transaction, before anything is sent: a crash
+may lose a report, never a debit. All amounts are integers, rounded against the spender.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from sqlite3 import Connection
+from types import TracebackType
+from typing import NoReturn, Self
+
+from murk.errors import MurkError, UserError
+from murk.privacy import Amount
+from murk.producers.ledger import outbox, statements
+from murk.producers.ledger.accounts import Account, Standing, Totals
+from murk.producers.ledger.aggregates import GroupSums
+from murk.producers.ledger.caps import Booked, Tariffs, bind, book, loosen, promises
+from murk.producers.ledger.prices import Charge, Promise
+from murk.producers.ledger.progress import Run, check_people, read_run
+from murk.producers.ledger.requests import Claims, Key, known_by
+from murk.producers.ledger.schema import LedgerFile
+from murk.producers.ledger.transaction import DAY, Spending
+from murk.producers.ledger.windows import Windows
+from murk.stream.messages.releases import truncate_time
+
+
+class Ledger:
+    """Accounts of any number of people in one SQLite file, with the outbox of what they released.
+
+    A release is paid in integer units of `Amount` and must fit every cap that was promised: over all tasks,
+    for its task, and for its level, each in its own currency. All caps are looked at before any is drawn on,
+    and one block of releases is one transaction (``synchronous=FULL``).
+
+    An old copy put in the place of the file cannot be told from it, nor can a file without the ``-wal`` that a
+    crash left beside it; everything else that is not the ledger that was last written (damaged, foreign,
+    emptied, of another version or identity) is refused. Opening reads the whole file once.
+
+    One object serves one thread of one process; any number of processes may open the same file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    identity
+        Accept only the ledger with this identity, e.g. the one noted beside the log at its first use; a
+        missing file is then refused and not made.
+    create
+        Make the file where there is none.
+    timeout
+        Seconds to wait for another process that writes.
+
+    Raises
+    ------
+    UserError
+        When the file is not the ledger that is meant.
+    MurkError
+        When it cannot be opened or made.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with Ledger(tempfile.mkdtemp() + "/ledger.db") as ledger:
+    ...     print(ledger.totals().releases)
+    0
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        identity: str | None = None,
+        create: bool = True,
+        timeout: float = 30.0,
+    ) -> None:
+        self._file = LedgerFile(path, create=create and identity is None, timeout=timeout)
+        self._tariffs = Tariffs()
+        self._tasks: dict[str, Booked] = {}
+        self._sources: dict[str, int] = {}
+        self._confirmed: list[tuple[int, int]] = []
+        self.identity = str(self._file.query("SELECT value FROM meta WHERE key = 'identity'")[0][0])
+        """Random name that the ledger was given when it was made."""
+        self.check_thread = self._file.check_owner
+        """Refuses any other thread or process than the one that opened the file, which is not looked at."""
+        if identity is not None and identity != self.identity:
+            self._file.close()
+            raise UserError(
+                f"{path} is another ledger than the one that was used here before (its identity begins with "
+                f"{self.identity[:8]}, not {identity[:8]}): what people have spent stands in that one. "
+                "Give the path of the ledger that was used before"
+            )
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    @property
+    def next_number(self) -> int:
+        """Number that the next release will get; numbers grow and are never used twice."""
+        return int(self._file.query("SELECT value FROM meta WHERE key = 'next'")[0][0])
+
+    def bind(self, log_identity: str, task_hash: str, *, name: str = "", simulated: bool | None = None) -> None:
+        """Tie a task to the log that its releases go to: recorded at first use, checked ever after.
+
+        Raises
+        ------
+        UserError
+            When the task's releases went to another log before.
+        """
+        bind(self._file, log_identity, task_hash, name, simulated)
+
+    def book(
+        self,
+        task_hash: str,
+        charges: Sequence[Charge],
+        *,
+        caps: Sequence[tuple[str, Amount]] = (),
+        lifetime: Amount | None = None,
+    ) -> None:
+        """Note what releases of a bound task cost, and what is promised to everyone.
+
+        Parameters
+        ----------
+        task_hash
+            A task tied to its log by `bind`.
+        charges
+            What a release costs, for each level that may be chosen.
+        caps
+            (level, amount): at most so much of this task for a person who asks for that level ('' for any).
+            Caps in several currencies all hold.
+        lifetime
+            At most so much for a person over all tasks.
+
+        Raises
+        ------
+        UserError
+            When a cap is larger than the one that was promised before: a promise is only ever tightened.
+        """
+        self._tasks[task_hash] = book(self._file, self._tariffs, task_hash, charges, caps, lifetime)
+
+    def loosen(self, cap: Amount, *, task_hash: str | None = None, level: str = "") -> None:
+        """Replace a cap by a larger one, after those whom it was promised to have agreed.
+
+        Parameters
+        ----------
+        cap
+            The new cap; it takes the place of the one in the same currency.
+        task_hash, level
+            The task and level it is for; by default the cap over all tasks.
+        """
+        loosen(self._file, self._number(task_hash) or 0, level, cap)
+
+    def promises(self, task_hash: str | None = None) -> list[Promise]:
+        """Give the caps that hold for a task, or (None) for all tasks together."""
+        return promises(self._file, self._number(task_hash) or 0)
+
+    @contextmanager
+    def spending(self, task_hash: str, claims: Claims) -> Iterator[Spending]:
+        """Decide who may release, and write debits, releases and progress in one transaction.
+
+        The caller randomizes for those who may, and only for those, inside of the ``with`` block, and hands
+        over the bytes with ``Spending.freeze``. If anything fails there, nothing was debited.
+
+        Parameters
+        ----------
+        task_hash
+            A task noted by `book`.
+        claims
+            Who asks, for which record, at which level.
+
+        Yields
+        ------
+        Spending
+            ``granted``, ``known`` and ``refusals`` are filled in.
+
+        Raises
+        ------
+        UserError
+            For a level that was not booked, or a name that cannot be one.
+        MurkError
+            When the ledger cannot be written; nothing was debited and nothing may be sent.
+        """
+        booked = self._booked(task_hash)
+        claims = claims.checked()
+        with self._settling() as connection:
+            spend = Spending(
+                connection,
+                task=booked.number,
+                menu=booked.levels,
+                source=self._source(connection, claims.source),
+                claims=claims,
+                tariffs=self._tariffs.refresh(connection),
+            )
+            spend.decide()
+            yield spend
+            spend.write()
+
+    def pending(self, task_hash: str | None = None) -> int:
+        """Count the releases that wait in the outbox, of one task or of all."""
+        self.settle()
+        return outbox.count(self._file, self._number(task_hash))
+
+    def queued(self, task_hash: str, after: int = 0, limit: int = 1000) -> list[outbox.Queued]:
+        """Read what waits in the outbox in the order of its numbers, from beyond a number on."""
+        return outbox.read(self._file, self._booked(task_hash).number, after, limit)
+
+    def is_queued(self, task_hash: str, number: int) -> bool:
+        """Whether the release with this number still waits to be confirmed by the log."""
+        self.settle()
+        return outbox.holds(self._file, self._booked(task_hash).number, number)
+
+    def confirm(self, numbers: Sequence[int]) -> None:
+        """Note that the log has these releases; their bytes go with the next transaction.
+
+        A crash before that costs no more than a look at the log before anything is sent again.
+        """
+        self._confirmed.extend(outbox.ranges(numbers))
+
+    def settle(self) -> None:
+        """Let go of the bytes of confirmed releases now."""
+        if self._confirmed:
+            with self._settling():
+                pass
+
+    def expire(self, task_hash: str, now: float) -> int:
+        """Let go of what waits beyond its expiry, and count it; the debits stay."""
+        with self._settling() as connection:
+            values = self._booked(task_hash).number, int(now)
+            return outbox.drop(connection, "task = ? AND expires <= ?", values)
+
+    def withdraw(
+        self, person: Key, *, task_hash: str | None = None, source: str | None = None, now: float | None = None
+    ) -> int:
+        """Release nothing more of a person, and let go of what waits; what was spent stays spent.
+
+        Parameters
+        ----------
+        person
+            Their name; or their row, where the rows of a file are people.
+        task_hash
+            The task they withdraw from; None for every task, now and later.
+        source
+            Digest of the file when ``person`` is a row.
+        now
+            When that is, in seconds since 1970; noted to the day. By default the clock says.
+
+        Returns
+        -------
+        int
+            Number of releases that will not be sent.
+        """
+        task = self._number(task_hash)
+        person = known_by(person, source)
+        with self._settling() as connection:
+            home = self._source(connection, source)
+            connection.execute(
+                "INSERT INTO withdrawals VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (home, person, task or 0, truncate_time(time.time() if now is None else now, DAY)),
+            )
+            where = "home = ? AND person = ? AND (? IS NULL OR task = ?)"
+            return outbox.drop(connection, where, (home, person, task, task))
+
+    def account(self, person: Key, *, source: str | None = None) -> Account:
+        """Give a person's own view: what was promised, spent, sent and refused, task by task.
+
+        Parameters
+        ----------
+        person
+            Their name; or their row, where the rows of a file are people.
+        source
+            Digest of the file when ``person`` is a row.
+        """
+        person = known_by(person, source)
+        self.settle()
+        home = 0
+        if source is not None:
+            rows = self._file.query("SELECT number FROM sources WHERE digest = ?", (source,))
+            home = int(rows[0][0]) if rows else -1
+        return statements.account(self._file, home, person)
+
+    def withdrawn(self, source: str, *, task_name: str) -> frozenset[Key]:
+        """Give the rows of a file whose people have withdrawn, from every task or from one of this name."""
+        return statements.withdrawn(self._file, source, task_name)
+
+    def has_released(self, source: str, *, task_name: str) -> bool:
+        """Whether people of a file have released to a task of this name, whatever its public sample was."""
+        return statements.has_released(self._file, source, task_name)
+
+    def tasks_named(self, name: str) -> list[str]:
+        """Return the hashes of the tasks of a name that this ledger knows; where it knows none, a UserError."""
+        return statements.tasks_named(self._file, name)
+
+    def together(self) -> tuple[Standing, ...]:
+        """Give the most that anybody has spent on all tasks together, beside each cap over all tasks (if any)."""
+        return statements.together(self._file)
+
+    def totals(self) -> Totals:
+        """Give sums over everyone in the ledger; they name nobody."""
+        self.settle()
+        return statements.totals(self._file)
+
+    def group_sums(self, task_hash: str) -> GroupSums:
+        """Begin to take sums over the people of a task, and to count whose accounts have changed since."""
+        return GroupSums(self._file, self._known(task_hash), self.settle)
+
+    def windows(self, task_hash: str, source: str | None = None) -> Windows:
+        """Give what is noted of organisations' windows, of the file with a digest or of records from no file."""
+        return Windows(self._file, self._known(task_hash), source)
+
+    def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
+        """Take up the work through a file where it stands, or note its beginning.
+
+        Parameters
+        ----------
+        task_hash
+            A booked task.
+        source
+            Digest of the file.
+        people
+            How its people are named: "row", or "column NAME".
+        excluded
+            Rows that release nothing (a public sample); used at the beginning, remembered later.
+
+        Raises
+        ------
+        UserError
+            When the file's people were named in another way before, or another file's may be the same people.
+        """
+        task = self._booked(task_hash).number
+        check_people(self._file, task, source, people)
+        if self.run(task_hash, source) is None:
+            with self._file.write() as connection:
+                row = (task, self._source(connection, source), *Run(people, tuple(excluded)).row())
+                connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
+        run = self.run(task_hash, source)
+        if run is None or run.people != people:
+            raise UserError(
+                f"the people of this file were named by {run and run.people} when the work through it began, "
+                f"and are by {people} now: their accounts would begin anew. Name them as before"
+            )
+        return run
+
+    def run(self, task_hash: str, source: str) -> Run | None:
+        """How far the work through a file has come; None when it has not begun."""
+        return read_run(self._file, task_hash, source)
+
+    def close(self) -> None:
+        """Let go of what was confirmed, and close the file; closing twice is allowed."""
+        try:
+            if self._file.is_open:
+                self.settle()
+        finally:
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            # Nothing new is begun while something fails; what was confirmed is found on the log again.
+            self._file.close()
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise MurkError("an open ledger cannot be copied or pickled: open it by its path where it is needed")
+
+    @contextmanager
+    def _settling(self) -> Iterator[Connection]:
+        """Open a transaction in which the bytes of confirmed releases are let go of."""
+        confirmed = list(self._confirmed)
+        with self._file.write() as connection:
+            outbox.remove(connection, confirmed)
+            yield connection
+        # After the commit only: rolled back, the bytes are still there and still to be let go of.
+        del self._confirmed[: len(confirmed)]
+
+    def _booked(self, task_hash: str) -> Booked:
+        try:
+            return self._tasks[task_hash]
+        except KeyError:
+            raise MurkError("the ledger does not know the task's costs yet: call Ledger.book first") from None
+
+    def _number(self, task_hash: str | None) -> int | None:
+        return None if task_hash is None else self._known(task_hash)
+
+    def _known(self, task_hash: str) -> int:
+        rows = self._file.query("SELECT number FROM tasks WHERE hash = ?", (task_hash,))
+        if not rows:
+            raise UserError(f"the ledger {self.path} knows no task with the hash {task_hash[:12]}")
+        return int(rows[0][0])
+
+    def _source(self, connection: Connection, digest: str | None) -> int:
+        """Number of a file, by its digest; 0 for records and people that come from none."""
+        if digest is None:
+            return 0
+        known = self._sources.get(digest)
+        if known is None:
+            row = connection.execute("SELECT number FROM sources WHERE digest = ?", (digest,)).fetchone()
+            if row is None:
+                # Not remembered here: the transaction may still be rolled back.
+                added = connection.execute("INSERT INTO sources (digest) VALUES (?)", (digest,))
+                return int(added.lastrowid or 0)
+            known = self._sources[digest] = int(row[0])
+        return known

@@ -1,0 +1,260 @@
+"""The ledger's file: its tables, how it is made, and how it is recognised again.
+
+A ledger that cannot be read, or is not the one that is meant, fails closed: whoever lost it does not know
+any more what people have spent, and a new one would let them spend it again. So nothing here ever makes a
+ledger where one has been, and no message advises to do without the old one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from murk._sqlite import Database, FileKind, Kinds
+from murk.errors import MurkError, UserError
+from murk.producers.ledger.migration import OLD_FORMATS, read_format, upgrade
+
+FORMAT = 2
+"""1 knew no currency of GDP, no days, and several spellings of a name: see `migration`."""
+APPLICATION = 0x4D75726C
+"""SQLite's application id of a ledger ("Murl")."""
+
+CACHE_KIB = 16_384
+"""Names of people come in any order: with SQLite's 2 MB every block of a large ledger reads its pages anew."""
+
+BEYOND = (
+    "Nothing was spent or sent. What people have spent stands in the ledger alone: keep the file, and put "
+    "back the newest intact copy before anything else is released"
+)
+
+TABLES = """
+-- A task that people may release to; `log` is the identity of the only log that its releases go to. `simulated` is
+-- NULL where an earlier format did not note it.
+CREATE TABLE tasks (
+    number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, log TEXT NOT NULL,
+    simulated INTEGER);
+
+-- A file of records, by the SHA-256 of its bytes. Number 0 stands for callers who name people and records.
+CREATE TABLE sources (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
+
+-- What was promised to everyone: at most so much of each currency, over all tasks (0) or in one, for whoever
+-- asks for a level or ('') for any.
+CREATE TABLE promises (
+    task INTEGER NOT NULL, level TEXT NOT NULL, currency TEXT NOT NULL,
+    units INTEGER NOT NULL CHECK (units >= 0), delta_units INTEGER NOT NULL CHECK (delta_units >= 0),
+    PRIMARY KEY (task, level, currency)) WITHOUT ROWID;
+
+-- What one release at a level costs, in every currency in which it has an honest figure (else NULL).
+CREATE TABLE tariffs (
+    number INTEGER PRIMARY KEY, task INTEGER NOT NULL REFERENCES tasks, level TEXT NOT NULL,
+    mechanism TEXT NOT NULL, claims TEXT NOT NULL,
+    rho INTEGER CHECK (rho >= 0), epsilon INTEGER CHECK (epsilon >= 0),
+    approx INTEGER CHECK (approx >= 0), delta INTEGER CHECK (delta >= 0), gdp INTEGER CHECK (gdp >= 0));
+
+-- One row a privatized record. Its key is a row of a file (integer) or what the caller says (text); a key
+-- that stands here is never privatized again. A person who is named by the row has the row for a name.
+CREATE TABLE debits (
+    task INTEGER NOT NULL, source INTEGER NOT NULL, key NOT NULL, person NOT NULL,
+    tariff INTEGER NOT NULL, number INTEGER NOT NULL,
+    PRIMARY KEY (task, source, key, person)) WITHOUT ROWID;
+
+-- The same by person and tariff. `home` is the file whose rows name people, 0 for people with a name. `first` and
+-- `last` are the days of the first and the last release (seconds since 1970; NULL where that was not noted).
+CREATE TABLE spending (
+    home INTEGER NOT NULL, person NOT NULL, tariff INTEGER NOT NULL,
+    released INTEGER NOT NULL CHECK (released >= 0), refused INTEGER NOT NULL CHECK (refused >= 0),
+    dropped INTEGER NOT NULL CHECK (dropped >= 0 AND dropped <= released), first INTEGER, last INTEGER,
+    PRIMARY KEY (home, person, tariff)) WITHOUT ROWID;
+
+-- People who want no more of their data released to a task (0: to any), and since which day.
+CREATE TABLE withdrawals (
+    home INTEGER NOT NULL, person NOT NULL, task INTEGER NOT NULL, day INTEGER,
+    PRIMARY KEY (home, person, task)) WITHOUT ROWID;
+
+-- Releases that the log has not confirmed yet, as the bytes that are sent however often they are sent.
+-- `since` is where the log's partition ended before they could first have been appended.
+CREATE TABLE outbox (
+    number INTEGER PRIMARY KEY, task INTEGER NOT NULL, chain INTEGER NOT NULL, since INTEGER NOT NULL,
+    expires INTEGER NOT NULL, message BLOB NOT NULL,
+    home INTEGER NOT NULL, person NOT NULL, tariff INTEGER NOT NULL);
+
+-- How far a file has been worked through for a task. `people` says how its people are named; `excluded`
+-- are the rows that release nothing, as little-endian int64.
+CREATE TABLE runs (
+    task INTEGER NOT NULL, source INTEGER NOT NULL, people TEXT NOT NULL, excluded BLOB NOT NULL,
+    next_row INTEGER NOT NULL CHECK (next_row >= 0), counters TEXT NOT NULL,
+    PRIMARY KEY (task, source)) WITHOUT ROWID;
+"""
+
+
+def _fill(connection: sqlite3.Connection) -> None:
+    for statement in TABLES.split(";\n"):
+        if statement.strip():
+            connection.execute(statement)
+    connection.execute("INSERT INTO meta VALUES ('identity', ?)", (secrets.token_hex(16),))
+    connection.execute("INSERT INTO meta VALUES ('next', 1)")
+
+
+KIND = FileKind("ledger", APPLICATION, FORMAT, _fill)
+
+
+class LedgerFile(Database):
+    """A ledger's SQLite file, opened where it is and made only where nothing has ever been.
+
+    Parameters
+    ----------
+    path
+        The file.
+    create
+        Make it where there is none.
+    timeout
+        Seconds to wait for another process's write.
+    """
+
+    def __init__(self, path: str | Path, *, create: bool, timeout: float) -> None:
+        self._owner = os.getpid(), threading.get_ident()
+        path = Path(path)
+        if path.is_file() and path.stat().st_size == 0:
+            raise UserError(f"the ledger {path} is empty: its content was lost. {BEYOND}")
+        if not path.exists():
+            if any(Path(f"{path}{end}").exists() for end in ("-wal", "-shm")):
+                raise UserError(
+                    f"the ledger {path} is gone, and a file that belongs to it ({path.name}-wal or -shm) is "
+                    f"still there. {BEYOND}"
+                )
+            if not create:
+                raise UserError(f"there is no ledger at {path}: check the path. {BEYOND}")
+            if path.parent.is_dir():
+                _make(path, timeout)
+        self._examined = self._closed = False
+        super().__init__(path, KIND, create=False, timeout=timeout)
+        try:
+            self.query(f"PRAGMA cache_size = -{CACHE_KIB}")
+            self._examine()
+            if self._format() != FORMAT:
+                with self.write() as connection:
+                    upgrade(connection, FORMAT)
+            self._examined = True
+        except BaseException:
+            self.close()
+            raise
+
+    def query(self, sql: str, values: tuple[Any, ...] = (), kinds: Sequence[Kinds] = ()) -> list[Any]:
+        """Run one reading statement and give its rows, whose columns are of certain ``kinds``."""
+        self.check_owner()
+        return super().query(sql, values, kinds)
+
+    def check(self) -> None:
+        """Make sure that the file is the one under its name, and that this process and thread opened it."""
+        self.check_owner()
+        if self._connection.in_transaction:
+            raise MurkError("one block of releases must be done before the next begins")
+        super().check()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file has not been closed."""
+        return not self._closed
+
+    def close(self) -> None:
+        """Close the file; closing twice is allowed."""
+        self._closed = True
+        if self._owner == (os.getpid(), threading.get_ident()):
+            super().close()
+
+    def __reduce__(self) -> NoReturn:
+        raise MurkError("an open ledger cannot be copied or pickled: open it by its path where it is needed")
+
+    def check_owner(self) -> None:
+        """Make sure that this process and thread opened it."""
+        # SQLite's locks do not survive a fork: two processes on one connection could spend the same units.
+        if self._owner != (os.getpid(), threading.get_ident()):
+            raise MurkError(
+                f"the ledger {self.path} was opened by another process or thread: open it again in the one that uses it"
+            )
+
+    def _verify(self) -> None:
+        found = self._pragma("application_id")
+        if found != APPLICATION:
+            raise UserError(f"{self.path} is a database of something else, not a ledger. {BEYOND}")
+        known = self._format()
+        if known not in (*OLD_FORMATS, FORMAT):
+            raise UserError(
+                f"the ledger {self.path} was written by another version of Murk (format "
+                f"{'unknown' if known is None else known}; this one reads format {FORMAT}): "
+                f"use the version that wrote it. {BEYOND}"
+            )
+
+    def _format(self) -> object:
+        return read_format(self._connection)
+
+    def _examine(self) -> None:
+        """Read the whole file once: damage that is found in the middle of a transaction is found too late."""
+        if self.query("PRAGMA quick_check(1)") != [("ok",)]:
+            raise self._damaged("its pages do not fit together")
+        tally = """
+            SELECT tariff, sum(debited), sum(released) FROM (
+                SELECT tariff, count(*) AS debited, 0 AS released FROM debits GROUP BY tariff
+                UNION ALL SELECT tariff, 0, sum(released) FROM spending GROUP BY tariff)
+            GROUP BY tariff"""
+        if any(debited != released for _, debited, released in self.query(tally)):
+            raise self._damaged("its debits and its accounts do not agree")
+
+    def _damaged(self, what: str) -> UserError:
+        return UserError(f"the ledger {self.path} is damaged ({what}). {BEYOND}")
+
+    def _explained(self, error: Exception) -> Exception:
+        # The low byte is SQLite's primary result code, whatever the extended one says.
+        match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:
+            case sqlite3.SQLITE_NOTADB:
+                return UserError(f"{self.path} is not a ledger, or its beginning was destroyed. {BEYOND}")
+            case sqlite3.SQLITE_CORRUPT:
+                return self._damaged(getattr(error, "sqlite_errorname", "") or "unreadable")
+            case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+                return MurkError(
+                    f"the ledger {self.path} is read-only for this user: make the file and its directory writable"
+                )
+            case sqlite3.SQLITE_ERROR if not self._examined:
+                return self._damaged("its tables are not the ones that Murk makes")
+            case _:
+                return super()._explained(error)
+
+
+def _make(path: Path, timeout: float) -> None:
+    """Make a ledger under another name and give it its own in one step.
+
+    A process that dies half-way leaves no half ledger behind (which would have to be refused for ever), and
+    of two processes that make the same ledger at once the slower one finds that of the other.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        # For its owner's eyes: who takes part is not protected by any noise.
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        Database(draft, KIND, timeout=timeout).close()
+        _sync(draft)
+        os.link(draft, path)
+        _sync(path.parent)
+    except FileExistsError:
+        if not path.exists():
+            raise
+    except OSError as error:
+        raise MurkError(
+            f"the ledger {path} cannot be made ({error.strerror}): its directory must be writable, and its "
+            "file system must have hard links"
+        ) from error
+    finally:
+        for end in ("", "-wal", "-shm"):
+            Path(f"{draft}{end}").unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

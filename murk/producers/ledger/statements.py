@@ -1,0 +1,202 @@
+"""Statements: reads from a ledger a person's own account, and for everybody else sums that name nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from murk._sqlite import Database
+from murk.errors import UserError
+from murk.privacy import Accountant, Amount, Guarantee
+from murk.privacy.mechanisms.pure import really_given
+from murk.producers.ledger import windows as window_notes
+from murk.producers.ledger.accounts import Account, LevelAccount, Standing, TaskAccount, Totals
+from murk.producers.ledger.prices import CURRENCIES, Promise, Tariff
+from murk.producers.ledger.progress import Run
+from murk.producers.ledger.requests import Key
+from murk.producers.ledger.windows import WindowSums
+
+_COUNTS = ("released", "refused", "queued", "dropped")
+
+
+def account(file: Database, home: int, person: Key) -> Account:
+    """Read a person's account."""
+    tariffs = {row[0]: Tariff(*row) for row in file.query("SELECT * FROM tariffs")}
+    rows = file.query(
+        "SELECT tariff, released, refused, dropped, first, last FROM spending "
+        "WHERE home = ? AND person = ? ORDER BY tariff",
+        (home, person),
+    )
+    waiting = dict(
+        file.query(
+            "SELECT tariff, count(*) FROM outbox WHERE home = ? AND person = ? GROUP BY tariff",
+            (home, person),
+        )
+    )
+    withdrawn = dict(file.query("SELECT task, day FROM withdrawals WHERE home = ? AND person = ?", (home, person)))
+    runs = file.query("SELECT task, people, excluded, next_row, counters FROM runs WHERE source = ?", (home,))
+    published = {task for task, *row in runs if person in Run.from_row(tuple(row)).excluded}
+    promises = [Promise(*row) for row in file.query("SELECT * FROM promises ORDER BY task, level, currency")]
+    history = {tariff: released for tariff, released, *_ in rows if released}
+    tasks = []
+    for number, name, task_hash in file.query("SELECT number, name, hash FROM tasks ORDER BY number"):
+        own = [row for row in rows if tariffs[row[0]].task == number]
+        sums = None if home else window_notes.sums(file, "task = ? AND person = ?", (number, person))
+        windows = None if sums == WindowSums() else sums
+        if not own and number not in withdrawn and number not in published and windows is None:
+            continue
+        levels = _levels([_level(tariffs[row[0]], row, waiting.get(row[0], 0)) for row in own])
+        used = {"", *(level.level for level in levels)}
+        caps = [promise for promise in promises if promise.task == number and promise.level in used]
+        tasks.append(
+            TaskAccount(
+                name,
+                task_hash,
+                levels,
+                _standings(caps, history, tariffs),
+                number in withdrawn,
+                number in published,
+                *_together({row[0]: row[1] for row in own if row[1]}, tariffs),
+                windows,
+                withdrawn.get(number),
+            )
+        )
+    lifetime = [promise for promise in promises if promise.task == 0]
+    standings = _standings(lifetime, history, tariffs)
+    return Account(tuple(tasks), standings, 0 in withdrawn, *_together(history, tariffs), withdrawn.get(0))
+
+
+def together(file: Database) -> tuple[Standing, ...]:
+    """Read the most that anybody has spent on all tasks together; see `Ledger.together`."""
+    tariffs = {row[0]: Tariff(*row) for row in file.query("SELECT * FROM tariffs")}
+    rows = file.query(
+        """SELECT DISTINCT group_concat(tariff || ':' || released) FROM
+           (SELECT * FROM spending WHERE released > 0 ORDER BY home, person, tariff) GROUP BY home, person"""
+    )
+    histories = [
+        {int(one): int(count) for one, count in (pair.split(":") for pair in text.split(","))} for (text,) in rows
+    ]
+    caps = [Promise(*row) for row in file.query("SELECT * FROM promises WHERE task = 0 ORDER BY currency")]
+    if caps:
+        return tuple(Standing(cap.amount, _most(cap, histories, tariffs)) for cap in caps)
+    for currency in CURRENCIES:
+        most = _most(Promise(0, "", currency, 0, 0), histories, tariffs)
+        if most is not None and histories:
+            return (Standing(None, most),)
+    return ()
+
+
+def _most(cap: Promise, histories: Sequence[Mapping[int, int]], tariffs: Mapping[int, Tariff]) -> Amount | None:
+    """What is spent by whoever has spent most; None where nobody can say."""
+    spent = [cap.spent(history, tariffs) for history in histories]
+    known = [one for one in spent if one is not None]
+    return None if len(known) < len(spent) else Amount(cap.currency, *max(known, default=(0, 0)))
+
+
+def tasks_named(file: Database, name: str) -> list[str]:
+    """Read the hashes of the tasks of a name; see `Ledger.tasks_named`."""
+    known = file.query("SELECT name, hash FROM tasks ORDER BY number")
+    found = [task_hash for one, task_hash in known if one == name]
+    if not found:
+        names = ", ".join(dict.fromkeys(one for one, _ in known)) or "none"
+        raise UserError(f"the ledger {file.path} knows no task of the name {name!r}: it knows {names}")
+    return found
+
+
+def withdrawn(file: Database, source: str, task_name: str) -> frozenset[Key]:
+    """Read who of a file's rows have withdrawn, from everything or from a task of a name."""
+    rows = file.query(
+        """SELECT person FROM withdrawals JOIN sources ON sources.number = home
+           WHERE digest = ? AND (task = 0 OR task IN (SELECT number FROM tasks WHERE name = ?))""",
+        (source, task_name),
+    )
+    return frozenset(person for (person,) in rows)
+
+
+def has_released(file: Database, source: str, task_name: str) -> bool:
+    """Whether a file's people have released to a task of a name already."""
+    rows = file.query(
+        """SELECT 1 FROM runs JOIN sources ON sources.number = source JOIN tasks ON tasks.number = runs.task
+           WHERE digest = ? AND name = ? AND next_row > 0""",
+        (source, task_name),
+    )
+    return bool(rows)
+
+
+def totals(file: Database) -> Totals:
+    """Read sums over everyone."""
+    releases, refused, dropped = file.query(
+        "SELECT coalesce(sum(released), 0), coalesce(sum(refused), 0), coalesce(sum(dropped), 0) FROM spending"
+    )[0]
+    by_level = file.query(
+        """SELECT tasks.name, tariffs.level, sum(released) FROM spending
+           JOIN tariffs ON tariffs.number = spending.tariff JOIN tasks ON tasks.number = tariffs.task
+           GROUP BY tasks.name, tariffs.level ORDER BY min(tasks.number), tariffs.level"""
+    )
+    return Totals(
+        people=file.query("SELECT count(*) FROM (SELECT DISTINCT home, person FROM spending)")[0][0],
+        releases=releases,
+        refused=refused,
+        queued=file.query("SELECT count(*) FROM outbox")[0][0],
+        dropped=dropped,
+        withdrawn=file.query("SELECT count(*) FROM withdrawals")[0][0],
+        levels={(name, level): count for name, level, count in by_level},
+    )
+
+
+def _level(tariff: Tariff, row: Sequence[int], waiting: int) -> LevelAccount:
+    _, released, refused, dropped, first, last = row
+    return LevelAccount(
+        tariff.level,
+        really_given(tariff.guarantee, tariff.claims),
+        tariff.mechanism,
+        released,
+        refused,
+        waiting,
+        dropped,
+        first,
+        last,
+    )
+
+
+def _levels(accounts: Sequence[LevelAccount]) -> tuple[LevelAccount, ...]:
+    """One account a level, though versions of Murk have priced it differently in the last digit."""
+    found: dict[tuple[str, Guarantee, str], LevelAccount] = {}
+    for one in accounts:
+        key = one.level, one.guarantee, one.mechanism
+        found[key] = found[key].plus(one) if key in found else one
+    return tuple(found.values())
+
+
+def _standings(
+    promises: Sequence[Promise], history: Mapping[int, int], tariffs: Mapping[int, Tariff]
+) -> tuple[Standing, ...]:
+    found = []
+    for promise in promises:
+        spent = promise.spent(history, tariffs)
+        amount = None if spent is None else Amount(promise.amount.currency, *spent)
+        found.append(Standing(promise.amount, amount, promise.level))
+    return tuple(found)
+
+
+def _together(history: Mapping[int, int], tariffs: Mapping[int, Tariff]) -> tuple[Accountant, Guarantee | None]:
+    """Compose releases, and state them in the strongest terms that all of them allow."""
+    accountant = Accountant()
+    own = 0.0
+    for number, count in history.items():
+        accountant.compose(tariffs[number], count)
+        own += count * getattr(tariffs[number].guarantee, "delta", 0.0)
+    if not history:
+        return accountant, None
+    attempts: tuple[Callable[[], Guarantee], ...] = (
+        lambda: accountant.spent("pure"),
+        lambda: accountant.spent("gdp"),
+        lambda: accountant.spent("zcdp"),
+        # At twice the releases' own delta there is some left for what has none.
+        lambda: accountant.spent("approx", delta=2 * own),
+    )
+    for attempt in attempts:
+        try:
+            return accountant, attempt()
+        except UserError:
+            continue
+    return accountant, None

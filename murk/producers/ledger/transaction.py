@@ -1,0 +1,348 @@
+"""One block of releases: who may, what it costs, and everything written in one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from sqlite3 import Connection
+from typing import Any, cast
+
+from murk.errors import MurkError, UserError
+from murk.privacy import Amount, Currency
+from murk.producers.ledger.prices import Promise, Tariff
+from murk.producers.ledger.requests import Claims, Key
+from murk.producers.ledger.windows import WindowNotes
+
+DAY = 86_400
+"""Dates in the ledger are truncated to days (UTC), or coarser where a task's granularity is."""
+CHUNK = 256
+"""Most names put into one query (SQLite of long ago takes 999 values)."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A record that was not released, and why; for the device's own eyes.
+
+    Parameters
+    ----------
+    person
+        Whose it is: a name, or a row.
+    key
+        Which record it is.
+    level
+        The level that was asked for.
+    scope
+        The cap that had no room: "lifetime", "task" or "level"; or "withdrawn".
+    needed, left
+        What the release costs, and what the cap still had, in the cap's currency; None where there is no
+        such figure.
+    """
+
+    person: Key
+    key: Key | None
+    level: str
+    scope: str
+    needed: Amount | None = None
+    left: Amount | None = None
+
+    @property
+    def reason(self) -> str:
+        """The reason in plain words, without the person's name."""
+        if self.scope == "withdrawn":
+            return "the person has withdrawn"
+        cap = {
+            "lifetime": "the cap over all tasks",
+            "task": "the cap for this task",
+            "level": f"the cap of one release at the level {self.level!r}",
+        }[self.scope]
+        if self.needed is None:
+            return f"{cap} is kept in a currency in which the mechanism of this release has no honest figure"
+        if self.left is None:
+            return f"{cap} is kept in a currency in which an earlier release has no figure: nothing is left"
+        return f"{cap} has {self.left} left, and this release needs {self.needed}"
+
+
+class Spending:
+    """What `Ledger.spending` decided about one block, and what it will write.
+
+    Attributes
+    ----------
+    granted
+        Positions in the block of those who may release, ascending.
+    levels
+        The level of each of them.
+    known
+        Position -> number of the release that the record already became.
+    refusals
+        Position -> why not.
+    numbers
+        Numbers of the releases, in the order of ``granted``.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        task: int,
+        menu: Mapping[str, int],
+        source: int,
+        claims: Claims,
+        tariffs: Mapping[int, Tariff],
+    ) -> None:
+        self._connection = connection
+        self._task = task
+        self._menu = menu
+        self._source = source
+        self._claims = claims
+        self._tariffs = tariffs
+        self._home = source if claims.people is None else 0
+        # Without names every row is a person, and its key is their name.
+        self._people = cast(Sequence[Key], claims.keys if claims.people is None else claims.people)
+        self._first = int(connection.execute("SELECT value FROM meta WHERE key = 'next'").fetchone()[0])
+        self._paid: list[int] = []
+        self._messages: Sequence[bytes] | None = None
+        self._addresses: Sequence[tuple[int, int]] = ()
+        self._expires: int
+        self._day: int | None = None
+        self._progress: tuple[int, str] | None = None
+        self.granted: list[int] = []
+        self.levels: list[str] = []
+        self.known: dict[int, int] = {}
+        self.refusals: dict[int, Refusal] = {}
+
+    @property
+    def numbers(self) -> range:
+        """Numbers of the releases, in the order of ``granted``."""
+        return range(self._first, self._first + len(self.granted))
+
+    @property
+    def mail(self) -> list[tuple[int, bytes]]:
+        """The frozen releases as (chain, bytes) pairs, for the log."""
+        chains = [chain for chain, _ in self._addresses]
+        return list(zip(chains, self._messages or (), strict=True))
+
+    @property
+    def windows(self) -> WindowNotes:
+        """Notes of organisations' windows, written in the same transaction."""
+        return WindowNotes(self._connection, self._task, self._source)
+
+    def forgo(self) -> None:
+        """Debit nothing and note no refusal: it was only to be known whether there is room."""
+        self.granted, self.levels, self._paid = [], [], []
+        self.refusals = {}
+
+    def decide(self) -> None:
+        """Sort the block into granted, known and refused, each record after those before it."""
+        known, history, withdrawn = self._known(), self._history(), self._withdrawn()
+        caps = self._caps()
+        wanted = [self._tariff_of(level) for level in self._claims.levels]
+        fresh = {number: self._lacking(caps[number], {}, number) for number in set(wanted)}
+        keep = self._claims.keep_levels
+        own_keys = self._source == 0
+        for place, (key, person, number) in enumerate(zip(self._claims.keys, self._people, wanted, strict=True)):
+            record = (key, person) if own_keys else key
+            if record in known and key is not None:
+                self.known[place] = known[record]
+                continue
+            past = history.get(person)
+            if keep and past:
+                number = self._same_level(past, number)
+            if person in withdrawn:
+                self._refuse(place, number, ("withdrawn", None, None))
+                continue
+            lacking = fresh[number] if past is None else self._lacking(caps[number], past, number)
+            if lacking is not None:
+                self._refuse(place, number, lacking)
+                continue
+            if past is None:
+                past = history[person] = {}
+            past[number] = past.get(number, 0) + 1
+            known[record] = self._first + len(self.granted)
+            self.granted.append(place)
+            self._paid.append(number)
+        self.levels = [self._tariffs[number].level for number in self._paid]
+
+    def freeze(
+        self,
+        messages: Sequence[bytes],
+        chains: Sequence[int],
+        since: Sequence[int],
+        expires: int,
+        day: int | None = None,
+    ) -> None:
+        """Hand over what was released, as the bytes that will be sent.
+
+        Parameters
+        ----------
+        messages, chains
+            The released bytes and the chain of each, in the order of ``granted``.
+        since
+            For each of them where its partition ends now: the log cannot have it before that offset.
+        expires
+            When to give up sending (seconds since 1970).
+        day
+            The day that the ledger notes (seconds since 1970, truncated); None to note none.
+        """
+        if not len(messages) == len(chains) == len(since) == len(self.granted):
+            raise ValueError("one message, one chain and one offset for each that was granted")
+        self._messages = messages
+        self._addresses = list(zip(chains, since, strict=True))
+        self._expires = expires
+        self._day = day
+
+    def progress(self, next_row: int, more: Mapping[str, int]) -> None:
+        """Note how far the work through the claims' file has come, and add to its counters.
+
+        Raises
+        ------
+        MurkError
+            When the work through the file was not begun.
+        """
+        key = self._task, self._source
+        row = self._connection.execute(
+            "SELECT next_row, counters FROM runs WHERE task = ? AND source = ?", key
+        ).fetchone()
+        if row is None:
+            raise MurkError("the work through this file was not begun: call Ledger.begin_run first")
+        counters = json.loads(row[1])
+        for name, number in more.items():
+            counters[name] = counters.get(name, 0) + number
+        # Two processes may work through one file at once: neither sets the other back.
+        self._progress = max(next_row, row[0]), json.dumps(counters)
+
+    def write(self) -> None:
+        """Write debits, releases, refusals and progress.
+
+        Raises
+        ------
+        MurkError
+            When somebody was granted a release and none was handed over.
+        """
+        run, people, keys = self._connection.executemany, self._people, self._claims.keys
+        if self.granted:
+            if self._messages is None:
+                raise MurkError("releases were granted and not made: nothing was debited")
+            home, task, source, expires = self._home, self._task, self._source, self._expires
+            rows = list(zip(self.numbers, self.granted, self._paid, strict=True))
+            run(
+                "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (number, task, chain, since, expires, message, home, people[place], tariff)
+                    for (number, place, tariff), (chain, since), message in zip(
+                        rows, self._addresses, self._messages, strict=True
+                    )
+                ],
+            )
+            run(
+                "INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    # A record that has no key of its own is known by its release's number.
+                    (
+                        task,
+                        source,
+                        number if keys[place] is None else keys[place],
+                        people[place],
+                        tariff,
+                        number,
+                    )
+                    for number, place, tariff in rows
+                ],
+            )
+            run(
+                # Where something was released on a day that is not known, that may have been the first.
+                "INSERT INTO spending VALUES (?, ?, ?, 1, 0, 0, ?, ?) "
+                "ON CONFLICT (home, person, tariff) DO UPDATE SET released = released + 1, "
+                "first = CASE WHEN released THEN min(first, excluded.first) ELSE excluded.first END, "
+                "last = coalesce(max(last, excluded.last), excluded.last, last)",
+                [(home, people[place], tariff, self._day, self._day) for _, place, tariff in rows],
+            )
+            self._connection.execute("UPDATE meta SET value = ? WHERE key = 'next'", (self.numbers.stop,))
+        if self.refusals:
+            run(
+                "INSERT INTO spending VALUES (?, ?, ?, 0, 1, 0, NULL, NULL) "
+                "ON CONFLICT (home, person, tariff) DO UPDATE SET refused = refused + 1",
+                [
+                    (self._home, people[place], self._tariff_of(refusal.level))
+                    for place, refusal in self.refusals.items()
+                ],
+            )
+        if self._progress is not None:
+            self._connection.execute(
+                "UPDATE runs SET next_row = ?, counters = ? WHERE task = ? AND source = ?",
+                (*self._progress, self._task, self._source),
+            )
+
+    def _known(self) -> dict[Any, int]:
+        query = "SELECT key, person, number FROM debits WHERE task = ? AND source = ? AND key IN ({})"
+        keys = [key for key in self._claims.keys if key is not None]
+        rows = self._chunks(query, (self._task, self._source), keys)
+        if self._source == 0:
+            return {(key, person): number for key, person, number in rows}
+        return {key: number for key, _, number in rows}
+
+    def _history(self) -> dict[Key, dict[int, int]]:
+        query = "SELECT person, tariff, released FROM spending WHERE home = ? AND person IN ({})"
+        history: dict[Key, dict[int, int]] = {}
+        for person, tariff, released in self._chunks(query, (self._home,), self._people):
+            if released:
+                history.setdefault(person, {})[tariff] = released
+        return history
+
+    def _withdrawn(self) -> set[Key]:
+        if self._connection.execute("SELECT 1 FROM withdrawals LIMIT 1").fetchone() is None:
+            return set()
+        query = "SELECT person FROM withdrawals WHERE home = ? AND task IN (0, ?) AND person IN ({})"
+        return {person for (person,) in self._chunks(query, (self._home, self._task), self._people)}
+
+    def _chunks(self, query: str, values: tuple[Any, ...], names: Sequence[Key]) -> Iterator[Any]:
+        distinct = list(dict.fromkeys(names))
+        for start in range(0, len(distinct), CHUNK):
+            chunk = distinct[start : start + CHUNK]
+            # A few statements serve every length: the last chunk repeats a name up to a power of two.
+            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))
+            marks = ",".join("?" * len(chunk))
+            yield from self._connection.execute(query.format(marks), (*values, *chunk))
+
+    def _caps(self) -> dict[int, list[Promise]]:
+        """The caps that hold for a release at each tariff of the menu."""
+        rows = self._connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (self._task,))
+        caps = [Promise(*row) for row in rows]
+        return {number: [cap for cap in caps if cap.level in ("", level)] for level, number in self._menu.items()}
+
+    def _lacking(
+        self, caps: Sequence[Promise], past: Mapping[int, int], number: int
+    ) -> tuple[str, Amount | None, Amount | None] | None:
+        """Name a cap that has no room for one more release; None when every cap has."""
+        for cap in caps:
+            cost = self._tariffs[number].cost(cap.currency)
+            spent = cap.spent(past, self._tariffs)
+            if cost is not None and spent is not None:
+                left = cap.units - spent[0], cap.delta_units - spent[1]
+                if cost[0] <= left[0] and cost[1] <= left[1]:
+                    continue
+            scope = "lifetime" if cap.task == 0 else "level" if cap.level else "task"
+            needed = None if cost is None else Amount(cap.currency, *cost)
+            rest = None if cost is None or spent is None else _not_below_zero(cap.currency, left)
+            return scope, needed, rest
+        return None
+
+    def _same_level(self, past: Mapping[int, int], number: int) -> int:
+        levels = {self._tariffs[one].level for one in past if self._tariffs[one].task == self._task}
+        return number if not levels or self._tariffs[number].level in levels else self._tariff_of(min(levels))
+
+    def _refuse(self, place: int, number: int, why: tuple[str, Amount | None, Amount | None]) -> None:
+        level = self._tariffs[number].level
+        self.refusals[place] = Refusal(self._people[place], self._claims.keys[place], level, *why)
+
+    def _tariff_of(self, level: str) -> int:
+        try:
+            return self._menu[level]
+        except KeyError:
+            menu = ", ".join(sorted(self._menu))
+            raise UserError(f"the level {level!r} cannot be chosen here: choose one of {menu}") from None
+
+
+def _not_below_zero(currency: Currency, left: tuple[int, int]) -> Amount:
+    """What is left of a cap; one that was tightened may lie below what is spent already."""
+    return Amount(currency, max(0, left[0]), max(0, left[1]))

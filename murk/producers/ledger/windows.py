@@ -1,0 +1,185 @@
+"""What a ledger notes of organisations' windows: that one is open, and what became of it.
+
+What is accumulated of a window stands in memory alone and is gone with its process. The note in the ledger lets
+whoever comes next say so. It tells whose window it was, which one and since when, in the clock's public
+granularity; nothing in it depends on a value of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from sqlite3 import Connection
+from typing import Any, Literal
+
+from murk._sqlite import Database
+from murk.producers.ledger.requests import Key
+
+Ending = Literal["released", "refused", "left out"]
+
+# Made with the first window: ledgers of people have none. One row a window, known by the key of its debit: the first
+# row of the file, or what it was called. `lost` counts how often its process died; `next_row` is the row after its
+# last (0 where its records are of no file).
+TABLE = """
+CREATE TABLE IF NOT EXISTS windows (
+    task INTEGER NOT NULL, source INTEGER NOT NULL, key NOT NULL, person NOT NULL,
+    opened INTEGER NOT NULL, state TEXT NOT NULL, lost INTEGER NOT NULL DEFAULT 0,
+    records INTEGER NOT NULL DEFAULT 0, next_row INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (task, source, key, person)) WITHOUT ROWID"""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSums:
+    """What became of windows.
+
+    Parameters
+    ----------
+    released, refused
+        Windows that were released, and that were refused for want of budget.
+    left_out
+        Windows that were given up, being too small for a sketch; nothing was debited for them.
+    lost
+        How often a process died in the middle of one; nothing was debited for that.
+    open
+        Windows that are being accumulated (or whose process has died, and nobody has looked since).
+    records
+        Records of the windows that were released.
+    records_left_out
+        Records of the windows that were given up.
+    """
+
+    released: int = 0
+    refused: int = 0
+    left_out: int = 0
+    lost: int = 0
+    open: int = 0
+    records: int = 0
+    records_left_out: int = 0
+
+
+class WindowNotes:
+    """Notes windows within one transaction of the ledger; made by `Spending.windows`.
+
+    Parameters
+    ----------
+    connection
+        The ledger's, within a transaction.
+    task, source
+        Their numbers in the ledger.
+    """
+
+    def __init__(self, connection: Connection, task: int, source: int) -> None:
+        self._connection = connection
+        self._place = task, source
+        connection.execute(TABLE)
+
+    def state(self, key: Key, person: Key) -> str | None:
+        """What is noted of a window; None where nothing is."""
+        row = self._connection.execute(
+            "SELECT state FROM windows WHERE task = ? AND source = ? AND key = ? AND person = ?",
+            (*self._place, key, person),
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def begin(self, key: Key, person: Key, opened: int, state: Literal["open", "refused"]) -> None:
+        """Note that a window has begun; one that was lost before begins again."""
+        self._connection.execute(
+            """INSERT INTO windows (task, source, key, person, opened, state) VALUES (?, ?, ?, ?, ?, ?)
+               ON CONFLICT DO UPDATE SET opened = excluded.opened, state = excluded.state""",
+            (*self._place, key, person, opened, state),
+        )
+
+    def end(self, key: Key, person: Key, ending: Ending, records: int, next_row: int) -> None:
+        """Note what became of a window."""
+        # Another process may have taken it for lost while it went on: it was not.
+        self._connection.execute(
+            """UPDATE windows SET lost = lost - (state = 'lost'), state = ?, records = ?, next_row = ?
+               WHERE task = ? AND source = ? AND key = ? AND person = ?""",
+            (ending, records, next_row, *self._place, key, person),
+        )
+
+
+class Windows:
+    """The windows of a task whose records come from one file, or from none; made by `Ledger.windows`.
+
+    Parameters
+    ----------
+    file
+        The ledger's file.
+    task
+        The task's number in it.
+    source
+        Digest of the file that the records come from; None for those that come from none.
+    """
+
+    def __init__(self, file: Database, task: int, source: str | None) -> None:
+        self._file, self._task, self._source = file, task, source
+
+    def give_up(self, person: Key | None = None) -> int:
+        """Note that windows which are open belong to a process that has died: of one organisation, or of all.
+
+        Returns
+        -------
+        int
+            How many they were.
+        """
+        if not exist(self._file):
+            return 0
+        with self._file.write() as connection:
+            return connection.execute(
+                f"UPDATE windows SET state = 'lost', lost = lost + 1 WHERE state = 'open' AND {self._mine}",
+                (*self._place, person, person),
+            ).rowcount
+
+    def count(self, person: Key) -> int:
+        """How many windows an organisation has begun."""
+        return int(self._query("SELECT count(*)", person)[0][0]) if exist(self._file) else 0
+
+    def done(self) -> Mapping[Key, int]:
+        """The row after the last one of each organisation's windows that have ended."""
+        if not exist(self._file):
+            return {}
+        ended = " AND state IN ('released', 'refused', 'left out') GROUP BY person"
+        return dict(self._query("SELECT person, max(next_row)", None, ended))
+
+    def sums(self, person: Key | None = None) -> WindowSums:
+        """What became of an organisation's windows, or of all."""
+        return sums(self._file, self._mine, (*self._place, person, person))
+
+    _mine = (
+        "task = ? AND source = coalesce((SELECT number FROM sources WHERE digest = ?), CASE WHEN ? THEN 0 END) "
+        "AND (? IS NULL OR person = ?)"
+    )
+
+    @property
+    def _place(self) -> tuple[int, str | None, bool]:
+        return self._task, self._source, self._source is None
+
+    def _query(self, what: str, person: Key | None, more: str = "") -> list[Any]:
+        where = f"{what} FROM windows WHERE {self._mine}{more}"
+        return self._file.query(where, (*self._place, person, person))
+
+
+def exist(file: Database) -> bool:
+    """Whether a ledger has ever noted a window."""
+    return bool(file.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'windows'"))
+
+
+def sums(file: Database, where: str, values: tuple[object, ...]) -> WindowSums:
+    """Add up the windows that a condition holds for."""
+    if not exist(file):
+        return WindowSums()
+    rows = file.query(
+        f"SELECT state, count(*), sum(lost), sum(records) FROM windows WHERE {where} GROUP BY state", values
+    )
+    count = {state: number for state, number, _, _ in rows}
+    records = {state: number for state, _, _, number in rows}
+    return WindowSums(
+        released=count.get("released", 0),
+        refused=count.get("refused", 0),
+        left_out=count.get("left out", 0),
+        lost=sum(lost for _, _, lost, _ in rows),
+        open=count.get("open", 0),
+        records=records.get("released", 0),
+        records_left_out=records.get("left out", 0),
+    )

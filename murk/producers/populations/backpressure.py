@@ -1,0 +1,75 @@
+"""Waiting for learners: a crowd's gradients and scores are taken at fresh models."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from murk.errors import MurkError
+from murk.stream.log.base import Log, Unreachable
+from murk.stream.messages.releases import IterateMessage
+from murk.stream.messages.state import decode_state
+
+if TYPE_CHECKING:
+    from murk.learners.problem import InteractiveProblem
+
+_LOOK = 0.005
+
+
+def wait_for_models(
+    log: Log, problem: InteractiveProblem, patience: float, *, clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Wait until every model is published that comes of what is on the log now.
+
+    A block of gradients is 1% of the count, and another one in flight would make it stale; of scores, a model is due
+    at the end of an epoch only, and nothing else is waited for.
+
+    Raises
+    ------
+    MurkError
+        When no learner has read anything for ``patience`` seconds.
+    """
+    chains = range(log.partitions)
+    ends = [log.end(chain) for chain in chains]
+    before: object = None
+    moved = clock()
+    while True:
+        try:
+            standing = [_standing(log, problem, chain, end) for chain, end in zip(chains, ends, strict=True)]
+        except Unreachable:
+            # The log itself is away; whether it comes back is waited for as long as for a learner.
+            standing = [(False, -1)]
+        if all(done for done, _ in standing):
+            return
+        now = clock()
+        if standing != before:
+            before, moved = standing, now
+        elif now - moved > patience:
+            raise MurkError(
+                f"no learner has read {log.url} for {patience:g} s: start `murk learn --log {log.url}` "
+                "and the same command again; it carries on where it stood"
+            )
+        time.sleep(_LOOK)
+
+
+def _standing(log: Log, problem: InteractiveProblem, chain: int, end: int) -> tuple[bool, int]:
+    """Whether no newer model than the one that is out can come of what stands before ``end``; and how far it is."""
+    message = log.model(chain)
+    try:
+        published = 0 if message is None else IterateMessage.model_validate_json(message).version
+    except ValidationError:
+        # Not an honest learner's; whoever computes at it looks closer and says so.
+        return True, 0
+    due = problem.next_published(published)
+    if end < due:
+        return True, published
+    state, offset = log.checkpoint(chain)
+    if offset < end:
+        return False, offset
+    if state is None:
+        return True, offset
+    # State and model are written together, but on a cluster a reader may see one a moment before the other.
+    return decode_state(state, f"chain {chain} of {log.url}").counters.learned < due, offset

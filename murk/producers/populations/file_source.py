@@ -1,0 +1,399 @@
+"""File populations: every row a record, of a person named by a column or by the row itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.producers.ledger.requests import are_plain, person_name
+from murk.producers.populations.tables import changed, open_table, survey
+from murk.stream.task.columns import Cell
+
+if TYPE_CHECKING:
+    from murk.privacy.noise import NoiseSource
+    from murk.stream.task.coding import EncodedBlock
+    from murk.stream.task.task import Task
+
+BY_LOT = "lot"
+SELECT_CHUNK = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some records of a file, checked and coded.
+
+    Parameters
+    ----------
+    source
+        Digest of the file.
+    rows
+        int64, shape (m,): their rows, counted from 0.
+    x, y
+        float64, shapes (m, p) and (m,): coded features, the constant last, and coded targets.
+    people
+        Names of their people, or of the organisations whose records they are; None where each row is a person.
+    levels
+        The level of each; None where it is drawn by lot.
+    clamped, missing
+        Numbers of values outside their bounds and of values missing, over the block.
+    next_row
+        The row that the next block begins with.
+    """
+
+    source: str
+    rows: NDArray[np.int64]
+    x: NDArray[np.float64] = field(repr=False)
+    y: NDArray[np.float64] = field(repr=False)
+    people: Sequence[str] | None = field(repr=False)
+    levels: Sequence[str] | None = field(repr=False)
+    clamped: int = field(repr=False)
+    missing: int = field(repr=False)
+    next_row: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class FileSource:
+    """The people, or the organisations' records, of a file: CSV (with a header) or JSON lines, either gzipped.
+
+    Opening reads the file through once, for its digest and so that a truncated one is refused before
+    anything is released; blocks are then read and checked one by one. Memory does not grow with the file.
+
+    Values outside their public bounds are clamped. An empty cell is what the task's ``missing`` rule says;
+    everything else that cannot be coded (text where a number belongs, NaN, an undeclared category or
+    label) stops the reading.
+
+    Parameters
+    ----------
+    path
+        The file: ``.csv``, ``.jsonl`` or ``.ndjson``, each also with ``.gz``.
+    task
+        The task whose columns it has.
+    person_column
+        The column that names people; None where each row is a person, a different one in every file.
+    level
+        The level of every person (the name of one on the task's menu), or "lot" for one drawn uniformly.
+    level_column
+        The column that names each person's level, instead of ``level``.
+    organisation_column
+        The column that names each record's organisation, where organisations release and not people.
+
+    Attributes
+    ----------
+    digest
+        SHA-256 of the file's bytes.
+
+    Raises
+    ------
+    UserError
+        When the file cannot be read, has no rows, or lacks a column, or when levels would be read from a feature or
+        the target. Messages name file, row and column, and never a value.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from murk.stream import Task
+    >>> task = Task.parse('''
+    ... name: weeks
+    ... features: [{name: age, low: 20, high: 40}]
+    ... target: {name: worked, kind: binary, positive: "yes"}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> path = Path(tempfile.mkdtemp()) / "people.csv"
+    >>> path.write_text("age,worked\\n25,yes\\n40,no\\n")
+    24
+    >>> [block.x[:, 0].tolist() for block in FileSource(path, task).blocks(size=1)]
+    [[-0.5], [1.0]]
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        task: Task,
+        *,
+        person_column: str | None = None,
+        level: str = "default",
+        level_column: str | None = None,
+        organisation_column: str | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.task = task
+        self.person_column = person_column
+        self.organisation_column = organisation_column
+        self._name_column = person_column or organisation_column
+        self.level = level
+        self.level_column = level_column
+        menu = task.privacy.levels
+        if level_column is None and level != BY_LOT and level not in menu:
+            raise UserError(f"the task {task.name!r} has no level {level!r}: choose one of {', '.join(menu)}")
+        if BY_LOT in menu and level == BY_LOT and level_column is None:
+            raise UserError(f"the task {task.name!r} has a level named {BY_LOT!r}, which means by lot: rename it")
+        if level_column is not None:
+            self._check_level_column(level_column)
+        self._named = [name for name in (self._name_column, level_column) if name is not None]
+        self._survey = survey(self.path)
+        self._table = open_table(self.path, [*task.coding.columns, task.coding.target, *self._named])
+        if next(self._table.rows(0), None) is None:
+            raise UserError(f"{self.path} has no rows: there is nobody in it")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file's bytes, in hexadecimal."""
+        return self._survey.digest
+
+    @property
+    def people(self) -> str:
+        """How people are named: "row" or "column NAME"; of organisations' records, how those are."""
+        if self.task.protocol == "sketch":
+            return "one organisation" if self._name_column is None else f"organisations of column {self._name_column}"
+        return "row" if self.person_column is None else f"column {self.person_column}"
+
+    @cached_property
+    def size(self) -> int:
+        """Number of rows; the file is read through to count them."""
+        count = sum(1 for _ in self._table.rows(0))
+        self._check_unchanged()
+        return count
+
+    def blocks(
+        self,
+        start: int = 0,
+        size: int | Callable[[], int] = 4096,
+        *,
+        excluded: Collection[int] = (),
+    ) -> Iterator[Block]:
+        """Read blocks of records, each checked and coded as a whole before it is given.
+
+        Parameters
+        ----------
+        start
+            The first row (counted from 0).
+        size
+            Most records of a block; or a function that says so when the next block is to be read.
+        excluded
+            Rows that are left out.
+
+        Raises
+        ------
+        UserError
+            For a record that cannot be coded, or when the file was changed since it was opened. Blocks
+            before that one are fine.
+        """
+        left_out = frozenset(excluded)
+        numbered = enumerate(self._table.rows(start), start)
+        if left_out:
+            numbered = ((row, record) for row, record in numbered if row not in left_out)  # type: ignore[assignment]
+        while True:
+            pairs = list(islice(numbered, max(1, size() if callable(size) else size)))
+            self._check_unchanged()
+            if not pairs:
+                return
+            yield self._block(*zip(*pairs, strict=True))
+
+    def select(self, count: int, noise: NoiseSource, *, excluded: Collection[object] = ()) -> list[int]:
+        """Draw rows uniformly without replacement, ascending: a sample whose covariates become public.
+
+        Rows in ``excluded`` (of people who have withdrawn) are not drawn from.
+
+        Raises
+        ------
+        UserError
+            When there are not so many rows, or people may have several.
+        """
+        from murk.privacy.noise import Purpose
+
+        if self.person_column is not None:
+            raise UserError(
+                "a public sample can be set aside only where every row is a person of its own: with a column "
+                f"of people ({self.person_column!r}) a person's other rows would still be released"
+            )
+        left_out = np.array(
+            sorted(row for row in excluded if isinstance(row, int) and 0 <= row < self.size), dtype=np.int64
+        )
+        if not 0 <= count <= self.size - len(left_out):
+            raise UserError(f"{count} rows cannot be set aside: {self.path} has {self.size - len(left_out)}")
+        rows, keys = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
+        for first in range(0, self.size, SELECT_CHUNK):
+            fresh = np.arange(first, min(first + SELECT_CHUNK, self.size), dtype=np.int64)
+            fresh = fresh[~np.isin(fresh, left_out)]
+            rows = np.concatenate([rows, fresh])
+            keys = np.concatenate([keys, noise.words(fresh, 1, Purpose.SELECTION)[:, 0]])
+            # The rows with the smallest keys are a uniform sample, however the rows are cut into chunks.
+            smallest = np.argsort(keys, kind="stable")[:count]
+            rows, keys = rows[smallest], keys[smallest]
+        return sorted(rows.tolist())
+
+    def covariates(self, rows: Collection[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Give the distinct coded features of some rows and how often each occurs; no target is looked at.
+
+        Returns
+        -------
+        points : float64, shape (u, p)
+        counts : int64, shape (u,)
+        """
+        wanted = frozenset(rows)
+        chosen = [(row, record) for row, record in enumerate(self._table.rows(0)) if row in wanted]
+        self._check_unchanged()
+        if len(chosen) != len(wanted):
+            raise UserError(f"{self.path} has {self.size} rows: rows beyond them cannot be a public sample")
+        numbers, records = zip(*chosen, strict=True)
+        columns = self._table.columns(records, numbers, self.task.coding.columns)
+        coded = self._encode(columns, numbers, target=False)
+        points, counts = np.unique(coded.x, axis=0, return_counts=True)
+        return points, counts.astype(np.int64)
+
+    def labels(self) -> Counter[str]:
+        """Return how many rows have each raw value of the target, as text; empty cells are left out.
+
+        Raw values: they are for whoever holds the file of a simulation, and for nobody else.
+        """
+        found: Counter[str] = Counter()
+        numbered = enumerate(self._table.rows(0))
+        while pairs := list(islice(numbered, SELECT_CHUNK)):
+            rows, records = zip(*pairs, strict=True)
+            [column] = self._table.columns(records, rows, [self.task.target.name]).values()
+            found.update(str(value).strip() for value in column if not _is_blank(value))
+        self._check_unchanged()
+        return found
+
+    def __repr__(self) -> str:
+        return f"FileSource({str(self.path)!r})"
+
+    def _check_level_column(self, column: str) -> None:
+        task = self.task
+        if column in (*task.coding.columns, task.coding.target):
+            what = "the target" if column == task.coding.target else "a feature"
+            raise UserError(
+                f"levels cannot come from the column {column!r}, {what} of the task {task.name!r}: a level is written "
+                "on its release for everybody to read, so it must not say anything about the record. Name a column of "
+                "what people chose without looking at their records, or one level for all"
+            )
+
+    def _block(self, rows: Sequence[int], records: Sequence[Any]) -> Block:
+        coding = self.task.coding
+        columns = self._table.columns(records, rows, [*coding.columns, coding.target, *self._named])
+        coded = self._encode(columns, rows, target=True)
+        people = None if self._name_column is None else self._names(columns[self._name_column], rows)
+        levels: Sequence[str] | None
+        if self.level_column is not None:
+            levels = self._levels(columns[self.level_column], rows)
+        else:
+            levels = None if self.level == BY_LOT else [self.level] * len(rows)
+        return Block(
+            source=self.digest,
+            rows=np.array(rows, dtype=np.int64),
+            x=coded.x,
+            y=coded.y,
+            people=people,
+            levels=levels,
+            clamped=int(coded.clamped.sum()),
+            missing=int(coded.missing.sum()),
+            next_row=rows[-1] + 1,
+        )
+
+    def _encode(self, columns: Mapping[str, Sequence[Any]], rows: Sequence[int], *, target: bool) -> EncodedBlock:
+        coding = self.task.coding
+        for name in (*coding.columns, coding.target) if target else coding.columns:
+            self._check_text(columns[name], rows, name)
+        coded = coding.encode(columns, target=target)
+        for place, column in zip(*np.nonzero(coded.cells >= Cell.MISSING), strict=True):
+            name, cell = coded.columns[column], Cell(int(coded.cells[place, column]))
+            value = columns[name][place]
+            if not _is_blank(value):
+                # The codec takes NaN for a missing value; in a file it is a mistake that nobody declared.
+                self._refuse(rows[place], name, Cell.NOT_A_NUMBER if cell == Cell.MISSING else cell)
+            if self.task.missing == "error":
+                self._refuse(rows[place], name, cell)
+        return coded
+
+    def _refuse(self, row: int, column: str, cell: Cell) -> None:
+        remedy = {
+            Cell.MISSING: "Fill it in, leave the row out, or let the task say missing: midpoint",
+            Cell.UNDECLARED: "Correct it, or declare it in the task; an empty cell is a missing value",
+        }.get(cell, "Correct it; an empty cell is a missing value")
+        raise UserError(f"{self._place(row, column)}: the value {cell.describe()}. {remedy}")
+
+    def _place(self, row: int, column: str) -> str:
+        """Where something is wrong, as people count: the first row after the header is row 1."""
+        return f"{self.path}, row {row + 1}, column {column!r}"
+
+    def _check_text(self, column: Sequence[Any], rows: Sequence[int], name: str) -> None:
+        for place, value in _suspects(column):
+            if isinstance(value, bool) and name in self._numbers:
+                self._refuse(rows[place], name, Cell.NOT_A_NUMBER)
+            if isinstance(value, str):
+                if "_" in value and name in self._numbers:
+                    # Python reads 1_000 as a number; whoever wrote the file may have meant something else.
+                    self._refuse(rows[place], name, Cell.NOT_A_NUMBER)
+                if not _is_unicode(value):
+                    raise UserError(f"{self._place(rows[place], name)}: not UTF-8 text. Save the file as UTF-8")
+
+    @cached_property
+    def _numbers(self) -> frozenset[str]:
+        """Columns that hold numbers."""
+        task = self.task
+        names = {feature.name for feature in task.features if hasattr(feature, "low")}
+        return frozenset(names | ({task.target.name} if hasattr(task.target, "low") else set()))
+
+    def _names(self, column: Sequence[Any], rows: Sequence[int]) -> Sequence[str]:
+        """Names of people as their accounts know them: texts, or whole numbers as text."""
+        if set(map(type, column)) == {str} and are_plain(column):
+            return column
+        names = []
+        for row, value in zip(rows, column, strict=True):
+            place = self._place(row, self._name_column or "")
+            if type(value) not in (str, int) or not str(value).strip():
+                raise UserError(f"{place}: this names nobody. Give every row a name: a text, or a whole number")
+            try:
+                names.append(person_name(str(value)))
+            except UserError as error:
+                raise UserError(f"{place}: {error}") from None
+        return names
+
+    def _levels(self, column: Sequence[Any], rows: Sequence[int]) -> list[str]:
+        menu = self.task.privacy.levels
+        for row, value in zip(rows, column, strict=True):
+            if not isinstance(value, str) or value not in menu:
+                raise UserError(
+                    f"{self._place(row, self.level_column or '')}: not a level of the task "
+                    f"{self.task.name!r}. Its levels are {', '.join(menu)}"
+                )
+        return list(column)
+
+    def _check_unchanged(self) -> None:
+        if changed(self.path, self._survey.stamp):
+            raise UserError(f"{self.path} was changed while it was read: start again with a file that stays")
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _suspects(column: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """Give values worth a closer look; none, and quickly, for a column of plain texts or numbers."""
+    kinds = set(map(type, column))
+    if kinds == {str}:
+        joined = "".join(column)
+        if "_" not in joined and (joined.isascii() or _is_unicode(joined)):
+            return
+    elif kinds <= {int, float, type(None)}:
+        return
+    yield from enumerate(column)

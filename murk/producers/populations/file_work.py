@@ -1,0 +1,367 @@
+"""The work through a file for a task: begun once, carried on after whatever happens, block by block to the end."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from murk.errors import UserError
+from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.producers.ledger.ledger import Ledger
+from murk.producers.policy import Policy
+from murk.producers.populations.file_source import Block, FileSource
+from murk.producers.populations.labels import LabelSurvey, undeclared
+from murk.producers.populations.ledger_places import check_unchanged, register
+from murk.producers.populations.overlap import check_apart, check_carried
+from murk.producers.populations.public_sample import public_covariates
+from murk.producers.populations.run_lock import Facts, begun_with, compare, differs, hold, in_file, note
+from murk.stream.log.base import Log
+from murk.stream.task.change import settle
+from murk.stream.task.disclosure import Disclosure
+from murk.stream.task.task import Task
+
+if TYPE_CHECKING:
+    from murk.learners.problem import Problem
+
+
+Agree = Callable[[Disclosure], None]
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Who the people of a population are.
+
+    Parameters
+    ----------
+    source
+        Their file.
+    person
+        The column that names them, or None where each row is a person.
+    level
+        A level of the menu, ``"lot"``, or ``"column:NAME"``.
+    seed
+        Simulate noise from this seed; None for real (secure) noise.
+    """
+
+    source: Path
+    person: str | None = None
+    level: str = "default"
+    seed: int | None = None
+
+    @property
+    def noise(self) -> NoiseSource:
+        """Where their noise comes from."""
+        return SecureNoise() if self.seed is None else SimulatedNoise(self.seed)
+
+    def open(self, task: Task) -> FileSource:
+        """Open the file for a task.
+
+        Raises
+        ------
+        UserError
+            As `FileSource`; and where people are named, or levels chosen one by one, in a task of organisations.
+        """
+        if task.sketch is not None:
+            self._check_organisations(task)
+            return FileSource(self.source, task, level=self.level, organisation_column=task.sketch.organisation)
+        kind, colon, column = self.level.partition(":")
+        if colon and kind == "column":
+            return FileSource(self.source, task, person_column=self.person, level_column=column)
+        return FileSource(self.source, task, person_column=self.person, level=self.level)
+
+    def _check_organisations(self, task: Task) -> None:
+        if self.person is not None:
+            raise UserError(
+                f"--person {self.person}: to the task {task.name!r} organisations release sketches, not people their "
+                "records (protocol: sketch). Leave it out; a column of organisations is named in the task, with "
+                "sketch.organisation"
+            )
+        menu = task.privacy.levels
+        if self.level not in menu:
+            raise UserError(
+                f"--level {self.level}: all organisations of a task release at one level of its menu "
+                f"(protocol: sketch). Choose one of {', '.join(menu)}"
+            )
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one block came to.
+
+    Parameters
+    ----------
+    rows
+        Rows of the file worked on so far, those set aside among them.
+    releases, refused
+        Sums so far.
+    """
+
+    rows: int
+    releases: int
+    refused: int
+
+
+def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) -> Ledger:
+    """Open the ledger of the people who release to a log; where the log was begun, no new one is made.
+
+    Raises
+    ------
+    UserError
+        When it is not there, or not the one that the log was begun with; and when the log carries releases of the
+        other kind than ``simulated`` says, where that is given.
+    """
+    document = log.document()
+    if simulated is not None and document is not None:
+        check_kind(log, Task.from_document(document, f"the task on {log.url}"), simulated)
+    known = begun_with(log, path)
+    begun = known is not None or (in_file(log) is not None and log.document() is not None)
+    return Ledger(path, identity=known, create=not begun)
+
+
+def check_kind(log: Log, carried: Task, simulated: bool) -> None:
+    """Make sure that a log takes releases of a kind.
+
+    Raises
+    ------
+    UserError
+        When it carries those of the other kind.
+    """
+    if carried.simulated != simulated:
+        kind = "simulated" if carried.simulated else "real"
+        raise UserError(
+            f"{log.url} carries {kind} releases, and which kind is fixed when a log is begun: "
+            f"{'give the --seed it was begun with' if carried.simulated else 'leave --seed out'}, or use another log"
+        )
+
+
+class FilePopulation(ABC):
+    """Those whose records stand in a file, ready to release to a log block by block.
+
+    It holds a lock on a log that is a file, so that no other process lets anybody release there; `close`
+    lets go of it.
+
+    Parameters
+    ----------
+    task
+        The task as its author wrote it; where the log carries it already, resolved, that one is used.
+    crowd
+        Who they are.
+    log, ledger
+        Where their releases go, and their accounts.
+    block
+        Most records of a block.
+    policy
+        What their devices allow, in the word of whoever starts this and may decide it for them.
+    agree
+        Called with what is about to become public with the task, before anything is written; it raises where that
+        is not agreed to. What a log carries already is public, and is not asked about again.
+
+    Attributes
+    ----------
+    task
+        The task as the log carries it.
+    problem, source
+        Made from it.
+    next_row
+        The first row that was not worked on.
+    warnings
+        Sentences about other ledgers that these people have accounts in.
+
+    Raises
+    ------
+    UserError
+        When the log carries another task, or the file, the seed, the naming of people or the ledger are not
+        those that the log was begun with; or when another process is at work there.
+    """
+
+    problem: Problem
+    next_row: int
+    warnings: tuple[str, ...] = ()
+    excluded: frozenset[int] = frozenset()
+
+    def __init__(
+        self,
+        task: Task,
+        crowd: Crowd,
+        log: Log,
+        ledger: Ledger,
+        *,
+        block: int | None = None,
+        policy: Policy | None = None,
+        agree: Agree | None = None,
+    ) -> None:
+        self.log, self.ledger, self.crowd = log, ledger, crowd
+        self._block, self._policy, self._agree = block, policy or Policy(), agree
+        self.close = hold(log, self, ledger.path, task.name)
+        try:
+            self._open(task)
+        except BaseException:
+            # What holds on to the error holds on to this object.
+            self.close()
+            raise
+
+    @property
+    @abstractmethod
+    def releases(self) -> int:
+        """Releases so far, those of earlier processes among them."""
+
+    @property
+    @abstractmethod
+    def refused(self) -> int:
+        """Releases refused so far for want of budget."""
+
+    @abstractmethod
+    def steps(self) -> Iterator[Step]:
+        """Release the rest of the file, a block a step; the first step sends what waited in the outbox.
+
+        Where a step raised because the log could not be reached, a new iterator carries on.
+        """
+
+    @property
+    def notice(self) -> str:
+        """What was found to have happened before, in words; empty where there is nothing to say."""
+        return ""
+
+    @abstractmethod
+    def words(self) -> str:
+        """How far it is, in a few words."""
+
+    @abstractmethod
+    def figures(self) -> dict[str, Any]:
+        """What there is to tell of the work so far, by the names that the command line's ``--json`` gives it."""
+
+    @abstractmethod
+    def _find_problem(self, task: Task) -> Problem:
+        """The problem of a task of this protocol."""
+
+    @abstractmethod
+    def _take_up(self) -> None:
+        """Make what releases, and find out how far the work has come."""
+
+    def _survey(self) -> None:
+        """Look at every row before anybody releases, on every start.
+
+        A mistake in the last row can still be corrected; and no value in the middle decides when sending stops.
+        """
+        self._labels = LabelSurvey(self.source)
+        for block in self.source.blocks():
+            self._labels.add(block)
+            self._look(block)
+        self._undeclared = undeclared(self.source)
+
+    def _look(self, block: Block) -> None:  # noqa: B027 - most have nothing to note
+        """Note what else is to be known of a block of the survey."""
+
+    def _check_beginning(self, set_aside: int) -> None:
+        """Refuse to begin what cannot lead to anything, with so many rows set aside."""
+        self.problem.check_state()
+
+    def _open(self, task: Task) -> None:
+        log, crowd = self.log, self.crowd
+        task = task.with_simulated(crowd.seed is not None)
+        self.source = crowd.open(task)
+        if not task.simulated:
+            check_unchanged(self.source, self.ledger)
+        standing = log.document()
+        if standing is None:
+            self._begin(task)
+        else:
+            self._carry_on(task, Task.from_document(standing, f"the task on {log.url}"))
+        self._take_up()
+        if not self.task.simulated:
+            self.warnings = register(self.source, self.ledger)
+
+    def _begin(self, task: Task) -> None:
+        """Begin on a log without a task; until the last line nothing is begun, and anything may be changed."""
+        self._survey()
+        self._labels.check()
+        set_aside: Sequence[int] = ()
+        path = task.public_path
+        if path is not None:
+            task = task.with_public(*public_covariates(path, task))
+            check_apart(self.source, path)
+        elif task.public is not None and task.public.set_aside is not None:
+            set_aside = self._set_aside(task.name, task.public.set_aside)
+            task = task.with_public(*self.source.covariates(set_aside))
+        self.task, self.problem = task, self._find_problem(task)
+        # What devices would refuse is not announced: a log carries its task for life.
+        self._policy.admit(task, self.problem.mechanisms)
+        self._check_beginning(len(set_aside))
+        disclosure = Disclosure.of(task)
+        if disclosure is not None and self._agree is not None:
+            self._agree(disclosure)
+        self.log.prepare(task.document())
+        # Who releases nothing is noted before the log knows the task: they never will.
+        self.ledger.bind(self.log.identity, task.hash, name=task.name, simulated=task.simulated)
+        self.ledger.book(task.hash, [])
+        self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
+        note(self.log, self._facts(), self.ledger.path)
+        self.log.announce(task.document())
+
+    def _set_aside(self, name: str, count: int) -> list[int]:
+        if not self._policy.public_sample:
+            raise UserError(
+                "the devices' policy does not allow that people's features are published as a public sample "
+                "(Policy(public_sample=True) does): leave public.set_aside out, or give the task public records with "
+                "public.file"
+            )
+        # Named as it is: the task's hash is not known before its sample is. With another sample it would be another
+        # task, with caps of its own.
+        if self.ledger.has_released(self.source.digest, task_name=name):
+            raise UserError(
+                f"people of {self.source.path} have released to a task of the name {name!r} already, by the ledger "
+                f"{self.ledger.path}, and no record is released twice. Use the log that they released to. (A task of "
+                "another name asks these people again: what it costs them comes on top, and --lifetime caps the sum.)"
+            )
+        gone = self.ledger.withdrawn(self.source.digest, task_name=name)
+        if count >= self.source.size - len(gone):
+            without = f", {len(gone):,} of them of people who have withdrawn" if gone else ""
+            raise UserError(
+                f"public.set_aside is {count:,}, and {self.source.path} has {self.source.size:,} rows{without}: "
+                "nobody would be left to release anything. Set fewer aside"
+            )
+        return self.source.select(count, self.crowd.noise, excluded=gone)
+
+    def _carry_on(self, task: Task, carried: Task) -> None:
+        """Make sure that all is as it was when the log was begun."""
+        check_kind(self.log, carried, task.simulated)
+        task = task.with_defaults_of(carried)
+        # The author's file does not hold the covariates; everything else must be the same.
+        settle(self.log.url, carried.without_public().document(), task.document())
+        self.task = task if carried.covariates is None else task.with_public(*carried.covariates)
+        self.problem = self._find_problem(self.task)
+        compare(self.log, self._facts(), self.ledger.path)
+        # Several machines may let their own people release to one log; a log in a file has the people of one
+        # file and ledger. With anything else they would release anew, and those set aside after all.
+        set_aside = self.task.public is not None and self.task.public.set_aside is not None
+        alone = set_aside or in_file(self.log) is not None
+        new = self.ledger.run(self.task.hash, self.source.digest) is None
+        if alone and new:
+            if begun_with(self.log, self.ledger.path) is not None:
+                raise differs(self.log, "another file", "--source", seed=self.crowd.seed)
+            found = f"another file than {self.source.path}, or another ledger than {self.ledger.path}"
+            raise differs(self.log, found, "--source and --ledger", seed=self.crowd.seed)
+        if new and self.task.covariates is not None:
+            # Whoever announced the task need not have had these people's file.
+            check_carried(self.source, self.task.covariates)
+            path = self.task.public_path
+            if path is not None and path.exists():
+                check_apart(self.source, path)
+        # A log may carry its task and another gateway's releases before this file was ever looked at.
+        self._survey()
+        if new:
+            self._labels.check()
+        if in_file(self.log) is None and begun_with(self.log, self.ledger.path) is None:
+            note(self.log, self._facts(), self.ledger.path)
+        self.log.announce(self.task.document())
+
+    def _facts(self) -> Facts:
+        return Facts(
+            person=self.crowd.person,
+            level=self.crowd.level,
+            seed=self.crowd.seed,
+            ledger=self.ledger.identity,
+        )

@@ -1,0 +1,95 @@
+"""Whether a file's labels can teach anything: a misspelt `positive` makes all of them the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from murk.errors import UserError
+from murk.producers.receipts import SMALLEST_GROUP
+from murk.stream.task.errors import shown
+from murk.stream.task.features import BinaryTarget
+
+if TYPE_CHECKING:
+    from murk.producers.populations.file_source import Block, FileSource
+
+_MOST_SHOWN: Final = 10
+
+
+class LabelSurvey:
+    """Which labels occur in a file at all, and whether it is of enough people to say so.
+
+    Parameters
+    ----------
+    source
+        The file.
+    """
+
+    def __init__(self, source: FileSource) -> None:
+        self._source = source
+        self._codes: set[float] = set()
+        self._people: set[object] = set()
+
+    def add(self, block: Block) -> None:
+        """Look at a block of the file."""
+        if self._source.task.target.kind != "real":
+            self._codes.update(np.unique(block.y[~np.isnan(block.y)]).tolist())
+        if len(self._people) < SMALLEST_GROUP:
+            # Organisations' records are of a person each.
+            named = None if self._source.person_column is None else block.people
+            self._people.update(block.rows.tolist() if named is None else named)
+
+    def check(self) -> None:
+        """Refuse a file in which all labels are the same, before anybody releases.
+
+        That it is refused is a function of the records: whoever watches could learn it. So this is said of
+        simulations, and of at least 20 people together, and only to whoever holds their file; a device on its own
+        never looks. Values and their counts are told of simulations alone.
+
+        Raises
+        ------
+        UserError
+            Saying what occurs and what does not.
+        """
+        source, task = self._source, self._source.task
+        target = task.target
+        few = not task.simulated and len(self._people) < SMALLEST_GROUP
+        if target.kind == "real" or len(self._codes) > 1 or few:
+            return
+        if not isinstance(target, BinaryTarget):
+            what = "has one class in all rows" if self._codes else "has a class in no row"
+            remedy = "Spell classes as the file does"
+        else:
+            where = "all rows with a value" if self._codes == {1.0} else "no row"
+            what = f"has the positive value {shown(target.positive)} in {where}"
+            remedy = "Spell positive as the file does"
+        there = ""
+        if task.simulated:
+            counts = source.labels().most_common(_MOST_SHOWN)
+            there = f" It has {', '.join(f'{shown(value)} in {count:,}' for value, count in counts)}." if counts else ""
+        raise UserError(
+            f"{source.path}: the column {target.name!r} {what}, so that nothing could be learned.{there} "
+            f"{remedy}, or name another target"
+        )
+
+
+def undeclared(source: FileSource) -> dict[str, int] | None:
+    """Return how many rows have labels that the task does not declare, and how many different ones they are.
+
+    These are of a binary target without ``negative``, of which every value but `positive` counts as the other one.
+    None where labels are declared, and of real releases: it depends on values.
+    """
+    target = source.task.target
+    if not source.task.simulated or not isinstance(target, BinaryTarget) or target.negative is not None:
+        return None
+    coding = source.task.coding
+    others = Counter(
+        {
+            value: count
+            for value, count in source.labels().items()
+            if coding.encode_record({target.name: value}).y == 0.0
+        }
+    )
+    return {"rows": others.total(), "values": len(others)}

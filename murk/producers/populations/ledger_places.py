@@ -1,0 +1,299 @@
+"""Where the accounts of a file's people lie: one ledger for the people, whatever they are asked.
+
+People are the same whichever task asks them, so their ledger belongs to their file and lies beside it. Which ledgers
+a file's people have accounts in is noted beside it, too (``FILE.ledgers.json``); ledgers of before that note are found
+by the digest of the file, which they hold. What nobody can know: that another file, or a copy somewhere else, is of the
+same people; nor anything where neither the file's folder can be written nor the ledger is near.
+
+Simulations spend nobody's budget: they have a ledger for each task, and are not noted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import json
+import logging
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from murk.errors import MurkError, UserError
+from murk.producers.ledger.schema import APPLICATION
+from murk.producers.populations.run_lock import SUFFIX, write_durably
+from murk.producers.populations.tables import readable, survey
+
+if TYPE_CHECKING:
+    from murk.producers.ledger.ledger import Ledger
+    from murk.producers.populations.file_source import FileSource
+
+NOTE, LEDGER, SIMULATED = ".ledgers.json", ".ledger.db", ".simulated.ledger.db"
+_log = logging.getLogger(__name__)
+_SUFFIXES = {".gz", ".csv", ".jsonl", ".ndjson"}
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A ledger that a file's people have accounts in.
+
+    Parameters
+    ----------
+    path
+        Where it lay when it was used last; beside the file where it is relative.
+    identity
+        The name that it was given when it was made.
+    rows
+        Digest of the file then, where its rows are people; None where they have names.
+    """
+
+    path: str
+    identity: str
+    rows: str | None = None
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a look at a ledger shows of real noise: the tasks, and the files that people released from; its identity."""
+
+    identity: str
+    tasks: frozenset[str]
+    digests: frozenset[str]
+
+
+def default_ledger(source: str | Path, task: str, *, simulated: bool) -> Path:
+    """Find the ledger of a file's people where none was named.
+
+    The one of earlier versions (``TASK.ledger.db``) where it is; else the one that the file's people have accounts in;
+    else a new one beside the file.
+
+    Raises
+    ------
+    UserError
+        When the file cannot be read, its people have accounts in several ledgers or in one that is gone, or there is
+        no room beside it for a new one.
+    """
+    before = Path(f"{task}{LEDGER}")
+    if simulated:
+        # There may lie people's real accounts, of an earlier version's or by name: a simulation spends none of them.
+        there = _look(before)
+        return Path(f"{task}{SIMULATED}") if there is not None and there.tasks else before
+    source = Path(source)
+    readable(source)
+    seen = _look(before)
+    # Also what is left of one that is lost or damaged: it is refused when it is opened, where a new one would let
+    # everybody spend anew.
+    if _remains(before) if seen is None else seen.tasks:
+        return before
+    folder = source.resolve().parent
+    beside = folder / f"{_stem(source)}{LEDGER}"
+    noted = [_place(source, one) for one in _noted(source)]
+    if not noted and not beside.exists():
+        digest = survey(source).digest
+        _check_readable(folder, Path.cwd())
+        noted = [path for path, one in _near(folder, Path.cwd()) if digest in one.digests]
+    if len(noted) > 1:
+        # A run that was interrupted carries on with the same command.
+        begun = [path for path in noted if (one := _look(path)) is not None and task in one.tasks]
+        noted = begun if len(begun) == 1 else noted
+    if len(noted) > 1:
+        raise UserError(
+            f"the people of {source} have accounts in several ledgers ({', '.join(map(str, noted))}): what was spent "
+            "by one is not known to another. Say which one is to pay with --ledger"
+        )
+    if noted and not noted[0].exists():
+        raise UserError(
+            f"the people of {source} have accounts in the ledger {noted[0]}, which is not there: put it back, or give "
+            "its new place with --ledger"
+        )
+    if not noted and not beside.exists() and not os.access(folder, os.W_OK):
+        raise UserError(
+            f"the accounts of the people of {source} lie beside it by default, and its folder cannot be written: name "
+            "a ledger with --ledger, the same one for every task"
+        )
+    return _short(noted[0] if noted else beside)
+
+
+def check_unchanged(source: FileSource, ledger: Ledger) -> None:
+    """Refuse a file that was changed, where its rows are people who were promised a cap over all tasks.
+
+    In a changed file nobody is recognised by their row: a cap over all tasks would begin at nothing again.
+
+    Raises
+    ------
+    UserError
+        When the ledger promises such a cap, and its people were the rows of the same file with other contents.
+    """
+    if source.people != "row" or not ledger.promises():
+        return
+    before = next((one for one in _noted(source.path) if one.identity == ledger.identity), None)
+    if before is not None and before.rows not in (None, source.digest):
+        raise UserError(
+            f"{source.path} was changed since its people last had accounts in {ledger.path}, which promises them a cap "
+            "over all tasks: where each row is a person nobody can be recognised in another file. Give the file as it "
+            "was, or name people by a column (--person); if they are other people, give them a --ledger of their own"
+        )
+
+
+def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
+    """Note that a file's people have accounts in a ledger, and say what was found to warn of.
+
+    Returns
+    -------
+    tuple of str
+        A sentence or two for each other ledger that they have accounts in, and for a file that was changed where its
+        rows are people.
+    """
+    with _alone(source.path):
+        return _register(source, ledger)
+
+
+def _register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
+    path, rows = source.path, source.digest if source.people == "row" else None
+    noted = list(_noted(path))
+    warnings = []
+    others = {one.identity: _short(_place(path, one)) for one in noted}
+    for place, seen in _near(path.resolve().parent, Path.cwd(), ledger.path.resolve().parent):
+        if source.digest in seen.digests:
+            others.setdefault(seen.identity, _short(place))
+    others.pop(ledger.identity, None)
+    for other in others.values():
+        warnings.append(
+            f"the people of {path} have accounts in another ledger, too ({other}): what they spent by that one is not "
+            f"known to {ledger.path}, so they may spend it again. To have it counted, give --ledger {other}"
+        )
+    before = next((one for one in noted if one.identity == ledger.identity), None)
+    if before is not None and rows is not None and before.rows not in (None, rows):
+        warnings.append(
+            f"{path} was changed since its people last had accounts: where each row is a person nobody can be "
+            "recognised in another file, so all are taken for new people with nothing spent. Name people by a column "
+            "(--person)"
+        )
+    # What its rows were stays noted where people are named by a column for once.
+    mine = Noted(_relative(path, ledger.path), ledger.identity, rows or (before.rows if before else None))
+    if before != mine:
+        _write(path, [*(one for one in noted if one.identity != ledger.identity), mine])
+    return tuple(warnings)
+
+
+def _stem(source: Path) -> str:
+    path = Path(source.name)
+    while path.suffix in _SUFFIXES:
+        path = path.with_suffix("")
+    return path.name
+
+
+def _note(source: Path) -> Path:
+    real = source.resolve()
+    return real.with_name(real.name + NOTE)
+
+
+def _noted(source: Path) -> Sequence[Noted]:
+    note = _note(source)
+    try:
+        return [Noted(**one) for one in json.loads(note.read_text())["ledgers"]]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise MurkError(
+            f"{note} cannot be read: it says which ledgers the people of {source} have accounts in. Bring it back from "
+            "a copy"
+        ) from error
+
+
+@contextmanager
+def _alone(source: Path) -> Iterator[None]:
+    """Keep other commands from changing what is noted beside a file, between reading and writing it.
+
+    The folder is locked: the note itself is replaced by another file when it is written.
+    """
+    folder = os.open(source.resolve().parent, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        except OSError as error:
+            _log.info("%s cannot be locked (%s): run one command at a time", source.resolve().parent, error.strerror)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _write(source: Path, noted: Sequence[Noted]) -> None:
+    note = _note(source)
+    # Where the folder is only for reading nothing is noted; the documents say so.
+    if os.access(note.parent, os.W_OK):
+        write_durably(note, json.dumps({"ledgers": [asdict(one) for one in noted]}, indent=2) + "\n")
+
+
+def _place(source: Path, noted: Noted) -> Path:
+    return source.resolve().parent / noted.path
+
+
+def _relative(source: Path, ledger: Path) -> str:
+    """A ledger's path as it is noted: beside the file it moves with it."""
+    folder, path = source.resolve().parent, ledger.resolve()
+    return path.name if path.parent == folder else str(path)
+
+
+def _short(path: Path) -> Path:
+    """A path as whoever stands in the current folder would write it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _near(*folders: Path) -> Iterable[tuple[Path, _Seen]]:
+    """The ledgers in some folders, each once."""
+    for path in sorted({path.resolve() for folder in folders for path in folder.glob(f"*{LEDGER}")}):
+        seen = _look(path)
+        if seen is not None:
+            yield path, seen
+
+
+def _remains(path: Path) -> bool:
+    """Whether there is something of a ledger: a file that cannot be read, SQLite's own beside it, or a run's note."""
+    parts = (path, *(Path(f"{path}{suffix}") for suffix in ("-wal", "-shm")))
+    return any(part.exists() for part in parts) or any(path.parent.glob(f"{glob.escape(path.name)}.*{SUFFIX}"))
+
+
+def _check_readable(*folders: Path) -> None:
+    """Refuse a damaged ledger where those of a file's people are looked for: it may be theirs."""
+    for path in {path.resolve() for folder in folders for path in folder.glob(f"*{LEDGER}")}:
+        try:
+            _read(path)
+            damaged = path.stat().st_size == 0
+        except sqlite3.Error:
+            damaged = True
+        if damaged:
+            raise UserError(
+                f"{path} cannot be read, and may hold the accounts of these people: bring it back from a copy, move it "
+                "away if it is none of theirs, or name their ledger with --ledger"
+            )
+
+
+def _look(path: Path) -> _Seen | None:
+    """Look at a ledger without changing anything; None where there is none, or none that can be read."""
+    try:
+        return _read(path) if path.is_file() else None
+    except sqlite3.Error:
+        # Whoever opens it for good is told what is wrong with it.
+        return None
+
+
+def _read(path: Path) -> _Seen | None:
+    """Read what a look at a ledger shows; None where the file is a database of something else."""
+    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=5.0)) as found:
+        if found.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+            return None
+        columns = [row[1] for row in found.execute("PRAGMA table_info(tasks)")]
+        real = "simulated IS NOT 1" if "simulated" in columns else "true"
+        [identity] = found.execute("SELECT value FROM meta WHERE key = 'identity'").fetchone()
+        digests = found.execute(
+            "SELECT DISTINCT digest FROM runs JOIN sources ON sources.number = source "
+            f"JOIN tasks ON tasks.number = task WHERE {real}"
+        ).fetchall()
+        tasks = found.execute(f"SELECT name FROM tasks WHERE {real}").fetchall()
+        return _Seen(identity, *(frozenset(text for (text,) in rows) for rows in (tasks, digests)))

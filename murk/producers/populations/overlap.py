@@ -1,0 +1,304 @@
+"""Whether a file of public covariates holds the very people who are to release.
+
+What is compared are rows: of the declared features as they are coded, and of all columns that both files have. Hashes
+of 64 bits stand for them, in memory alone. Each rule but `distinct` says when a sample of other people from the same
+population would look so with a probability below one in a million; of a few declared features with few values each, a
+random part of the people in another order looks like any other sample, and no rule can tell.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.producers.populations.tables import Table, open_table
+
+if TYPE_CHECKING:
+    from murk.producers.populations.file_source import FileSource
+    from murk.stream.task.covariates import Covariates
+    from murk.stream.task.task import Task
+
+Hashes = NDArray[np.uint64]
+Counts = NDArray[np.int64]
+
+CHUNK: Final = 65_536
+UNLIKELY: Final = math.log(1e-6)
+RUNS: Final = 32
+"""Runs of equal rows that stand one after another in both files by copying only."""
+FEWEST: Final = 5
+"""Rare rows that two samples may share by chance, whatever the counts say, are fewer; but see `distinct`."""
+ENOUGH: Final = 100
+"""Among fewer people nothing is known of how often two are alike."""
+_ALIKE: Final = 0.01
+_MANY: Final = 0.1
+
+_SAME = "its rows are those of the people, whatever their order, format or further columns"
+_CONSECUTIVE = "rows stand in it one after another as they do among the people"
+_IN_ORDER = "its rows are a part of the people's, in their order"
+_RARE = "it shares rows with the people that are too rare to be shared by chance"
+_DISTINCT = "it shares rows with the people, of whom hardly two are alike; leave these rows out if they are others'"
+
+
+def check_apart(source: FileSource, path: Path) -> None:
+    """Refuse a file of public covariates that holds rows of the people who are to release.
+
+    Raises
+    ------
+    UserError
+        Saying what was recognised, and never a value.
+    """
+    task = source.task
+    own, public = open_table(source.path, task.coding.columns), open_table(path, task.coding.columns)
+    shared = [name for name in own.names if name in public.names and name not in task.coding.columns]
+    shared = [name for name in shared if own.names.count(name) == public.names.count(name) == 1]
+    tables = [_read(open_table(each, [*task.coding.columns, *shared]), task, shared) for each in (source.path, path)]
+    telling = [place for place in range(len(shared)) if any(_tells(table[1][place]) for table in tables)]
+    grains = [[table[0] for table in tables]]
+    if telling:
+        grains.append([_mixed([table[0], *(table[1][place] for place in telling)]) for table in tables])
+    people = _people(source)
+    for mine, theirs in grains:
+        found = evidence(mine, theirs)
+        if found is None and people is not None:
+            # Several rows of a person, alike in all this, are one of the people.
+            found = evidence(mine[_first_of_each(_mixed([mine, people]))], theirs)
+        if found is not None:
+            raise _refusal(str(path), source, found)
+
+
+def check_carried(source: FileSource, covariates: Covariates) -> None:
+    """Refuse to let the people of a file release to a task whose public covariates are theirs, as `check_apart`.
+
+    Of the covariates in a task's document only the values are known and not the order.
+    """
+    task = source.task
+    mine, _ = _read(open_table(source.path, task.coding.columns), task, [])
+    theirs = np.repeat(hashed(covariates.points), covariates.counts)
+    found = _SAME if same(mine, theirs) else _scattered(mine, theirs)
+    if found is not None:
+        raise _refusal(f"the public sample of the task {task.name!r}", source, found)
+
+
+def evidence(mine: Hashes, theirs: Hashes) -> str | None:
+    """Return what gives copied rows away, in words; None where another sample may look so."""
+    if same(mine, theirs):
+        return _SAME
+    if consecutive(mine, theirs):
+        return _CONSECUTIVE
+    if in_order(mine, theirs):
+        return _IN_ORDER
+    return _scattered(mine, theirs)
+
+
+def _scattered(mine: Hashes, theirs: Hashes) -> str | None:
+    """Return what gives rows away that stand in no order."""
+    if rare(mine, theirs):
+        return _RARE
+    return _DISTINCT if distinct(mine, theirs) else None
+
+
+def same(mine: Hashes, theirs: Hashes) -> bool:
+    """Whether both have the same rows, equally often."""
+    return len(mine) == len(theirs) and bool(np.array_equal(np.sort(mine), np.sort(theirs)))
+
+
+def rare(mine: Hashes, theirs: Hashes) -> bool:
+    """Whether rare rows are split between the two as they are between people and some of them.
+
+    If the two are samples of one population, with r = m / n, of the rows that occur twice in both together a share
+    2 r / (1 + r)^2 has one in each, whatever the population: more are too many. Where the public file is denser than
+    that (its own pairs show it), r is taken towards 1 accordingly. And of the rows that occur once in all a share
+    r / (1 + r) is the public file's: it has too few where it goes to rare rows as often, but only to the people's.
+    """
+    own, public = _counted(mine, theirs)
+    pairs = own + public == 2
+    split = int(np.sum(pairs & (own == 1)))
+    inside, outside = int(np.sum(pairs & (own == 2))), int(np.sum(pairs & (public == 2)))
+    if split < FEWEST:
+        return False
+    of = split + inside + outside
+    ratio = len(theirs) / len(mine)
+    # Rows that only the public file has, however often: one that is dense in itself is no part of the people.
+    alone, new = int(np.sum(own + public == 1)), int(np.sum(public[own == 0]))
+    if 2 * split > of * _split(ratio) and _tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLIKELY:
+        return True
+    seen = math.sqrt(outside / inside) if inside else math.inf if outside else ratio
+    low, high = min(ratio, seen), max(ratio, seen)
+    return _tail(split, of, _split(min(max(low, 1.0), high))) < UNLIKELY
+
+
+def distinct(mine: Hashes, theirs: Hashes) -> bool:
+    """Whether they share a row although hardly two of the people are alike.
+
+    If the two are samples of one population, w rows that recur within them let one expect w s / (1 - s) across, with
+    s = 2 r / (1 + r)^2; refused is more than four times that, and so any row at all where none recurs. Another sample
+    is refused so with a probability of about 1/4 at the most, where a first coincidence is about to happen; but whoever
+    is in both by chance looks like one of the people in everything, and the public sample can do without.
+    """
+    own, public = _counted(mine, theirs)
+    if len(mine) < ENOUGH or int(own[own > 1].sum()) > _ALIKE * len(mine):
+        return False
+    split, recurring = _split(len(theirs) / len(mine)), int(np.sum(own > 1) + np.sum(public > 1))
+    return int(np.sum((own > 0) & (public > 0))) > 4.0 * recurring * split / (1.0 - split)
+
+
+def _counted(mine: Hashes, theirs: Hashes) -> tuple[Counts, Counts]:
+    """How often each row that there is occurs in either."""
+    values, places = np.unique(np.concatenate([mine, theirs]), return_inverse=True)
+    own = np.bincount(places[: len(mine)], minlength=len(values))
+    return own, np.bincount(places[len(mine) :], minlength=len(values))
+
+
+def _split(ratio: float) -> float:
+    """Probability that of two rows one is in each file, where these are in a ratio."""
+    return 2.0 * ratio / (1.0 + ratio) ** 2
+
+
+def consecutive(mine: Hashes, theirs: Hashes) -> bool:
+    """Whether 32 runs of equal rows follow each other in both alike, and nowhere else in either.
+
+    Runs, so that two sorted files, whose order says nothing, are not taken for one.
+    """
+    once: list[Hashes] = []
+    for rows in (mine, theirs):
+        starts = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])
+        runs = _mixed([rows[starts], np.diff(np.r_[starts, len(rows)]).astype(np.uint64)])
+        if len(runs) < RUNS + 2:
+            return False
+        # Whoever cuts a piece out cuts its first and its last run.
+        runs = runs[1:-1]
+        windows = _mixed([runs[place : len(runs) - RUNS + 1 + place] for place in range(RUNS)])
+        values, counts = np.unique(windows, return_counts=True)
+        once.append(values[counts == 1])
+    return bool(len(np.intersect1d(once[0], once[1], assume_unique=True)))
+
+
+def in_order(mine: Hashes, theirs: Hashes) -> bool:
+    """Whether the public rows are all among the people's in the same order, which independent rows hardly are.
+
+    A public row of a share p of the people takes a geometric number of the people's rows to be met; that all are met
+    within n rows has a probability of at most exp(t n) times the product of E exp(-t W), for every t > 0.
+    """
+    if _sorted(mine) or _sorted(theirs):
+        return False
+    values, counts = np.unique(mine, return_counts=True)
+    found = np.searchsorted(values, theirs)
+    if (found == len(values)).any() or (values[np.minimum(found, len(values) - 1)] != theirs).any():
+        return False
+    share = counts[found] / len(mine)
+    bounds = []
+    for t in np.logspace(-7, 1, 60):
+        met = np.log(share) - t - np.log1p(-(1.0 - share) * math.exp(-t))
+        bounds.append(t * len(mine) + float(met.sum()))
+    return min(bounds) < UNLIKELY and _is_part(mine, theirs)
+
+
+def _is_part(mine: Hashes, theirs: Hashes) -> bool:
+    places: dict[int, list[int]] = {}
+    for place, value in enumerate(mine.tolist()):
+        places.setdefault(value, []).append(place)
+    last = -1
+    for value in theirs.tolist():
+        after = bisect_right(places[value], last)
+        if after == len(places[value]):
+            return False
+        last = places[value][after]
+    return True
+
+
+def _sorted(rows: Hashes) -> bool:
+    """Whether equal rows stand together more often than in any order that says nothing."""
+    share = np.unique(rows, return_counts=True)[1] / len(rows)
+    expected = (len(rows) - 1) * float(np.sum(share**2))
+    return int(np.sum(rows[1:] == rows[:-1])) > expected + 6.0 * math.sqrt(expected) + 6.0
+
+
+def _tail(count: int, of: int, chance: float) -> float:
+    """Logarithm of a bound on the probability that so many or more of independent draws succeed (Chernoff)."""
+    share = count / of if of else 0.0
+    if share <= chance:
+        return 0.0
+    rest = 0.0 if count == of else (of - count) * math.log((1.0 - share) / (1.0 - chance))
+    return -(count * math.log(share / chance) + rest)
+
+
+def _read(table: Table, task: Task, names: Sequence[str]) -> tuple[Hashes, list[Hashes]]:
+    """Hashes of the coded features of every row, and of each further column."""
+    features: list[Hashes] = []
+    others: list[list[Hashes]] = [[] for _ in names]
+    for numbers, records in _chunks(table):
+        columns = table.columns(records, numbers, [*task.coding.columns, *names])
+        features.append(hashed(task.coding.encode(columns, target=False).x))
+        for name, column in zip(names, others, strict=True):
+            column.append(np.array([_plain(value) for value in columns[name]], dtype=np.int64).astype(np.uint64))
+    return np.concatenate(features), [np.concatenate(column) for column in others]
+
+
+def _chunks(table: Table) -> Iterator[tuple[range, list[Any]]]:
+    rows, start = table.rows(0), 0
+    while records := list(islice(rows, CHUNK)):
+        yield range(start, start + len(records)), records
+        start += len(records)
+
+
+def _people(source: FileSource) -> Hashes | None:
+    if source.person_column is None:
+        return None
+    table = open_table(source.path, [source.person_column])
+    names = [table.columns(records, numbers, [source.person_column]) for numbers, records in _chunks(table)]
+    plain = [_plain(name) for columns in names for name in columns[source.person_column]]
+    return np.array(plain, dtype=np.int64).astype(np.uint64)
+
+
+def _tells(column: Hashes) -> bool:
+    """Whether a column is more than a name or number of the row, which may be alike in any two files."""
+    return len(np.unique(column)) <= max(2, int(_MANY * len(column)))
+
+
+def _plain(value: Any) -> int:
+    """Hash of a value that is the same however it is written: 30, 30.0, "30"."""
+    if isinstance(value, str):
+        value = value.strip()
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return hash(str(value))
+    return hash(number) if number == number else 0
+
+
+def hashed(rows: NDArray[np.float64]) -> Hashes:
+    """One hash of each row of numbers."""
+    # Adding 0.0 makes one zero of the two.
+    return _mixed(list((np.ascontiguousarray(rows, dtype=np.float64) + 0.0).T.copy().view(np.uint64)))
+
+
+def _mixed(columns: Sequence[NDArray[Any]]) -> Hashes:
+    """One hash of several values side by side (the finaliser of SplitMix64, column after column)."""
+    found = np.full(len(columns[0]), 0x9E3779B97F4A7C15, dtype=np.uint64)
+    for column in columns:
+        found = found * np.uint64(0xD1342543DE82EF95) + column.astype(np.uint64)
+        found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        found ^= found >> np.uint64(31)
+    return found
+
+
+def _first_of_each(rows: Hashes) -> Counts:
+    return np.sort(np.unique(rows, return_index=True)[1])
+
+
+def _refusal(public: str, source: FileSource, found: str) -> UserError:
+    return UserError(
+        f"{public} holds people of {source.path}: {found}. Nobody can be in the public sample and release as well: "
+        "their features would be public as they are, and no guarantee covers that. Give a file of other people's "
+        "features that everybody may know; or say public: {set_aside: N}, which publishes those of N of these people, "
+        "who then release nothing; or leave public out"
+    )

@@ -1,0 +1,142 @@
+"""The people of a file, each of whom releases their own records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from murk.learners.problem import PersonProblem, interactive_of, person_problem_for
+from murk.producers.ledger.ledger import Ledger
+from murk.producers.policy import Policy
+from murk.producers.populations.file_work import Agree, Crowd, FilePopulation, Step, open_accounts
+from murk.producers.producer import Producer
+from murk.stream.log.base import Log
+from murk.stream.task.task import Task
+
+__all__ = ["Agree", "Crowd", "Population", "Step", "open_accounts", "population_of"]
+
+MOST = 16_384
+"""A block never holds more: it is one transaction of the ledger."""
+SHARE, FEW = 20, 256
+"""Of several chains, each of which publishes by a count of its own, a block holds at most a SHARE-th of the releases so
+far, or FEW: no more people than that answer a chain's old model when it has a new one."""
+BLOCK = 2048
+"""Records of a block where releases are of no model and nothing grows stale."""
+
+
+class Population(FilePopulation):
+    """The people of a file: each of its rows a record, of a person of its own or of one named by a column.
+
+    Parameters
+    ----------
+    task, crowd, log, ledger, block, policy, agree
+        As `FilePopulation`; a block holds by default no more than its problem allows at one model, where releases are
+        of a model.
+
+    Attributes
+    ----------
+    producer
+        All their devices.
+
+    Raises
+    ------
+    UserError
+        As `FilePopulation`.
+    """
+
+    problem: PersonProblem
+
+    @property
+    def releases(self) -> int:
+        """Releases so far, those of earlier processes among them."""
+        return int(self._counters.get("released", 0))
+
+    @property
+    def refused(self) -> int:
+        """Records refused so far for want of budget."""
+        return int(self._counters.get("refused", 0))
+
+    @cached_property
+    def size(self) -> int:
+        """Number of people: of rows, or of different names (the file is read through to count them)."""
+        if self.crowd.person is None:
+            return self.source.size
+        return len({name for block in self.source.blocks() for name in block.people or ()})
+
+    def steps(self) -> Iterator[Step]:
+        """Release the rest of the file, a block a step; see `FilePopulation.steps`."""
+        self._continue()
+        self.producer.flush()
+        # A step of its own: it is to be learned before the next model is read, as it would have been
+        # by a process that was not interrupted.
+        yield Step(self.next_row, self.releases, self.refused)
+        for block in self.source.blocks(self.next_row, self._size, excluded=self.excluded):
+            report = self.producer.release_block(block)
+            for name in ("released", "refused"):
+                self._counters[name] = self._counters.get(name, 0) + getattr(report, name)
+            self.next_row = report.next_row
+            yield Step(self.next_row, self.releases, self.refused)
+
+    def words(self) -> str:
+        """How far it is, in a few words."""
+        return f"{self.refused:,} refused"
+
+    def figures(self) -> dict[str, Any]:
+        """How many people and records there are, and how many were set aside and refused."""
+        return {
+            "people": self.size,
+            "records": self.source.size,
+            "undeclared_labels": self._undeclared,
+            "set_aside": len(self.excluded),
+            "refusals": self.refused,
+        }
+
+    def _size(self) -> int:
+        interactive = interactive_of(self.problem)
+        if interactive is None:
+            size = BLOCK
+        else:
+            size = min(MOST, interactive.block(self.releases))
+            if self.task.log.partitions > 1:
+                size = min(size, max(FEW, self.releases // SHARE))
+        return size if self._block is None else min(size, self._block)
+
+    def _find_problem(self, task: Task) -> PersonProblem:
+        return person_problem_for(task)
+
+    def _take_up(self) -> None:
+        self.producer = Producer(
+            self.task, self.log, self.ledger, noise=self.crowd.noise, policy=self._policy, problem=self.problem
+        )
+        self._continue()
+
+    def _continue(self) -> None:
+        run = self.producer.begin(self.source)
+        self.excluded = frozenset(run.excluded)
+        self.next_row = run.next_row
+        self._counters = dict(run.counters)
+
+
+def population_of(
+    task: Task,
+    crowd: Crowd,
+    log: Log,
+    ledger: Ledger,
+    *,
+    block: int | None = None,
+    policy: Policy | None = None,
+    agree: Agree | None = None,
+) -> FilePopulation:
+    """Those whose records stand in a file: people, or with ``protocol: sketch`` organisations.
+
+    Raises
+    ------
+    UserError
+        As `FilePopulation`.
+    """
+    if task.protocol == "sketch":
+        from murk.producers.populations.organisations import OrganisationPopulation
+
+        return OrganisationPopulation(task, crowd, log, ledger, block=block, policy=policy, agree=agree)
+    return Population(task, crowd, log, ledger, block=block, policy=policy, agree=agree)

@@ -1,0 +1,1 @@
+"""Organisations: from a stream of records to one release a window."""

@@ -1,0 +1,331 @@
+"""The log contract: an ordered, partitioned, replayable stream, and the state that goes with it.
+
+A log carries one task. It holds
+
+- *releases*: messages in partitions, each with an offset and the time at which the log appended it;
+- *models*: the newest iterate of each chain (chain ``c`` reads partition ``c``);
+- *states*: for each chain its learner's state together with the offset up to which it has read;
+- *dead letters*: what was on the log and could not be learned, with a reason.
+
+Every implementation passes the same suite of tests. Offsets grow along a partition; they need not be
+consecutive, and nobody may count messages by subtracting them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from murk.errors import MurkError, UserError
+from murk.stream.log.membership import AllChains, Membership
+
+MAX_MESSAGE = 1_000_000
+"""Longest message in bytes that a log takes: what a Kafka broker accepts by default, less its envelope."""
+
+MAX_STATE = 8 * 2**20
+"""Longest state of a chain in bytes that every log takes."""
+
+
+class Message(NamedTuple):
+    """One message of a partition: its offset, the log's append time (seconds since 1970), its bytes."""
+
+    offset: int
+    time: int
+    value: bytes
+
+
+class DeadLetter(NamedTuple):
+    """A message that was not learned, with its place on the log, a reason from a short list, and a detail."""
+
+    partition: int
+    offset: int
+    reason: str
+    detail: str
+    value: bytes
+
+
+class Checkpoint(NamedTuple):
+    """State of a chain and the offset of the first message that is not in it; ``state`` is None at first."""
+
+    state: bytes | None
+    offset: int
+
+
+class Standing(NamedTuple):
+    """Where a chain stood at one moment: what it had committed, and the end of its partition just after that."""
+
+    checkpoint: Checkpoint
+    end: int
+
+    @property
+    def lag(self) -> int:
+        """Number of offsets on the log that the chain had not committed.
+
+        Never below 0 on a log that only grows, where ends are read after states; on one that lost its end to an
+        accident nothing waits.
+        """
+        return max(0, self.end - self.checkpoint.offset)
+
+
+class Fenced(MurkError):
+    """Somebody else owns the chain now; nothing of the refused write was applied."""
+
+
+class Unreachable(MurkError):
+    """The log cannot be reached at the moment; what was asked of it may be asked again."""
+
+
+class Ownership(ABC):
+    """The right to write one chain's state, until somebody else takes it over.
+
+    Taking it over fences the previous owner: whatever that one tries to commit afterwards is refused as a
+    whole. This, and not a comparison of offsets, is what keeps a worker that was long asleep from putting an
+    old state over a newer one.
+    """
+
+    chain: int
+
+    @abstractmethod
+    def load(self) -> Checkpoint:
+        """Read the state and the offset that were committed last.
+
+        Raises
+        ------
+        Fenced
+            When somebody else is known to own the chain.
+        """
+
+    @abstractmethod
+    def commit(self, state: bytes, offset: int, dead: Sequence[DeadLetter] = (), model: bytes | None = None) -> None:
+        """Write state, offset, dead letters and newest model in one atomic, durable write.
+
+        Repeating a commit whose outcome is unknown is safe: a dead letter is identified by its place. Where a
+        log cannot have it repeated, it says so, and the chain must be owned anew.
+
+        Raises
+        ------
+        Fenced
+            When somebody else owns the chain; nothing was written.
+        MurkError
+            When the log could not write (a full disk, a broker gone). Either all of it was written or nothing.
+        """
+
+    def let_out(self, model: bytes) -> None:  # noqa: B027 - not every log has a use for it
+        """Show devices a model before it is committed, without waiting; it may get lost.
+
+        A log whose commit follows within moments need not. It is not fenced: a model is a function of the log,
+        and an older one only makes some gradients a little older.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give up what the ownership holds; the committed state stays."""
+
+
+class Log(ABC):
+    """An ordered, partitioned, replayable stream of one task; see the module's description.
+
+    One object serves one thread of one process. Any number of processes may open the same log.
+    """
+
+    url: str
+    """Where the log is, for messages; without credentials."""
+
+    readable_by_senders: bool = True
+    """Whether a sender who cannot tell if its release arrived looks for it on the log; else it sends it again,
+    and the window for duplicates drops the second."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Random name that the log was given when its streams were made; a log made anew has another.
+
+        Raises
+        ------
+        UserError
+            When its streams are not made yet.
+        """
+
+    @abstractmethod
+    def prepare(self, document: bytes) -> None:
+        """Make the streams that a task needs, without announcing it; from then on the log has its identity.
+
+        Raises
+        ------
+        UserError
+            When there are streams that do not fit the task, or they are another's to make.
+        """
+
+    @abstractmethod
+    def announce(self, document: bytes) -> None:
+        """Create the task's streams and fix its document (`Task.document`).
+
+        Announcing the same task again does nothing, except that a changed retention is taken over. Of several
+        processes that announce at once, exactly one creates the streams.
+
+        Raises
+        ------
+        UserError
+            When the log already carries another task; the message says which keys differ.
+        """
+
+    @abstractmethod
+    def document(self) -> bytes | None:
+        """Give the announced task's document, or None before a task was announced."""
+
+    @property
+    @abstractmethod
+    def partitions(self) -> int:
+        """Number of partitions, which is the number of chains."""
+
+    @property
+    @abstractmethod
+    def simulated(self) -> bool:
+        """Whether the log takes simulated releases (and only those), or real ones (and only those)."""
+
+    @abstractmethod
+    def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
+        """Append (partition, message) pairs in order; all of them are durable on return.
+
+        A log in a file appends all or none. On a broker an error leaves open which of them stand on the log,
+        and sending them again is safe: a release counts once.
+
+        Raises
+        ------
+        UserError
+            For a partition the task does not have, or a message of more than `MAX_MESSAGE` bytes; nothing
+            was appended.
+        MurkError
+            When the log could not write.
+        """
+
+    @abstractmethod
+    def read(self, partition: int, offset: int, limit: int) -> list[Message]:
+        """Read at most ``limit`` messages from ``offset`` on, in order.
+
+        It may give fewer, so that memory stays bounded whatever the messages' size; it gives none only when
+        there is none at or after ``offset`` yet.
+
+        Raises
+        ------
+        MurkError
+            When retention has removed the message at ``offset``, or the log never reached it.
+        """
+
+    @abstractmethod
+    def begin(self, partition: int) -> int:
+        """Offset of the oldest message kept; equal to `end` when there is none."""
+
+    @abstractmethod
+    def end(self, partition: int) -> int:
+        """Offset that the next message will get."""
+
+    @abstractmethod
+    def publish(self, chain: int, message: bytes) -> None:
+        """Put a chain's newest model on the log, in place of the one before."""
+
+    @abstractmethod
+    def model(self, chain: int) -> bytes | None:
+        """Give a chain's newest model, or None before there is one."""
+
+    def at_hand(self, chain: int) -> tuple[bytes | None, int]:
+        """Give a chain's newest model and the end of its partition as they were last heard of.
+
+        For devices: it may be a moment old, and where the log is far away it is answered even while the log
+        cannot be reached. Nothing on the log was younger than the end when the model was published.
+        """
+        return self.model(chain), self.end(chain)
+
+    def owners(self) -> Mapping[int, str]:
+        """Who committed each chain's state last ("host:process"); empty where the log does not know."""
+        return {}
+
+    def join(self, name: str | None = None) -> Membership:
+        """Share the chains with all who join; on a log in a file everything falls to whoever came last.
+
+        Under the same ``name`` a learner comes back to the chains that it had.
+        """
+        return AllChains(range(self.partitions))
+
+    @abstractmethod
+    def checkpoint(self, chain: int) -> Checkpoint:
+        """Read a chain's committed state and offset without owning it: for status and monitor."""
+
+    def standing(self, chain: int) -> Standing:
+        """Read a chain's checkpoint and then the end of its partition, so that the lag is that of one moment."""
+        checkpoint = self.checkpoint(chain)
+        # The other way round, what arrives and is learned in between would be a lag below zero.
+        return Standing(checkpoint, self.end(chain))
+
+    @abstractmethod
+    def own(self, chain: int) -> Ownership:
+        """Take over a chain and fence its previous owner."""
+
+    @abstractmethod
+    def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
+        """Iterate over the dead letters of one partition or of all, in the order of their places."""
+
+    @abstractmethod
+    def trim(self, before: float) -> int:
+        """Let go of messages and dead letters appended before a time (seconds since 1970).
+
+        Kept whatever their age: messages that the chain's committed offset has not passed, and the messages
+        before that offset which the window for duplicates may still need. A log that applies its retention
+        by itself does nothing.
+
+        Returns
+        -------
+        int
+            Number of messages removed.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the log; closing twice is allowed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:
+    """Refuse a batch with a message that is longer than a log takes.
+
+    Raises
+    ------
+    UserError
+        Before anything of the batch is appended.
+    """
+    longest = max((len(value) for _, value in batch), default=0)
+    if longest > MAX_MESSAGE:
+        raise UserError(
+            f"a message of {longest} bytes is longer than a log takes ({MAX_MESSAGE}): nothing of the batch was "
+            "appended"
+        )
+
+
+def check_range(log: Log, partition: int, offset: int) -> None:
+    """Refuse to read where the log has nothing any more, or never had.
+
+    Raises
+    ------
+    MurkError
+        When ``offset`` is before the beginning of the partition or after its end.
+    """
+    begin, end = log.begin(partition), log.end(partition)
+    if offset < begin:
+        raise MurkError(
+            f"partition {partition} of {log.url} begins at offset {begin}, and offset {offset} is asked for: "
+            "retention has removed what stood there"
+        )
+    if offset > end:
+        raise MurkError(
+            f"partition {partition} of {log.url} ends at offset {end}, and offset {offset} is asked for: "
+            "the log is not the one that was read before, or has lost its end"
+        )

@@ -1,0 +1,11 @@
+"""The log on a Kafka cluster; `murk.stream.open_log` opens it by URL.
+
+One log is four topics, each with a partition for every chain:
+
+- ``murk-NAME-releases``: what devices send, with the broker's own append time;
+- ``murk-NAME-models``: each chain's newest iterate, compacted; and the task's document, under the key ``task``;
+- ``murk-NAME-states``: each chain's state and, in a header, the offset that belongs to it, compacted;
+- ``murk-NAME-dead-letters``: what could not be learned.
+
+A chain has one partition of each topic to itself, so that nothing that happens to one chain holds up another.
+"""

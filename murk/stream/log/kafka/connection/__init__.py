@@ -1,0 +1,1 @@
+"""Reaching a cluster: addresses, credentials, clients and what their errors mean."""

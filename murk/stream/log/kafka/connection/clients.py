@@ -1,0 +1,209 @@
+"""Clients of a cluster, all made alike: same servers, same credentials, same patience."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
+
+from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
+from murk.stream.log.kafka.connection.address import Address
+from murk.stream.log.kafka.connection.errors import reaching
+from murk.stream.log.kafka.connection.network import Network, explain
+from murk.stream.log.kafka.connection.producers import Producer, TransactionalProducer
+from murk.stream.log.kafka.connection.settings import Settings
+from murk.stream.log.kafka.group.member import Member
+
+# Without it, whoever has not set logging up would see every hiccup of a connection on standard error. What
+# matters reaches the caller as an error.
+_library = logging.getLogger("kafka")
+_library.addHandler(logging.NullHandler())
+if _library.level == logging.NOTSET:
+    # At INFO it names users, and at DEBUG it repeats all that is sent, passwords among it.
+    _library.setLevel(logging.WARNING)
+
+PATIENCE_MS = 10_000
+"""How long one request may take, in milliseconds, before the log counts as unreachable."""
+
+SENDING_MS = 6_000
+"""How long a device waits for a broker to confirm a release before the release waits in the outbox instead."""
+
+TRANSACTION_MS = 10_000
+"""After so long the broker aborts a dead owner's open transaction, so that readers of its chain go on."""
+
+_LOOK_MS = 2_000
+"""How often a reader that is still waiting looks whether it waits for a topic that it may not see."""
+
+METADATA_MS = 3_000
+"""How old a learner's knowledge of the partitions may be by which it shares them out."""
+
+FETCH_BYTES = 4 * 2**20
+"""Most bytes that one fetch brings: bounds the memory of a reader, whatever is on the log."""
+
+
+class _Reader(KafkaConsumer):  # type: ignore[misc]
+    """A consumer that says which topic it may not see, where the library's asks again until time runs out."""
+
+    def beginning_offsets(self, partitions: Sequence[TopicPartition], timeout_ms: int = PATIENCE_MS) -> Any:
+        return self._ask(super().beginning_offsets, partitions, timeout_ms)
+
+    def end_offsets(self, partitions: Sequence[TopicPartition], timeout_ms: int = PATIENCE_MS) -> Any:
+        return self._ask(super().end_offsets, partitions, timeout_ms)
+
+    def _ask(self, how: Callable[..., Any], partitions: Sequence[TopicPartition], timeout_ms: int) -> Any:
+        deadline = monotonic() + timeout_ms / 1000
+        while True:
+            left = 1000 * (deadline - monotonic())
+            try:
+                return how(partitions, timeout_ms=max(1, min(left, _LOOK_MS)))
+            except KafkaTimeoutError:
+                refused = {place.topic for place in partitions} & self._cluster.unauthorized_topics
+                if refused:
+                    raise TopicAuthorizationFailedError(refused) from None
+                if left <= _LOOK_MS:
+                    raise
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Makes clients; each belongs to one thread.
+
+    Parameters
+    ----------
+    address
+        The servers.
+    settings
+        Encryption and credentials.
+    url
+        The log's URL, for messages.
+    """
+
+    address: Address
+    settings: Settings
+    url: str
+
+    def admin(self) -> Any:
+        """Client for topics and their settings."""
+        return self._make(KafkaAdminClient, request_timeout_ms=PATIENCE_MS)
+
+    def reader(self, *, committed: bool) -> Any:
+        """Consumer without a group.
+
+        Parameters
+        ----------
+        committed
+            Wait for open transactions and pass over aborted ones. Not for releases: there, any device could
+            hold up the stream with a transaction of its own that it never ends.
+        """
+        return self._make(
+            _Reader,
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level="read_committed" if committed else "read_uncommitted",
+            allow_auto_create_topics=False,
+            metrics_enabled=False,
+            # What is asked of a place behind the one that a fetch waits at has to wait for that fetch.
+            fetch_max_wait_ms=100,
+            fetch_max_bytes=FETCH_BYTES,
+            max_partition_fetch_bytes=FETCH_BYTES,
+            request_timeout_ms=PATIENCE_MS + 5_000,
+        )
+
+    def member(self, group: str, name: str | None, patience_ms: int) -> Any:
+        """Consumer that is in a group, to learn which partitions fall to this process.
+
+        Parameters
+        ----------
+        group
+            The group.
+        name
+            Under which this process comes back to what it had, where it has been away for less than the session's
+            time-out; None for one that comes as somebody new each time.
+        patience_ms
+            Who has not been asked for so long falls out of the group.
+        """
+        return self._make(
+            Member,
+            group_id=group,
+            group_instance_id=name,
+            patience_ms=patience_ms,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            allow_auto_create_topics=False,
+            metrics_enabled=False,
+            session_timeout_ms=self.settings.session_timeout_ms,
+            # Also how late others hear of a newcomer.
+            heartbeat_interval_ms=min(3_000, self.settings.session_timeout_ms // 10),
+            # Whoever shares the chains out while a broker is starting may see none of them: it looks again soon.
+            metadata_max_age_ms=METADATA_MS,
+        )
+
+    def sender(self) -> Any:
+        """Producer for devices: acknowledged by all replicas, without an identity.
+
+        An idempotent producer's id would stand on every record and tell which releases come from one device.
+        One request at a time keeps the order when one has to be repeated.
+        """
+        return self._make(
+            Producer,
+            acks="all",
+            enable_idempotence=False,
+            max_in_flight_requests_per_connection=1,
+            batch_size=256 * 1024,
+            request_timeout_ms=SENDING_MS,
+            delivery_timeout_ms=SENDING_MS,
+            max_block_ms=SENDING_MS,
+            retry_backoff_ms=50,
+            allow_auto_create_topics=False,
+            metrics_enabled=False,
+        )
+
+    def owner(self, transactional_id: str) -> Any:
+        """Transactional producer; making it supersedes the previous one of that id."""
+        return self._make(
+            TransactionalProducer,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=TRANSACTION_MS,
+            acks="all",
+            request_timeout_ms=PATIENCE_MS,
+            delivery_timeout_ms=PATIENCE_MS + 5_000,
+            max_block_ms=PATIENCE_MS + TRANSACTION_MS,
+            max_request_size=MAX_STATE + 2 * MAX_MESSAGE,
+            # The marker of one transaction is still being written when the next one begins: ask again soon.
+            retry_backoff_ms=5,
+            batch_size=256 * 1024,
+            allow_auto_create_topics=False,
+            metrics_enabled=False,
+        )
+
+    def _make(self, kind: Any, **arguments: Any) -> Any:
+        made: list[Network] = []
+
+        def network(**settings: Any) -> Network:
+            made.append(Network(**settings))
+            return made[-1]
+
+        with reaching(self.url, "connecting"):
+            try:
+                return kind(
+                    bootstrap_servers=list(self.address.servers),
+                    client_id="murk",
+                    bootstrap_timeout_ms=PATIENCE_MS,
+                    reconnect_backoff_max_ms=1_000,
+                    kafka_client=network,
+                    **self.settings.client(),
+                    **arguments,
+                )
+            except BaseException as error:
+                # What was half made has connections and a thread, and nobody else knows of it.
+                for one in made:
+                    one.close()
+                if isinstance(error, KafkaTimeoutError) and (why := explain(self.address, self.settings, self.url)):
+                    raise why from error
+                raise

@@ -1,0 +1,143 @@
+"""What a broker's or its client's errors mean to us: one clear line each, with its remedy."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafka import errors
+
+from murk.errors import MurkError, UserError
+from murk.stream.log.base import Fenced, Unreachable
+
+_ASLEEP = (
+    errors.KafkaTimeoutError,
+    errors.KafkaConnectionError,
+    errors.NodeNotReadyError,
+    errors.RetriableError,
+    errors.BrokerNotAvailableError,
+)
+# A broker that wakes from a pause may end a transaction for its time-out while its owner commits it; one that was
+# killed does not know the batch that the next one follows upon.
+_STUMBLED = (
+    errors.UnknownError,
+    errors.InvalidTxnStateError,
+    errors.OutOfOrderSequenceNumberError,
+    errors.UnknownProducerIdError,
+    errors.TransactionAbortableError,
+)
+_RESOURCES: dict[type[Exception], str] = {
+    errors.TopicAuthorizationFailedError: "the topic",
+    errors.GroupAuthorizationFailedError: "the consumer group",
+    errors.TransactionalIdAuthorizationFailedError: "the transactional id",
+    errors.ClusterAuthorizationFailedError: "the cluster",
+}
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError, errors.InvalidProducerIdMappingError)
+
+
+@contextmanager
+def reaching(
+    url: str, doing: str, *, gone: str | None = None, apart: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Turn the client's errors into ours.
+
+    Parameters
+    ----------
+    url
+        The log's URL.
+    doing
+        What was being done, as in "reading chain 0".
+    gone
+        What it means here that a topic is not there; by default that it has been deleted.
+    apart
+        The client's errors that the caller understands.
+
+    Raises
+    ------
+    Unreachable
+        When trying again later may help.
+    UserError
+        When the credentials, the certificate or the rights are to be mended.
+    Fenced
+        When a transactional producer was superseded.
+    MurkError
+        For everything else.
+    """
+    try:
+        yield
+    except apart:
+        raise
+    except (errors.KafkaError, ssl.SSLError) as error:
+        raise translate(error, url, doing, gone) from error
+
+
+def translate(error: Exception, url: str, doing: str, gone: str | None = None) -> MurkError:
+    """Give our error for one of the client's; none repeats a credential."""
+    error = _root(error)
+    if isinstance(error, _FENCED):
+        return Fenced(f"another worker has taken over while {doing} of {url}")
+    if isinstance(error, errors.AuthorizationError):
+        return UserError(
+            f"{url}: the broker does not let this user at {_RESOURCES.get(type(error), 'what is needed')}"
+            f"{_named(error)} ({doing}): give it the rights that docs/deploy.md lists"
+        )
+    text = _chain(error)
+    if isinstance(error, errors.SaslAuthenticationFailedError) or "SaslAuthenticationFailed" in text:
+        return UserError(f"{url}: the broker refuses the user name or the password: check the settings of MURK_KAFKA_*")
+    if isinstance(error, ssl.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
+        return UserError(
+            f"{url}: the broker's certificate is not to be trusted ({_reason(text)}): check ssl.ca.file and the "
+            "host name"
+        )
+    if isinstance(error, errors.UnsupportedSaslMechanismError):
+        return UserError(f"{url}: the broker does not offer this sasl.mechanism: set the one that it has")
+    if isinstance(error, (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError)):
+        return MurkError(gone or deleted(url, doing))
+    if isinstance(error, _ASLEEP):
+        return Unreachable(f"{url} cannot be reached ({doing}): is the broker running, and is this its address?")
+    # An error without a name is one that the library met where it expected none: asking anew tells what stands.
+    if isinstance(error, _STUMBLED) or type(error) is errors.KafkaError:
+        return Unreachable(f"{url}: the broker failed by itself ({doing}): its own log says why")
+    return MurkError(f"{url}: {doing} failed: {type(error).__name__}")
+
+
+def deleted(url: str, doing: str) -> str:
+    """What to say where a topic is not there any more."""
+    return (
+        f"a topic of {url} is not there any more ({doing}): it was deleted. Nothing is begun anew by itself: "
+        "restore it, or begin with a new log (docs/recover.md)"
+    )
+
+
+def _root(error: Exception) -> Exception:
+    """Give the error for which the client refuses everything that comes after it."""
+    for part in (*error.args, error.__cause__):
+        if isinstance(part, errors.KafkaError):
+            return _root(part)
+    return error
+
+
+def _named(error: Exception) -> str:
+    """Names of what a refusal is about, where it gives names and not the broker's prose."""
+    named = error.args[0] if error.args else ""
+    names = sorted(map(str, named)) if isinstance(named, (set, frozenset)) else [str(named)]
+    return f" {', '.join(names)}" if all(map(_NAME.fullmatch, names)) else ""
+
+
+def _chain(error: BaseException) -> str:
+    words = []
+    at: BaseException | None = error
+    while at is not None:
+        words.append(f"{type(at).__name__}: {at}")
+        at = at.__cause__ or at.__context__
+    return "; ".join(words)
+
+
+def _reason(text: str) -> str:
+    for words in ("self-signed certificate", "Hostname mismatch", "has expired", "unable to get local issuer"):
+        if words.lower() in text.lower():
+            return words
+    return "verification failed"

@@ -1,0 +1,274 @@
+"""Reading partitions: releases in order, the newest record, a compacted topic as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from time import monotonic, sleep
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
+
+from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
+from murk.stream.log.kafka.connection.errors import reaching
+
+_TAIL = 8
+_UNDECIDED = 2.0
+_LOOK = 0.002
+
+
+class Ends:
+    """Where partitions begin and end.
+
+    It has connections of its own: on one that waits for new records, a broker answers nothing else meanwhile.
+    """
+
+    def __init__(self, clients: Clients) -> None:
+        self._url = clients.url
+        self._all = clients.reader(committed=False)
+        try:
+            self._committed = clients.reader(committed=True)
+        except BaseException:
+            # Nobody else knows of it, and its thread would go on for ever.
+            self._all.close(timeout_ms=1000)
+            raise
+
+    def begin(self, *places: TopicPartition) -> dict[TopicPartition, int]:
+        """Offsets of the oldest records."""
+        return self._ask(self._all.beginning_offsets, places)
+
+    def end(self, *places: TopicPartition) -> dict[TopicPartition, int]:
+        """Offsets after the newest records, open transactions included."""
+        return self._ask(self._all.end_offsets, places)
+
+    def decided(self, *places: TopicPartition) -> dict[TopicPartition, int]:
+        """Offsets up to which transactions are over, as soon as all are that stand there now.
+
+        A commit returns when the broker has decided on it; the marks that show it to readers follow a moment
+        later. Whoever is to see what was committed before waits for them. A dead owner's transaction is
+        waited for only so long: the broker ends it after `TRANSACTION_MS`.
+        """
+        ends = self.end(*places)
+        deadline = monotonic() + _UNDECIDED
+        while True:
+            seen = self._ask(self._committed.end_offsets, places)
+            if all(seen[place] >= end for place, end in ends.items()) or monotonic() > deadline:
+                return seen
+            sleep(_LOOK)
+
+    def close(self) -> None:
+        """Close the consumers."""
+        with ExitStack() as both:
+            for consumer in (self._all, self._committed):
+                both.callback(consumer.close, timeout_ms=1000)
+
+    def _ask(self, how: Any, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        with reaching(self._url, "looking where topics end"):
+            found: dict[TopicPartition, int] = how(list(places), timeout_ms=PATIENCE_MS)
+            return found
+
+
+class Reader:
+    """One partition, read from any place on.
+
+    Parameters
+    ----------
+    clients
+        Makes the consumer.
+    ends
+        Knows where it begins and ends.
+    topic, partition
+        What is read.
+    committed
+        See `Clients.reader`.
+    """
+
+    def __init__(self, clients: Clients, ends: Ends, topic: str, partition: int, *, committed: bool) -> None:
+        self._url = clients.url
+        self._doing = f"reading {topic}"
+        self._ends = ends
+        self._is_committed = committed
+        self._place = TopicPartition(topic, partition)
+        self._consumer = clients.reader(committed=committed)
+        self._consumer.assign([self._place])
+        self._next = -1
+
+    def read(self, offset: int, limit: int) -> list[Any]:
+        """Read at most ``limit`` records from ``offset`` on; none only when there is none yet.
+
+        Raises
+        ------
+        Unreachable
+            When the broker does not answer.
+        IndexError
+            When there is no such offset (any more, or yet).
+        """
+        if limit <= 0:
+            return []
+        with reaching(self._url, self._doing):
+            if offset != self._next:
+                self._consumer.seek(self._place, offset)
+                self._next = offset
+            if found := self._poll(0, limit):
+                return found
+            begin, end = self.begin(), self.end()
+            if not begin <= offset <= end:
+                raise IndexError(offset)
+            deadline = monotonic() + PATIENCE_MS / 1000
+            # Between here and the end there may be nothing but the marks of transactions.
+            while self._consumer.position(self._place, timeout_ms=PATIENCE_MS) < end:
+                if found := self._poll(100, limit):
+                    return found
+                if monotonic() > deadline:
+                    raise KafkaTimeoutError(f"nothing heard for {PATIENCE_MS} ms")
+            return []
+
+    def begin(self) -> int:
+        """Offset of the oldest record."""
+        return self._ends.begin(self._place)[self._place]
+
+    def end(self) -> int:
+        """Offset after the newest record that may be read."""
+        ask = self._ends.decided if self._is_committed else self._ends.end
+        return ask(self._place)[self._place]
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close(timeout_ms=1000)
+
+    def _poll(self, wait: int, limit: int) -> list[Any]:
+        try:
+            found = self._consumer.poll(timeout_ms=wait, max_records=limit)
+        except OffsetOutOfRangeError as error:
+            self._next = -1
+            raise IndexError(str(self._place)) from error
+        records: list[Any] = found.get(self._place, [])
+        if records:
+            self._next = records[-1].offset + 1
+        return records
+
+
+class Newest:
+    """The newest record of a partition; asking again reads only what has come since.
+
+    Parameters
+    ----------
+    reader
+        Reads the partition.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._record: Any | None = None
+        self._end = -1
+
+    def record(self) -> Any | None:
+        """Give the newest record as it is now, or None where there is none.
+
+        Raises
+        ------
+        Unreachable
+            When the broker does not answer.
+        """
+        end = self._reader.end()
+        if end != self._end:
+            # An end that went back is another partition's: nothing of the old one is believed.
+            found = self._last(self._end, end) if 0 <= self._end < end else None
+            self._record = found or (self._record if 0 <= self._end < end else self._search(end))
+            self._end = end
+        return self._record
+
+    def close(self) -> None:
+        """Close the reader."""
+        self._reader.close()
+
+    def _search(self, end: int) -> Any | None:
+        begin, reach = self._reader.begin(), _TAIL
+        while True:
+            # Near the end there may be nothing but marks and aborted records: look further and further back.
+            offset = max(begin, end - reach)
+            found = self._last(offset, end)
+            if found is not None or offset <= begin:
+                return found
+            reach *= 16
+
+    def _last(self, offset: int, end: int) -> Any | None:
+        last = None
+        while offset < end and (found := self._reader.read(offset, 500)):
+            last = found[-1]
+            offset = last.offset + 1
+        return last
+
+
+def records(reader: Reader) -> Iterator[Any]:
+    """Iterate over a partition from its beginning to its end as it is now."""
+    position, end = reader.begin(), reader.end()
+    while position < end and (found := reader.read(position, 500)):
+        yield from found
+        position = found[-1].offset + 1
+
+
+class Table:
+    """A compacted topic: the newest value of each key, in memory.
+
+    Parameters
+    ----------
+    clients
+        Makes the consumer.
+    topic, partitions
+        What is read.
+    ends
+        Knows where they end.
+    """
+
+    def __init__(self, clients: Clients, topic: str, partitions: int, ends: Ends) -> None:
+        self._ends = ends
+        self._url = clients.url
+        self._doing = f"reading {topic}"
+        self._places = [TopicPartition(topic, number) for number in range(partitions)]
+        # Before there is a consumer that would have to be closed: the topic may have been deleted.
+        begin = ends.begin(*self._places)
+        self._consumer = clients.reader(committed=True)
+        self._consumer.assign(self._places)
+        for place, offset in begin.items():
+            self._consumer.seek(place, offset)
+        self.values: dict[bytes, bytes] = {}
+
+    def refresh(self, partition: int | None = None) -> dict[bytes, bytes]:
+        """Read all that is on the topic now, or at least all that is on one partition of it.
+
+        Where one's writer has died in a transaction, whoever needs another one's does not wait for the end of that.
+
+        Raises
+        ------
+        Unreachable
+            When the broker does not answer.
+        """
+        with reaching(self._url, self._doing):
+            places = self._places if partition is None else [self._places[partition]]
+            ends = self._ends.decided(*places)
+            deadline = monotonic() + PATIENCE_MS / 1000
+            while any(self._consumer.position(place) < end for place, end in ends.items()):
+                if self.poll(100):
+                    deadline = monotonic() + PATIENCE_MS / 1000
+                elif monotonic() > deadline:
+                    raise KafkaTimeoutError(f"nothing heard for {PATIENCE_MS} ms")
+        return self.values
+
+    def poll(self, wait: int) -> int:
+        """Take in what has arrived, waiting up to so many milliseconds for it; give the number of records."""
+        count = 0
+        with reaching(self._url, self._doing):
+            for found in self._consumer.poll(timeout_ms=wait, max_records=5000).values():
+                for record in found:
+                    count += 1
+                    if record.value is None:
+                        self.values.pop(record.key, None)
+                    elif record.key is not None:
+                        self.values[record.key] = record.value
+        return count
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close(timeout_ms=1000)

@@ -1,0 +1,1 @@
+"""The consumer group in which learners share the chains."""

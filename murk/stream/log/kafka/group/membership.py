@@ -1,0 +1,149 @@
+"""Sharing the chains among all learners: a consumer group that says who learns what."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from time import monotonic
+from typing import Any
+
+from kafka.errors import FencedInstanceIdError
+
+from murk.stream.log.base import Unreachable
+from murk.stream.log.kafka.connection.clients import Clients
+from murk.stream.log.kafka.connection.errors import reaching
+from murk.stream.log.kafka.group.names import Slot, check_name
+from murk.stream.log.kafka.topics import Names
+from murk.stream.log.membership import Membership
+
+LOOK = 0.05
+"""Seconds between two looks at the group; what is learned meanwhile does not wait for them."""
+
+PAUSE = 0.5
+"""Seconds between two attempts to reach a broker."""
+
+HANDING_OVER = 2.0
+"""Seconds that a chain's next owner waits for this process to end its step; then it is fenced."""
+
+PATIENCE_MS = 300_000
+"""Who has not asked for their chains for so long does not learn any more, and falls out of the group."""
+
+_LOOK_AGAIN = 0.001
+_CLOSING = 3.0
+
+_log = logging.getLogger(__name__)
+
+
+class KafkaMembership(Membership):
+    """One learner's place in the consumer group of a log.
+
+    The group only says which chains fall to whom; partitions move one by one (cooperatively), while the
+    others are learned on. Reading, and what has been read, is each chain's own business: its state holds its
+    offset, and a group's offsets can be reset by anybody with the tools for it.
+
+    A member has a name, and under it comes back to the chains that it had, without the others hearing of it, if it
+    has been away for less than the session's time-out. The group's life goes on in a thread of its own: whatever
+    the others do, what is learned here does not wait for it.
+
+    Parameters
+    ----------
+    clients, names
+        Whose group.
+    name
+        This learner's name; by default this machine's, and a number where several run on it.
+
+    Raises
+    ------
+    UserError
+        When it is no name that a broker takes.
+    """
+
+    shared = True
+
+    def __init__(self, clients: Clients, names: Names, name: str | None = None) -> None:
+        self._url = clients.url
+        self._clients = clients
+        self._names = names
+        self._slot = Slot(names.group) if name is None else None
+        self.name = self._slot.name if self._slot is not None else check_name(name or "")
+        self._assigned: frozenset[int] = frozenset()
+        self._error: Exception | None = None
+        self._asked = threading.Event()
+        self._stop = threading.Event()
+        self._for_good = True
+        # Begun when it is first asked for: a broker that is away at that moment is waited for like at any other.
+        self._thread: threading.Thread | None = None
+
+    def chains(self) -> frozenset[int]:
+        """Chains that fall to this process, as it heard last; who does not ask for long falls out of the group."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="murk-group", daemon=True)
+            self._thread.start()
+        # In this order: what is told below is what counts as told.
+        self._asked.set()
+        error = self._error
+        # Whoever has chains learns on; should they have gone to others meanwhile, these fence it.
+        if error is not None and not (isinstance(error, Unreachable) and self._assigned):
+            raise error
+        return self._assigned
+
+    def close(self, *, for_good: bool = True) -> None:
+        """Leave the group, so that others take over at once; or be away, to come back under the same name."""
+        self._for_good = for_good
+        self._stop.set()
+        self._asked.set()
+        if self._thread is not None:
+            self._thread.join(_CLOSING)
+        if self._slot is not None:
+            self._slot.close()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._take_part()
+            except FencedInstanceIdError:
+                _log.error(
+                    "another learner of %s has joined under the name %s: give each a --name of its own. This one "
+                    "goes on without a name, and its chains go to others when it is started again",
+                    self._url, self.name,
+                )  # fmt: skip
+                self.name, self._assigned = None, frozenset()
+            except Unreachable as error:
+                self._error = error
+                self._stop.wait(PAUSE)
+            except Exception as error:  # noqa: BLE001 - raised where chains are asked for
+                self._error = error
+                return
+
+    def _take_part(self) -> None:
+        member: Any = self._clients.member(self._names.group, self.name, PATIENCE_MS)
+        superseded = False
+        try:
+            member.subscribe([self._names.releases])
+            asked = monotonic()
+            while not self._stop.is_set():
+                if self._asked.is_set():
+                    asked = monotonic()
+                    self._asked.clear()
+                if monotonic() - asked < PATIENCE_MS / 1000:
+                    with reaching(self._url, "sharing the chains", apart=(FencedInstanceIdError,)):
+                        self._take(frozenset(member.assigned()))
+                self._stop.wait(LOOK if member.settled else _LOOK_AGAIN)
+        except FencedInstanceIdError:
+            superseded = True
+            raise
+        finally:
+            # Without a name there is nothing to come back to; with one that is another's, nothing to leave. Whoever
+            # meets an error keeps their place, and is back before the others hear of it.
+            ended = self._stop.is_set() and self._for_good
+            member.leave(for_good=not superseded and (ended or self.name is None))
+
+    def _take(self, assigned: frozenset[int]) -> None:
+        lost = self._assigned - assigned
+        if assigned != self._assigned:
+            _log.info("chains %s of %s fall to this process", sorted(assigned), self._url)
+        self._assigned, self._error = assigned, None
+        if lost:
+            # They go to others when the group is next looked at: a step that is under way may end before.
+            self._asked.clear()
+            self._asked.wait(HANDING_OVER)

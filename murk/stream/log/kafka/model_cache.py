@@ -1,0 +1,92 @@
+"""The newest models, read in the background for a device that must not wait for the network."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from kafka import TopicPartition
+
+from murk.errors import MurkError
+from murk.stream.log.base import Unreachable
+from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
+from murk.stream.log.kafka.consumers import Ends, Table
+from murk.stream.log.kafka.topics import Names
+
+_WAIT_MS = 500
+_PAUSE = 0.5
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What was last heard of: newest model by chain, and the ends of the partitions of releases after that."""
+
+    models: Mapping[bytes, bytes] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+
+
+class Watch:
+    """A thread that keeps the newest models at hand.
+
+    Parameters
+    ----------
+    clients, names, partitions
+        What is watched.
+    """
+
+    def __init__(self, clients: Clients, names: Names, partitions: int) -> None:
+        self._clients = clients
+        self._names = names
+        self._partitions = partitions
+        self._heard: Heard | None = None
+        self._error: MurkError | None = None
+        self._first = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="murk-models", daemon=True)
+        self._thread.start()
+
+    def heard(self) -> Heard:
+        """Give what was heard last; only the very first time it waits.
+
+        Raises
+        ------
+        MurkError
+            When nothing was ever heard.
+        """
+        if self._heard is None:
+            self._first.wait(2 * PATIENCE_MS / 1000)
+            if self._heard is None:
+                raise self._error or Unreachable(f"{self._clients.url} cannot be reached (reading models)")
+        return self._heard
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._stop.set()
+        self._thread.join(2 * PATIENCE_MS / 1000)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._follow()
+            except MurkError as error:
+                # Devices go on with what they have; who has nothing yet is told why.
+                self._error = error
+                self._first.set()
+                self._stop.wait(_PAUSE)
+
+    def _follow(self) -> None:
+        releases = [TopicPartition(self._names.releases, number) for number in range(self._partitions)]
+        with ExitStack() as made:
+            ends = Ends(self._clients)
+            made.callback(ends.close)
+            table = Table(self._clients, self._names.models, self._partitions, ends)
+            made.callback(table.close)
+            models = table.refresh()
+            while not self._stop.is_set():
+                # After the models: no model is of more releases than were on the log when it was published.
+                now = {place.partition: end for place, end in ends.end(*releases).items()}
+                self._heard = Heard(dict(models), now)
+                self._first.set()
+                table.poll(_WAIT_MS)

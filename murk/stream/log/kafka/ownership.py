@@ -1,0 +1,126 @@
+"""Owning a chain: one transactional producer, and one transaction for all that a commit writes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kafka.errors import KafkaError
+
+from murk.errors import MurkError
+from murk.stream.log.base import Checkpoint, DeadLetter, Fenced, Ownership, Unreachable
+from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
+from murk.stream.log.kafka.connection.errors import reaching, translate
+from murk.stream.log.kafka.dead_letters import record
+from murk.stream.log.kafka.topics import Names
+
+OFFSET = "offset"
+OWNER = "owner"
+
+
+class KafkaOwnership(Ownership):
+    """The newest producer with a chain's transactional id.
+
+    Making it fences the one before and ends its open transaction; only then is the state read. After a
+    commit whose outcome is unknown this object is of no more use: the chain must be owned anew, which reads
+    what was really committed.
+
+    Parameters
+    ----------
+    clients, names, chain
+        Whose chain it is.
+    load
+        Reads the committed state and offset.
+    check
+        Raises when the topics are not those any more that the log was opened with.
+    tell
+        Sends a model without waiting, and gives what says when it has arrived.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        names: Names,
+        chain: int,
+        load: Callable[[int], Checkpoint],
+        check: Callable[[], None],
+        tell: Callable[[int, bytes], Any],
+    ) -> None:
+        self.chain = chain
+        self._url = clients.url
+        self._names = names
+        self._load = load
+        self._check = check
+        self._tell = tell
+        self._out: Any = None
+        self._lost: MurkError | None = None
+        self._producer = clients.owner(names.owner(chain))
+        try:
+            with reaching(self._url, f"taking over chain {chain}"):
+                self._producer.init_transactions()
+        except BaseException:
+            self.close()
+            raise
+
+    def load(self) -> Checkpoint:
+        """Read the committed state."""
+        self._stand()
+        return self._load(self.chain)
+
+    def commit(self, state: bytes, offset: int, dead: Sequence[DeadLetter] = (), model: bytes | None = None) -> None:
+        """Write everything in one transaction."""
+        self._stand()
+        self._check()
+        self._settle()
+        key, names = str(self.chain).encode(), self._names
+        owner = f"{socket.gethostname()}:{os.getpid()}".encode()
+        try:
+            self._producer.begin_transaction()
+            for letter in dead:
+                self._producer.send(names.dead, partition=self.chain, **record(letter))
+            if model is not None:
+                self._producer.send(names.models, model, key=key, partition=self.chain)
+            headers = [(OFFSET, str(offset).encode()), (OWNER, owner)]
+            self._producer.send(names.states, state, key=key, partition=self.chain, headers=headers)
+            self._producer.commit_transaction()
+        except KafkaError as error:
+            raise self._lose(error) from error
+        except BaseException:
+            # Interrupted in the middle: nobody knows what the broker has.
+            self._lost = MurkError(f"a commit to chain {self.chain} of {self._url} was interrupted: own the chain anew")
+            raise
+
+    def let_out(self, model: bytes) -> None:
+        """Send a model without waiting, and outside of any transaction."""
+        # If it does not leave, the commit that follows says why.
+        with suppress(Unreachable):
+            self._out = self._tell(self.chain, model)
+
+    def close(self) -> None:
+        """Close the producer; a transaction that is open is ended by the next owner, or by its time-out."""
+        self._lost = self._lost or MurkError(f"chain {self.chain} of {self._url} was given up")
+        self._producer.leave()
+
+    def _settle(self) -> None:
+        """Wait for the model that was let out: behind the commit's it would stand as the newest."""
+        out, self._out = self._out, None
+        if out is not None:
+            with suppress(KafkaError):
+                out.get(timeout=PATIENCE_MS / 1000)
+
+    def _stand(self) -> None:
+        if self._lost is not None:
+            raise self._lost
+
+    def _lose(self, error: KafkaError) -> MurkError:
+        lost = translate(error, self._url, f"committing chain {self.chain}")
+        if isinstance(lost, Fenced):
+            lost = Fenced(
+                f"another worker has taken over chain {self.chain} of {self._url}; this one stops, and nothing "
+                "of what it had not yet committed was applied. Run one worker for each chain"
+            )
+        self._lost = lost
+        return lost

@@ -1,0 +1,79 @@
+"""Sending outside of transactions: releases from devices, and models between commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+from murk.stream.log.base import Unreachable
+from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
+from murk.stream.log.kafka.connection.errors import reaching
+
+_SHORTEST, _LONGEST = 1.0, 30.0
+"""Seconds without an attempt to send after one that failed; each failure doubles them."""
+
+
+class Sending:
+    """A producer, made when it is first needed, that does not wait for a dead broker with every record.
+
+    Parameters
+    ----------
+    clients
+        Makes the producer.
+    """
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._producer: Any = None
+        self._not_before, self._pause = 0.0, _SHORTEST
+
+    def deliver(self, topic: str, records: Sequence[tuple[int, bytes]], *, key: bytes | None = None, ms: int) -> None:
+        """Send (partition, value) pairs in order, and wait until all replicas have them.
+
+        Raises
+        ------
+        Unreachable
+            When that was not confirmed in time, or the last failure was a moment ago.
+        """
+        with self._trying():
+            futures = [
+                self._producer.send(topic, value, key=key, partition=partition, timestamp_ms=ms)
+                for partition, value in records
+            ]
+            for future in futures:
+                future.get(timeout=3 * PATIENCE_MS / 1000)
+
+    def start(self, topic: str, partition: int, value: bytes, key: bytes) -> Any:
+        """Send a record without waiting; give what says when it has arrived.
+
+        Raises
+        ------
+        Unreachable
+            When the topic could not be found in time, or the last failure was a moment ago.
+        """
+        with self._trying():
+            return self._producer.send(topic, value, key=key, partition=partition)
+
+    def close(self) -> None:
+        """Close the producer."""
+        if self._producer is not None:
+            self._producer.leave(1.0)
+            self._producer = None
+
+    @contextmanager
+    def _trying(self) -> Iterator[None]:
+        # Whoever lets many models out in one go would otherwise wait with each for a topic that is gone.
+        if monotonic() < self._not_before:
+            raise Unreachable(f"{self._clients.url} could not be reached a moment ago")
+        try:
+            if self._producer is None:
+                self._producer = self._clients.sender()
+            with reaching(self._clients.url, "sending"):
+                yield
+            self._pause = _SHORTEST
+        except Unreachable:
+            self._not_before = monotonic() + self._pause
+            self._pause = min(2.0 * self._pause, _LONGEST)
+            raise

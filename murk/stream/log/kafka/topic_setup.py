@@ -1,0 +1,99 @@
+"""Setting up and checking a task's topics, for those who run a cluster."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from murk.stream.log.kafka import topics
+from murk.stream.log.kafka.connection.address import Address
+from murk.stream.log.kafka.connection.clients import Clients
+from murk.stream.log.kafka.connection.settings import Settings
+from murk.stream.log.kafka.log import KafkaLog
+from murk.stream.log.kafka.topics import Names
+from murk.stream.task.change import settle
+from murk.stream.task.task import Task
+
+
+class TopicSetup:
+    """A task's topics on a cluster.
+
+    Parameters
+    ----------
+    url
+        ``kafka://host:port[/NAME]``.
+    task
+        The task.
+    replication
+        Copies of each partition; None leaves it to the brokers.
+    """
+
+    def __init__(self, url: str, task: Task, *, replication: int | None = None) -> None:
+        address = Address.parse(url)
+        name = address.name or task.name
+        self.url = address.url(name)
+        self._task = task
+        self._names = Names(name)
+        self._replication = -1 if replication is None else replication
+        self._admin = Clients(address, Settings.read(), self.url).admin()
+
+    def create(self) -> list[str]:
+        """Create what is missing and set what settings can mend; give the names of the new topics."""
+        created = topics.create(self._admin, self.url, self._names, self._task, self._replication)
+        if self.problems():
+            topics.repair(self._admin, self.url, self._names, self._task)
+        return created
+
+    def problems(self) -> list[str]:
+        """Say what does not fit, one sentence each; nothing when all is well."""
+        found = topics.problems(self._admin, self.url, self._names, self._task)
+        if self._replication > 0:
+            for name, topic in topics.describe(self._admin, self.url, self._names).items():
+                have = min(len(part["replica_nodes"]) for part in topic["partitions"])
+                if have < self._replication:
+                    found.append(
+                        f"{name} has {have} copies of a partition and {self._replication} are asked for: reassign "
+                        "its partitions with Kafka's own tools"
+                    )
+        return found
+
+    def announce(self) -> None:
+        """Put the task on the log; see `Log.announce`. One whose sample is set aside is not known yet, and waits."""
+        with KafkaLog(self.url) as log:
+            standing = log.document()
+            task = self._task if standing is None else self._task.with_defaults_of(Task.from_document(standing))
+            if task.public is None or task.covariates is not None:
+                log.announce(task.document())
+
+    def announced(self) -> bool:
+        """Whether the log carries this task.
+
+        Raises
+        ------
+        UserError
+            When it carries another one.
+        """
+        if topics.identity(self._admin, self.url, self._names) is None:
+            return False
+        with KafkaLog(self.url) as log:
+            document = log.document()
+            if document is None:
+                return False
+            settle(
+                self.url,
+                Task.from_document(document).without_public().document(),
+                self._task.without_public().document(),
+            )
+            return True
+
+    def close(self) -> None:
+        """Close the client."""
+        self._admin.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

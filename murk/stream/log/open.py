@@ -1,0 +1,74 @@
+"""Opens the log that a URL names: the one place that knows every kind of log."""
+
+from __future__ import annotations
+
+import re
+
+from murk.errors import UserError
+from murk.stream.log.base import Log
+
+
+def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
+    """Open the log at a URL.
+
+    Parameters
+    ----------
+    url
+        ``sqlite:///murk.db`` (a path relative to the working directory) or ``sqlite:////var/lib/murk.db``
+        (an absolute one, hence four slashes): the embedded log, one file. ``kafka://host:port`` or
+        ``kafka://host:port,host:port/NAME``: topics of a Kafka cluster; how to reach it safely is read from
+        the environment (``MURK_KAFKA_CONFIG``), never from the URL.
+    create
+        Create the log where there is none. With False the log must exist; opening then changes nothing in
+        it, and a log that may only be read is opened for reading.
+    name
+        Which of a cluster's logs, where the URL does not say; a task's log has the task's name. Without
+        either, the only one that is there.
+
+    Raises
+    ------
+    UserError
+        For a URL that names no log, a missing log with ``create=False``, a file that is not a log, or
+        settings that a broker refuses.
+    Unreachable
+        When a broker does not answer.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with open_log(f"sqlite:///{folder}/log.db") as log:
+    ...     print(log.document())
+    None
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        # Only the part before "://" is ever repeated: the rest of a broker's address may hold a password.
+        raise UserError("a log is named by a URL, and this is not one: write sqlite:///PATH for a log in a file")
+    if scheme == "kafka":
+        return _open_kafka(url, create=create, name=name)
+    if scheme != "sqlite":
+        raise UserError(
+            f"there is no log of the kind {scheme!r}: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT"
+        )
+    if not rest.startswith("/"):
+        raise UserError(
+            f"{url!r} lacks a slash: write sqlite:///{rest} for a path relative to the working directory, "
+            "sqlite:////PATH for an absolute one"
+        )
+    path = rest[1:]
+    if not path or path == ":memory:" or path.endswith("/") or "\0" in path:
+        raise UserError(f"{url!r} names no file: write sqlite:///PATH; a log is a file, so that it lasts")
+    from murk.stream.log.sqlite import SqliteLog
+
+    return SqliteLog(path, create=create)
+
+
+def _open_kafka(url: str, *, create: bool, name: str | None) -> Log:
+    try:
+        from murk.stream.log.kafka.log import KafkaLog
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("kafka", "crc32c"):
+            raise
+        raise UserError('a log on Kafka needs the client library: pip install "murk[kafka]"') from error
+    return KafkaLog(url, create=create, name=name)

@@ -1,0 +1,139 @@
+"""What a worker writes on the log beside its offset: the state message of a chain.
+
+It is JSON with an explicit schema, so that a monitor or another version can read it without running code.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from murk.errors import MurkError
+from murk.stream.messages.codec import excerpt
+from murk.stream.messages.trail import Trail
+
+SCHEMA = 2
+_WITHOUT_TRAIL = 1
+"""Schema of states that carry no trail, which are read all the same."""
+_KEYS = 5
+
+_Count = Annotated[int, Field(ge=0)]
+_STRICT = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+class Counters(BaseModel):
+    """What became of the messages that a chain has read: read = learned + duplicates + dead letters.
+
+    Parameters
+    ----------
+    learned, duplicates
+        Their numbers.
+    dead
+        Dead letters by reason.
+    levels
+        Learned releases by level.
+    staleness
+        Learned gradients by age: entry b counts those whose age (the number of releases that the chain had
+        learned since their model) takes b bits to write: 0, 1, 2-3, 4-7, ...
+    staleness_sum
+        Sum of their ages.
+    """
+
+    model_config = _STRICT
+
+    learned: _Count = 0
+    duplicates: _Count = 0
+    dead: dict[str, _Count] = Field(default_factory=dict)
+    levels: dict[str, _Count] = Field(default_factory=dict)
+    staleness: Annotated[list[_Count], Field(max_length=64)] = Field(default_factory=list)
+    staleness_sum: _Count = 0
+
+    @property
+    def read(self) -> int:
+        """Number of messages read since the chain's first."""
+        return self.learned + self.duplicates + sum(self.dead.values())
+
+
+class StateMessage(BaseModel):
+    """A chain's state: what it is a state of, how far it has read, what became of it all, and the learner's.
+
+    Parameters
+    ----------
+    task
+        Hash of the task.
+    identity
+        Identity of the log that was read.
+    chain
+        The chain.
+    offset
+        First offset of the chain's partition that is not in the state.
+    last_id
+        Id of the newest valid release among the offsets that the window for duplicates reaches back upon
+        from ``offset``, or None where there is none.
+    counters
+        What became of the messages read.
+    trail
+        How the estimate has moved.
+    learner
+        The learner's own state, plain JSON data.
+    """
+
+    model_config = _STRICT
+
+    schema_: Annotated[Literal[2], Field(alias="schema")] = 2
+    kind: Literal["state"] = "state"
+    task: str
+    identity: str
+    chain: _Count
+    offset: _Count
+    last_id: str | None
+    counters: Counters
+    trail: Trail = Field(default_factory=Trail)
+    learner: dict[str, Any]
+
+    def encode(self) -> bytes:
+        """Give the message's bytes; floats come back exactly as they went.
+
+        Raises
+        ------
+        MurkError
+            When the learner's state holds something that JSON has not, as infinity or NaN.
+        """
+        try:
+            # Not pydantic's own JSON, which writes NaN and infinity as null without a word.
+            text = json.dumps(self.model_dump(by_alias=True), allow_nan=False, sort_keys=True, separators=(",", ":"))
+        except (TypeError, ValueError) as error:
+            raise MurkError(f"the learner's state of chain {self.chain} is not plain JSON: {error}") from error
+        return text.encode()
+
+
+def decode_state(message: bytes, where: str) -> StateMessage:
+    """Read a state message; ``where`` names its place for the error.
+
+    Raises
+    ------
+    MurkError
+        When it is not a state message, or one of another version.
+    """
+    try:
+        data = json.loads(message)
+    except (ValueError, RecursionError) as error:
+        raise MurkError(f"the state of {where} is not JSON: restore the log from a copy") from error
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema == _WITHOUT_TRAIL and "trail" not in data:
+        data["schema"] = schema = SCHEMA
+    if isinstance(schema, int) and schema != SCHEMA:
+        raise MurkError(
+            f"the state of {where} was written by another version of Murk (schema {schema}, while this one "
+            f"reads schemas {_WITHOUT_TRAIL} and {SCHEMA}): use the version that wrote it, or start a new log"
+        )
+    try:
+        return StateMessage.model_validate(data)
+    except ValidationError as error:
+        # Whoever wrote it chose the keys.
+        keys = ", ".join(
+            sorted({excerpt(".".join(map(str, item["loc"])) or "(all)") for item in error.errors()})[:_KEYS]
+        )
+        raise MurkError(f"the state of {where} is damaged at: {keys}. Restore the log from a copy") from error

@@ -1,0 +1,55 @@
+"""What every part of a task has in common: known keys, exact types, finite numbers."""
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from murk.stream.task.errors import problem, shown, unknown_key
+
+
+class Block(BaseModel):
+    """A mapping in a task file. Unknown keys are refused with the nearest known one named."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=False, allow_inf_nan=False, protected_namespaces=()
+    )
+
+    # Keys of the resolved document that no file sets, and that no message proposes.
+    hidden: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def keys(cls) -> list[str]:
+        """Give the keys that a file may set in this mapping, as it writes them."""
+        names = (field.alias or name for name, field in cls.model_fields.items())
+        return [name for name in names if name not in cls.hidden]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            known = cls.keys()
+            for key in data:
+                if key not in known and key not in cls.hidden:
+                    raise unknown_key(key, known)
+        return data
+
+
+def _readable(text: str) -> str:
+    # Names and categories are printed, drawn and used as metrics labels.
+    if not text.isprintable() or text != text.strip():
+        raise problem(f"{shown(text)} has unprintable characters or spaces around it; remove them")
+    return text
+
+
+def _text(value: object) -> object:
+    if isinstance(value, bool | int | float):
+        raise problem(f"{shown(value)} is not text; write it in quotes")
+    return value
+
+
+# -0.0 + 0.0 is 0.0: the two zeros mean the same and must hash the same.
+Number = Annotated[float, Field(strict=True), AfterValidator(lambda value: value + 0.0)]
+Integer = Annotated[int, Field(strict=True)]
+Text = Annotated[
+    str, Field(strict=True, min_length=1, max_length=200), BeforeValidator(_text), AfterValidator(_readable)
+]

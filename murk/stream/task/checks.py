@@ -1,0 +1,92 @@
+"""Checks that need more than one part of a task."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from murk.stream.task.durations import format_duration
+from murk.stream.task.errors import problem, shown
+from murk.stream.task.features import Feature, Target
+from murk.stream.task.learner import LearnerBlock
+
+OBJECTIVES: Final = {
+    "binary": ("balanced", "logistic"), "classes": ("softmax",), "real": ("huber", "squared", "median"),
+}  # fmt: skip
+"""Objectives of `gradients` by kind of target, the default first."""
+FORMER_OBJECTIVE: Final = "logistic"
+"""That of a binary target in versions up to 0.3; logs that were begun so go on."""
+HUBER_KEYS: Final = ("huber_c", "scale", "scale_floor", "scale_start")
+
+
+def check_names(
+    features: Sequence[Feature], target: Target, names_of: Callable[[int], tuple[str, ...]], constant: str
+) -> None:
+    """Check that columns, and the names they are coded under, are told apart.
+
+    Raises
+    ------
+    PydanticCustomError
+        Naming the feature or target.
+    """
+    taken: dict[str, str] = {constant: "the constant's name"}
+    columns: dict[str, int] = {}
+    for index, feature in enumerate(features):
+        at = ("features", index, "name")
+        if feature.name in columns:
+            first = columns[feature.name] + 1
+            raise problem(f"{shown(feature.name)} is feature {first} too; remove or rename one", *at)
+        columns[feature.name] = index
+        for coded in names_of(index):
+            if coded in taken:
+                raise problem(f"its coded name {shown(coded)} is {taken[coded]} already; rename it", *at)
+            taken[coded] = f"a coded name of feature {index + 1}"
+    if target.name in columns:
+        raise problem(
+            f"{shown(target.name)} is a feature too; no target is learned from itself: remove one",
+            *("target", "name"),
+        )
+
+
+def check_objective(objective: str | None, target: Target, learner: LearnerBlock) -> None:
+    """Check that the objective fits the target, and the learner's settings the objective.
+
+    Raises
+    ------
+    PydanticCustomError
+        Naming the key.
+    """
+    able = OBJECTIVES[target.kind]
+    if objective is not None and objective not in able:
+        raise problem(
+            f"{objective!r} does not fit a target of kind {target.kind!r}; use {' or '.join(map(repr, able))}, "
+            "or leave it out",
+            "objective",
+        )
+    key = learner.beyond_defaults(HUBER_KEYS)
+    if objective != "huber" and key:
+        raise problem(f"has no effect with objective {objective!r}; remove it", "learner", key)
+
+
+def check_times(expiry: int, granularity: int, retention: int) -> None:
+    """Check that a release does not expire at once, and not later than the log forgets that it has it.
+
+    Its expiry is truncated to the granularity too. Devices send again until it, and whoever sends again what
+    the log has removed is counted twice.
+
+    Raises
+    ------
+    PydanticCustomError
+        Naming the key.
+    """
+    if expiry < granularity:
+        raise problem(
+            f"{format_duration(expiry)} is below granularity {format_duration(granularity)}, so that "
+            "releases would expire at once; raise it or lower granularity",
+            "expiry",
+        )
+    if retention < expiry:
+        raise problem(
+            f"{format_duration(retention)} is below expiry {format_duration(expiry)}, so that a release sent "
+            "again after the log has removed it would count twice; raise it or lower expiry",
+            "log",
+            "retention",
+        )

@@ -1,0 +1,252 @@
+"""How a record becomes coded features and a coded target: one layout for codec, device and learner.
+
+A number maps its public bounds to [-1, 1]; two categories become -1 and +1 under the feature's own name; of
+more, each but the first becomes a -1/+1 feature named ``origin=JFK``; the constant 1 comes last. Missing and
+undeclared values are 0 in coded units, whatever the record, so that nobody is left out because of a value.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.stream.task.columns import CategoryColumn, Cell, NumberColumn
+from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, Feature, Target
+
+INTERCEPT: Final = "intercept"
+
+
+class EncodedRecord(NamedTuple):
+    """One coded record.
+
+    Parameters
+    ----------
+    x
+        float64, shape (p,): coded features, the constant last.
+    y
+        The coded target; NaN where it is missing or undeclared.
+    clamped, missing
+        How many of its values were outside their bounds; how many were missing, undeclared or no numbers.
+    """
+
+    x: NDArray[np.float64]
+    y: float
+    clamped: int
+    missing: int
+
+
+class Problem(NamedTuple):
+    """Where a block holds a value that the missing rule covers: row of the block, column and what it is."""
+
+    row: int
+    column: str
+    cell: Cell
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBlock:
+    """Many coded records.
+
+    Parameters
+    ----------
+    x
+        float64, shape (m, p): coded features, the constant last.
+    y
+        float64, shape (m,): coded targets; NaN where missing or undeclared.
+    clamped, missing
+        int64, shape (m,): values outside their bounds; values missing, undeclared or no numbers.
+    cells
+        uint8, shape (m, columns): the `Cell` of every raw value, features first, then the target.
+    columns
+        The raw columns' names, in that order.
+    """
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    clamped: NDArray[np.int64]
+    missing: NDArray[np.int64]
+    cells: NDArray[np.uint8]
+    columns: tuple[str, ...]
+
+    def first_problem(self) -> Problem | None:
+        """Give the first value, by row, that is missing, undeclared or no number; None if all are fine."""
+        bad = self.cells >= Cell.MISSING
+        rows = np.flatnonzero(bad.any(axis=1))
+        if not rows.size:
+            return None
+        row = int(rows[0])
+        column = int(np.argmax(bad[row]))
+        return Problem(row, self.columns[column], Cell(int(self.cells[row, column])))
+
+
+class Coding:
+    """The layout of a task's coded features and target.
+
+    Parameters
+    ----------
+    features
+        The task's features.
+    target
+        The task's target.
+
+    Attributes
+    ----------
+    names
+        The coded features' names, ``"intercept"`` last; their number is ``size`` (p).
+    columns
+        The raw features' names.
+    target
+        The target's name.
+    low, high
+        float64, shape (p,): the box of the coded features; 1 and 1 for the constant.
+    smallest_square, largest_square
+        The least and the largest ||x||^2 over the box, missing values (0) included.
+    unit_factors
+        float64, shape (p,): what a coefficient in coded units is multiplied by to be per unit of the
+        feature: 2 / (high - low) for a number, 2 for a category against the first, 1 for the constant; for
+        a real target also half its range, so that it is in the target's units.
+    unit_labels
+        What these coefficients then mean, in words.
+    """
+
+    def __init__(self, features: Sequence[Feature], target: Target) -> None:
+        self._features = tuple(features)
+        self._target = target
+        self.columns: tuple[str, ...] = tuple(feature.name for feature in features)
+        self.target: str = target.name
+        self._all_columns = (*self.columns, self.target)
+        self._inputs: list[NumberColumn | CategoryColumn] = []
+        names: list[str] = []
+        for index, feature in enumerate(self._features):
+            start = len(names)
+            names.extend(self.names_of(index))
+            if isinstance(feature, CategoryFeature):
+                self._inputs.append(CategoryColumn(feature.categories, start))
+            else:
+                self._inputs.append(NumberColumn(feature.low, feature.high, start))
+        self._output = _target_column(target)
+        self.names: tuple[str, ...] = (*names, INTERCEPT)
+        self.size: int = len(self.names)
+        self.low = np.full(self.size, -1.0)
+        self.low[-1] = 1.0
+        self.high = np.ones(self.size)
+        self.smallest_square: float = 1.0
+        self.largest_square: float = float(self.size)
+        self.unit_factors, self.unit_labels = self._units()
+        for array in (self.low, self.high, self.unit_factors):
+            array.setflags(write=False)
+
+    def names_of(self, index: int) -> tuple[str, ...]:
+        """Give the names that one raw feature is coded under."""
+        feature = self._features[index]
+        if isinstance(feature, CategoryFeature) and len(feature.categories) > 2:
+            return tuple(f"{feature.name}={category}" for category in feature.categories[1:])
+        return (feature.name,)
+
+    def encode(self, columns: Mapping[str, Sequence[Any]], *, target: bool = True) -> EncodedBlock:
+        """Code many records, given column by column.
+
+        Parameters
+        ----------
+        columns
+            Name to raw values: text, numbers, booleans or None; lists, arrays or pandas columns.
+        target
+            Whether the target is there too. Without it every y is NaN.
+
+        Raises
+        ------
+        UserError
+            If a column is not there or the columns differ in length; never because of a value.
+
+        Examples
+        --------
+        >>> from murk.stream.task.features import NumberFeature, RealTarget
+        >>> age = NumberFeature(name="age", low=20, high=40)
+        >>> coding = Coding([age], RealTarget(name="weeks", kind="real", low=0, high=52))
+        >>> block = coding.encode({"age": ["25", "", 50], "weeks": [52, 26, 0]})
+        >>> block.x[:, 0].tolist(), block.y.tolist(), block.clamped.tolist(), block.missing.tolist()
+        ([-0.5, 0.0, 1.0], [1.0, 0.0, -1.0], [0, 0, 1], [0, 1, 0])
+        """
+        wanted = self._all_columns if target else self.columns
+        absent = [name for name in wanted if name not in columns]
+        if absent:
+            raise UserError(f"column {absent[0]!r} is not there; there are: {', '.join(map(str, columns))}")
+        lengths = {len(columns[name]) for name in wanted}
+        if len(lengths) > 1:
+            raise UserError(
+                f"columns of different lengths ({', '.join(map(str, sorted(lengths)))}); give one value a row"
+            )
+        m = lengths.pop()
+        x = np.empty((m, self.size))
+        x[:, -1] = 1.0
+        cells = np.zeros((m, len(self._all_columns)), dtype=np.uint8)
+        for index, (name, column) in enumerate(zip(self.columns, self._inputs, strict=True)):
+            column.encode(columns[name], x, cells[:, index])
+        y = self._output.targets(columns[self.target], cells[:, -1]) if target else np.full(m, np.nan)
+        return EncodedBlock(
+            x=x,
+            y=y,
+            clamped=(cells == Cell.CLAMPED).sum(axis=1),
+            missing=(cells >= Cell.MISSING).sum(axis=1),
+            cells=cells,
+            columns=self._all_columns,
+        )
+
+    def encode_record(self, record: Mapping[str, Any], *, target: bool = True) -> EncodedRecord:
+        """Code one record. Whatever it holds, it gets a code; keys that are not there count as missing.
+
+        With ``target=False`` the target is not looked at and y is NaN.
+        """
+        x = [0.0] * self.size
+        x[-1] = 1.0
+        clamped = missing = 0
+        get = record.get
+        for name, column in zip(self.columns, self._inputs, strict=True):
+            cell = column.encode_one(get(name), x)
+            if cell:
+                if cell == Cell.CLAMPED:
+                    clamped += 1
+                else:
+                    missing += 1
+        y = float("nan")
+        if target:
+            y, cell = self._output.target(get(self.target))
+            clamped += cell == Cell.CLAMPED
+            missing += cell >= Cell.MISSING
+        return EncodedRecord(np.array(x), y, clamped, missing)
+
+    def decode_target(self, y: Any) -> Any:
+        """Give coded targets of a real target in its own units; numbers or arrays."""
+        return self._output.decode(y)
+
+    def per_unit(self, coefficients: Mapping[str, float]) -> dict[str, float]:
+        """Give coefficients in coded units, by coded name, per unit of their feature."""
+        factors = dict(zip(self.names, self.unit_factors.tolist(), strict=True))
+        return {name: value * factors[name] for name, value in coefficients.items()}
+
+    def _units(self) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+        factors: list[float] = []
+        labels: list[str] = []
+        for feature in self._features:
+            if isinstance(feature, CategoryFeature):
+                first, *others = feature.categories
+                factors += [2.0] * len(others)
+                labels += [f"{feature.name}: {category} against {first}" for category in others]
+            else:
+                factors.append(2.0 / (feature.high - feature.low))
+                labels.append(f"{feature.name}: one unit more")
+        factors.append(1.0)
+        labels.append("at the middle of every feature")
+        return np.array(factors) * self._output.half_range, tuple(labels)
+
+
+def _target_column(target: Target) -> NumberColumn | CategoryColumn:
+    if isinstance(target, BinaryTarget):
+        # Without a declared negative every other value counts as it.
+        return CategoryColumn((target.negative, target.positive), 0, other=0 if target.negative is None else None)
+    if isinstance(target, ClassTarget):
+        return CategoryColumn(target.classes, 0)
+    return NumberColumn(target.low, target.high, 0)

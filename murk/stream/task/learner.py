@@ -1,0 +1,153 @@
+"""How a task is learned: the learner, its staleness limit, the log and the public covariates."""
+
+from functools import cached_property
+from typing import Annotated, Final, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from murk.stream.task.block import Block, Integer, Number, Text
+from murk.stream.task.durations import Duration
+from murk.stream.task.errors import problem
+
+LARGEST: Final = 1e12  # keeps sums and squares of settings far from overflow
+Positive = Annotated[Number, Field(gt=0, le=LARGEST)]
+
+
+def _word_or(kind: str) -> Discriminator:
+    return Discriminator(lambda value: "<word>" if isinstance(value, str) else kind)
+
+
+class StepSchedule(Block):
+    """Steps eta i^-alpha, i = 1, 2, ..."""
+
+    eta: Positive = Field(description="the first step")
+    alpha: Annotated[Number, Field(ge=0, le=1)] = Field(default=0.5, description="how fast steps shrink")
+
+
+Step = Annotated[
+    Annotated[Literal["noise-aware"], Tag("<word>")] | Annotated[StepSchedule, Tag("<schedule>")],
+    _word_or("<schedule>"),
+]
+Scale = Annotated[
+    Annotated[Literal["estimate"], Tag("<word>")] | Annotated[Positive, Tag("<number>")], _word_or("<number>")
+]
+
+
+ADDED: Final[dict[tuple[str, str], object]] = {("learner", "intervals"): None, ("examples", "intercept"): True}
+"""Keys of blocks, with their defaults, that a document has only where they differ: older hashes stay as they were."""
+
+
+class LearnerBlock(Block):
+    """The learner's settings; the defaults are the best that is known."""
+
+    weights: Literal["norm", "mallows", "clip"] = Field(
+        default="norm",
+        description="what bounds a gradient: `norm` divides by the length of the features, `mallows` uses "
+        "min(1, 2/length^2), `clip` shortens gradients to `clip`, which biases the estimate",
+    )
+    clip: Positive | None = Field(default=None, description="the longest gradient, where `weights` is `clip`")
+    huber_c: Positive = Field(default=0.5, description="Huber's constant, in units of the scale (`huber` only)")
+    scale: Scale = Field(
+        default="estimate",
+        description="`estimate`, or the known residual scale in coded units (`huber` only)",
+    )
+    scale_floor: Positive = Field(
+        default=0.01, description="the estimated scale stays above it, in coded units (`huber` only)"
+    )
+    scale_start: Positive = Field(
+        default=1.0, description="where the estimated scale starts, in coded units (`huber` only)"
+    )
+    step: Step = Field(default="noise-aware", description="`noise-aware`, or `{eta: , alpha: }` for steps eta i^-alpha")
+    averaging: Literal["polyak", "polynomial-decay"] | None = Field(
+        default="polyak", description="`polyak`, `polynomial-decay`, or `null` for the last iterate"
+    )
+    weighting: Literal["inverse-variance", "uniform"] = Field(
+        default="inverse-variance", description="how releases of different noise are weighted"
+    )
+    intervals: Literal["random-scaling"] | None = Field(
+        default=None,
+        description="`random-scaling` prints intervals from the path of the average (`gradients` only), which hold the "
+        "truth less often than they say; `null`: only intervals that public covariates give",
+    )
+    radius: Positive | None = Field(
+        default=None,
+        description="iterates are projected to this length, and steps are proportional to it, in coded units; "
+        "`null`: 1.5 for a real target, else 3",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "LearnerBlock":
+        if self.weights == "clip" and self.clip is None:
+            raise problem(
+                "missing, and required with weights: clip; give the longest gradient, as in clip: 1.0", "clip"
+            )
+        if self.weights != "clip" and self.clip is not None:
+            raise problem(
+                f"{self.clip:g} has no effect with weights: {self.weights}; remove it, or say weights: clip",
+                "clip",
+            )
+        if self.scale_start < self.scale_floor:
+            raise problem(f"{self.scale_start:g} is below scale_floor {self.scale_floor:g}; raise it", "scale_start")
+        return self
+
+    def beyond_defaults(self, keys: tuple[str, ...]) -> str | None:
+        """Give the first of some keys whose value is not its default, if any."""
+        fields = type(self).model_fields
+        return next((key for key in keys if getattr(self, key) != fields[key].default), None)
+
+
+class MaxStaleness(Block):
+    """How many releases old a gradient may be: the larger of a number and a share of the chain's count."""
+
+    releases: Annotated[Integer, Field(ge=1, le=1_000_000)] = Field(
+        default=100, description="never too old if at most so many releases old"
+    )
+    # A chain publishes at every 1% of its count and a block is another 1%: less would refuse honest people.
+    share: Annotated[Number, Field(ge=0.02, le=0.5)] = Field(
+        default=0.02, description="nor if at most this share of the chain's count"
+    )
+
+    @cached_property
+    def share_ppm(self) -> int:
+        """The share in millionths, so that the limit is integer arithmetic."""
+        return round(self.share * 1_000_000)
+
+    @property
+    def floor(self) -> int:
+        """The floor of the publication grid (see `murk.stream.worker.publication`)."""
+        return self.releases // 64
+
+    def limit(self, count: int) -> int:
+        """Give how many releases old a gradient may be once a chain has learned ``count``."""
+        return max(self.releases, count * self.share_ppm // 1_000_000)
+
+
+class LogBlock(Block):
+    """The log's settings. What a release means does not depend on them: they do not enter the task's hash."""
+
+    partitions: Annotated[Integer, Field(ge=1, le=4_096)] = Field(
+        default=1, description="how many chains learn side by side; one learns best"
+    )
+    retention: Duration = Field(
+        default=7 * 86_400, description="how long the log keeps releases; no shorter than `expiry`"
+    )
+
+
+class PublicBlock(Block):
+    """Where public covariates (features without the target) come from. Exactly one of the two."""
+
+    file: Text | None = Field(
+        default=None,
+        description="a file of public records, relative to the task file; the target is not read",
+    )
+    set_aside: Annotated[Integer, Field(ge=2, le=1_000_000)] | None = Field(
+        default=None,
+        description="so many of the source's records, drawn at random, give public features and no release",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "PublicBlock":
+        if (self.file is None) == (self.set_aside is None):
+            found = "neither file nor set_aside" if self.file is None else "both file and set_aside"
+            raise problem(f"{found}; give exactly one of them")
+        return self

@@ -1,0 +1,221 @@
+"""What a task promises: the default guarantee, the menu of levels and a person's cap."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
+
+from murk.errors import UserError
+from murk.privacy.guarantees import Guarantee, guarantee_from_dict
+from murk.privacy.mechanisms import BEST, Amount, Currency, Mechanism, calibrate, cap_of, former_kind
+from murk.stream.messages.releases import LEVEL_PATTERN
+from murk.stream.task.block import Block
+from murk.stream.task.errors import nearest, problem, shown
+from murk.stream.task.protocols.blocks import GRAM, GRAM_MECHANISMS, check_guarantee
+from murk.stream.task.protocols.blocks import MECHANISMS as KINDS
+
+DEFAULT_LEVEL: Final = "default"
+MOST_LEVELS: Final = 16
+MECHANISMS: Final = ("best", "gaussian", "laplace", "l2-ball", "privunit")
+PARAMETERS: Final = {
+    "pure": ("epsilon",),
+    "approx": ("epsilon", "delta"),
+    "gdp": ("mu",),
+    "zcdp": ("rho",),
+}
+EXAMPLE: Final = "{gdp: {mu: 1.0}}"
+
+
+def _guarantee(value: Any) -> Guarantee:
+    if isinstance(value, Guarantee):
+        return value
+    if not isinstance(value, dict) or len(value) != 1:
+        raise problem(f"{shown(value)} is not a guarantee; write one of {', '.join(PARAMETERS)}, as in {EXAMPLE}")
+    [(kind, parameters)] = value.items()
+    if kind not in PARAMETERS:
+        raise problem(f"unknown key; {nearest(kind, PARAMETERS)}", kind)
+    known = PARAMETERS[kind]
+    if not isinstance(parameters, dict):
+        example = ", ".join(f"{name}: ..." for name in known)
+        raise problem(f"{shown(parameters)} is not a mapping; write {{{kind}: {{{example}}}}}", kind)
+    for name, number in parameters.items():
+        if name not in known:
+            raise problem(f"unknown key; {nearest(name, known)}", kind, name)
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise problem(f"{shown(number)} is not a number", kind, name)
+    for name in known:
+        if name not in parameters:
+            raise problem("missing, and required", kind, name)
+    try:
+        return guarantee_from_dict({kind: {name: float(number) + 0.0 for name, number in parameters.items()}})
+    except (UserError, OverflowError) as error:
+        raise problem(str(error), kind) from None
+
+
+AGuarantee = Annotated[
+    Guarantee,
+    PlainValidator(_guarantee, json_schema_input_type=dict[str, dict[str, float]]),
+    PlainSerializer(lambda guarantee: guarantee.to_dict(), return_type=dict[str, dict[str, float]]),
+]
+
+
+def _mechanism(value: Any) -> Any:
+    if isinstance(value, str) and value not in MECHANISMS:
+        raise problem(f"{shown(value)} is not a mechanism; {nearest(value, MECHANISMS)}")
+    return value
+
+
+def filled_in(privacy: Any, protocol: object) -> Any:
+    """The privacy block of a task file with the mechanism that `null` means for it, where that is not what it was.
+
+    Documents carry it, so that a log that was begun before there was a `best` mechanism goes on with its own. What is
+    wrong is left as it is: its own mistake is reported.
+    """
+    if not isinstance(privacy, dict) or privacy.get("mechanism") is not None or not isinstance(protocol, str):
+        return privacy
+    levels = privacy.get("levels")
+    menu = [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
+    kinds = {kind for guarantee in menu for kind in _kinds(guarantee)}
+    dear = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp"}
+    if BEST not in KINDS.get(protocol, ()) or dear or not kinds & {"pure", "approx"}:
+        return privacy
+    return {**privacy, "mechanism": BEST}
+
+
+def _kinds(guarantee: Any) -> set[str]:
+    return {kind for kind in guarantee if isinstance(kind, str)} if isinstance(guarantee, dict) else set()
+
+
+def _own_cost(guarantee: Guarantee, currency: Currency) -> Amount:
+    cost = cap_of(guarantee)
+    if cost.currency != currency:
+        raise UserError(f"it costs {cost}, which says nothing in {currency}; write the cap as the guarantee is")
+    return cost
+
+
+class PrivacyBlock(Block):
+    """What each release promises, and what a person may spend on this task in all."""
+
+    guarantee: AGuarantee = Field(
+        description="what a release at the default level promises: `{pure: {epsilon: }}`, "
+        "`{approx: {epsilon: , delta: }}`, `{gdp: {mu: }}` or `{zcdp: {rho: }}`"
+    )
+    menu: dict[str, AGuarantee] = Field(
+        default={},
+        alias="levels",
+        description="further levels to choose from, by name, at most 16; `default` is `guarantee`",
+    )
+    per_person: AGuarantee | None = Field(
+        default=None,
+        description="a person's cap for this task; `null`: one release at their level. Each release is charged in the "
+        "cap's own terms: under gdp its mu^2 (of a pure one, mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), under zcdp "
+        "its rho (mu^2/2; of a pure one epsilon^2/2)",
+    )
+    mechanism: (
+        Annotated[Literal["best", "gaussian", "laplace", "l2-ball", "privunit"], BeforeValidator(_mechanism)] | None
+    ) = Field(
+        default=None,
+        description="`best` takes the one of smallest variance that gives a level's guarantee, of `gaussian`, "
+        "`laplace`, `l2-ball` and `privunit`; `null`: gaussian for gdp and zcdp, `best` for pure and approx (but "
+        "gaussian for approx where `per_person` is in gdp or zcdp, in which pure noise is dear)",
+    )
+
+    @field_validator("menu", mode="before")
+    @classmethod
+    def _check_menu(cls, menu: Any) -> Any:
+        if not isinstance(menu, dict):
+            return menu
+        if len(menu) > MOST_LEVELS:
+            raise problem(f"has {len(menu)} levels; a menu is short: at most {MOST_LEVELS}")
+        for name in menu:
+            if name == DEFAULT_LEVEL:
+                raise problem("reserved for privacy.guarantee; give the level another name", name)
+            if not re.fullmatch(LEVEL_PATTERN, name):
+                raise problem("a level's name has at most 32 letters, digits, - and _; rename it", name)
+        return menu
+
+    @property
+    def levels(self) -> dict[str, Guarantee]:
+        """The whole menu: the default level, under the name ``default``, and the others."""
+        return {DEFAULT_LEVEL: self.guarantee, **self.menu}
+
+    def kind_for(self, guarantee: Guarantee) -> str:
+        """The kind of mechanism for a level's guarantee, in terms of `calibrate`.
+
+        Where a document names none, it is what was taken when none could be named but these: see `filled_in`.
+        """
+        return former_kind(guarantee) if self.mechanism is None else self.mechanism
+
+    def check_feasible(self, protocol: str, dimension: int, released: str | None = None) -> None:
+        """Check that every level has a mechanism that gives it, and that a person's cap allows it.
+
+        Parameters
+        ----------
+        protocol
+            The task's.
+        dimension
+            Numbers in a release, about.
+        released
+            Kind of its releases, where the protocol has several.
+
+        Raises
+        ------
+        PydanticCustomError
+            Naming the level, what is wrong with it and the remedy.
+        """
+        for level, guarantee in self.levels.items():
+            at = ("guarantee",) if level == DEFAULT_LEVEL else ("levels", level)
+            try:
+                check_guarantee(protocol, guarantee, released)
+            except UserError as error:
+                raise problem(str(error), *at) from None
+            kinds = GRAM_MECHANISMS if released == GRAM else KINDS[protocol]
+            if not kinds:
+                if self.mechanism is not None:
+                    raise problem(f"has no effect with protocol: {protocol}, which has its own; remove it", "mechanism")
+                # A sketch costs what its guarantee says, in the guarantee's own currency alone.
+                self._check_cap(level, partial(_own_cost, guarantee))
+                continue
+            self._check_cap(level, self._calibrate(kinds, guarantee, dimension, at).cost)
+
+    def _calibrate(
+        self, kinds: tuple[str, ...], guarantee: Guarantee, dimension: int, at: tuple[str, ...]
+    ) -> Mechanism:
+        if self.mechanism is not None and self.mechanism not in kinds:
+            raise problem(f"{self.mechanism!r} is not of this protocol; use {', '.join(kinds)}", "mechanism")
+        try:
+            return calibrate(self.kind_for(guarantee), guarantee, dimension=dimension, radius=1.0)
+        except UserError as error:
+            if self.mechanism in (None, BEST):
+                raise problem(str(error), *at) from None
+            reason = str(error)
+        able = []
+        for kind in kinds:
+            try:
+                calibrate(kind, guarantee, dimension=dimension, radius=1.0)
+            except UserError:
+                continue
+            able.append(kind)
+        if not able:
+            raise problem(reason, *at)
+        raise problem(
+            f"{self.mechanism!r} cannot give privacy.{'.'.join(at)}: {reason} (those that can: {', '.join(able)})",
+            "mechanism",
+        )
+
+    def _check_cap(self, level: str, cost_in: Callable[[Currency], Amount]) -> None:
+        if self.per_person is None:
+            return
+        try:
+            cap = cap_of(self.per_person)
+            cost = cost_in(cap.currency)
+        except UserError as error:
+            raise problem(f"cannot cap level {level!r}: {error}", "per_person") from None
+        if not cost <= cap:
+            raise problem(
+                f"a cap of {cap} allows no release at level {level!r}, which costs {cost}; "
+                "raise the cap or drop the level",
+                "per_person",
+            )

@@ -1,0 +1,363 @@
+"""The task: the public specification that devices, learners and monitors share."""
+
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from murk.errors import UserError
+from murk.privacy.mechanisms import BEST
+from murk.stream.task.block import Block, Integer, Text
+from murk.stream.task.canonical import canonical_json
+from murk.stream.task.checks import FORMER_OBJECTIVE, check_names, check_objective, check_times
+from murk.stream.task.coding import INTERCEPT, Coding
+from murk.stream.task.covariates import PublicCovariates, covariates
+from murk.stream.task.durations import Duration
+from murk.stream.task.errors import Path as KeyPath
+from murk.stream.task.errors import problem, shown, user_error
+from murk.stream.task.features import ClassTarget, Feature, Target
+from murk.stream.task.learner import ADDED, LearnerBlock, LogBlock, MaxStaleness, PublicBlock
+from murk.stream.task.privacy import PrivacyBlock, filled_in
+from murk.stream.task.protocols.blocks import (
+    BLOCKS,
+    FORMER_METHOD,
+    FORMER_PROTOCOL,
+    FORMER_RELEASE,
+    FORMER_SET_ASIDE,
+    ExamplesBlock,
+    ProtocolName,
+    ScoresBlock,
+    SketchBlock,
+    check_protocol,
+    check_public_classes,
+    protocol_by_rule,
+    released_kind,
+    resolved,
+)
+from murk.stream.task.protocols.moments import MomentsBlock, check_public
+from murk.stream.task.yaml import read_yaml
+
+SCHEMA_VERSION: Final = 1
+# Keys of the resolved document that no task file sets.
+RESOLVED: Final = {
+    "schema": "written by Murk alone; remove it",
+    "simulated": "chosen when a task is run (by a seed), not in its file; remove it",
+    "covariates": "resolved by Murk; write public: {file: ...} or public: {set_aside: ...}",
+}
+
+
+def _task_name(name: str) -> str:
+    if len(name) > 64 or not name or set(name) - set("abcdefghijklmnopqrstuvwxyz0123456789-"):
+        raise problem(f"{shown(name)} is not a task's name; use 1 to 64 small letters, digits and -")
+    return name
+
+
+class Task(Block):
+    """A public specification: features with public bounds, target, objective, promise and settings.
+
+    Two tasks are equal if their resolved documents are. Make one with `Task.load`, `Task.parse` or
+    `Task.from_document`.
+
+    Examples
+    --------
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features:
+    ...   - {name: age, low: 21, high: 35}
+    ...   - {name: same_sex, categories: [no, yes]}
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> task.protocol, task.coding.names
+    ('scores', ('age', 'same_sex', 'intercept'))
+    """
+
+    name: Annotated[Text, AfterValidator(_task_name)] = Field(
+        description="the task's name: small letters, digits and -"
+    )
+    features: Annotated[tuple[Feature, ...], Field(min_length=1, max_length=10_000)] = Field(
+        description="the columns to learn from, in order"
+    )
+    target: Target = Field(description="the column to learn")
+    missing: Literal["midpoint", "error"] = Field(
+        default="midpoint",
+        description="`midpoint` codes missing and undeclared values as 0; `error` makes a file population "
+        "stop on them (a device codes them as 0 under both)",
+    )
+    protocol: ProtocolName = Field(
+        default="scores",
+        description="what is released: `scores` at an epoch's model, `gradients` at the newest one, `examples` or "
+        "`moments` once, or an organisation's `sketch`. A file that names none has `scores`, or `gradients` where its "
+        "target is of classes and no covariates are public, it has 64 coded features or more, or says something of "
+        "`objective`, `learner` or `max_staleness`",
+    )
+    objective: Literal["balanced", "logistic", "softmax", "huber", "squared", "median"] | None = Field(
+        default=None,
+        description="of `gradients`: for a binary target `balanced` (the logit's coefficients, of fewer people) or "
+        "`logistic` (as published); `softmax` for classes; for a real one `huber`, "
+        "`squared` (the mean, as `scores` learn it too) or `median`; may be left out",
+    )
+    scores: ScoresBlock | None = Field(default=None, description="settings of `protocol: scores`")
+    examples: ExamplesBlock | None = Field(default=None, description="settings of `protocol: examples`")
+    moments: MomentsBlock | None = Field(default=None, description="settings of `protocol: moments`")
+    sketch: SketchBlock | None = Field(default=None, description="settings of `protocol: sketch`")
+    privacy: PrivacyBlock = Field(description="what is promised")
+    learner: LearnerBlock = Field(default=LearnerBlock(), description="how it is learned")
+    max_staleness: MaxStaleness = Field(
+        default=MaxStaleness(), description="how old a gradient may be, in releases of its chain (`gradients` only)"
+    )
+    granularity: Duration = Field(default=86_400, description="timestamps are truncated to multiples of it")
+    expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
+    duplicates: Annotated[Integer, Field(ge=1, le=2**24)] = Field(
+        default=65_536,
+        description="within how many previous releases of a partition a repeated id is noticed",
+    )
+    public: PublicBlock | None = Field(
+        default=None,
+        description="public covariates, for whitening and intervals; nobody's features are public unless it says so",
+    )
+    log: LogBlock = Field(default=LogBlock(), description="the log's settings; not part of the task's hash")
+    simulated: Annotated[bool, Field(strict=True)] = Field(default=False, description="whether noise is simulated")
+    covariates: PublicCovariates | None = Field(default=None, description="the resolved public covariates")
+
+    hidden = frozenset(RESOLVED)
+    _path: Path | None = PrivateAttr(default=None)
+    _by_rule: bool = PrivateAttr(default=False)
+    _release_by_rule: bool = PrivateAttr(default=False)
+    _method_by_rule: bool = PrivateAttr(default=False)
+    _objective_by_rule: bool = PrivateAttr(default=False)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a task file.
+
+        Raises
+        ------
+        UserError
+            If the file cannot be read, or something in it is wrong: every mistake with its line, key, value
+            and remedy.
+        """
+        path = Path(path)
+        try:
+            text = path.read_bytes().decode("utf-8-sig")
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror}); give the path of a task file") from None
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: not UTF-8 text (at byte {error.start}); save it as UTF-8") from None
+        task = cls.parse(text, source=str(path))
+        task._path = path
+        return task
+
+    @classmethod
+    def parse(cls, text: str, source: str = "task") -> Self:
+        """Read the text of a task file; ``source`` names it in messages.
+
+        Raises
+        ------
+        UserError
+            As `load`.
+        """
+        content, lines = read_yaml(text, source)
+        for key, remedy in RESOLVED.items():
+            if key in content:
+                raise UserError(f"{source}, line {lines[(key,)]}: {key}: {remedy}")
+        by_rule, no_objective = content.get("protocol") is None, content.get("objective") is None
+        if by_rule:
+            content["protocol"] = protocol_by_rule(content)
+        if "privacy" in content:
+            content["privacy"] = filled_in(content["privacy"], content["protocol"])
+        task = cls._resolve(content, source, lines)
+        block = content.get(task.protocol)
+        task._by_rule, task._release_by_rule = by_rule, not isinstance(block, dict) or block.get("release") is None
+        task._method_by_rule = task.sketch is not None and (content.get("sketch") or {}).get("method") is None
+        task._objective_by_rule = no_objective
+        return task
+
+    @classmethod
+    def from_document(cls, document: bytes, source: str = "the log's task") -> Self:
+        """Read a resolved document, as `document` gives it.
+
+        Raises
+        ------
+        UserError
+            If it is not one, or was written by another version.
+        """
+        try:
+            content = json.loads(document)
+        except (ValueError, RecursionError):
+            raise UserError(f"{source}: not a task's document (not JSON); it is damaged") from None
+        if not isinstance(content, dict) or content.pop("schema", None) != SCHEMA_VERSION:
+            raise UserError(f"{source}: not of schema {SCHEMA_VERSION}; it was written by another version of Murk")
+        return cls._resolve(content, source, {})
+
+    @classmethod
+    def _resolve(cls, content: dict[str, Any], source: str, lines: dict[KeyPath, int]) -> Self:
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            raise user_error(error, source, lines) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        return resolved(data) if isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_names(self.features, self.target, self.coding.names_of, INTERCEPT)
+        blocks = {name: getattr(self, name) for name in BLOCKS}
+        check_protocol(self.protocol, self.objective, self.target, blocks, self.learner, self.max_staleness)
+        check_objective(self.objective, self.target, self.learner)
+        check_times(self.expiry, self.granularity, self.log.retention)
+        self._check_covariates()
+        self._check_privacy()
+        return self
+
+    def _check_covariates(self) -> None:
+        if self.public is None and self.moments is not None:
+            check_public(self.moments)
+        if self.public is None and self.protocol == "scores" and isinstance(self.target, ClassTarget):
+            check_public_classes()
+        if self.covariates is None:
+            return
+        if self.public is None:
+            raise problem("covariates without public: {file: ...} or public: {set_aside: ...}; add it", "covariates")
+        size = self.covariates.points.shape[1]
+        if size != self.coding.size:
+            raise problem(f"points of {size} coordinates; the task codes {self.coding.size}", "covariates")
+
+    def _check_privacy(self) -> None:
+        classes = len(self.target.classes) if isinstance(self.target, ClassTarget) else 1
+        # Close to a release's dimension; which guarantees are possible hardly depends on it.
+        try:
+            self.privacy.check_feasible(self.protocol, self.coding.size * classes, self.release_kind)
+        except PydanticCustomError as error:
+            context = error.context or {}
+            raise problem(str(context["message"]), "privacy", *context["at"]) from None
+
+    @cached_property
+    def coding(self) -> Coding:
+        """How records become coded features and targets."""
+        return Coding(self.features, self.target)
+
+    @property
+    def release_kind(self) -> str:
+        """Kind of its releases, such as ``"gradient"``."""
+        return released_kind(self.protocol, self.sketch, self.moments)
+
+    @property
+    def path(self) -> Path | None:
+        """The file that the task was loaded from, if it was."""
+        return self._path
+
+    @property
+    def public_path(self) -> Path | None:
+        """The file of public covariates, found relative to the task file; None where there is none."""
+        if self.public is None or self.public.file is None:
+            return None
+        return self._path.parent / self.public.file if self._path else Path(self.public.file)
+
+    @cached_property
+    def hash(self) -> str:
+        """The hex SHA-256 of the resolved task without ``log``: what every release carries.
+
+        Retention may change while a task runs; meaning may not.
+        """
+        content = {key: value for key, value in self._content.items() if key != "log"}
+        return hashlib.sha256(canonical_json(content)).hexdigest()
+
+    def document(self) -> bytes:
+        """Give the resolved task as canonical JSON: sorted keys, no spaces, floats by repr, UTF-8."""
+        return canonical_json(self._content)
+
+    @cached_property
+    def _content(self) -> dict[str, Any]:
+        content = self.model_dump(mode="json", by_alias=True, warnings="error")
+        # Other protocols' blocks say nothing, and what is added to the schema leaves every task's hash as it was.
+        for block, key in ADDED:
+            if content[block] is not None and content[block][key] == ADDED[block, key]:
+                del content[block][key]
+        return {"schema": SCHEMA_VERSION} | {
+            key: value for key, value in content.items() if key not in BLOCKS or value is not None
+        }
+
+    def with_public(self, points: NDArray[np.float64], counts: NDArray[np.int64]) -> Self:
+        """Give the task with its public covariates resolved.
+
+        Parameters
+        ----------
+        points
+            Distinct points in coded units including the constant, shape (u, p).
+        counts
+            How many people are at each, shape (u,).
+
+        Raises
+        ------
+        UserError
+            If they are not of the task's coding, or the task declares no public covariates.
+        """
+        try:
+            return self._with(covariates=covariates(points, counts))
+        except PydanticCustomError as error:
+            raise UserError(f"public covariates: {error.message()}") from None
+
+    def without_public(self) -> Self:
+        """Give the task as its file declares it, without the resolved covariates."""
+        return self._with(covariates=None)
+
+    def with_defaults_of(self, carried: Self) -> Self:
+        """Return the task with what an earlier version filled in for it when a log was begun.
+
+        Up to 0.3, a file that names no protocol had gradients, those of a binary target were of the logistic loss,
+        moments without ``public`` set 1,000 records aside, organisations mixed their records, no mechanism was
+        ``best``, and neither examples nor moments were released as directions. A log that carries that goes on as it
+        is.
+        """
+        changes: dict[str, Any] = {}
+        for name in ("examples", "moments"):
+            own, former = getattr(self, name), getattr(carried, name)
+            if self._release_by_rule and own and former and former.release == FORMER_RELEASE:
+                changes[name] = own.model_dump(mode="json") | {"release": FORMER_RELEASE}
+        if self._by_rule and carried.protocol == FORMER_PROTOCOL != self.protocol:
+            changes |= {"protocol": FORMER_PROTOCOL, self.protocol: None}
+        same = "protocol" in changes or self.protocol == carried.protocol
+        if same and self._objective_by_rule and carried.objective == FORMER_OBJECTIVE and self.target.kind == "binary":
+            changes["objective"] = FORMER_OBJECTIVE
+        sample = PublicBlock(set_aside=FORMER_SET_ASIDE)
+        if self.protocol == "moments" and self.public is None and carried.public == sample:
+            changes["public"] = sample.model_dump(mode="json")
+        if self.privacy.mechanism == BEST and carried.privacy.mechanism is None:
+            changes["privacy"] = self.privacy.model_dump(mode="json", by_alias=True) | {"mechanism": None}
+        mixed = carried.sketch is not None and carried.sketch.method == FORMER_METHOD
+        if self._method_by_rule and self.sketch is not None and mixed:
+            changes["sketch"] = self.sketch.model_dump(mode="json") | {"method": FORMER_METHOD}
+        return self._with(**changes) if changes else self
+
+    def with_simulated(self, simulated: bool) -> Self:
+        """Give the task for simulated releases, or for real ones."""
+        return self._with(simulated=bool(simulated))
+
+    def _with(self, **changes: Any) -> Self:
+        content = self.model_dump(mode="json", by_alias=True, warnings="error")
+        task = self._resolve({**content, **changes}, self.name, {})
+        task._path, task._by_rule, task._release_by_rule = self._path, self._by_rule, self._release_by_rule
+        task._method_by_rule = self._method_by_rule
+        task._objective_by_rule = self._objective_by_rule
+        return task
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Task) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        return f"Task({self.name!r}, hash={self.hash[:12]!r})"
+
+    __str__ = __repr__

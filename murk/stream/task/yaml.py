@@ -1,0 +1,127 @@
+"""Reads a task file by rules that do not surprise.
+
+YAML 1.1 reads ``no`` as false, ``1e-6`` as text, ``010`` as 8 and ``12:30`` as 750, and PyYAML keeps the
+last of two equal keys. Here the words are those of YAML 1.2 (only ``true`` and ``false`` are booleans, every
+number is decimal), names and categories are text exactly as written, and a repeated key is refused. Aliases,
+tags and deep nesting have no use in a task and are refused too, so that no file expands beyond its own size.
+"""
+
+import re
+from typing import Any, Final
+
+import yaml
+
+from murk.errors import UserError
+from murk.stream.task.errors import Path, place, shown
+
+MOST_BYTES: Final = 1_000_000
+DEEPEST: Final = 16
+
+# Below these keys scalars are what records hold or what people call things: text, as written.
+TEXT_KEYS: Final = frozenset({"name", "categories", "classes", "positive", "negative", "file"})
+
+_INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_SPECIAL = {"true": True, "false": False, "null": None, "~": None, "": None}
+_NOT_FINITE = re.compile(r"([-+]?\.(inf|Inf|INF))|\.(nan|NaN|NAN)")
+
+
+class _Composer(yaml.SafeLoader):
+    """Composes nodes without resolving what scalars mean."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own way
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        mark = event.start_mark
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(problem="aliases (*name) are not read; write it out", problem_mark=mark)
+        if event.tag:
+            raise yaml.MarkedYAMLError(problem=f"the tag {shown(event.tag)} is not read; remove it", problem_mark=mark)
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
+    """Give the content of a task file and the line of every key and item in it.
+
+    Raises
+    ------
+    UserError
+        If the text is not YAML of the kind described above, naming the line.
+
+    Examples
+    --------
+    >>> read_yaml("name: no\\nlow: 1e-6", "a task")
+    ({'name': 'no', 'low': 1e-06}, {('name',): 1, ('low',): 2})
+    """
+    if len(text) > MOST_BYTES:
+        raise UserError(f"{source}: {len(text)} characters; a task file has at most {MOST_BYTES}")
+    try:
+        node = _Composer(text).get_single_node()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{source}, line {mark.line + 1}" if mark else source
+        raise UserError(f"{where}: not readable as YAML: {error.problem or error.context}") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UserError(f"{source}, line {line}: not readable as YAML: {error.reason}; remove the character") from None
+    if node is None:
+        raise UserError(f"{source}: empty; a task needs name, features, target and privacy.guarantee")
+    if not isinstance(node, yaml.MappingNode):
+        raise UserError(
+            f"{source}, line {_line(node)}: not a mapping; a task is keys and values, as in 'name: my-task'"
+        )
+    lines: dict[Path, int] = {}
+    content: dict[str, Any] = _build(node, (), source, lines)
+    return content, lines
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _build(node: yaml.Node, path: Path, source: str, lines: dict[Path, int]) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return _build_mapping(node, path, source, lines)
+    if isinstance(node, yaml.SequenceNode):
+        items = []
+        for index, item in enumerate(node.value):
+            lines[(*path, index)] = _line(item)
+            items.append(_build(item, (*path, index), source, lines))
+        return items
+    quoted = isinstance(node, yaml.ScalarNode) and node.style is not None
+    as_text = quoted or bool(node.value and not TEXT_KEYS.isdisjoint(path[-2:]))
+    return node.value if as_text else _scalar(node.value)
+
+
+def _build_mapping(node: yaml.MappingNode, path: Path, source: str, lines: dict[Path, int]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        where = f"{source}, line {_line(key_node)}"
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise UserError(f"{where}: {place(path)}: a key that is not a word; quote a value that holds {{ or [")
+        key = key_node.value
+        if key in content:
+            first = lines[(*path, key)]
+            raise UserError(f"{where}: {place((*path, key))}: given twice, first in line {first}; remove one of them")
+        lines[(*path, key)] = _line(key_node)
+        content[key] = _build(value_node, (*path, key), source, lines)
+    return content
+
+
+def _scalar(text: str) -> Any:
+    if text.lower() in _SPECIAL and text in (text.lower(), text.upper(), text.capitalize()):
+        return _SPECIAL[text.lower()]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    if _NOT_FINITE.fullmatch(text):
+        return float(text.replace(".", "", 1))
+    return text

@@ -1,0 +1,1 @@
+"""Workers: releases off a log into learners, each exactly once."""

@@ -1,0 +1,107 @@
+"""Counting what becomes of a chain's messages, while they are read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from logging import Logger
+from time import monotonic
+
+from murk.stream.messages.releases import GradientRelease, Release
+from murk.stream.messages.state import Counters
+
+
+class Tally:
+    """Adds up `Counters`.
+
+    Parameters
+    ----------
+    start
+        Where it stands at first.
+
+    Examples
+    --------
+    >>> tally = Tally(Counters(learned=2, duplicates=1))
+    >>> tally.dead("stale")
+    >>> tally.counters().read
+    4
+    """
+
+    def __init__(self, start: Counters) -> None:
+        self._learned = start.learned
+        self._duplicates = start.duplicates
+        self._dead = Counter(start.dead)
+        self._levels = Counter(start.levels)
+        self._ages = list(start.staleness)
+        self._age_sum = start.staleness_sum
+
+    def learned(self, releases: Sequence[Release], version: int) -> None:
+        """Count releases that were learned in this order by a chain that had learned ``version`` before them."""
+        self._learned += len(releases)
+        self._levels.update([release.level for release in releases])
+        # Only gradients grow stale, and so have an age.
+        ages = [
+            now - release.version
+            for now, release in enumerate(releases, version)
+            if isinstance(release, GradientRelease)
+        ]
+        self._age_sum += sum(ages)
+        for bits, count in Counter(map(int.bit_length, ages)).items():
+            self._ages += [0] * (bits + 1 - len(self._ages))
+            self._ages[bits] += count
+
+    def duplicate(self) -> None:
+        """Count a duplicate."""
+        self._duplicates += 1
+
+    def dead(self, reason: str) -> None:
+        """Count a dead letter."""
+        self._dead[reason] += 1
+
+    def counters(self) -> Counters:
+        """Give all sums."""
+        return Counters(
+            learned=self._learned,
+            duplicates=self._duplicates,
+            dead=dict(self._dead),
+            levels=dict(self._levels),
+            staleness=list(self._ages),
+            staleness_sum=self._age_sum,
+        )
+
+
+class Reasons:
+    """Logs dead letters by their reason, which is one of a short list; what they hold is a stranger's.
+
+    Whoever floods a log is not to flood what is logged of it, too: there is one line in so many seconds.
+
+    Parameters
+    ----------
+    log
+        Where to.
+    where
+        Which chain it is.
+    seconds
+        Between two lines.
+    """
+
+    def __init__(self, log: Logger, where: str, seconds: float = 10.0) -> None:
+        self._log = log
+        self._where = where
+        self._seconds = seconds
+        self._due = 0.0
+        self._untold: Counter[str] = Counter()
+
+    def add(self, reasons: Iterable[str]) -> None:
+        """Count some, and log all that was counted if it is time."""
+        self._untold.update(reasons)
+        if monotonic() >= self._due:
+            self.tell()
+
+    def tell(self) -> None:
+        """Log what was counted since it was last logged."""
+        if self._untold:
+            found = ", ".join(f"{reason} {count}" for reason, count in sorted(self._untold.items()))
+            self._log.info("%s: dead letters: %s", self._where, found)
+            self._untold.clear()
+            self._due = monotonic() + self._seconds

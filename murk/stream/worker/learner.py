@@ -1,0 +1,86 @@
+"""What a worker asks of a learner, whatever the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from murk.privacy.mechanisms import Costed
+
+
+class Estimated(Protocol):
+    """What a point is made of."""
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """Coefficients."""
+
+    def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
+        """Half widths of their intervals, infinite where nothing is known."""
+
+    @property
+    def standard_error(self) -> float:
+        """Root of the summed squared standard errors."""
+
+
+class StreamLearner(Protocol):
+    """What a worker asks of a learner.
+
+    A learner is deterministic: its state is a function of the releases it has learned, in their order, and
+    not of how they were split into calls.
+    """
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned, which is the chain's version."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the releases that it learns from."""
+
+    @property
+    def mechanisms(self) -> Mapping[str, Costed]:
+        """Mechanism of each level of the task's menu."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of a release's payload; a learner that has several kinds of payload names all in ``lengths``."""
+
+    @property
+    def coefficients(self) -> int:
+        """Number of coefficients of the estimate."""
+
+    def estimate(self) -> Estimated:
+        """Return what has been learned, which changes nothing."""
+
+    def admit(self, release: Any, ahead: int) -> None:
+        """Raise `Rejected` when a release cannot be learned as number ``n_releases + ahead``.
+
+        ``ahead`` counts the releases that were admitted since `learn_releases` was last called.
+        """
+
+    def learn_releases(self, releases: Sequence[Any]) -> None:
+        """Learn admitted releases in order."""
+
+    def published(self) -> tuple[int, list[float]] | None:
+        """Give the newest published version and its iterate; None where devices need none."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the whole state as plain JSON data, from which it can be restored exactly."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state."""
+
+    @property
+    def stride(self) -> int:
+        """Most releases to learn before the newest iterate is to be published; any number where devices need none."""
+
+
+def payload_lengths(learner: StreamLearner) -> tuple[int, ...]:
+    """Return the lengths that a payload may have which a learner learns from."""
+    lengths: tuple[int, ...] = getattr(learner, "lengths", (learner.dimension,))
+    return lengths

@@ -1,0 +1,118 @@
+"""Going on where a chain stood: is this the log that its state was learned from, and is it all there?
+
+Going on from a state with another log than its own would count releases twice or never. Whatever does not fit
+is refused with its reason; nothing is ever begun anew by itself.
+"""
+
+from __future__ import annotations
+
+from murk.errors import MurkError, UserError
+from murk.stream.log.base import Checkpoint, Log
+from murk.stream.messages.codec import Rejected, WireRules, decode
+from murk.stream.messages.state import StateMessage, decode_state
+from murk.stream.task.task import Task
+from murk.stream.worker.dedup import DuplicateWindow
+
+_REBUILD_BATCH = 4096
+
+
+def check_carries(log: Log, task: Task) -> None:
+    """Make sure that a log carries a task.
+
+    Raises
+    ------
+    UserError
+        When it carries none, or another one.
+    """
+    document = log.document()
+    if document is None:
+        raise UserError(f"{log.url} carries no task yet: announce {task.name!r} on it first")
+    carried = Task.from_document(document)
+    if carried.hash != task.hash:
+        raise UserError(
+            f"{log.url} carries the task {carried.name!r} ({carried.hash[:12]}), not {task.name!r} "
+            f"({task.hash[:12]}): use the task as it was announced, or another log"
+        )
+
+
+def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> StateMessage | None:
+    """Read a chain's state and make sure that the log continues it; None where nothing was read yet.
+
+    Raises
+    ------
+    MurkError
+        When the state is damaged or not of this log, or unread messages are gone.
+    """
+    where = f"chain {chain} of {log.url}"
+    state, offset = checkpoint
+    message = None if state is None else decode_state(state, where)
+    if message is not None:
+        if message.identity != log.identity:
+            raise _other_log(where, "its state was learned from a log with another identity")
+        if message.task != task.hash:
+            raise _other_log(where, "its state is of another task")
+        if message.chain != chain:
+            raise _other_log(where, f"its state is that of chain {message.chain}")
+        if message.offset != offset:
+            raise _other_log(where, f"its state ends at offset {message.offset}, and {offset} was committed")
+    elif offset:
+        raise MurkError(
+            f"{where} was read up to offset {offset}, but its state is gone: restore it from a copy, "
+            "or begin with a new log"
+        )
+    begin, end = log.begin(chain), log.end(chain)
+    if begin > offset:
+        raise MurkError(
+            f"{where} has been read up to offset {offset}, but the log now begins at {begin}: retention "
+            f"has removed {begin - offset} messages unread, and a state without them would be another one. "
+            "Restore the log from a copy, or begin with a new log and a longer retention"
+        )
+    if end < offset:
+        raise _other_log(where, f"its state has read up to offset {offset}, and the log ends at {end}")
+    return message
+
+
+def rebuild_window(log: Log, task: Task, chain: int, rules: WireRules, offset: int) -> DuplicateWindow:
+    """Read back what the window for duplicates holds at an offset."""
+    window = DuplicateWindow(task.duplicates)
+    position = max(log.begin(chain), offset - task.duplicates)
+    while position < offset:
+        messages = log.read(chain, position, min(_REBUILD_BATCH, offset - position))
+        if not messages:
+            break
+        for message in messages:
+            if message.offset >= offset:
+                break
+            try:
+                release = decode(message.value, rules)
+            except Rejected:
+                continue
+            window.seen(message.offset, release.id)
+        position = messages[-1].offset + 1
+    return window
+
+
+def check_last(log: Log, task: Task, message: StateMessage, window: DuplicateWindow) -> None:
+    """Make sure that the newest release before a state's offset is the one that the state says.
+
+    Raises
+    ------
+    MurkError
+        When it is another one.
+    """
+    found = window.newest(message.offset)
+    # Where retention has removed all that the window reaches back upon, there is nothing to compare.
+    if found is None and log.begin(message.chain) > max(0, message.offset - task.duplicates):
+        return
+    if found != message.last_id:
+        raise _other_log(
+            f"chain {message.chain} of {log.url}",
+            f"the last release before offset {message.offset} is not the one that its state has learned",
+        )
+
+
+def _other_log(where: str, reason: str) -> MurkError:
+    return MurkError(
+        f"{where} does not continue what was learned before: {reason}. The log was deleted, recreated or "
+        "restored from an older copy. Bring the right log back, or begin with a new one"
+    )

@@ -1,0 +1,411 @@
+"""The worker: takes releases off one partition of a log and feeds them to a learner, each exactly once.
+
+What a chain learns is a function of its partition of the log alone: neither where batches end, nor when the
+worker was killed and started again, nor the time of day plays any part.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from murk.errors import MurkError, UserError
+from murk.stream.log.base import MAX_STATE, DeadLetter, Fenced, Log, Message
+from murk.stream.messages.codec import Rejected, WireRules, decode, encode_iterate
+from murk.stream.messages.releases import IterateMessage, Release, truncate_time
+from murk.stream.messages.state import Counters, StateMessage
+from murk.stream.messages.trail import Trail, TrailRecorder, first_point
+from murk.stream.task.task import Task
+from murk.stream.worker.counters import Reasons, Tally
+from murk.stream.worker.learner import StreamLearner, payload_lengths
+from murk.stream.worker.recovery import check_carries, check_last, open_state, rebuild_window
+
+DEAD_BYTES = 2**16
+"""A dead letter keeps this much of a message's beginning: more than what a person sends has."""
+
+_STEP_BYTES = 2**26
+"""No step reads more than so many bytes, whatever the batch."""
+
+_TRIMS_PER_RETENTION = 200
+
+_LOOK = 1.0
+"""Seconds between two looks, while nothing arrives, at whether the newest model is still on the log."""
+
+# Releases given to the learner at once. Thousands of them kept alive would be walked through by Python's
+# garbage collector again and again, which takes as long as learning them; these die young.
+_LEARN = 256
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one step did: ``read = learned + duplicates + dead``, and where the chain stands after it.
+
+    Parameters
+    ----------
+    read, learned, duplicates, dead
+        Numbers of messages of this step.
+    offset
+        First offset that was not read.
+    version
+        Number of releases that the chain has learned in all.
+    """
+
+    read: int
+    learned: int
+    duplicates: int
+    dead: int
+    offset: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A step that is folded into the learner and not yet committed."""
+
+    state: bytes
+    dead: Sequence[DeadLetter]
+    model: bytes | None
+    progress: Progress
+
+
+class Worker:
+    """Feed one chain of a log to a learner, exactly once.
+
+    A step reads a batch, decodes and checks it, drops duplicates, lets the learner admit and learn the rest,
+    and commits state, offset, dead letters and the newest iterate in one atomic write. Within a batch, iterates
+    are let out as often as the learner's stride asks for: they are a function of the log, whatever becomes of
+    the commit. Whatever is on the log, the stream goes on: what cannot be learned becomes a dead letter with a
+    reason.
+
+    Starting a worker takes the chain over from any other: that one is refused at its next commit.
+
+    Parameters
+    ----------
+    log
+        The log, which carries the task.
+    task
+        The task.
+    learner
+        A learner of that task that has learned nothing; the worker loads the chain's state into it.
+    chain
+        The chain, which is also the partition read.
+    batch
+        Most messages of one step; fewer where releases are so long that they would fill the memory.
+    clock
+        Time in seconds since 1970. It decides when old messages are let go of, and nothing else.
+
+    Raises
+    ------
+    UserError
+        When the log carries no task or another one, or the learner is not of the task or not new.
+    MurkError
+        When the chain's state is not one of this log, or retention has removed unread messages.
+
+    See Also
+    --------
+    open_log : opens the log.
+
+    Examples
+    --------
+    A stranger's bytes become a dead letter, and the stream goes on:
+
+    >>> import tempfile
+    >>> from murk.learners.problem import problem_for
+    >>> from murk.stream import open_log
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
+    ...     log.announce(task.document())
+    ...     log.append([(0, b"not a release")])
+    ...     worker = Worker(log, task, problem_for(task).engine())
+    ...     worker.step()
+    ...     [letter.reason for letter in log.dead_letters()]
+    Progress(read=1, learned=0, duplicates=0, dead=1, offset=1, version=0)
+    ['malformed']
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        task: Task,
+        learner: StreamLearner,
+        chain: int = 0,
+        *,
+        batch: int = 16_384,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if batch < 1:
+            raise UserError(f"a step must read at least 1 message, not {batch}")
+        self.chain = chain
+        self._log = log
+        self._task = task
+        self._learner = learner
+        self._clock = clock
+        self._trim_due = self._look_due = 0.0
+        self._where = f"chain {chain} of {log.url}"
+        self._untold = Reasons(_log, self._where)
+        # Before the chain is taken from whoever may own it rightly.
+        check_carries(log, task)
+        self._check_learner()
+        self._rules = WireRules(
+            task_hash=task.hash,
+            simulated=task.simulated,
+            lengths=payload_lengths(learner),
+            magnitudes={level: mechanism.magnitude for level, mechanism in learner.mechanisms.items()},
+            partitions=task.log.partitions,
+            kind=learner.kind,
+        )
+        self.batch = max(1, min(batch, _STEP_BYTES // self._rules.max_bytes))
+        self._pending: _Pending | None = None
+        self._stopped: str | None = None
+        self._ownership = log.own(chain)
+        try:
+            self._resume()
+        except BaseException:
+            self._ownership.close()
+            raise
+        _log.info("%s: taken over at offset %d, with %d releases learned", self._where, self.offset, learner.n_releases)
+
+    @property
+    def counters(self) -> Counters:
+        """What became of all messages that the chain has read, in this process and before."""
+        return self._counters
+
+    @property
+    def lag(self) -> int:
+        """Number of offsets between the next one to read and the end of the log."""
+        return self._log.end(self.chain) - self.offset
+
+    def step(self, limit: int | None = None) -> Progress:
+        """Read, learn and commit at most ``limit`` messages (at most a batch, which is the default).
+
+        A step that could not commit, because of a full disk for instance, raises and may be called again:
+        it then commits what it has already learned, and learns nothing twice.
+
+        Returns
+        -------
+        Progress
+            What was done; ``read`` is 0 when nothing new was on the log.
+
+        Raises
+        ------
+        Fenced
+            When another worker has taken the chain over.
+        MurkError
+            When the log could not be read or written, or retention has removed unread messages.
+        """
+        if self._stopped is not None:
+            raise MurkError(f"this worker on {self._where} {self._stopped}: start a new one")
+        if self._pending is None:
+            self._trim()
+            count = self.batch if limit is None else min(limit, self.batch)
+            messages = self._log.read(self.chain, self.offset, count)
+            if not messages:
+                self._mend()
+            # An interrupt within the fold leaves the learner between two states, fit for nothing.
+            self._stopped = "was interrupted while it learned"
+            self._pending = self._fold(messages)
+            self._stopped = None
+        if self._pending is None:
+            return Progress(0, 0, 0, 0, self.offset, self._learner.n_releases)
+        pending = self._pending
+        try:
+            self._ownership.commit(pending.state, pending.progress.offset, pending.dead, pending.model)
+        except Fenced:
+            self._stopped = "was fenced by another one"
+            _log.info("%s: another one has taken it over", self._where)
+            raise
+        self._pending = None
+        self._tell(pending)
+        return pending.progress
+
+    def close(self) -> None:
+        """Give the chain up; what was not committed will be read again by the next worker."""
+        if self._stopped is None:
+            self._untold.tell()
+            _log.info("%s: let go of, %d releases learned", self._where, self._counters.learned)
+        self._stopped = "was closed"
+        self._ownership.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_learner(self) -> None:
+        wanted = self._task.release_kind
+        if self._learner.kind != wanted:
+            raise UserError(
+                f"the learner learns from releases of the kind {self._learner.kind!r}, and those of the task "
+                f"{self._task.name!r} are of the kind {wanted!r}: make the learner from the task"
+            )
+        if self._learner.mechanisms.keys() != self._task.privacy.levels.keys():
+            raise UserError(
+                f"the learner knows the levels {sorted(self._learner.mechanisms)} and the task "
+                f"{self._task.name!r} offers {sorted(self._task.privacy.levels)}: make the learner "
+                "from the task"
+            )
+        if self._learner.n_releases:
+            raise UserError(
+                f"the learner has already learned {self._learner.n_releases} releases: a worker needs a "
+                "new one, into which it loads the chain's own state"
+            )
+
+    def _resume(self) -> None:
+        checkpoint = self._ownership.load()
+        message = open_state(self._log, self._task, self.chain, checkpoint)
+        self.offset = checkpoint.offset
+        self._window = rebuild_window(self._log, self._task, self.chain, self._rules, self.offset)
+        self._model = self._log.model(self.chain)
+        self._model_version = self._let_out_version = -1
+        self._counters = Counters()
+        if message is not None:
+            check_last(self._log, self._task, message, self._window)
+            self._learner.load_state_dict(message.learner)
+            self._counters = message.counters
+        self._trail = TrailRecorder(
+            Trail() if message is None else message.trail, self._learner.coefficients, first_point(self._learner.kind),
+            self._where,
+        )  # fmt: skip
+        if self._learner.n_releases != self._counters.learned:
+            raise MurkError(
+                f"the state of {self._where} is damaged: its learner has learned "
+                f"{self._learner.n_releases} releases, and {self._counters.learned} were counted. "
+                "Restore the log from a copy"
+            )
+
+    def _fold(self, messages: Sequence[Message]) -> _Pending | None:
+        learner, chain, seen, rules = self._learner, self.chain, self._window.seen, self._rules
+        admit, before = learner.admit, learner.n_releases
+        admitted: list[Release] = []
+        dead: list[DeadLetter] = []
+        tally = Tally(self._counters)
+        chunk = self._chunk()
+        for offset, appended, value in messages:
+            try:
+                release = decode(value, rules)
+                # Whatever becomes of it, its id is taken: only so is the window a function of the log.
+                duplicate = seen(offset, release.id)
+                if release.chain != chain:
+                    raise Rejected("chain", f"of chain {release.chain}, on partition {chain}")
+                # Before duplicates: where retention is no shorter than expiry, what it has removed from the
+                # window cannot change what becomes of a message.
+                if appended > release.expires:
+                    raise Rejected("expired", f"appended {appended - release.expires} s after its expiry")
+                if duplicate:
+                    tally.duplicate()
+                    continue
+                admit(release, len(admitted))
+            except Rejected as rejected:
+                dead.append(DeadLetter(chain, offset, rejected.reason, rejected.detail, value[:DEAD_BYTES]))
+                tally.dead(rejected.reason)
+                continue
+            admitted.append(release)
+            if len(admitted) == chunk:
+                self._learn(admitted, tally)
+                self._let_out()
+                self._mark(appended)
+                admitted, chunk = [], self._chunk()
+        self._learn(admitted, tally)
+        learned = learner.n_releases - before
+        model = self._newest_model()
+        if not messages and model is None:
+            return None
+        if messages:
+            self.offset = messages[-1].offset + 1
+            self._counters = tally.counters()
+        state = StateMessage(
+            task=self._task.hash,
+            identity=self._log.identity,
+            chain=chain,
+            offset=self.offset,
+            last_id=self._window.newest(self.offset),
+            counters=self._counters,
+            trail=self._trail.trail,
+            learner=learner.state_dict(),
+        )
+        duplicates = len(messages) - learned - len(dead)
+        progress = Progress(len(messages), learned, duplicates, len(dead), self.offset, learner.n_releases)
+        encoded = state.encode()
+        if len(encoded) > MAX_STATE:
+            self._trail.forget()
+            encoded = state.model_copy(update={"trail": Trail()}).encode()
+        return _Pending(encoded, dead, model, progress)
+
+    def _chunk(self) -> int:
+        """How many releases to learn at once: not beyond the next count at which something is to be noted."""
+        count = self._learner.n_releases
+        at = self._trail.next(count)
+        return min(_LEARN, self._learner.stride, _LEARN if at is None else at - count)
+
+    def _mark(self, appended: int) -> None:
+        """Add a point to the trail where the count is one of its grid; ``appended`` is when its release was."""
+        self._trail.mark(self._learner, truncate_time(appended, self._task.granularity))
+
+    def _learn(self, admitted: Sequence[Release], tally: Tally) -> None:
+        version = self._learner.n_releases
+        self._learner.learn_releases(admitted)
+        tally.learned(admitted, version)
+
+    def _let_out(self) -> None:
+        """Let the newest iterate out between commits, where devices may use it before the next one."""
+        published = self._learner.published()
+        if published is not None and published[0] - self._let_out_version >= self._learner.stride:
+            self._let_out_version = published[0]
+            self._ownership.let_out(self._encoded(*published))
+
+    def _newest_model(self) -> bytes | None:
+        """Give the newest published iterate where the log does not have it yet."""
+        published = self._learner.published()
+        if published is None or published[0] == self._model_version:
+            return None
+        self._model_version = self._let_out_version = published[0]
+        message = self._encoded(*published)
+        if message == self._model:
+            return None
+        self._model = message
+        return message
+
+    def _encoded(self, version: int, iterate: list[float]) -> bytes:
+        return encode_iterate(IterateMessage(task=self._task.hash, chain=self.chain, version=version, iterate=iterate))
+
+    def _tell(self, pending: _Pending) -> None:
+        done = pending.progress
+        _log.debug(
+            "%s: committed up to offset %d: %d learned, %d duplicates, %d dead letters",
+            self._where, done.offset, done.learned, done.duplicates, done.dead,
+        )  # fmt: skip
+        self._untold.add(letter.reason for letter in pending.dead)
+
+    def _mend(self) -> None:
+        """See whether another model stands where the newest should, and if so put it there again.
+
+        A worker that slept through losing the chain may have had an older one on its way; or somebody has
+        written there who should not have.
+        """
+        now = self._clock()
+        if now >= self._look_due:
+            self._look_due = now + _LOOK
+            found = self._log.model(self.chain)
+            if found != self._model:
+                self._model, self._model_version = found, -1
+
+    def _trim(self) -> None:
+        now = self._clock()
+        if now >= self._trim_due:
+            retention = self._task.log.retention
+            self._trim_due = now + retention / _TRIMS_PER_RETENTION
+            self._log.trim(now - retention)
