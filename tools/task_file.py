@@ -14,8 +14,10 @@ from murk.stream.task.covariates import Covariates
 from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
 from murk.stream.task.learner import LARGEST, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
 from murk.stream.task.privacy import PARAMETERS, PrivacyBlock
-from murk.stream.task.protocols.blocks import ExamplesBlock, ScoresBlock, SketchBlock
+from murk.stream.task.protocols.examples import ExamplesBlock
 from murk.stream.task.protocols.moments import MomentsBlock
+from murk.stream.task.protocols.scores import ScoresBlock
+from murk.stream.task.protocols.sketch import SketchBlock
 from murk.stream.task.task import Task
 from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
 

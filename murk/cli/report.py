@@ -47,7 +47,7 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
     for one in counters:
         dead.update(one.dead)
     more = {}
-    if task.protocol == "sketch":
+    if task.of_organisations:
         more["records_learned"] = sum(state.learner["records"] for state in messages)
     states = json.dumps([engine.state_dict() for engine in engines], sort_keys=True)
     with plausible():
@@ -70,7 +70,7 @@ def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     ``right_at_most`` is how often an adversary who knows all else tells any two records apart: (1 + delta(0)) / 2.
     A sketch's guarantee is about a record and a blank one; ``replace_one`` is the same for any two records.
     """
-    if task.protocol == "sketch":
+    if task.of_organisations:
         return _describe_sketches(task)
     from murk.learners.problem import problem_for
     from murk.privacy.mechanisms.pure import really_given
@@ -106,7 +106,7 @@ def _describe_sketches(task: Task) -> dict[str, dict[str, Any]]:
 def describe_cap(task: Task) -> str:
     """What all releases of one person to the task may come to, in words."""
     cap = task.privacy.per_person
-    if task.protocol == "sketch":
+    if task.of_organisations:
         from murk.privacy.gaussmix.words import against_a_blank_record
 
         if cap is None:

@@ -259,7 +259,7 @@ def person_problem_for(task: Task) -> PersonProblem:
     UserError
         As `problem_for`; and where organisations release, not people.
     """
-    if task.protocol == "sketch":
+    if task.of_organisations:
         raise UserError(
             f"to the task {task.name!r} organisations release sketches (protocol: sketch), not people their records: "
             "use SketchProducer"

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from murk.stream.task.checks import OBJECTIVES
 from murk.stream.task.features import ClassTarget, RealTarget
 from murk.stream.task.task import Task
 
@@ -33,26 +32,17 @@ def on_logit_scale(task: Task) -> bool:
 
     A binary target alone does not make them so: a probit's are not, nor are those of quadratic and exponential losses.
     """
-    if task.protocol == "scores":
-        return task.target.kind == "binary"
-    if task.protocol == "examples":
-        return task.examples is not None and task.examples.loss == "log"
-    if task.protocol == "moments":
-        return task.moments is not None and task.moments.loss == "logistic"
-    if task.protocol == "sketch":
-        # The quadratic surrogate's coefficients are its own.
-        return task.target.kind == "binary" and task.sketch is not None and task.sketch.range is None
-    return task.objective in OBJECTIVES["binary"]
+    return task.coefficient_scale == "log odds"
 
 
 def fits_chances(task: Task) -> bool:
     """Whether a task fits a line through labels of -1 and +1, so that half an effect changes the chance."""
-    return task.examples is not None and task.examples.loss == "quadratic"
+    return task.coefficient_scale == "probability"
 
 
 def has_slopes(task: Task) -> bool:
     """Whether a task's coefficients are what a unit of a feature does to the mean or the median of a real target."""
-    return task.target.kind == "real" and (task.moments is None or task.moments.link == "identity")
+    return task.coefficient_scale == "slope"
 
 
 def effect_name(task: Task) -> Literal["odds ratio", "chance", "effect"]:

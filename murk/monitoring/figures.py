@@ -23,6 +23,7 @@ from murk.privacy.mechanisms import Costed
 from murk.privacy.mechanisms.pure import really_given
 from murk.stream.messages.state import Counters, StateMessage
 from murk.stream.messages.trail import LEVEL, Trail
+from murk.stream.task.protocols.registry import PROTOCOLS
 from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
@@ -239,7 +240,7 @@ def figures(
         releases=sum(one.learned for one in counters),
         duplicates=sum(one.duplicates for one in counters),
         dead=dict(sorted(dead.items())),
-        staleness=_ages(counters) if task.protocol == "gradients" else None,
+        staleness=_ages(counters) if PROTOCOLS[task.protocol].reads_staleness else None,
         staleness_sum=sum(one.staleness_sum for one in counters),
         levels=tuple(
             _level(name, promise, problem.mechanisms[name], learned[name])

@@ -15,6 +15,7 @@ from murk.monitoring.figures import Figures
 from murk.monitoring.history import Point
 from murk.stream.messages.trail import LEVEL
 from murk.stream.task.disclosure import Disclosure
+from murk.stream.task.protocols.registry import PROTOCOLS
 from murk.stream.task.task import Task
 
 VERSION = 1
@@ -95,7 +96,7 @@ class Snapshot:
                 "name": task.name,
                 "protocol": task.protocol,
                 "objective": task.objective,
-                "model": model(task),
+                "model": task.fitted_model,
                 "hash": task.hash,
                 "simulated": task.simulated,
                 "log": self.url,
@@ -135,7 +136,7 @@ class Snapshot:
 
     def _unbiased_loss(self) -> dict[str, Any] | None:
         # What is not known yet is null; what the protocol never knows is not there.
-        if self.task.protocol != "examples":
+        if not PROTOCOLS[self.task.protocol].estimates_loss:
             return None
         return {"value": self.figures.unbiased_loss, "error": self.figures.unbiased_loss_error}
 
@@ -146,33 +147,6 @@ class Snapshot:
             rows = [getattr(point, key) for point in points]
             columns[key] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
         return columns
-
-
-def model(task: Task) -> str:
-    """What is fitted to a task's releases, in a word or two.
-
-    Examples
-    --------
-    >>> task = Task.parse('''
-    ... name: weeks
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: weeks_worked, kind: real, low: 0, high: 52}
-    ... protocol: moments
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> model(task)
-    'identity link'
-    """
-    if task.objective is not None:
-        # The balanced loss is another way to the same model.
-        return "logistic" if task.objective == "balanced" else task.objective
-    if task.scores is not None:
-        return {"real": "least squares", "classes": "softmax"}.get(task.target.kind, "logistic")
-    if task.examples is not None:
-        return f"{task.examples.loss} loss" + (" over |x|^2" if task.examples.release == "directions" else "")
-    if task.moments is not None:
-        return f"{task.moments.link} link" if task.moments.loss is None else f"{task.moments.loss} loss"
-    return "least squares" if task.target.kind == "real" else "quadratic surrogate of the logistic loss"
 
 
 def finite(value: Any) -> Any:

@@ -14,8 +14,10 @@ from murk.stream.task.canonical import canonical_json, differences
 from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
 from murk.stream.task.learner import ADDED, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
 from murk.stream.task.privacy import PrivacyBlock
-from murk.stream.task.protocols.blocks import ExamplesBlock, ScoresBlock, SketchBlock
+from murk.stream.task.protocols.examples import ExamplesBlock
 from murk.stream.task.protocols.moments import MomentsBlock
+from murk.stream.task.protocols.scores import ScoresBlock
+from murk.stream.task.protocols.sketch import SketchBlock
 from murk.stream.task.task import Task
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
 

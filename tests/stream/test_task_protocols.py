@@ -2,6 +2,7 @@
 
 import json
 import re
+import typing
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from murk.errors import UserError
 from murk.stream.messages.codec import longest_release
 from murk.stream.messages.releases import KINDS
 from murk.stream.task.change import settle
-from murk.stream.task.protocols.blocks import GRAM, GRAM_GUARANTEES, GUARANTEES, MECHANISMS, PROTOCOLS, RELEASED
+from murk.stream.task.protocols.registry import BLOCKS, PROTOCOLS, ProtocolName
+from murk.stream.task.protocols.sketch import GRAM
 from murk.stream.task.task import Task
 from tests.stream.tasks import ANY_PROTOCOL, GUARANTEE, HUBER, LOGISTIC, SOFTMAX
 
@@ -44,9 +46,9 @@ def many(coded: int) -> str:
     )
 
 
-def test_every_protocol_is_in_every_table() -> None:
-    assert set(PROTOCOLS) == set(RELEASED) == set(MECHANISMS) == set(GUARANTEES)
-    assert {*RELEASED.values(), GRAM} == set(KINDS)
+def test_every_kind_of_release_is_of_a_protocol() -> None:
+    assert {*(one.releases for one in PROTOCOLS.values()), GRAM} == set(KINDS)
+    assert set(typing.get_args(typing.get_args(ProtocolName)[0])) == set(PROTOCOLS)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_a_protocol_has_good_defaults(protocol: str, text: str, found: dict[str,
     assert resolved.objective is None
     block = getattr(resolved, protocol)
     assert {name: getattr(block, name) for name in found} == found
-    for other in PROTOCOLS[1:]:
+    for other in BLOCKS:
         assert (getattr(resolved, other) is not None) is (other == protocol)
     assert Task.from_document(resolved.document()) == resolved
     assert resolved.hash != Task.parse(text).hash
@@ -184,12 +186,12 @@ def test_a_log_that_was_begun_with_the_former_loss_goes_on() -> None:
 @pytest.mark.parametrize("guarantee", WRITTEN)
 def test_a_guarantee_that_a_protocol_cannot_give_is_refused_with_those_it_can(protocol: str, guarantee: str) -> None:
     mixing = ["sketch: {method: mixing}"] if protocol == "sketch" else []
-    _check_guarantee(protocol, guarantee, GUARANTEES[protocol], mixing)
+    _check_guarantee(protocol, guarantee, PROTOCOLS[protocol].offer.guarantees, mixing)
 
 
 @pytest.mark.parametrize("guarantee", WRITTEN)
 def test_second_moments_have_every_guarantee_of_gaussian_noise(guarantee: str) -> None:
-    _check_guarantee("sketch", guarantee, GRAM_GUARANTEES, [])
+    _check_guarantee("sketch", guarantee, PROTOCOLS["sketch"].offer_of(GRAM).guarantees, [])
 
 
 def _check_guarantee(protocol: str, guarantee: str, able: tuple[str, ...], lines: list[str]) -> None:

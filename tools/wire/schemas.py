@@ -12,7 +12,7 @@ from murk.stream.messages.codec import REASONS, json_schema
 from murk.stream.messages.releases import KINDS, IterateMessage, Release
 from murk.stream.messages.state import StateMessage
 from murk.stream.task.learner import ADDED
-from murk.stream.task.protocols.blocks import BLOCKS
+from murk.stream.task.protocols.registry import BLOCKS
 from murk.stream.task.task import SCHEMA_VERSION, Task
 from murk.stream.worker.worker import DEAD_BYTES
 

@@ -23,7 +23,7 @@ from murk.learners.gaussmix.gram_settings import GramSettings
 from murk.learners.gaussmix.settings import SketchSettings, check_message, default_rows
 from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
 from murk.stream.messages.releases import GramRelease, Release, SketchRelease
-from murk.stream.task.protocols.blocks import GRAM, SketchBlock
+from murk.stream.task.protocols.sketch import GRAM, SketchBlock
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:

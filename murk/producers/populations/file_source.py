@@ -154,7 +154,7 @@ class FileSource:
     @property
     def people(self) -> str:
         """How people are named: "row" or "column NAME"; of organisations' records, how those are."""
-        if self.task.protocol == "sketch":
+        if self.task.of_organisations:
             return "one organisation" if self._name_column is None else f"organisations of column {self._name_column}"
         return "row" if self.person_column is None else f"column {self.person_column}"
 

@@ -135,7 +135,7 @@ def population_of(
     UserError
         As `FilePopulation`.
     """
-    if task.protocol == "sketch":
+    if task.of_organisations:
         from murk.producers.populations.organisations import OrganisationPopulation
 
         return OrganisationPopulation(task, crowd, log, ledger, block=block, policy=policy, agree=agree)

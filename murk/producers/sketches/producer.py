@@ -397,7 +397,7 @@ def sketch_problem_for(task: Task) -> WindowProblem:
     UserError
         As `murk.learners.problem.problem_for`; and where people release, not organisations.
     """
-    if task.protocol != "sketch":
+    if not task.of_organisations:
         raise UserError(
             f"to the task {task.name!r} people release their own records (protocol: {task.protocol}), not "
             "organisations sketches: use Producer"

@@ -13,8 +13,7 @@ from murk.privacy.mechanisms import BEST, Amount, Currency, Mechanism, calibrate
 from murk.stream.messages.releases import LEVEL_PATTERN
 from murk.stream.task.block import Block
 from murk.stream.task.errors import nearest, problem, shown
-from murk.stream.task.protocols.blocks import GRAM, GRAM_MECHANISMS, check_guarantee
-from murk.stream.task.protocols.blocks import MECHANISMS as KINDS
+from murk.stream.task.protocols.registry import PROTOCOLS, check_guarantee
 
 DEFAULT_LEVEL: Final = "default"
 MOST_LEVELS: Final = 16
@@ -79,7 +78,12 @@ def filled_in(privacy: Any, protocol: object) -> Any:
     menu = [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
     kinds = {kind for guarantee in menu for kind in _kinds(guarantee)}
     dear = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp"}
-    if BEST not in KINDS.get(protocol, ()) or dear or not kinds & {"pure", "approx"}:
+    if (
+        protocol not in PROTOCOLS
+        or BEST not in PROTOCOLS[protocol].offer.mechanisms
+        or dear
+        or not kinds & {"pure", "approx"}
+    ):
         return privacy
     return {**privacy, "mechanism": BEST}
 
@@ -171,7 +175,7 @@ class PrivacyBlock(Block):
                 check_guarantee(protocol, guarantee, released)
             except UserError as error:
                 raise problem(str(error), *at) from None
-            kinds = GRAM_MECHANISMS if released == GRAM else KINDS[protocol]
+            kinds = PROTOCOLS[protocol].offer_of(released).mechanisms
             if not kinds:
                 if self.mechanism is not None:
                     raise problem(f"has no effect with protocol: {protocol}, which has its own; remove it", "mechanism")

@@ -24,23 +24,22 @@ from murk.stream.task.errors import problem, shown, user_error
 from murk.stream.task.features import ClassTarget, Feature, Target
 from murk.stream.task.learner import ADDED, LearnerBlock, LogBlock, MaxStaleness, PublicBlock
 from murk.stream.task.privacy import PrivacyBlock, filled_in
-from murk.stream.task.protocols.blocks import (
+from murk.stream.task.protocols.base import Scale
+from murk.stream.task.protocols.examples import ExamplesBlock
+from murk.stream.task.protocols.moments import MomentsBlock
+from murk.stream.task.protocols.registry import (
     BLOCKS,
-    FORMER_METHOD,
     FORMER_PROTOCOL,
     FORMER_RELEASE,
     FORMER_SET_ASIDE,
-    ExamplesBlock,
+    PROTOCOLS,
     ProtocolName,
-    ScoresBlock,
-    SketchBlock,
     check_protocol,
-    check_public_classes,
     protocol_by_rule,
-    released_kind,
     resolved,
 )
-from murk.stream.task.protocols.moments import MomentsBlock, check_public
+from murk.stream.task.protocols.scores import ScoresBlock
+from murk.stream.task.protocols.sketch import FORMER_METHOD, SketchBlock
 from murk.stream.task.yaml import read_yaml
 
 SCHEMA_VERSION: Final = 1
@@ -220,10 +219,8 @@ class Task(Block):
         return self
 
     def _check_covariates(self) -> None:
-        if self.public is None and self.moments is not None:
-            check_public(self.moments)
-        if self.public is None and self.protocol == "scores" and isinstance(self.target, ClassTarget):
-            check_public_classes()
+        if self.public is None:
+            PROTOCOLS[self.protocol].check_without_public(self._block, self.target.kind)
         if self.covariates is None:
             return
         if self.public is None:
@@ -249,7 +246,28 @@ class Task(Block):
     @property
     def release_kind(self) -> str:
         """Kind of its releases, such as ``"gradient"``."""
-        return released_kind(self.protocol, self.sketch, self.moments)
+        return PROTOCOLS[self.protocol].release_kind(self._block)
+
+    @property
+    def of_organisations(self) -> bool:
+        """Whether organisations release to it, not people."""
+        return PROTOCOLS[self.protocol].of_organisations
+
+    @property
+    def coefficient_scale(self) -> Scale:
+        """What its coefficients are of, such as ``"log odds"``."""
+        return PROTOCOLS[self.protocol].scale(self._block, self.target.kind)
+
+    @property
+    def fitted_model(self) -> str:
+        """What is fitted to its releases, in a word or two."""
+        # The balanced loss is another way to the same model.
+        own = None if self.objective == "balanced" else self.objective
+        return own or PROTOCOLS[self.protocol].model(self._block, self.target.kind)
+
+    @property
+    def _block(self) -> Block | None:
+        return getattr(self, self.protocol) if self.protocol in BLOCKS else None
 
     @property
     def path(self) -> Path | None:

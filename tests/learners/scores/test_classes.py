@@ -18,7 +18,6 @@ from murk.learners.scores.layout import FIRST
 from murk.learners.scores.model import Model, Response, check_model, vectors
 from murk.learners.scores.rows import Rows
 from murk.learners.units import units
-from murk.monitoring.snapshot import model
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.randomization import answers_of
@@ -215,7 +214,7 @@ def test_a_tasks_devices_answer_and_its_learner_learns():
     assert engine.coefficients == len(engine.estimate().names) == K * P
     assert engine.estimate().names[3] == "car:a"
     assert units(task) == {}
-    assert model(task) == "softmax"
+    assert task.fitted_model == "softmax"
     restored = problem.engine()
     restored.load_state_dict(json.loads(json.dumps(engine.state_dict())))
     assert restored.estimate().values.tolist() == engine.estimate().values.tolist()

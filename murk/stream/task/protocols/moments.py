@@ -1,4 +1,4 @@
-"""The block of moments in a task: what people release, and what is made of it."""
+"""Released moments, for public-data GLM (`protocol: moments`)."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -7,6 +7,7 @@ from pydantic import Field
 
 from murk.stream.task.block import Block
 from murk.stream.task.errors import problem
+from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
 _TOLD: Final = ("logistic", "identity")
 """Losses and links whose coefficients released directions tell."""
@@ -94,3 +95,49 @@ def check_directions(block: MomentsBlock, curve: str) -> None:
     for key, value in _OF_MOMENTS.items():
         if getattr(block, key) != value:
             raise problem("has no effect with release: directions; remove it, or say release: joint", "moments", key)
+
+
+class Moments(TaskProtocol):
+    """People release moments of features and target, or directions where covariates are public."""
+
+    name = "moments"
+    block = MomentsBlock
+    releases = "moment"
+    offer = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
+    learner_keys = ("radius",)
+
+    def release_kind(self, block: Any) -> str:
+        """Directions are scores at the model of version 0."""
+        return "score" if block is not None and block.release == "directions" else self.releases
+
+    def fill_in(self, block: Mapping[str, Any], target: str, *, public: bool) -> dict[str, Any]:
+        """Fill in the target's loss or link, and the release."""
+        filled = dict(block)
+        for key, kind, value in (("loss", "binary", "logistic"), ("link", "real", "identity")):
+            if target == kind and filled.get(key) is None:
+                filled[key] = value
+        if filled.get("release") is None:
+            filled["release"] = release_by_rule(filled, public)
+        return filled
+
+    def check(self, block: Any, target: str) -> None:
+        """Check that the model is the target's, and what it needs there."""
+        wrong, right = ("link", "loss") if target == "binary" else ("loss", "link")
+        if getattr(block, wrong) is not None:
+            raise problem(f"has no effect on a {target} target; remove it, or give {right}", "moments", wrong)
+        if block.release == "directions":
+            check_directions(block, right)
+
+    def check_without_public(self, block: Any, target: str) -> None:
+        """Check that nothing is asked for that is made from public covariates."""
+        check_public(block)
+
+    def scale(self, block: Any, target: str) -> Scale:
+        """Log odds of the logistic model, slopes of the identity link."""
+        if block.loss == "logistic":
+            return "log odds"
+        return "slope" if block.link == "identity" else "own"
+
+    def model(self, block: Any, target: str) -> str:
+        """The link or the loss."""
+        return f"{block.link} link" if block.loss is None else f"{block.loss} loss"

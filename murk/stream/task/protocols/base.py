@@ -1,0 +1,109 @@
+"""What is to be said of a protocol in one place: its block in a task, its releases, what can randomize them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from murk.stream.task.block import Block
+
+Scale = Literal["log odds", "probability", "slope", "own"]
+"""What a coefficient is of: log odds, half the probability of a label, the target itself, or the loss's own unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What can randomize releases of one kind, and which guarantees they can have.
+
+    Parameters
+    ----------
+    mechanisms
+        Kinds that ``privacy.mechanism`` may ask for; none where the protocol has its own.
+    guarantees
+        Kinds of guarantee that can be given.
+    why_no_other
+        Why it cannot give others; empty where it gives all.
+    """
+
+    mechanisms: tuple[str, ...]
+    guarantees: tuple[str, ...]
+    why_no_other: str = ""
+
+
+ALL_GUARANTEES = ("pure", "approx", "gdp", "zcdp")
+
+
+class TaskProtocol:
+    """One protocol of tasks. What it says here is all that task files, reports and the monitor know of it.
+
+    Attributes
+    ----------
+    name
+        What ``protocol:`` says.
+    block
+        The model of its block in a task; None where it has none.
+    releases
+        Kind of its releases, where its block says nothing else.
+    offer
+        What can randomize them.
+    targets
+        Kinds of target that it learns.
+    learner_keys
+        Keys of the task's ``learner`` block that it reads.
+    reads_staleness
+        Whether ``max_staleness`` bounds the age of its releases.
+    why_no_staleness
+        Why it does not.
+    of_organisations
+        Whether organisations release, not people.
+    estimates_loss
+        Whether its learner estimates its loss without bias from releases alone.
+    """
+
+    name: ClassVar[str]
+    block: ClassVar[type[Block] | None] = None
+    releases: ClassVar[str]
+    offer: ClassVar[Offer]
+    targets: ClassVar[tuple[str, ...]] = ("binary", "real")
+    learner_keys: ClassVar[tuple[str, ...]] = ()
+    reads_staleness: ClassVar[bool] = False
+    why_no_staleness: ClassVar[str] = "of no model"
+    of_organisations: ClassVar[bool] = False
+    estimates_loss: ClassVar[bool] = False
+
+    def release_kind(self, block: Any) -> str:
+        """Kind of the releases of a task with this block."""
+        return self.releases
+
+    def offer_of(self, released: str | None) -> Offer:
+        """What can randomize releases of a kind (None: the usual one)."""
+        return self.offer
+
+    def fill_in(self, block: Mapping[str, Any], target: str, *, public: bool) -> dict[str, Any]:
+        """Return a task file's block with what follows from the task's target and its public covariates."""
+        return dict(block)
+
+    def check(self, block: Any, target: str) -> None:
+        """Check a block against the task's kind of target.
+
+        Raises
+        ------
+        PydanticCustomError
+            Naming the key.
+        """
+
+    def check_without_public(self, block: Any, target: str) -> None:
+        """Check that a task without public covariates needs none.
+
+        Raises
+        ------
+        PydanticCustomError
+            Naming the key, with the choices.
+        """
+
+    def scale(self, block: Any, target: str) -> Scale:
+        """What the coefficients of a task with this block are of."""
+        raise NotImplementedError
+
+    def model(self, block: Any, target: str) -> str:
+        """What is fitted to the releases, in a word or two."""
+        raise NotImplementedError

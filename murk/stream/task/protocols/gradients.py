@@ -1,0 +1,25 @@
+"""Gradients at the newest iterate, for LDP-SGD (`protocol: gradients`)."""
+
+from typing import Any
+
+from murk.stream.task.learner import LearnerBlock
+from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
+
+
+class Gradients(TaskProtocol):
+    """People release the gradient of their loss at the newest iterate. The objective is the task's own key."""
+
+    name = "gradients"
+    releases = "gradient"
+    offer = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
+    targets = ("binary", "classes", "real")
+    learner_keys = tuple(LearnerBlock.model_fields)
+    reads_staleness = True
+
+    def scale(self, block: Any, target: str) -> Scale:
+        """Log odds of two labels, slopes of a real target."""
+        return {"binary": "log odds", "real": "slope"}.get(target, "own")  # type: ignore[return-value]
+
+    def model(self, block: Any, target: str) -> str:
+        """That of the objective, which a task names itself."""
+        return {"binary": "logistic", "classes": "softmax"}.get(target, "least squares")

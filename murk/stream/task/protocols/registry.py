@@ -1,0 +1,152 @@
+"""The registry of protocols, and what a task asks of it. A new protocol is a module beside this one and a line here."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator
+
+from murk.errors import UserError
+from murk.privacy.guarantees import Guarantee
+from murk.stream.task.block import Block
+from murk.stream.task.checks import OBJECTIVES
+from murk.stream.task.errors import nearest, problem, shown
+from murk.stream.task.features import Target
+from murk.stream.task.learner import LearnerBlock, MaxStaleness
+from murk.stream.task.protocols.base import TaskProtocol
+from murk.stream.task.protocols.examples import Examples
+from murk.stream.task.protocols.gradients import Gradients
+from murk.stream.task.protocols.moments import Moments
+from murk.stream.task.protocols.scores import Scores
+from murk.stream.task.protocols.sketch import Sketch
+
+PROTOCOLS: Final[dict[str, TaskProtocol]] = {
+    one.name: one for one in (Gradients(), Scores(), Examples(), Moments(), Sketch())
+}
+"""Protocols by name."""
+BLOCKS: Final = {name: one.block for name, one in PROTOCOLS.items() if one.block is not None}
+"""Models of the protocols' blocks; a task has a field for each."""
+
+FORMER_PROTOCOL: Final = "gradients"
+"""Protocol that versions up to 0.3 took for a task file that names none; logs that were begun so go on."""
+FORMER_RELEASE: Final = "joint"
+"""Release of examples and moments that versions up to 0.3 took for a file that names none; logs begun so go on."""
+FORMER_SET_ASIDE: Final = 1000
+"""Records that versions up to 0.3 set aside of moments' own accord; logs that were begun so go on."""
+
+
+def _known(value: object) -> object:
+    if isinstance(value, str) and value not in PROTOCOLS:
+        raise problem(f"{shown(value)} is not a protocol; {nearest(value, PROTOCOLS)}")
+    return value
+
+
+ProtocolName = Annotated[Literal["gradients", "scores", "examples", "moments", "sketch"], BeforeValidator(_known)]
+
+_OF_GRADIENTS: Final = ("objective", "learner", "max_staleness")
+_MOST_OF_SCORES: Final = 64
+
+
+def protocol_by_rule(data: Mapping[str, Any]) -> str:
+    """Choose the protocol of a task file that names none.
+
+    It is `scores`, except where the file has what only `gradients` read (an objective, a learner's settings, a limit of
+    staleness), several classes without public covariates, or so many coded features that a matrix of their second
+    moments is too much to ask of a person.
+    """
+    target, features = data.get("target"), data.get("features")
+    kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
+    many = isinstance(features, list | tuple) and sum(map(_coded, features)) >= _MOST_OF_SCORES
+    if (kind == "classes" and not data.get("public")) or many or any(data.get(key) for key in _OF_GRADIENTS):
+        return "gradients"
+    return "scores"
+
+
+def _coded(feature: object) -> int:
+    categories = feature.get("categories") if isinstance(feature, dict) else getattr(feature, "categories", None)
+    return len(categories) - 1 if isinstance(categories, list | tuple) else 1
+
+
+def resolved(data: dict[str, Any]) -> dict[str, Any]:
+    """Fill in what follows from a task's protocol and target, before the task is checked.
+
+    What cannot be made out (a target that is no mapping) is left as it is: its own mistake is reported.
+    """
+    target = data.get("target")
+    kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
+    if not isinstance(kind, str):
+        kind = "binary"
+    protocol = data.get("protocol")
+    if protocol is None:
+        protocol = protocol_by_rule(data)
+        data = {**data, "protocol": protocol}
+    if protocol == "gradients":
+        return (
+            data
+            if data.get("objective") is not None
+            else {**data, "objective": OBJECTIVES.get(kind, OBJECTIVES["binary"])[0]}
+        )
+    if not isinstance(protocol, str) or protocol not in BLOCKS:
+        return data
+    block = data.get(protocol)
+    if block is None:
+        block = {}
+    if isinstance(block, dict):
+        block = PROTOCOLS[protocol].fill_in(block, kind, public=bool(data.get("public")))
+    return {**data, protocol: block}
+
+
+def check_protocol(
+    name: str,
+    objective: str | None,
+    target: Target,
+    blocks: Mapping[str, Block | None],
+    learner: LearnerBlock,
+    staleness: MaxStaleness,
+) -> None:
+    """Check that a task's protocol, its blocks, its objective and its target fit each other.
+
+    Raises
+    ------
+    PydanticCustomError
+        Naming the key.
+    """
+    protocol = PROTOCOLS[name]
+    for other, block in blocks.items():
+        if block is not None and other != name:
+            raise problem(f"has no effect with protocol: {name}; remove it, or say protocol: {other}", other)
+    if protocol.block is None:
+        return
+    if objective is not None:
+        raise problem(
+            f"{objective!r} has no effect with protocol: {name}, whose own block says what is learned; remove it",
+            "objective",
+        )
+    if target.kind not in protocol.targets:
+        raise problem(f"{name} learns a binary or a real target, not {target.kind!r}; use gradients", "protocol")
+    protocol.check(blocks[name], target.kind)
+    # A bound of the coefficients may stand in tasks that take none; the other keys say how gradients or steps are made.
+    unread = [key for key in LearnerBlock.model_fields if key not in protocol.learner_keys]
+    key = learner.beyond_defaults(tuple(unread))
+    if key:
+        raise problem(f"has no effect with protocol: {name}; remove it", "learner", key)
+    if staleness != MaxStaleness():
+        why = protocol.why_no_staleness
+        raise problem(f"has no effect with protocol: {name}, whose releases are {why}; remove it", "max_staleness")
+
+
+def check_guarantee(protocol: str, guarantee: Guarantee, released: str | None = None) -> None:
+    """Refuse a guarantee that no mechanism of a protocol can give, with those that it can.
+
+    ``released`` is the kind of its releases, where the protocol has several.
+
+    Raises
+    ------
+    UserError
+        Naming the guarantee and what can be given.
+    """
+    offer = PROTOCOLS[protocol].offer_of(released)
+    if guarantee.kind not in offer.guarantees:
+        raise UserError(
+            f"protocol: {protocol} cannot give {guarantee.kind}: {offer.why_no_other}; it can give "
+            f"{', '.join(offer.guarantees)}"
+        )

@@ -1,0 +1,56 @@
+"""Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from murk.stream.task.block import Block, Number
+from murk.stream.task.errors import problem
+from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
+
+
+class ScoresBlock(Block):
+    """Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
+
+    exponent: Annotated[Number, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="how much of the outcome's probability a score takes back: 1 is centred, and right whatever the "
+        "people's features are; 0 is the label's sign, and tells more where the public rows are like the people; "
+        "`null`: by rule from the public rows, 1 without any",
+    )
+
+
+class Scores(TaskProtocol):
+    """People of one epoch release scores at one published model, and the learner solves once an epoch."""
+
+    name = "scores"
+    block = ScoresBlock
+    releases = "score"
+    offer = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
+    targets = ("binary", "classes", "real")
+    why_no_staleness = "learned however old they are"
+
+    def check_without_public(self, block: Any, target: str) -> None:
+        """Check that scores of several classes have public covariates.
+
+        Raises
+        ------
+        PydanticCustomError
+            With the choices.
+        """
+        if target == "classes":
+            raise problem(
+                "scores of several classes need public covariates (features without the target), and the task has "
+                "none; nobody's are public unless it says so. Give public: {file: F}, features that everybody may know "
+                "already; or public: {set_aside: N}, which publishes the features of N of the people as they are, "
+                "under no guarantee, while they release nothing; or choose protocol: gradients, which needs none",
+                "protocol",
+            )
+
+    def scale(self, block: Any, target: str) -> Scale:
+        """Log odds of two labels, slopes of a real target."""
+        return {"binary": "log odds", "real": "slope"}.get(target, "own")  # type: ignore[return-value]
+
+    def model(self, block: Any, target: str) -> str:
+        """Least squares of a real target, else the logistic model of its labels."""
+        return {"real": "least squares", "classes": "softmax"}.get(target, "logistic")

@@ -1,0 +1,126 @@
+"""What organisations release of their records, for GaussMix (`protocol: sketch`)."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from murk.stream.task.block import Block, Integer, Text
+from murk.stream.task.errors import problem
+from murk.stream.task.learner import Positive
+from murk.stream.task.protocols.base import Offer, Scale, TaskProtocol
+
+GRAM: Final = "gram"
+"""Kind of the releases of second moments."""
+FORMER_METHOD: Final = "linear-mixing"
+"""Method that versions up to 0.3 took for a sketch that names none; logs that were begun so go on."""
+_OF_MIXING: Final = ("rows", "analysis")
+_OF_MOMENTS: Final = Offer(
+    ("gaussian",),
+    ("approx", "gdp", "zcdp"),
+    "second moments have Gaussian noise, which gives no pure guarantee",
+)
+
+
+class SketchBlock(Block):
+    """What organisations release of their records, for GaussMix (`protocol: sketch`)."""
+
+    rows: Annotated[Integer, Field(ge=2, le=100_000)] | None = Field(
+        default=None,
+        description="rows of a mixture (k; not of `moments`); `null`: 4096, or what fits a message, but no more than "
+        "`window`",
+    )
+    window: Annotated[Integer, Field(ge=1, le=2**40)] | None = Field(
+        default=None, description="records of one sketch; `null`: all that a source has"
+    )
+    organisation: Text | None = Field(
+        default=None, description="the column that names a record's organisation; `null`: the source is one"
+    )
+    method: Literal["moments", "linear-mixing", "mixing"] = Field(
+        default="linear-mixing",
+        description="`moments` releases the second moments of a window's records with Gaussian noise; `mixing` k "
+        "random mixtures of the records, and `linear-mixing`, as published, the least eigenvalue besides, to add less "
+        "noise. A file that names none has `moments`, or `linear-mixing` where it says something of `rows` or "
+        "`analysis`",
+    )
+    analysis: Literal["tight", "joint", "published"] = Field(
+        default="tight",
+        description="how the guarantee of mixtures is proved, and so how much noise they take: `tight` is exact for "
+        "mixing and integrates over the eigenvalue's noise, `joint` (until 0.3) adds Renyi divergences, `published` "
+        "two pairs of (epsilon, delta)",
+    )
+    neighbours: Literal["zero-out", "replace-one"] = Field(
+        default="zero-out",
+        description="what the guarantee hides: whether a record is there at all (`zero-out`, as published), or which "
+        "one it is, as the other protocols do (`replace-one`)",
+    )
+    range: Positive | None = Field(
+        default=None,
+        description="where the quadratic surrogate of the logistic loss is fitted, [-Q, Q]; `null`: by normal scores "
+        "of the sketch's own moments",
+    )
+    feature_bound: Positive | None = Field(
+        default=None, description="public bound of the features' length; `null`: that of their box"
+    )
+    target_bound: Positive | None = Field(default=None, description="public bound of the target's size; `null`: 1")
+
+
+def method_by_rule(block: Mapping[str, Any]) -> str:
+    """Choose what organisations release where a task file does not say.
+
+    It is `moments`: at equal guarantees their error is that of mixing where there are few records for the number of
+    features, and falls below it by orders of magnitude from there (docs/gaussmix.md has the table). A file that says
+    how many rows a mixture has, or how one is proved private, means mixing.
+    """
+    return FORMER_METHOD if any(block.get(key) is not None for key in _OF_MIXING) else "moments"
+
+
+class Sketch(TaskProtocol):
+    """Organisations release sketches of windows of their records."""
+
+    name = "sketch"
+    block = SketchBlock
+    releases = "sketch"
+    # Of mixtures; they have a mechanism of their own.
+    offer = Offer((), ("approx",), "what is known of a random mixture of records is a bound on (epsilon, delta)")
+    learner_keys = ("radius",)
+    of_organisations = True
+
+    def release_kind(self, block: Any) -> str:
+        """Second moments, or a mixture."""
+        return GRAM if block is not None and block.method == "moments" else self.releases
+
+    def offer_of(self, released: str | None) -> Offer:
+        """What second moments can have, or mixtures."""
+        return _OF_MOMENTS if released == GRAM else self.offer
+
+    def fill_in(self, block: Mapping[str, Any], target: str, *, public: bool) -> dict[str, Any]:
+        """Fill in the method."""
+        return dict(block) if block.get("method") is not None else {**block, "method": method_by_rule(block)}
+
+    def check(self, block: Any, target: str) -> None:
+        """Check the block's keys against its method and the target."""
+        for key in _OF_MIXING if block.method == "moments" else ():
+            if getattr(block, key) != SketchBlock.model_fields[key].default:
+                raise problem(
+                    "has no effect with method: moments; remove it, or say method: linear-mixing", "sketch", key
+                )
+        if target == "real" and block.range is not None:
+            raise problem("has no effect on a real target; remove it", "sketch", "range")
+        if target == "binary" and block.target_bound not in (None, 1.0):
+            raise problem("labels are -1 and +1, and their bound is 1; remove it", "sketch", "target_bound")
+        if block.feature_bound is not None and block.feature_bound <= 1.0:
+            raise problem(
+                f"{block.feature_bound:g} leaves no room beside the constant 1 that every record has; raise it",
+                "sketch", "feature_bound",
+            )  # fmt: skip
+
+    def scale(self, block: Any, target: str) -> Scale:
+        """Log odds of two labels, unless the quadratic surrogate's range is given: then its own."""
+        if target == "real":
+            return "slope"
+        return "log odds" if block.range is None else "own"
+
+    def model(self, block: Any, target: str) -> str:
+        """Least squares, of labels by a quadratic surrogate."""
+        return "least squares" if target == "real" else "quadratic surrogate of the logistic loss"
