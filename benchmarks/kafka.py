@@ -15,7 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from benchmarks.kafka_sending import commit, cycle, sending
 from benchmarks.on_kafka import Clock, Learner, busy, cpu, feed_for, filled, releases
 from deploy.broker import Broker
-from murk.cli.learn import COLLECT
+from murk.cli.commands.learn import COLLECT
 from murk.stream import Worker
 from murk.stream.log.kafka.topics import Names
 from murk.stream.messages.codec import WireRules, decode

@@ -20,18 +20,18 @@ from murk.errors import MurkError, UserError
 # Command name -> module with an attribute ``command``, and its one-line help (so that listing imports nothing).
 _COMMANDS = {
     "demo": (
-        "murk.cli.demo",
+        "murk.cli.commands.demo",
         "Learn from 254,654 real people, whose records never leave their devices in the clear.",
     ),
-    "run": ("murk.cli.run", "Learn a task from a file of people: devices, log and learner in one process."),
-    "topics": ("murk.cli.topics", "Create and check a task's topics on a Kafka cluster."),
-    "produce": ("murk.cli.produce", "Let a file's people privatize and send their records to a log."),
-    "learn": ("murk.cli.learn", "Learn from the releases on a log, until stopped."),
-    "status": ("murk.cli.status", "Show what a log holds and what was learned from it."),
-    "monitor": ("murk.cli.monitor", "Serve metrics and a live page of what is learned."),
-    "ledger": ("murk.cli.ledger", "Show what a person was promised, spent and sent; withdraw."),
-    "audit": ("murk.cli.audit", "Measure what releases disclose, against what is claimed."),
-    "dead-letters": ("murk.cli.dead_letters", "List the messages that were not learned from, and why."),
+    "run": ("murk.cli.commands.run", "Learn a task from a file of people: devices, log and learner in one process."),
+    "topics": ("murk.cli.commands.topics", "Create and check a task's topics on a Kafka cluster."),
+    "produce": ("murk.cli.commands.produce", "Let a file's people privatize and send their records to a log."),
+    "learn": ("murk.cli.commands.learn", "Learn from the releases on a log, until stopped."),
+    "status": ("murk.cli.commands.status", "Show what a log holds and what was learned from it."),
+    "monitor": ("murk.cli.commands.monitor", "Serve metrics and a live page of what is learned."),
+    "ledger": ("murk.cli.commands.ledger", "Show what a person was promised, spent and sent; withdraw."),
+    "audit": ("murk.cli.commands.audit", "Measure what releases disclose, against what is claimed."),
+    "dead-letters": ("murk.cli.commands.dead_letters", "List the messages that were not learned from, and why."),
 }
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from murk.cli.ledger import command as ledger_command
+from murk.cli.commands.ledger import command as ledger_command
+from murk.cli.commands.status import command
 from murk.cli.options import open_existing
-from murk.cli.status import command
 from murk.learners.problem import problem_for
 from murk.producers import Ledger
 from murk.stream import Worker
@@ -127,7 +127,7 @@ def test_withdrawing_asks(folder: Path) -> None:
         ledger.withdraw("ann", task_hash="7" * 64)
     command = [str(folder / "ledger.db"), "--person", "ann", "--withdraw"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("murk.cli.ledger.terminal", lambda: True)
+        patch.setattr("murk.cli.commands.ledger.terminal", lambda: True)
         for answer, withdrawn in (("n\n", False), ("y\n", True)):
             done = CliRunner().invoke(ledger_command, command, input=answer)
             assert "Withdraw from every task, now and later?" in done.output

@@ -11,8 +11,8 @@ import pydantic
 import pytest
 from click.testing import CliRunner
 
+import murk.cli.commands.monitor
 import murk.cli.interrupts
-import murk.cli.monitor
 import murk.cli.options
 import murk.stream.worker.pool
 from murk.cli import cli
@@ -76,7 +76,7 @@ def test_monitor_waits_whatever_call_meets_a_log_that_is_away(away, monkeypatch)
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(murk.cli.monitor, "_watch", stop)
+    monkeypatch.setattr(murk.cli.commands.monitor, "_watch", stop)
     command = ["monitor", "task.yaml", "--log", "sqlite:///log.db", "--port", "0", "--wait", "--json"]
     done = CliRunner().invoke(cli, command)
     assert done.exit_code == 0, (done.output, away.met)

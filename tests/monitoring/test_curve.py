@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from murk.cli.status import command
+from murk.cli.commands.status import command
 from murk.learners.problem import problem_for
 from murk.monitoring import Monitor
 from murk.stream import Worker

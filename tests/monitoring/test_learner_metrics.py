@@ -5,7 +5,7 @@ import urllib.request
 
 import pytest
 
-from murk.cli.sharing import learner_metrics
+from murk.cli.metrics import learner_metrics
 from murk.learners.problem import problem_for
 from murk.monitoring.learner import STALLED, LearnerMetrics, learner_routes, problem
 from murk.stream import Task, open_log

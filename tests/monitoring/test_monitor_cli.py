@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from murk.cli import sharing
+from murk.cli import metrics
 from murk.errors import UserError
 from murk.monitoring.description import METRICS
 from murk.monitoring.reference import MOST_BYTES, check_reference, read_reference
@@ -208,15 +208,15 @@ def test_a_reference_names_all_coefficients():
 
 def test_a_populations_sums_are_served_while_it_produces(tmp_path, monkeypatch):
     before = set(threading.enumerate())
-    monkeypatch.setattr(sharing, "_SECONDS", 0.0)
-    monkeypatch.setattr(sharing, "_SHARE", 0)
+    monkeypatch.setattr(metrics, "_SECONDS", 0.0)
+    monkeypatch.setattr(metrics, "_SHARE", 0)
     task = make_task()
     path = write_people(tmp_path / "people.csv", 60)
     said = []
-    monkeypatch.setattr(sharing.click, "echo", lambda line, err: said.append(line))
+    monkeypatch.setattr(metrics.click, "echo", lambda line, err: said.append(line))
     with World(tmp_path, task) as world:
         world.ledger.bind(world.log.identity, task.hash)
-        with sharing.people_metrics(0, "127.0.0.1", task, world.ledger) as refresh:
+        with metrics.people_metrics(0, "127.0.0.1", task, world.ledger) as refresh:
             address = said[0].split()[-1]
             refresh()
             empty = fetch(address)
@@ -231,7 +231,7 @@ def test_a_populations_sums_are_served_while_it_produces(tmp_path, monkeypatch):
     assert 'murk_outbox_pending{task="third-child"} 0.0' in full
     # Those of other tests may be about to end.
     assert all(thread.name != "murk-http" for thread in set(threading.enumerate()) - before)
-    with sharing.people_metrics(None, "", task, None) as refresh:  # type: ignore[arg-type]
+    with metrics.people_metrics(None, "", task, None) as refresh:  # type: ignore[arg-type]
         refresh()
 
 

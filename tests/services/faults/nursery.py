@@ -194,7 +194,7 @@ def _serve():
     from tests.protocols import BY_NAME
 
     importlib.import_module("murk.stream.log.kafka.log")
-    importlib.import_module("murk.cli.learn")
+    importlib.import_module("murk.cli.commands.learn")
     importlib.import_module("murk.stream.worker.pool")
     importlib.import_module("tests.stream.processes")
     ended, warmed = {}, set()

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from murk.cli.commands.run import execute
+from murk.cli.live_page import LivePage
 from murk.cli.options import as_json
 from murk.cli.output import number, paragraph, print_json, table
-from murk.cli.page import LivePage
 from murk.cli.publication import asking
-from murk.cli.run import execute
 from murk.errors import UserError
 
 if TYPE_CHECKING:
