@@ -51,11 +51,18 @@ mutants: install
 generate: install
 	$(BIN)/python -m tools.generate
 
+# The documentation site in build/docs, offline; a broken link, a name without its place or its docstring, or anything
+# loaded from another host is an error.
+.PHONY: docs
+docs: install
+	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --quiet -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
+
 bench: install
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv .kafka/kafka-* murk-demo dist
+	rm -rf .venv .kafka/kafka-* murk-demo dist build
 
 # The whole deployment in containers: compose.yaml.
 .PHONY: up down

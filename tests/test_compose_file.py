@@ -235,7 +235,7 @@ def test_every_alert_has_its_part_of_the_runbook():
     assert {alert.anchor for alert in alerts.ALERTS} <= anchors("recover.md")
 
 
-@pytest.mark.parametrize("page", ["deploy.md", "recover.md", "monitor.md"])
+@pytest.mark.parametrize("page", ["deploy.md", "recover.md", "monitor.md", "metrics.md"])
 def test_links_to_headings_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", (ROOT / "docs" / page).read_text()):
         assert anchor in anchors(target or page), f"{page} links to {target}#{anchor}"

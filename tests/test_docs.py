@@ -21,8 +21,9 @@ from murk.demo import DATA
 from tests.services.faults.nursery import Nursery
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+(?: kafka)?)\n(.*?)^```", re.M | re.S)
+TASK_FILE = re.compile(r"# (\S+\.yaml)\n")
 
 
 def blocks(kind):
@@ -66,21 +67,27 @@ def example():
     runpy.run_path("example.py", run_name="__main__")
 
 
-def test_the_readmes_commands_run(tmp_path):
-    """The console block, with the task file of the YAML block above it, in a folder with a part of the data."""
-    readme = BLOCK.findall((ROOT / "README.md").read_text())
-    task = next(text for language, text in readme if language == "yaml")
-    (tmp_path / "weeks.yaml").write_text(task)
+def walks():
+    """Pages with commands for a task file that they show: its first line is a comment with its name."""
+    for page in PAGES:
+        found = BLOCK.findall(page.read_text())
+        files = {name[1]: text for kind, text in found if kind == "yaml" and (name := TASK_FILE.match(text))}
+        lines = [line for kind, text in found if kind == "console" for line in text.splitlines()]
+        if files and lines:
+            yield pytest.param(files, [line[2:] for line in lines if line.startswith("$ ")], id=page.name)
+
+
+def test_pages_have_commands_to_run():
+    assert {"start.md", "protocols.md"} <= {walk.id for walk in walks()}
+
+
+@pytest.mark.parametrize(("files", "commands"), list(walks()))
+def test_commands_for_a_task_file_run(files, commands, tmp_path):
+    """One after another, in a folder with the task file and a part of the data."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
     with gzip.open(DATA, "rt") as everybody, gzip.open(tmp_path / "mothers-1980.csv.gz", "wt") as some:
-        some.writelines(islice(everybody, 20_001))
-    commands = [
-        line[2:]
-        for language, text in readme
-        if language == "console"
-        for line in text.splitlines()
-        if line.startswith("$ ")
-    ]
-    assert len(commands) >= 4
+        some.writelines(islice(everybody, 4_001))
     for command in commands:
         words = shlex.split(command)
         assert words[0] == "murk"

@@ -250,7 +250,7 @@ def test_produce_says_where_its_metrics_are(tmp_path):
 
 
 def test_the_page_of_documents_holds_the_table():
-    page = (ROOT / "docs" / "monitor.md").read_text()
+    page = (ROOT / "docs" / "metrics.md").read_text()
     assert table() in page
     for metric in METRICS:
         assert f"`{metric.name}`" in page
