@@ -162,7 +162,7 @@ def test_the_riverscheduler_gives_the_published_steps():
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), -float("inf"), "text", 1e300])
 def test_no_value_is_ever_refused(value):
-    """Whether a record is learned must not depend on what it says (rule 1)."""
+    """Whether a record is learned must not depend on what it says."""
     model = LDPSGDRegressor(budget=GaussianDP(1.0), features=["a", "b"], seed=1)
     model.learn_one({"a": value, "b": 1.0}, 1.0)
     model.learn_one({"a": 1.0, "b": 1.0}, value)

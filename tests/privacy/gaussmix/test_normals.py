@@ -25,7 +25,7 @@ def block(key, counters):
 
 
 def test_rfc_8439_block():
-    """Section 2.3.2: key 00 01 .. 1f, counter 1, nonce 00000009 0000004a 00000000."""
+    """RFC 8439, section 2.3.2: key 00 01 .. 1f, counter 1, nonce 00000009 0000004a 00000000."""
     key = np.frombuffer(bytes(range(32)), dtype="<u4").astype(np.uint32)
     counters = np.array([[1], [0x09000000], [0x4A000000]], dtype=np.uint32)
     expected = bytes.fromhex(
