@@ -36,7 +36,9 @@ def test_what_texts_name_is_there():
 
 
 def test_what_is_not_there_is_found():
-    text = "docs/nowhere.png, murk/nowhere.py; [a page](nowhere.md), NOWHERE.md. `python -m tools.nowhere`. docs/start.md"
+    text = (
+        "docs/nowhere.png, murk/nowhere.py; [a page](nowhere.md), NOWHERE.md. `python -m tools.nowhere`. docs/start.md"
+    )
     assert list(dangling(text)) == ["docs/nowhere.png", "murk/nowhere.py", "nowhere.md", "NOWHERE.md", "tools.nowhere"]
 
 
