@@ -19,7 +19,7 @@ FAULTS = {
     '<img src="https://example.org/dot.png">': "index.html loads https://example.org/dot.png",
     "```{eval-rst}\n:class:`Nowhere`\n```": "py:class reference target not found: Nowhere",
     "```{eval-rst}\n`nowhere`\n```": "py:obj reference target not found: nowhere",
-    "```{eval-rst}\n.. py:function:: f\n\n   :raises UserEror: never\n```": "py:exc reference target not found: UserEror",
+    "```{eval-rst}\n.. py:function:: f\n\n   :raises Eror: never\n```": "py:exc reference target not found: Eror",
     "```{eval-rst}\n:math:`\\\\nowhere`\n```": "a formula cannot be read",
     "": "murk.privacy.PureDP is public, and documented on no page",
 }
