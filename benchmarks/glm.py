@@ -83,7 +83,7 @@ def women(replications, rows=5_000):
             order = rng.permutation(len(X))
             public, people = order[:rows], order[rows:]
             once = learned(Z[people], y[people].astype(float), GaussianDP(1.0), rng, public=Z[public], once=True)
-            before = PublicDataGLM(budget=GaussianDP(1.0), public=X[public], features=chosen, seed=r)
+            before = PublicDataGLM(budget=GaussianDP(1.0), public=X[public], features=chosen, release="joint", seed=r)
             before.learn_many(X[people], y[people])
             for name, one in (("joint", before.estimate()), ("directions", once)):
                 found.setdefault(name, []).append((one.values[:-1] - likely, one.half_widths()[:-1]))
@@ -250,7 +250,9 @@ def coverage(replications):
         for r in range(replications):
             rng = np.random.default_rng(r)
             rows, public = rng.integers(len(X), size=250_000), rng.integers(len(X), size=5_000)
-            model = PublicDataGLM(budget=GaussianDP(mu), public=X[public], features=list(names), seed=r, solver=solver)
+            model = PublicDataGLM(
+                budget=GaussianDP(mu), public=X[public], features=list(names), seed=r, release="joint", solver=solver
+            )
             model.learn_many(X[rows], y[rows])
             found = model.estimate()
             held.append(np.abs(found.values - (aim if solver == "stein" else likely)) <= found.half_widths())

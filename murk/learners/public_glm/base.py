@@ -17,6 +17,7 @@ from murk.learners.base import Record, StreamEstimator
 from murk.learners.estimate import Estimate
 from murk.learners.public_glm.bounds import normal_reach
 from murk.learners.public_glm.curves import Curve
+from murk.learners.public_glm.directed import OF_MOMENTS, Directions, check_directions, release_by_rule
 from murk.learners.public_glm.engine import BLOCK, Model, MomentEngine, merged
 from murk.learners.public_glm.fit import Response
 from murk.learners.public_glm.mechanism import calibrated
@@ -24,6 +25,7 @@ from murk.learners.public_glm.problem import check_size
 from murk.learners.public_glm.public import PublicSample
 from murk.learners.public_glm.root import NoRootError
 from murk.learners.public_glm.statistics import Statistics, balanced
+from murk.learners.scores.local import LocalScores
 from murk.learners.values import number
 from murk.privacy import Guarantee
 from murk.privacy.mechanisms.base import Randomizer
@@ -34,7 +36,7 @@ from murk.stream.messages.codec import Rejected
 Floats = NDArray[np.float64]
 
 _CHOICES = {
-    "release": ("joint", "separate"),
+    "release": (None, "directions", "joint", "separate"),
     "design": ("bounded", "gaussian"),
     "covariance": ("both", "private", "pooled"),
     "solver": ("stein", "score"),
@@ -55,7 +57,7 @@ class PublicMoments(StreamEstimator):
     design: Literal["bounded", "gaussian"]
     people: int
     failure: float
-    release: Literal["joint", "separate"]
+    release: Literal["directions", "joint", "separate"] | None
     target_weight: float | None
     covariance: Literal["both", "private", "pooled"]
     solver: Literal["stein", "score"]
@@ -67,7 +69,7 @@ class PublicMoments(StreamEstimator):
         """Set what is not a constructor argument; check what can be checked without a record."""
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise UserError(f"{name}={getattr(self, name)!r}; one of {', '.join(map(repr, choices))}")
+                raise UserError(f"{name}={getattr(self, name)!r}; one of {', '.join(map(repr, filter(None, choices)))}")
         if self.seed is not None and self.noise is not None:
             raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
         if self.design == "gaussian" and (self.public is None or self.radius is not None):
@@ -78,6 +80,11 @@ class PublicMoments(StreamEstimator):
             raise UserError("solver='score' solves the model's equations over public covariates: give public=")
         if self.inputs == "released" and self.features is None:
             raise UserError("inputs='released' needs features=[...]: a release does not say what its numbers are of")
+        arguments, curve = {name: getattr(self, name) for name in (*OF_MOMENTS, "public")}, self._curve().name
+        if self.release == "directions":
+            check_directions(arguments, curve)
+        self._released = self.release or release_by_rule(arguments, curve)
+        self._directions: Directions | None = None
         self._sample = None if self.public is None else PublicSample.read(self.public, self.features)
         if isinstance(self.public, Iterator):
             # It is used up; a clone gets what was read of it.
@@ -98,19 +105,38 @@ class PublicMoments(StreamEstimator):
 
     # Start: the features are fixed once
 
-    def _begin(self, names: tuple[Any, ...]) -> MomentEngine:
+    def _begin(self, names: tuple[Any, ...]) -> MomentEngine | LocalScores:
+        noise: NoiseSource = SecureNoise() if self.noise is None else self.noise
+        if self.seed is not None:
+            noise = SimulatedNoise(self.seed)
         coded = self._coded_names(names)
         sample = None if self._sample is None else self._sample.select(names)
+        engine: MomentEngine | LocalScores
+        if self._released == "directions":
+            assert sample is not None
+            binary = self._curve().name == "logistic"
+            self._directions = Directions(coded, sample, self._response(), binary, self.mechanism)
+            engine = self._directions.engine({**(self.levels or {}), "default": self.budget}, noise)
+        else:
+            engine = self._of_moments(names, coded, sample, noise)
+        self._names = names
+        self._watch()
+        self._engine = engine
+        return engine
+
+    def _of_moments(
+        self, names: tuple[Any, ...], coded: tuple[str, ...], sample: PublicSample | None, noise: NoiseSource
+    ) -> MomentEngine:
         k = len(names)
         reach = math.sqrt(k) if self.radius is None else self.radius
         if self.design == "gaussian" and sample is not None:
             moment = sample.moment[:-1, :-1]
-            reach = normal_reach(moment, self.people, self.failure, published=self.release == "separate")
+            reach = normal_reach(moment, self.people, self.failure, published=self._released == "separate")
         if not (math.isfinite(reach) and reach > 0):
             raise UserError(f"radius={reach!r} is no bound of the features' norm; give a positive number")
         # In units in which a feature's share of the bound is 1, like the constant.
         self._gain = math.sqrt(k) / reach
-        joint = self.release == "joint"
+        joint = self._released == "joint"
         bound = math.sqrt(k + self.intercept)
         weight = self.target_weight
         if weight is None:
@@ -124,18 +150,10 @@ class PublicMoments(StreamEstimator):
         public = None if sample is None else sample.coded(reach, self._gain, self.intercept)
         model = Model(self._curve(), response, public, self.covariance, self.solver)
         self._layout = layout
-        menu = self._menu()
-        noise: NoiseSource = SecureNoise() if self.noise is None else self.noise
-        if self.seed is not None:
-            noise = SimulatedNoise(self.seed)
-        engine = MomentEngine(layout, model, menu, noise=noise)
-        self._names = names
-        self._watch()
-        self._engine = engine
-        return engine
+        return MomentEngine(layout, model, self._menu(), noise=noise)
 
     def _made(self, guarantee: Guarantee) -> Randomizer:
-        return calibrated(guarantee, self._layout, release=self.release, kind=self.mechanism, method=self.calibration)
+        return calibrated(guarantee, self._layout, release=self._released, kind=self.mechanism, method=self.calibration)
 
     # Learning
 
@@ -146,8 +164,11 @@ class PublicMoments(StreamEstimator):
         engine = self._engine or self._begun(tuple(sorted(x)))
         values = [x.get(name) for name in self._names]
         row = np.array([list(map(number, values))])
-        own = self._default if budget is None else self._calibrated(budget)
-        engine.learn_records(self._coded(row), np.array([y]), [own])
+        if self._directions is not None:
+            self._directions.learn(engine, row, np.array([y]), budget)
+        else:
+            own = self._default if budget is None else self._calibrated(budget)
+            engine.learn_records(self._coded(row), np.array([y]), [own])
         if self._survey is not None:
             self._surveyed([(values, y)])
 
@@ -157,13 +178,18 @@ class PublicMoments(StreamEstimator):
             return
         engine = self._engine or self._begun(self._columns(X))
         rows = self._rows_of(X, y)
-        own = self._of_rows(budget, len(rows))
+        if self._directions is not None:
+            self._directions.learn(engine, rows, y, budget)
+        else:
+            self._learn_moments(engine, rows, y, self._of_rows(budget, len(rows)))
+        if self._survey is not None:
+            self._survey_rows(X, y)
+
+    def _learn_moments(self, engine: MomentEngine, rows: Floats, y: Floats, own: Any) -> None:
         # Coded a block at a time: a copy of everything would leave the processor's cache again and again.
         for start in range(0, len(rows), BLOCK):
             block = slice(start, start + BLOCK)
             engine.learn_records(self._coded(rows[block]), y[block], own[block] if isinstance(own, list) else [own])
-        if self._survey is not None:
-            self._survey_rows(X, y)
 
     def _coded(self, rows: Floats) -> Floats:
         coded = np.ones((len(rows), len(self._names) + self.intercept))
@@ -174,8 +200,18 @@ class PublicMoments(StreamEstimator):
 
     @property
     def moments(self) -> tuple[str, ...]:
-        """Names of a release's numbers, in order: ``"a*b"``, and ``"a*target"``."""
+        """Names of a release's numbers, in order: ``"a*b"``, and ``"a*target"``.
+
+        Raises
+        ------
+        UserError
+            If directions are released.
+        """
         self._require()
+        if self._directions is not None:
+            raise UserError(
+                "directions have no moments: give release='joint', or what devices released to learn_release"
+            )
         return self._layout.labels
 
     def _learn_released(self, x: Record, level: Any) -> None:
@@ -213,6 +249,23 @@ class PublicMoments(StreamEstimator):
             raise Rejected("magnitude", FORGED)
         engine.learn_payloads(table, name)
 
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state of a learner with the same settings.
+
+        That of moments of a learner that was told no ``release``, as all were until 0.4, is gone on with as such.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or belongs to other features.
+        """
+        fold = state.get("fold") if isinstance(state, Mapping) else None
+        of_moments = isinstance(fold, Mapping) and "moments" in fold and self.release is None
+        if of_moments and self._released == "directions" and not self.n_releases:
+            self._released, self._directions = "joint", None
+            self._engine = None if self.features is None else self._begin(tuple(self.features))
+        super().load_state_dict(state)
+
     # What was learned
 
     def _in_own_units(self, found: Estimate) -> Estimate:
@@ -223,6 +276,8 @@ class PublicMoments(StreamEstimator):
 
     def estimate(self) -> Estimate:
         """Coefficients with what their intervals need; where there is no root, the note says so."""
+        if self._directions is not None:
+            return self._directions.in_units(self._require().estimate())
         return self._in_own_units(self._require().estimate())
 
     def coefficients(self) -> dict[str, float]:
@@ -234,14 +289,19 @@ class PublicMoments(StreamEstimator):
             If no factor turns the least-squares direction into the curve's coefficients. The error keeps the
             direction, :meth:`estimate` gives it scaled as if scores were short, and predictions use the line.
         """
-        missing = self._require().fitted().missing
-        if missing is not None:
+        engine = self._require()
+        if self._directions is None and (missing := engine.fitted().missing) is not None:
             raise NoRootError(str(missing), self.direction())
         found = self.estimate()
         return dict(zip(found.names, map(float, found.values), strict=True))
 
     def direction(self) -> dict[str, float]:
-        """Slopes of least squares by feature name: what the coefficients are a multiple of."""
+        """Slopes of least squares by feature name: what the coefficients are a multiple of.
+
+        Where directions are released these are solved for at once, and are the coefficients.
+        """
+        if self._directions is not None:
+            return {name: value for name, value in self.coefficients().items() if name != "intercept"}
         slopes = self._require().fitted().direction[: len(self._names)] * self._gain
         return dict(zip(self._layout.names, map(float, slopes), strict=False))
 
@@ -250,6 +310,10 @@ class PublicMoments(StreamEstimator):
         for other in others:
             if not isinstance(other, PublicMoments):
                 raise UserError(f"moments merge with moments, not with what {type(other).__name__} has learned")
+            if (other._directions is None) is not (self._directions is None):
+                raise UserError("directions merge with directions, and moments with moments: see release=")
+        if self._directions is not None:
+            return self._directions.merged(self._engines(others))
         return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))
 
     # Prediction
@@ -257,6 +321,8 @@ class PublicMoments(StreamEstimator):
     def _responses(self, rows: Floats) -> Floats:
         """Mean responses of rows of features; by the line of least squares where there is no root."""
         engine = self._require()
+        if self._directions is not None:
+            return self._directions.responses(engine, rows)
         fitted, X = engine.fitted(), self._coded(rows)
         if fitted.missing is not None:
             return np.asarray(X @ fitted.direction)

@@ -21,9 +21,11 @@ from murk.privacy.noise import NoiseSource
 class PublicDataGLM(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
 
-    Each person releases the noisy second moments of their record, ``x x'`` and ``x y``, once and without seeing any
-    model. Their means give the least-squares slopes u; public unlabelled covariates give the factor c and the
-    intercept a with ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``; the coefficients are ``c u``.
+    Each person releases, once and without seeing any model, what is said of ``release``: by default, where covariates
+    are public, the direction of their whitened features with the label's sign, whose mean is solved for over the public
+    ones; or the noisy second moments of their record, ``x x'`` and ``x y``. The means of these give the least-squares
+    slopes u; public unlabelled covariates give the factor c and the intercept a with ``mean f(a + c x'u) = mean y`` and
+    ``c mean f'(a + c x'u) = 1``; the coefficients are ``c u``.
 
     Parameters
     ----------
@@ -58,7 +60,10 @@ class PublicDataGLM(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     people, failure
         For ``design="gaussian"``.
     release
-        ``"joint"``: one mechanism for all moments. ``"separate"``: one each for ``x x'`` and ``x y``.
+        ``"directions"``: ``y z / |z|``, z the features whitened by the public ones, one number a feature. ``"joint"``:
+        ``x x'`` and ``x y`` by one mechanism. ``"separate"``: by one each. By default directions where covariates are
+        public, the loss is logistic and no argument is given that only moments have: ``calibration``, ``radius``,
+        ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``intercept``, ``inputs``; else joint.
     target_weight
         What the target, coded to -1 and +1, is multiplied by before the joint release; by default ``sqrt 2`` times
         the bound of ``||x||``, at which ``x y`` is as little noisy as if it were released alone.
@@ -79,7 +84,8 @@ class PublicDataGLM(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
 
     Notes
     -----
-    Consistent for normal features; for others there is a bias that more people do not remove (docs/public-glm.md).
+    From directions consistent for any features, if the public ones are like the people's; from moments for normal ones:
+    for others there is a bias that more people do not remove (docs/public-glm.md).
     Each call of ``learn_one`` is one release of one person.
 
     References
@@ -98,7 +104,7 @@ class PublicDataGLM(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     >>> model = PublicDataGLM(budget=GaussianDP(mu=2.0), public=X[:2_000], features=["a", "b"], seed=1)
     >>> model.learn_many(X[2_000:], y[2_000:])
     >>> {name: round(value, 1) for name, value in model.coefficients().items()}
-    {'a': 0.9, 'b': 0.0, 'intercept': -0.5}
+    {'a': 1.0, 'b': 0.0, 'intercept': -0.5}
     """
 
     def __init__(
@@ -117,7 +123,7 @@ class PublicDataGLM(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
         design: Literal["bounded", "gaussian"] = "bounded",
         people: int = 1_000_000,
         failure: float = 0.05,
-        release: Literal["joint", "separate"] = "joint",
+        release: Literal["directions", "joint", "separate"] | None = None,
         target_weight: float | None = None,
         covariance: Literal["both", "private", "pooled"] = "both",
         solver: Literal["stein", "score"] = "stein",

@@ -24,9 +24,11 @@ from murk.privacy.noise import NoiseSource
 class PublicDataRegression(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
     """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
 
-    Each person releases the noisy second moments of their record, ``x x'`` and ``x y``, once and without seeing any
-    model. Their means give the least-squares slopes u; public covariates without targets give the factor c and the
-    intercept a with ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``; the coefficients are ``c u``.
+    Each person releases, once and without seeing any model, what is said of ``release``: by default, where covariates
+    are public, the direction of their whitened features times the coded target, whose mean is solved for over the
+    public ones; or the noisy second moments of their record, ``x x'`` and ``x y``. The means of these give the
+    least-squares slopes u; public covariates without targets give the factor c and the intercept a with
+    ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``; the coefficients are ``c u``.
     With ``link="identity"`` it is least squares and needs no public covariates, though they make it better; with
     ``link="exp"`` it is Poisson regression of bounded counts.
 
@@ -65,7 +67,10 @@ class PublicDataRegression(PublicMoments, TargetEstimator, base.MiniBatchRegress
     people, failure
         For ``design="gaussian"``.
     release
-        ``"joint"``: one mechanism for all moments. ``"separate"``: one each for ``x x'`` and ``x y``.
+        ``"directions"``: ``y z / |z|``, z the features whitened by the public ones, one number a feature. ``"joint"``:
+        ``x x'`` and ``x y`` by one mechanism. ``"separate"``: by one each. By default directions where covariates are
+        public, the link is the identity and no argument is given that only moments have: ``calibration``, ``radius``,
+        ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``intercept``, ``inputs``; else joint.
     target_weight
         What the coded target is multiplied by before the joint release; by default ``sqrt 2`` times the bound of
         ``||x||``, at which ``x y`` is as little noisy as if it were released alone.
@@ -122,7 +127,7 @@ class PublicDataRegression(PublicMoments, TargetEstimator, base.MiniBatchRegress
         design: Literal["bounded", "gaussian"] = "bounded",
         people: int = 1_000_000,
         failure: float = 0.05,
-        release: Literal["joint", "separate"] = "joint",
+        release: Literal["directions", "joint", "separate"] | None = None,
         target_weight: float | None = None,
         covariance: Literal["both", "private", "pooled"] = "both",
         solver: Literal["stein", "score"] = "stein",

@@ -25,7 +25,8 @@ PUBLIC = RNG.normal(size=(3000, 3)) * 0.4
 
 
 def glm(**more):
-    return PublicDataGLM(**{"budget": GaussianDP(4.0), "public": PUBLIC, "features": [0, 1, 2], "seed": 1, **more})
+    more = {"budget": GaussianDP(4.0), "public": PUBLIC, "features": [0, 1, 2], "seed": 1, "release": "joint", **more}
+    return PublicDataGLM(**more)
 
 
 def regression(**more):
@@ -331,7 +332,7 @@ def test_no_value_is_ever_refused(value):
 
 def test_wrong_settings_name_the_remedy():
     for change, message in [
-        ({"release": "twice"}, "release='twice'; one of 'joint'"),
+        ({"release": "twice"}, "release='twice'; one of 'directions', 'joint', 'separate'"),
         ({"beyond": "drop"}, "beyond="),
         ({"loss": "logit"}, "unknown loss"),
         ({"solver": "score", "public": None}, "give public="),
@@ -354,7 +355,7 @@ def test_in_a_pipeline_with_progressive_validation():
     data = list(datasets.Phishing().take(900))
     public = [_half(x) for x, _ in data[:300]]
     model = compose.Pipeline(
-        compose.FuncTransformer(_half), PublicDataGLM(budget=GaussianDP(16.0), public=public, seed=4)
+        compose.FuncTransformer(_half), PublicDataGLM(budget=GaussianDP(16.0), public=public, release="joint", seed=4)
     )
     metric = evaluate.progressive_val_score(data[300:], model, metrics.Accuracy())
     # Chance is about 0.56; a learner that learned nothing stays there.
@@ -373,7 +374,7 @@ def test_moments_in_other_units_do_not_merge():
 
 def test_a_feature_that_does_not_vary_in_public_gets_no_absurd_coefficient():
     rng = np.random.default_rng(3)
-    model = PublicDataGLM(budget=GaussianDP(4.0), public=np.zeros((50, 1)), features=["k"], seed=2)
+    model = glm(public=np.zeros((50, 1)), features=["k"], seed=2)
     model.learn_many(np.zeros((2_000, 1)), rng.random(2_000) < 0.4)
     found = model.estimate()
     assert abs(found.values[0]) < 10.0

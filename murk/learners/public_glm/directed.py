@@ -1,0 +1,150 @@
+"""How the estimators release directions: what they do in place of summing second moments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.estimate import PublicCovariates
+from murk.learners.public_glm.fit import Response
+from murk.learners.public_glm.public import PublicSample
+from murk.learners.scores.engine import BLOCK, merged
+from murk.learners.scores.estimate import ScoreEstimate
+from murk.learners.scores.local import LocalScores
+from murk.learners.scores.mechanism import Menu, menu_of
+from murk.learners.scores.settings import Settings
+from murk.privacy import Guarantee
+from murk.privacy.noise import NoiseSource
+
+Floats = NDArray[np.float64]
+
+OF_MOMENTS: Final[Mapping[str, Any]] = {
+    "calibration": "analytic",
+    "radius": None,
+    "beyond": "scale",
+    "design": "bounded",
+    "target_weight": None,
+    "covariance": "both",
+    "solver": "stein",
+    "intercept": True,
+    "inputs": "records",
+}
+"""Arguments that say how second moments are bounded, released or used, with their defaults: directions have none."""
+
+TOLD: Final = ("logistic", "identity")
+"""Curves whose coefficients released directions tell."""
+
+
+def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
+    """What is released where nobody said: directions, if covariates are public and nothing asks for moments."""
+    unasked = all(arguments[name] == default for name, default in OF_MOMENTS.items())
+    return "directions" if arguments["public"] is not None and curve in TOLD and unasked else "joint"
+
+
+def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
+    """Refuse what directions do not tell, or do not read.
+
+    Raises
+    ------
+    UserError
+        Naming the argument and what to do.
+    """
+    remedy = "use release='joint'"
+    if arguments["public"] is None:
+        raise UserError(
+            f"release='directions' solves for coefficients over public covariates: give public=, or {remedy}"
+        )
+    if curve not in TOLD:
+        raise UserError(f"directions tell the logistic loss and the identity link, not {curve!r}: {remedy}")
+    for name, default in OF_MOMENTS.items():
+        if arguments[name] != default:
+            raise UserError(f"{name}={arguments[name]!r} has no effect on directions: leave it out, or {remedy}")
+
+
+class Directions:
+    """Directions of records, released, learned and solved for.
+
+    Parameters
+    ----------
+    names
+        Coded features, the constant last.
+    sample
+        Public covariates of the features.
+    response
+        What a coded target of -1 and +1 means.
+    binary
+        Whether targets are labels.
+    mechanism
+        The kind of mechanism, or None.
+    """
+
+    def __init__(
+        self, names: tuple[str, ...], sample: PublicSample, response: Response, binary: bool, mechanism: str | None
+    ) -> None:
+        points, counts = np.unique(sample.rows, axis=0, return_counts=True)
+        covariates = PublicCovariates(with_constant(points), counts.astype(np.int64))
+        self.settings = Settings(names, binary, covariates, once=True)
+        self.response, self.kind = response, mechanism
+
+    def menu(self, guarantee: Guarantee) -> Menu:
+        """The mechanisms of a guarantee."""
+        return menu_of(self.kind, guarantee, self.settings.features, matrices=self.settings.matrices)
+
+    def engine(self, guarantees: Mapping[str, Guarantee], noise: NoiseSource) -> LocalScores:
+        """A learner at these levels."""
+        return LocalScores(self.settings, guarantees, self.menu, noise)
+
+    def learn(
+        self, engine: LocalScores, rows: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None
+    ) -> None:
+        """Randomize the records of rows (n, k) without the constant, each once, and learn from the results.
+
+        Raises
+        ------
+        UserError
+            If there are not as many budgets as rows.
+        """
+        each = isinstance(budget, Sequence)
+        budgets: Sequence[Guarantee | None] = budget if isinstance(budget, Sequence) else [budget]
+        if each and len(budgets) != len(rows):
+            raise UserError(f"X has {len(rows)} rows, budget has {len(budgets)}")
+        levels = ["default" if one is None else engine.level(one) for one in budgets]
+        targets = (1.0 + y) / 2.0 if self.settings.binary else y
+        for start in range(0, len(rows), BLOCK):
+            block = slice(start, start + BLOCK)
+            coded = with_constant(rows[block])
+            try:
+                engine.learn_records(coded, targets[block], levels[block] if each else levels)
+            finally:
+                coded.fill(0.0)
+
+    def in_units(self, found: ScoreEstimate) -> ScoreEstimate:
+        """An estimate of a real target's line in its own units."""
+        if self.settings.binary:
+            return found
+        half, values = self.response.half, self.response.half * found.values
+        values[-1] += self.response.middle
+        return replace(found, values=values, spread=half * found.spread, unit=half)
+
+    def merged(self, engines: Sequence[LocalScores]) -> ScoreEstimate:
+        """The estimate of several learners together."""
+        return self.in_units(merged(engines))
+
+    def responses(self, engine: LocalScores, rows: Floats) -> Floats:
+        """Mean responses of rows without the constant: chances, or targets in their own units."""
+        linear = with_constant(rows) @ engine.shown()
+        if self.settings.binary:
+            return np.asarray(0.5 + 0.5 * np.tanh(0.5 * linear))
+        return np.asarray(self.response.middle + self.response.half * linear)
+
+
+def with_constant(rows: Floats) -> Floats:
+    """Rows with the constant; what is not finite counts as 0."""
+    coded = np.ones((len(rows), rows.shape[1] + 1))
+    coded[:, :-1] = np.where(np.isfinite(rows), rows, 0.0)
+    return coded

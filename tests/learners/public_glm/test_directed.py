@@ -1,0 +1,201 @@
+"""The River estimators where they release directions: by default, if covariates are public."""
+
+import copy
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from river import compose, datasets, evaluate, metrics
+
+from murk.errors import MurkError, UserError
+from murk.learners import PublicDataGLM, PublicDataRegression
+from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise
+from murk.stream.messages.codec import Rejected
+from murk.stream.messages.releases import ScoreRelease
+
+RNG = np.random.default_rng(8)
+X = RNG.normal(size=(30_000, 3)) * 0.4
+TRUTH = np.array([1.0, -0.7, 0.4])
+LABELS = RNG.random(len(X)) < 1 / (1 + np.exp(-(X @ TRUTH - 0.3)))
+WEEKS = 26 + 20 * X[:, 0] + RNG.uniform(-3, 3, len(X))
+PUBLIC = RNG.normal(size=(3000, 3)) * 0.4
+
+
+def glm(**more):
+    return PublicDataGLM(**{"budget": GaussianDP(4.0), "public": PUBLIC, "features": [0, 1, 2], "seed": 1, **more})
+
+
+def regression(**more):
+    given = {"budget": GaussianDP(4.0), "public": PUBLIC, "features": [0, 1, 2], "seed": 1, "target_bounds": (-30, 82)}
+    return PublicDataRegression(**{**given, **more})
+
+
+def test_a_logistic_model_is_found_within_its_intervals_and_nearer_than_by_moments():
+    model, moments = glm(budget=GaussianDP(1.0)), glm(budget=GaussianDP(1.0), release="joint")
+    for each in (model, moments):
+        each.learn_many(X, LABELS)
+    found, truth = model.estimate(), np.append(TRUTH, -0.3)
+    # 4 coefficients of a normal law, a false alarm once in 10^6 runs.
+    assert np.all(np.abs(found.values - truth) < 5.1 * found.spread)
+    assert np.any(np.abs(found.values + truth) > 5.1 * found.spread)
+    assert np.sum(found.spread[:3] ** 2) < 0.75 * np.sum(moments.estimate().spread[:3] ** 2)
+    assert found.alike
+    assert "docs/public-glm.md" in model.confidence_intervals().note
+    assert model.direction() == {name: model.coefficients()[name] for name in "012"}
+    assert np.mean(model.predict_many(X[:1000]) == LABELS[:1000]) > 0.6
+
+
+def test_a_line_is_in_the_targets_units():
+    model = regression()
+    model.learn_many(X, WEEKS)
+    found = model.estimate()
+    assert np.all(np.abs(found.values - [20, 0, 0, 26]) < 5.1 * found.spread)
+    assert np.all(found.half_widths() < 6)
+    assert found.spread[0] < 2
+    assert model.predict_one({0: 0.5, 1: 0.0, 2: 0.0}) == pytest.approx(36, abs=3)
+    assert model.predict_one({0: 1e9}) == 82.0
+
+
+@pytest.mark.parametrize("make", [glm, regression])
+@pytest.mark.parametrize("budget", [GaussianDP(1.0), PureDP(1.0), ApproxDP(1.0, 1e-6)], ids=lambda b: b.kind)
+def test_many_is_one_by_one_bit_for_bit(make, budget):
+    one, n = make(budget=budget), 40
+    y = LABELS if make is glm else WEEKS
+    for row, target in zip(X[:n], y[:n], strict=True):
+        one.learn_one(dict(enumerate(row.tolist())), target)
+    array, frame = one.clone(), one.clone()
+    array.learn_many(X[:25], y[:25])
+    array.learn_many(X[25:n], y[25:n])
+    frame.learn_many(pd.DataFrame(X[:n]), pd.Series(y[:n]))
+    assert one.state_dict() == array.state_dict() == frame.state_dict()
+    assert np.array_equal(array.predict_many(X[:n]), frame.predict_many(pd.DataFrame(X[:n])).to_numpy())
+
+
+def test_budgets_for_each_row():
+    budgets = [GaussianDP([0.5, 4.0, 2.0][i % 3]) for i in range(30)]
+    many, one = glm(), glm()
+    many.learn_many(X[:30], LABELS[:30], budget=budgets)
+    for row, target, budget in zip(X[:30], LABELS[:30], budgets, strict=True):
+        one.learn_one(dict(enumerate(row.tolist())), target, budget=budget)
+    assert one.state_dict() == many.state_dict()
+    with pytest.raises(UserError, match="30 rows, budget has 2"):
+        many.learn_many(X[:30], LABELS[:30], budget=budgets[:2])
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
+def test_copies_go_on_alike_only_where_seeded(copied, seeded):
+    model = glm(seed=1 if seeded else None)
+    model.learn_many(X[:20], LABELS[:20])
+    twin = copied(model)
+    assert twin.state_dict() == model.state_dict()
+    for each in (model, twin):
+        each.learn_many(X[20:40], LABELS[20:40])
+    assert (twin.state_dict() == model.state_dict()) is seeded
+
+
+def test_states_go_on_and_those_of_moments_without_a_release_named_are_of_moments():
+    model = glm()
+    model.learn_many(X[:500], LABELS[:500])
+    state = json.loads(json.dumps(model.state_dict()))
+    late = glm(features=None)
+    late.load_state_dict(state)
+    assert late.state_dict() == model.state_dict()
+    with pytest.raises(MurkError):
+        glm(public=PUBLIC[:10]).load_state_dict(state)
+    with pytest.raises(MurkError):
+        glm(release="joint").load_state_dict(state)
+    # Until 0.4 a learner that was told nothing released jointly: its state goes on so.
+    former = glm(release="joint")
+    former.learn_many(X[:500], LABELS[:500])
+    for fresh in (glm(), glm(features=None)):
+        fresh.load_state_dict(former.state_dict())
+        fresh.learn_many(X[500:510], LABELS[500:510])
+        assert fresh.n_releases == 510
+        assert "0*target" in fresh.moments
+    with pytest.raises(MurkError):
+        glm(release="directions").load_state_dict(former.state_dict())
+
+
+def test_what_was_learned_apart_is_solved_together():
+    left, right = glm(seed=2), glm(seed=3)
+    left.learn_many(X[:15_000], LABELS[:15_000])
+    right.learn_many(X[15_000:], LABELS[15_000:])
+    merged = left.merged([right])
+    assert (merged.chains, merged.n_releases) == (2, 30_000)
+    assert np.all(np.abs(merged.values - np.append(TRUTH, -0.3)) < 5.1 * merged.spread)
+    with pytest.raises(UserError, match="directions merge"):
+        left.merged([glm(release="joint")])
+
+
+def test_releases_made_elsewhere():
+    model = glm()
+    fields = {
+        "id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 1, "simulated": True,
+        "version": 0, "question": "score", "payload": [0] * 4,
+    }  # fmt: skip
+    model.learn_release(ScoreRelease(**fields))
+    assert model.n_releases == 1
+    for change, reason in (
+        ({"payload": [0] * 3}, "dimension"),
+        ({"level": "gold"}, "level"),
+        ({"version": 9}, "future"),
+    ):
+        with pytest.raises(Rejected, match=reason):
+            model.learn_release(ScoreRelease(**{**fields, **change}))
+    with pytest.raises(UserError, match="release='joint'"):
+        _ = model.moments
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"public": None}, "give public="),
+        ({"loss": "poisson"}, "not 'poisson'"),
+        ({"solver": "score"}, "solver='score' has no effect"),
+        ({"radius": 2.0}, "radius=2.0 has no effect"),
+        ({"inputs": "released"}, "inputs='released' has no effect"),
+    ],
+)
+def test_what_directions_do_not_tell_is_refused_by_name_and_jointly_released_by_default(more, message):
+    with pytest.raises(UserError, match=message):
+        glm(release="directions", **more)
+    assert glm(**more).moments
+    with pytest.raises(UserError, match="directions have no moments"):
+        _ = glm().moments
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf"), "text", 1e300, [1], {}])
+def test_no_value_is_ever_refused(value):
+    for model in (glm(features=["a"], public=PUBLIC[:, :1]), regression(features=["a"], public=PUBLIC[:, :1])):
+        model.learn_one({"a": value}, 1.0)
+        model.learn_one({"a": 1.0}, value)
+        model.learn_many(pd.DataFrame({"a": [value, 0.5]}), pd.Series([value, True], dtype=object))
+        assert model.n_releases == 4
+        model.predict_one({"a": value})
+        assert np.all(np.isfinite(model.estimate().values))
+
+
+def test_a_feature_that_does_not_vary_in_public_is_refused_as_in_tasks():
+    with pytest.raises(UserError, match=r"singular.*leave it out or give more public rows"):
+        glm(public=np.zeros((50, 1)), features=["k"])
+
+
+def test_wrong_settings_name_the_remedy():
+    with pytest.raises(UserError, match="release='twice'; one of 'directions', 'joint', 'separate'"):
+        glm(release="twice")
+    with pytest.raises(UserError, match="one of them"):
+        glm(noise=SimulatedNoise(1))
+
+
+def test_in_a_pipeline_with_progressive_validation():
+    def half(x):
+        return {name: 2 * value - 1 for name, value in x.items()}
+
+    data = list(datasets.Phishing().take(900))
+    learner = PublicDataGLM(budget=GaussianDP(16.0), public=[half(x) for x, _ in data[:300]], seed=4)
+    metric = evaluate.progressive_val_score(data[300:], compose.FuncTransformer(half) | learner, metrics.Accuracy())
+    # Chance is about 0.56; a learner that learned nothing stays there.
+    assert metric.get() > 0.75
