@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from murk.demo import DATA, TASK
-from murk.monitoring import alerts
+from murk.monitoring.metrics import alerts
 from murk.stream import Task
 from tests.services.composed import ROOT, Composed, properties, read
 from tests.services.secure import RIGHTS, right_names

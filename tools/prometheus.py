@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from murk.errors import UserError
-from murk.monitoring.alerts import ALERTS, MONITOR_JOB, RECORDED, RUNBOOK, Alert
+from murk.monitoring.metrics.alerts import ALERTS, MONITOR_JOB, RECORDED, RUNBOOK, Alert
 from tools.promql import query
 
 Json = dict[str, Any]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from murk.monitoring.description import METRICS, PREFIX, Metric
+from murk.monitoring.metrics.catalogue import METRICS, PREFIX, Metric
 
 BY_NAME: Final = {metric.name: metric for metric in METRICS}
 SCRAPE_LABELS: Final = frozenset({"job", "instance"})
@@ -42,7 +42,7 @@ def find(name: str) -> Metric:
         return metric
     if name in BY_NAME:
         return BY_NAME[name]
-    raise ValueError(f"no metric is called {name!r}; see murk.monitoring.description")
+    raise ValueError(f"no metric is called {name!r}; see murk.monitoring.metrics.catalogue")
 
 
 def labels_of(name: str) -> frozenset[str]:
@@ -82,7 +82,7 @@ def query(text: str, *, legend: str = "", recorded: Iterable[str] = ()) -> str:
     >>> query("murk_releases")
     Traceback (most recent call last):
     ...
-    ValueError: no metric is called 'murk_releases'; see murk.monitoring.description
+    ValueError: no metric is called 'murk_releases'; see murk.monitoring.metrics.catalogue
     """
     recorded = frozenset(recorded)
     bare = _STRING.sub('""', text)

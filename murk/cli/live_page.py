@@ -61,8 +61,8 @@ class LivePage:
 
     def _serve(self, run: LocalRun) -> Monitor:
         from murk.monitoring import Monitor
-        from murk.monitoring.routes import monitor_routes
-        from murk.monitoring.server import Server
+        from murk.monitoring.web.routes import monitor_routes
+        from murk.monitoring.web.server import Server
 
         monitor = Monitor(run.log, run.task)
         self._stack.callback(monitor.close)

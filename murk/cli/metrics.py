@@ -47,8 +47,8 @@ def learner_metrics(port: int | None, host: str, task: Task, team: Team[Any]) ->
     if port is None:
         yield lambda: None
         return
-    from murk.monitoring.learner import LearnerMetrics, learner_routes
-    from murk.monitoring.server import Server
+    from murk.monitoring.metrics.learner import LearnerMetrics, learner_routes
+    from murk.monitoring.web.server import Server
 
     due = 0.0
 
@@ -74,9 +74,9 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         return
     from functools import partial
 
-    from murk.monitoring.people import PeopleMetrics, PeopleSums
-    from murk.monitoring.routes import metrics
-    from murk.monitoring.server import Route, Server, text
+    from murk.monitoring.metrics.population import PeopleMetrics, PeopleSums
+    from murk.monitoring.web.routes import metrics
+    from murk.monitoring.web.server import Route, Server, text
 
     exported = PeopleMetrics(task.name)
     sums = ledger.group_sums(task.hash)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from murk.errors import MurkError
 from murk.learners.problem import problem_for
-from murk.monitoring.exporter import described, exported, new_registry, register
 from murk.monitoring.figures import Figures, Place, figures
 from murk.monitoring.history import History
+from murk.monitoring.metrics.exporter import described, exported, new_registry, register
 from murk.monitoring.reference import check_reference
 from murk.monitoring.snapshot import Snapshot
 from murk.stream.log.base import Log, Unreachable

@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from murk.learners.units import effect_name, units
-from murk.monitoring.description import STALENESS_BOUNDS
 from murk.monitoring.figures import Figures
 from murk.monitoring.history import Point
+from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.stream.messages.trail import LEVEL
 from murk.stream.task.disclosure import Disclosure
 from murk.stream.task.protocols.registry import PROTOCOLS

@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 
 from murk.monitoring import Monitor
-from murk.monitoring.routes import monitor_routes
-from murk.monitoring.server import MOST_CONNECTIONS, Server
+from murk.monitoring.web.routes import monitor_routes
+from murk.monitoring.web.server import MOST_CONNECTIONS, Server
 from murk.stream import open_log
 from tests.cli.harness import WORD
 from tests.fuzz.mutate import spoil, strange
@@ -79,7 +79,7 @@ def requests() -> Target:
     server.start()
     atexit.register(server.close)
     words = _Words()
-    logging.getLogger("murk.monitoring.server").addHandler(words)
+    logging.getLogger("murk.monitoring.web.server").addHandler(words)
 
     def take(data: bytes) -> str:
         answer = _asked(server, data)

@@ -13,14 +13,14 @@ import pytest
 
 from murk.cli import metrics
 from murk.errors import UserError
-from murk.monitoring.description import METRICS
+from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.reference import MOST_BYTES, check_reference, read_reference
-from murk.monitoring.table import table
 from murk.producers import FileSource
 from tests.cli.harness import ROOT, finish, murk, refused, start
 from tests.cli.processes import Process
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, finished, url
 from tests.producers.world import World, make_task, run_blocks, write_people
+from tools.metrics_table import table
 
 LIMIT = 120.0
 

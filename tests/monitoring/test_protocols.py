@@ -15,16 +15,16 @@ from murk.learners.problem import problem_for
 from murk.learners.scores.estimate import ScoreEstimate
 from murk.monitoring import Monitor
 from murk.monitoring import monitor as module
-from murk.monitoring.description import METRICS
 from murk.monitoring.figures import Place, figures
+from murk.monitoring.metrics.catalogue import METRICS
 from murk.privacy import ApproxDP, calibrate
 from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import Crowd
 from murk.stream import Task, open_log
 from murk.stream.messages.state import Counters, StateMessage
 from tests.cli.harness import people
+from tests.monitoring.metrics.test_exporter import check, families
 from tests.monitoring.runs import url
-from tests.monitoring.test_exporter import check, families
 from tests.stream.harness import VERSIONED
 
 TEXT = """\

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from murk.monitoring.description import METRICS
+from murk.monitoring.metrics.catalogue import METRICS
 from tests.services.composed import ROOT, Composed
 from tests.services.services import PROMETHEUS, eventually, require, require_kafka
 from tests.services.test_prometheus import OWN, substituted, targets, values

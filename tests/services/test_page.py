@@ -14,7 +14,7 @@ import urllib.parse
 
 import pytest
 
-from tests.monitoring.page_server import HOSTILE, PAGE, SCENARIOS, FakeMonitor, made_up, many
+from tests.monitoring.web.page_server import HOSTILE, PAGE, SCENARIOS, FakeMonitor, made_up, many
 from tests.services.services import eventually
 
 SIZES = {"phone": (360, 740), "tablet": (820, 1180), "wide": (1440, 900)}

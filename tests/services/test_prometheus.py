@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from deploy.broker.ports import number, reserve
-from murk.monitoring import alerts
-from murk.monitoring.description import METRICS
+from murk.monitoring.metrics import alerts
+from murk.monitoring.metrics.catalogue import METRICS
 from murk.stream import open_log
 from tests.cli.harness import HEADER, ROWS, murk, start
 from tests.services.services import PROMETHEUS, Prometheus, eventually, require

@@ -6,7 +6,7 @@ import json
 import pytest
 from grafana_foundation_sdk.models import units
 
-from murk.monitoring.description import METRICS
+from murk.monitoring.metrics.catalogue import METRICS
 from tests.tools import grafana_schema
 from tools import generate
 from tools.grafana import DASHBOARDS, DATASOURCE

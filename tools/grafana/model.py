@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from murk.monitoring.exporter import LEARNED as RESULT
+from murk.monitoring.metrics.exporter import LEARNED as RESULT
 from tools.grafana.board import Line, Section, dashboard, label_values, variable
 from tools.grafana.panels import Json, band, stat, table, target, timeseries
 

@@ -16,7 +16,7 @@ from murk.cli.options import begin_on, existing_log, wait_for_task
 
 if TYPE_CHECKING:
     from murk.monitoring import Monitor
-    from murk.monitoring.server import Server
+    from murk.monitoring.web.server import Server
     from murk.stream import Task
     from murk.stream.log.base import Log
 
@@ -46,10 +46,10 @@ def command(
     """
     from murk.learners.problem import problem_for
     from murk.monitoring import Monitor
-    from murk.monitoring.exporter import new_registry
+    from murk.monitoring.metrics.exporter import new_registry
     from murk.monitoring.reference import check_reference, read_reference
-    from murk.monitoring.routes import monitor_routes
-    from murk.monitoring.server import Server
+    from murk.monitoring.web.routes import monitor_routes
+    from murk.monitoring.web.server import Server
     from murk.stream import Task, open_log
 
     start_logging(verbose, log_json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from murk.monitoring.description import METRICS
+from murk.monitoring.metrics.catalogue import METRICS
 
 
 def table() -> str:

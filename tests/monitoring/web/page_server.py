@@ -1,6 +1,6 @@
 """A stand-in for the monitor: the page's own files and a made-up status, under the monitor's security policy.
 
-For the page's tests, and for looking at the page: ``python -m tests.monitoring.page_server --scenario many``.
+For the page's tests, and for looking at the page: ``python -m tests.monitoring.web.page_server --scenario many``.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 import murk
 from murk.privacy import GaussianDP, PureDP
 
-PAGE = Path(murk.__file__).parent / "monitoring" / "page"
+PAGE = Path(murk.__file__).parent / "monitoring" / "web" / "page"
 POLICY = "default-src 'self'"
 BOUNDS = [2**power - 1 for power in range(21)]
 RANDOM_SCALING = (

@@ -13,9 +13,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain
 
 from murk.errors import UserError
-from murk.monitoring import server as module
-from murk.monitoring.routes import PAGE, files, monitor_routes
-from murk.monitoring.server import Server, text
+from murk.monitoring.web import server as module
+from murk.monitoring.web.routes import PAGE, files, monitor_routes
+from murk.monitoring.web.server import Server, text
 from tests.monitoring.runs import PEOPLE, TRUTH, finished, watching
 
 

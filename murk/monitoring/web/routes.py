@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from murk.monitoring.runbook import runbook_routes
-from murk.monitoring.server import Response, Route, text
+from murk.monitoring.web.runbook import runbook_routes
+from murk.monitoring.web.server import Response, Route, text
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -8,10 +8,10 @@ from email.message import Message
 from functools import partial
 from typing import TYPE_CHECKING
 
-from murk.monitoring.description import METRICS
-from murk.monitoring.exporter import DEAD, DUPLICATE, LEARNED, Sample, described, family, new_registry, register
-from murk.monitoring.routes import metrics
-from murk.monitoring.server import Response, Route, text
+from murk.monitoring.metrics.catalogue import METRICS
+from murk.monitoring.metrics.exporter import DEAD, DUPLICATE, LEARNED, Sample, described, family, new_registry, register
+from murk.monitoring.web.routes import metrics
+from murk.monitoring.web.server import Response, Route, text
 from murk.stream.worker.pulse import ChainVitals, Pulse, Vitals
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from functools import partial
 from html import escape
 from pathlib import Path
 
-from murk.monitoring.alerts import ALERTS, RUNBOOK, Alert
-from murk.monitoring.server import Response, Route
+from murk.monitoring.metrics.alerts import ALERTS, RUNBOOK, Alert
+from murk.monitoring.web.server import Response, Route
 
 _PACKAGED = Path(__file__).with_name("recover.md")
-_SOURCE = Path(__file__).parents[2] / "docs" / "recover.md"
+_SOURCE = Path(__file__).parents[3] / "docs" / "recover.md"
 _INLINE = (
     (re.compile(r"`([^`]+)`"), r"<code>\1</code>"),
     (re.compile(r"\*\*([^*]+)\*\*"), r"<strong>\1</strong>"),

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: every one of `murk.monitoring.description.METRICS`, from a snapshot.
+"""Metrics for Prometheus: every one of `murk.monitoring.metrics.catalogue.METRICS`, from a snapshot.
 
 Counters and histograms are copies of what the chains' states say, and never counted here: a monitor that is
 started again, or two of them, can neither lose nor double anything.
@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from murk.errors import UserError
-from murk.monitoring.description import METRICS, Metric, Side
+from murk.monitoring.metrics.catalogue import METRICS, Metric, Side
 from murk.monitoring.snapshot import Snapshot
 from murk.stream.messages.codec import REASONS
 from murk.stream.messages.trail import LEVEL

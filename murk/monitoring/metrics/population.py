@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from murk.monitoring.description import METRICS
-from murk.monitoring.exporter import Histogram, Sample, bucketed, described, family, new_registry, register
+from murk.monitoring.metrics.catalogue import METRICS
+from murk.monitoring.metrics.exporter import Histogram, Sample, bucketed, described, family, new_registry, register
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

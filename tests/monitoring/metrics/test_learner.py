@@ -7,12 +7,12 @@ import pytest
 
 from murk.cli.metrics import learner_metrics
 from murk.learners.problem import problem_for
-from murk.monitoring.learner import STALLED, LearnerMetrics, learner_routes, problem
+from murk.monitoring.metrics.learner import STALLED, LearnerMetrics, learner_routes, problem
 from murk.stream import Task, open_log
 from murk.stream.worker.pool import Team
 from murk.stream.worker.pulse import Pulse
+from tests.monitoring.metrics.test_exporter import check
 from tests.monitoring.runs import TEXT
-from tests.monitoring.test_exporter import check
 
 TASK = {"task": "third-child"}
 

@@ -8,10 +8,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from murk.errors import UserError
 from murk.monitoring import Monitor
-from murk.monitoring.description import METRICS
-from murk.monitoring.exporter import RESULTS, VALUES, new_registry
-from murk.monitoring.people import SMALLEST_GROUP, PeopleMetrics, PeopleSums
-from murk.monitoring.routes import metrics
+from murk.monitoring.metrics.catalogue import METRICS
+from murk.monitoring.metrics.exporter import RESULTS, VALUES, new_registry
+from murk.monitoring.metrics.population import SMALLEST_GROUP, PeopleMetrics, PeopleSums
+from murk.monitoring.web.routes import metrics
 from murk.producers import receipts
 from murk.stream import Task, open_log
 from murk.stream.messages.codec import REASONS

@@ -1,0 +1,1 @@
+"""The web server of the monitor: its page, metrics, status and runbook."""
