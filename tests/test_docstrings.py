@@ -42,8 +42,11 @@ def test_every_parameter_is_explained_where_the_reader_is(thing):
     text = inspect.getdoc(thing)
     explained = entries(text, "Parameters")
     assert parameters(thing) <= set(explained), parameters(thing) - set(explained)
-    for name, said in (explained | entries(text, "Raises") | entries(text, "Attributes")).items():
-        assert not ELSEWHERE.search(said), f"{name}: {said.strip()}"
+    own = [getattr(thing, key) for key in vars(thing) if not key.startswith("_") and callable(getattr(thing, key))]
+    for doc in (text, *(inspect.getdoc(part) or "" for part in own)):
+        for section in ("Parameters", "Attributes", "Returns", "Raises"):
+            for name, said in entries(doc, section).items():
+                assert not ELSEWHERE.search(said), f"{name}: {said.strip()}"
 
 
 def test_what_the_check_would_say():

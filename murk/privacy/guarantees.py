@@ -66,7 +66,7 @@ class PureDP(Guarantee):
         self._settle()
 
     def describe(self) -> str:
-        """What is promised, in plain explain."""
+        """What is promised, in plain words."""
         return explain.describe_pure(self.epsilon)
 
     def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
@@ -121,7 +121,7 @@ class ApproxDP(Guarantee):
         self._settle()
 
     def describe(self) -> str:
-        """What is promised, in plain explain."""
+        """What is promised, in plain words."""
         return explain.describe_approx(self.epsilon, self.delta)
 
     def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
@@ -174,7 +174,7 @@ class GaussianDP(Guarantee):
         self._settle()
 
     def describe(self) -> str:
-        """What is promised, in plain explain."""
+        """What is promised, in plain words."""
         epsilon = conversions.gdp_epsilon(self.mu, _DELTA_IN_WORDS)
         return explain.describe_gdp(
             self.mu,
@@ -229,7 +229,7 @@ class ZeroConcentratedDP(Guarantee):
         self._settle()
 
     def describe(self) -> str:
-        """What is promised, in plain explain."""
+        """What is promised, in plain words."""
         epsilon = conversions.zcdp_epsilon(self.rho, _DELTA_IN_WORDS)
         return explain.describe_zcdp(
             self.rho,

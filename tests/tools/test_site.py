@@ -81,7 +81,7 @@ def test_the_reference_has_a_line_for_every_public_name():
     """A page lists each name once; the build finds out whether it is documented."""
     listed = [
         line.split("::")[1].strip()
-        for page in (ROOT / "docs" / "api").glob("*.md")
+        for page in (ROOT / "docs" / "api").rglob("*.md")
         for line in page.read_text().splitlines()
         if line.startswith((".. autoclass::", ".. autofunction::", ".. autodata::"))
     ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 from docutils import nodes
+from numpy.typing import ArrayLike
 from pydantic import BaseModel
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -16,7 +17,7 @@ from sphinx.ext.napoleon import Config
 from sphinx.ext.napoleon.docstring import NumpyDocstring
 from sphinx.util import logging
 from sphinx.util.nodes import make_refnode
-from sphinx.util.typing import ExtensionMetadata
+from sphinx.util.typing import ExtensionMetadata, stringify_annotation
 
 from murk.errors import MurkError
 
@@ -24,6 +25,7 @@ LOG = logging.getLogger(__name__)
 PACKAGES = ("murk.privacy", "murk.stream", "murk.producers", "murk.learners", "murk.monitoring")
 # Inherited from River, and what a learner is for.
 _KEPT = {"predict_one"}
+_ARRAY_LIKE = stringify_annotation(ArrayLike, "smart")
 _NUMPYDOC: Any = Config(napoleon_use_ivar=True, napoleon_use_rtype=False, napoleon_attr_annotations=False)
 
 
@@ -70,14 +72,22 @@ def _as_code(lines: list[str]) -> list[str]:
 def sign(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str, str | None] | None:
-    """Sign a pydantic model by its fields and their defaults; the constraints on them are in the page on the wire."""
+    """Sign a pydantic model by its fields and their defaults, and give numpy's types their short names.
+
+    The constraints on a message's fields are in the page on the wire.
+    """
     if not (inspect.isclass(thing) and issubclass(thing, BaseModel)):
-        return None
+        return (_arrays(signature), _arrays(returns) if returns else returns) if signature else None
     fields = [
         key if field.is_required() else f"{key}={field.get_default(call_default_factory=False)!r}"
         for key, field in thing.model_fields.items()
     ]
     return f"(*, {', '.join(fields)})", returns
+
+
+def _arrays(text: str) -> str:
+    text = text.replace(_ARRAY_LIKE, "ArrayLike")
+    return re.sub(r"~numpy\.ndarray\[tuple\[~typing\.Any, \.\.\.\], ~numpy\.dtype\[(.*?)\]\]", r"NDArray[\1]", text)
 
 
 def skip(app: Sphinx, what: str, name: str, thing: Any, skipped: bool, options: Any) -> bool | None:

@@ -236,7 +236,7 @@ class GramMechanism:
         return GaussianDP(more * stated.mu)
 
     def cost(self, currency: Currency) -> Amount:
-        """What one release costs an account, rounded up; as `GaussianMechanism.cost`."""
+        """What one release costs an account in ``currency``, rounded up."""
         return self.noise.cost(currency)
 
     def to_dict(self) -> dict[str, Any]:
@@ -274,7 +274,7 @@ class GramMechanism:
         Raises
         ------
         UserError
-            As `GaussianMechanism.calibrate`.
+            For `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
         """
         size = _columns(columns)
         noise = GaussianMechanism.calibrate(guarantee, dimension=size * (size + 1) // 2, radius=1.0)

@@ -152,7 +152,26 @@ class L2BallMechanism:
         return Reach(((0, self.dimension, gaussian_square(self.dimension, 0)),))
 
     def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
-        """Randomize m vectors (m, d) into payloads, int64 of shape (m, d); see `GaussianMechanism.randomize`."""
+        """Randomize m vectors.
+
+        Parameters
+        ----------
+        vectors
+            Shape (m, d). What is beyond the radius is projected on it; NaN counts as 0.
+        noise
+            Where the noise comes from.
+        records
+            Shape (m,): the records' indices, for simulated noise.
+
+        Returns
+        -------
+        Payloads, int64 of shape (m, d).
+
+        Raises
+        ------
+        UserError
+            If the shapes do not fit.
+        """
         return randomize_block(self, vectors, noise, records)
 
     def decode(self, payload: npt.ArrayLike) -> Vectors:
@@ -186,7 +205,8 @@ class L2BallMechanism:
         Parameters
         ----------
         guarantee
-            As for `LaplaceMechanism.calibrate`.
+            `PureDP` or `ApproxDP` (epsilon), `ZeroConcentratedDP` (epsilon = sqrt(2 rho)) or `GaussianDP`
+            (epsilon = log(Phi(mu/2) / Phi(-mu/2)), at most mu).
         dimension, radius
             As in the class.
         method

@@ -142,7 +142,26 @@ class LaplaceMechanism:
         return Reach(((0, self.dimension, laplace_square(self.dimension, self.steps)),))
 
     def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
-        """Randomize m vectors (m, d) into payloads, int64 of shape (m, d); see `GaussianMechanism.randomize`."""
+        """Randomize m vectors.
+
+        Parameters
+        ----------
+        vectors
+            Shape (m, d). What is beyond the radius is projected on it; NaN counts as 0.
+        noise
+            Where the noise comes from.
+        records
+            Shape (m,): the records' indices, for simulated noise.
+
+        Returns
+        -------
+        Payloads, int64 of shape (m, d).
+
+        Raises
+        ------
+        UserError
+            If the shapes do not fit.
+        """
         return randomize_block(self, vectors, noise, records)
 
     def decode(self, payload: npt.ArrayLike) -> Vectors:

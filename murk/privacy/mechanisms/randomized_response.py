@@ -173,7 +173,8 @@ class RandomizedResponse:
         Parameters
         ----------
         guarantee
-            As for `LaplaceMechanism.calibrate`.
+            `PureDP` or `ApproxDP` (epsilon), `ZeroConcentratedDP` (epsilon = sqrt(2 rho)) or `GaussianDP`
+            (epsilon = log(Phi(mu/2) / Phi(-mu/2)), at most mu).
         classes
             Number k of categories.
 
