@@ -95,10 +95,14 @@ def mixing_epsilon(g: float, rows: int, delta: float, neighbours: Neighbours = "
 
     Parameters
     ----------
-    g, rows, neighbours
-        As in `phi`; g above 1.
+    g
+        Smallest eigenvalue of the noisy second moment, in units of C^2; above 1.
+    rows
+        k, the number of sketch rows.
     delta
         Between 0 and 1, both excluded.
+    neighbours
+        ``"zero-out"`` or ``"replace-one"``.
 
     Raises
     ------
@@ -153,8 +157,14 @@ def modified_epsilon(eta: float, g: float, rows: int, delta: float, neighbours: 
     ----------
     eta
         Standard deviation of the noise on the eigenvalue, in units of C^2.
-    g, rows, delta, neighbours
-        As in `mixing_epsilon`.
+    g
+        Smallest eigenvalue of the noisy second moment, in units of C^2; above 1.
+    rows
+        k, the number of sketch rows.
+    delta
+        Between 0 and 1, both excluded.
+    neighbours
+        ``"zero-out"`` or ``"replace-one"``.
 
     Raises
     ------
@@ -260,8 +270,14 @@ def joint_epsilon(
     ----------
     eta, tau
         Noise on the eigenvalue, and by how many of it the eigenvalue is lowered.
-    g, rows, delta, neighbours
-        As in `mixing_epsilon`.
+    g
+        Smallest eigenvalue of the noisy second moment, in units of C^2; above 1.
+    rows
+        k, the number of sketch rows.
+    delta
+        Between 0 and 1, both excluded.
+    neighbours
+        ``"zero-out"`` or ``"replace-one"``.
 
     Raises
     ------

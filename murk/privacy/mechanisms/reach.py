@@ -68,10 +68,12 @@ def laplace_square(dimension: int, steps: int, nats: int = NATS) -> int:
 
     Parameters
     ----------
-    dimension, nats
-        As for `gaussian_square`.
+    dimension
+        d, the number of coordinates.
     steps
         c, the integer bound of the vector's l1 norm.
+    nats
+        t: it is exceeded with probability at most e^-t.
 
     References
     ----------

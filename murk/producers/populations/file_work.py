@@ -62,7 +62,8 @@ class Crowd:
         Raises
         ------
         UserError
-            As `FileSource`; and where people are named, or levels chosen one by one, in a task of organisations.
+            When the file cannot be read, has no rows, or lacks a column, or when levels would be read from a feature
+            or the target; and where people are named, or levels chosen one by one, in a task of organisations.
         """
         if task.sketch is not None:
             self._check_organisations(task)

@@ -40,8 +40,19 @@ class OrganisationPopulation(FilePopulation):
 
     Parameters
     ----------
-    task, crowd, log, ledger, block, policy, agree
-        As `FilePopulation`.
+    task
+        The task as its author wrote it; where the log carries it already, resolved, that one is used.
+    crowd
+        Who they are.
+    log, ledger
+        Where their releases go, and their accounts.
+    block
+        Most records of a block.
+    policy
+        What their devices allow, in the word of whoever starts this and may decide it for them.
+    agree
+        Called with what is about to become public with the task, before anything is written; it raises where that
+        is not agreed to. What a log carries already is public, and is not asked about again.
 
     Attributes
     ----------
@@ -55,8 +66,10 @@ class OrganisationPopulation(FilePopulation):
     Raises
     ------
     UserError
-        As `FilePopulation`; and when a new log is to begin with a file that no organisation has enough rows in, or
-        with more than 1000 organisations.
+        When the log carries another task, or the file, the seed, the naming of people or the ledger are not those
+        that the log was begun with; or when another process is at work there;
+        and when a new log is to begin with a file that no organisation has enough rows in, or with more than 1000
+        organisations.
     """
 
     problem: WindowProblem

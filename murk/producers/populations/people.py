@@ -30,9 +30,19 @@ class Population(FilePopulation):
 
     Parameters
     ----------
-    task, crowd, log, ledger, block, policy, agree
-        As `FilePopulation`; a block holds by default no more than its problem allows at one model, where releases are
-        of a model.
+    task
+        The task as its author wrote it; where the log carries it already, resolved, that one is used.
+    crowd
+        Who they are.
+    log, ledger
+        Where their releases go, and their accounts.
+    block
+        Most records of a block; by default no more than its problem allows at one model, where releases are of a model.
+    policy
+        What their devices allow, in the word of whoever starts this and may decide it for them.
+    agree
+        Called with what is about to become public with the task, before anything is written; it raises where that
+        is not agreed to. What a log carries already is public, and is not asked about again.
 
     Attributes
     ----------
@@ -42,7 +52,8 @@ class Population(FilePopulation):
     Raises
     ------
     UserError
-        As `FilePopulation`.
+        When the log carries another task, or the file, the seed, the naming of people or the ledger are not those
+        that the log was begun with; or when another process is at work there.
     """
 
     problem: PersonProblem
@@ -133,7 +144,8 @@ def population_of(
     Raises
     ------
     UserError
-        As `FilePopulation`.
+        When the log carries another task, or the file, the seed, the naming of people or the ledger are not those
+        that the log was begun with; or when another process is at work there.
     """
     if task.of_organisations:
         from murk.producers.populations.organisations import OrganisationPopulation

@@ -49,9 +49,11 @@ def randomize(
         The vector, shape (d,); anything beyond the bound is brought back to it, NaN counts as 0.
     radius
         Bound of the vector's l2 norm; used by `L2BALL` and `PRIVUNIT`.
-    spacing, steps
-        As in `quantise_l2` and `quantise_l1`; not used by `L2BALL`. For `PRIVUNIT` ``steps`` is how many draws count
-        as closest.
+    spacing
+        Width of one lattice step, positive; not used by `L2BALL` and `PRIVUNIT`.
+    steps
+        The bound of the quantised vector's norm in lattice steps; for `PRIVUNIT` how many draws count as closest; not
+        used by `L2BALL`.
     threshold
         Of the coin, for `L2BALL`, and of the closest together, for `PRIVUNIT`; a uint64.
     noise
