@@ -103,7 +103,7 @@ def _work(log, feed, warm):
             "read from Kafka": _watched(log, "read"),
             "learn": _watched(engine, "learn_releases"),
             "commit": _watched(worker._ownership, "commit"),
-            "let models out": _watched(worker._ownership, "let_out"),
+            "publish models": _watched(worker._ownership, "publish_uncommitted"),
         }
         clock = Clock()
         while worker.step().read:

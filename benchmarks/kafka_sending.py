@@ -129,7 +129,7 @@ def commit(broker, count, rounds, folder):
     bare = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="bare")
     plain = KafkaProducer(bootstrap_servers=broker.bootstrap, acks="all", enable_idempotence=False)
     with filled(f"{broker.url}/commit", task, []) as log, filled(f"{broker.url}/commit-bare", task, []):
-        ownership = log.own(0)
+        ownership = log.acquire(0)
         ownership.load()
         bare.init_transactions()
 

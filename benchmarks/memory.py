@@ -31,7 +31,7 @@ def resident() -> float:
 def people(protocol, log):
     """Feed people's releases to a worker; yields how many it has learned."""
     feed = Feed(task_of(protocol))
-    log.announce(feed.task.document())
+    log.register_task(feed.task.document())
     engine = feed.problem.engine()
     with Worker(log, feed.task, engine) as worker:
         while True:
@@ -46,7 +46,7 @@ def people(protocol, log):
 def organisation(folder, log):
     """Feed an organisation's rows to its producer, and what it releases to a worker; yields how many were mixed."""
     task = task_of("sketch", *WINDOWS, f"sketch: {{rows: {ROWS}, window: {WINDOW}}}\n")
-    log.announce(task.document())
+    log.register_task(task.document())
     rng, done = np.random.default_rng(1), 0
     with Ledger(f"{folder}/ledger.db") as ledger:
         producer = SketchProducer(task, log, ledger, noise=SimulatedNoise(1))

@@ -36,7 +36,7 @@ def releases(feed, count, chain=0):
 def filled(url, task, messages):
     """Open a new log and put messages on it."""
     log = open_log(url)
-    log.announce(task.document())
+    log.register_task(task.document())
     for start in range(0, len(messages), 5000):
         log.append(messages[start : start + 5000])
     return log

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.mothers import FILE, raw
 from murk.producers import Policy
 from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import Crowd
+from murk.producers.populations.people import PopulationConfig
 from murk.stream.task.task import Task
 
 PROTOCOLS: Final = ("gradients", "examples", "moments", "sketch")
@@ -106,7 +106,7 @@ def run(name, protocol, epsilon, seed, x, y):
     task = task_of(name, protocol, epsilon)
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as place:
-        crowd = Crowd(FILE, seed=seed)
+        crowd = PopulationConfig(FILE, seed=seed)
         policy = Policy(public_sample=True)
         with LocalRun(task, crowd, f"sqlite:///{place}/log.db", Path(place) / "ledger.db", policy=policy) as local:
             for _ in local.steps():

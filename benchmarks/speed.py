@@ -174,7 +174,7 @@ def producer(deaf: bool, rounds: int = 9, each: int = 200) -> tuple[float, float
         bare.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, v BLOB)")
         log_path = Path(folder) / "log.db"
         with open_log(f"sqlite:///{log_path}") as log, Ledger(Path(folder) / "ledger.db") as ledger:
-            log.announce(task.document())
+            log.register_task(task.document())
             sender = Producer(task, Deaf(log) if deaf else log, ledger)
             person = 0
             for _ in range(rounds):

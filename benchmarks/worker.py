@@ -15,7 +15,7 @@ def main(argv):
     n = parser.parse_args(argv).releases
     feed = Feed()
     with tempfile.TemporaryDirectory() as folder, open_log(f"sqlite:///{folder}/log.db") as log:
-        log.announce(feed.task.document())
+        log.register_task(feed.task.document())
         # Warm up: compile, and let the count grow until a block of 4096 is no longer stale.
         engine = feed.problem.engine()
         times = {"make and encode": 0.0, "append (FULL)": 0.0, "worker": 0.0}

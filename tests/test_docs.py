@@ -47,7 +47,7 @@ def test_kafka_examples_run(text, tmp_path, broker):
 
     name = f"docs-{secrets.token_hex(6)}"
     with open_log(broker.url, name=name) as log:
-        log.announce(Task.parse(WEEKS.format(name=name)).document())
+        log.register_task(Task.parse(WEEKS.format(name=name)).document())
     code = f"KAFKA = {broker.url + '/' + name!r}\n{text}"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

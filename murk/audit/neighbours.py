@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.audit.laws import distances, places
-from murk.learners.problem import HostileModel, Question, Releasing
+from murk.learners.problem import HostileModelError, Question, Releasing
 from murk.learners.scores.model import Model
 from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget
 from murk.stream.task.task import Task
@@ -243,6 +243,6 @@ def _allowed(problem: Releasing, theta: Floats) -> bool:
     asked: Any = problem.problem if isinstance(problem, Question) else problem
     try:
         asked.check_iterate(theta)
-    except HostileModel:
+    except HostileModelError:
         return False
     return True

@@ -107,7 +107,7 @@ def begin_on(
     A log that cannot be reached is waited for, whichever of these calls meets it.
     """
     from murk.stream import Task, open_log
-    from murk.stream.log.base import Unreachable
+    from murk.stream.log.base import UnreachableError
 
     said = ""
     while True:
@@ -123,7 +123,7 @@ def begin_on(
                 made, kept = make(log, task), log
                 log = None
                 return kept, task, made
-        except (UserError, Unreachable) as error:
+        except (UserError, UnreachableError) as error:
             # Credentials that are refused are no reason to wait, but who can tell a broker that is starting?
             why = str(error)
             if not wait or (opened and isinstance(error, UserError)):
@@ -144,17 +144,17 @@ def patiently(seconds: float, function: Callable[[], T]) -> T:
 
     Raises
     ------
-    Unreachable
+    UnreachableError
         When it still could not be reached then.
     """
-    from murk.stream.log.base import Unreachable
+    from murk.stream.log.base import UnreachableError
 
     deadline = monotonic() + seconds
     said = False
     while True:
         try:
             return function()
-        except Unreachable as error:
+        except UnreachableError as error:
             if monotonic() > deadline:
                 raise
             if not said:

@@ -18,7 +18,7 @@ from murk.learners.survey import FIRST, Survey
 from murk.learners.values import numbers
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import Release
 
 Record = Mapping[Any, Any]
@@ -101,7 +101,7 @@ class StreamEstimator(base.Estimator):
             return self._begin(names) if self._engine is None else self._engine
 
     @abstractmethod
-    def _made(self, guarantee: Guarantee) -> Any:
+    def _mechanism_for(self, guarantee: Guarantee) -> Any:
         """The mechanism of a guarantee."""
 
     def _menu(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class StreamEstimator(base.Estimator):
     def _calibrated(self, guarantee: Guarantee) -> Any:
         found = self._mechanisms.get(guarantee)
         if found is None:
-            found = self._made(guarantee)
+            found = self._mechanism_for(guarantee)
             # People may choose budgets from a continuum; a cache must not grow with them.
             if len(self._mechanisms) < 256:
                 self._mechanisms[guarantee] = found
@@ -167,7 +167,7 @@ class StreamEstimator(base.Estimator):
 
         Raises
         ------
-        Rejected
+        RejectedError
             If its kind, level, size or magnitude does not fit, it is simulated and the learner is not seeded (or the
             other way round), or it is a gradient of a version that is unknown, too old, or not there yet.
         UserError
@@ -175,18 +175,24 @@ class StreamEstimator(base.Estimator):
         """
         engine = self._require()
         if release.kind != engine.kind:
-            raise Rejected("schema", f"a release of the kind {release.kind!r}, and {engine.kind!r} ones are learned")
+            raise RejectedError(
+                "schema", f"a release of the kind {release.kind!r}, and {engine.kind!r} ones are learned"
+            )
         mechanism = engine.mechanisms.get(release.level)
         if mechanism is None:
-            raise Rejected("level", f"{release.level!r} is not on the menu: {', '.join(engine.mechanisms)}")
+            raise RejectedError("level", f"{release.level!r} is not on the menu: {', '.join(engine.mechanisms)}")
         if release.simulated is not (self.seed is not None):
-            raise Rejected("simulated", "a learner takes simulated releases if it is seeded, else real ones")
+            raise RejectedError("simulated", "a learner takes simulated releases if it is seeded, else real ones")
         integers = release.integers
         lengths = getattr(engine, "lengths", (engine.dimension,))
         if len(integers) not in lengths:
-            raise Rejected("dimension", f"{len(integers)} numbers, the learner has {' or '.join(map(str, lengths))}")
+            raise RejectedError(
+                "dimension", f"{len(integers)} numbers, the learner has {' or '.join(map(str, lengths))}"
+            )
         if max(integers) > mechanism.magnitude or min(integers) < -mechanism.magnitude:
-            raise Rejected("magnitude", f"a number beyond {mechanism.magnitude}, which honest noise does not reach")
+            raise RejectedError(
+                "magnitude", f"a number beyond {mechanism.magnitude}, which honest noise does not reach"
+            )
         engine.admit(release, 0)
         engine.learn_releases([release])
 

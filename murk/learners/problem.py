@@ -34,7 +34,7 @@ _MODULES = {
 }
 
 
-class HostileModel(UserError):
+class HostileModelError(UserError):
     """A model from the log that no honest learner publishes; nothing was computed from any record."""
 
 
@@ -144,7 +144,7 @@ class InteractiveProblem(PersonProblem, Protocol):
 
         Raises
         ------
-        HostileModel
+        HostileModelError
             If it is one.
         """
 

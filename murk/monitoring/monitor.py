@@ -15,7 +15,7 @@ from murk.monitoring.history import History
 from murk.monitoring.metrics.exporter import described, exported, new_registry, register
 from murk.monitoring.reference import check_reference
 from murk.monitoring.snapshot import Snapshot
-from murk.stream.log.base import Log, Unreachable
+from murk.stream.log.base import Log, UnreachableError
 from murk.stream.messages.state import StateMessage, decode_state
 from murk.stream.task.task import Task
 from murk.stream.worker.recovery import check_carries
@@ -74,7 +74,7 @@ class Monitor:
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
     >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
-    ...     log.announce(task.document())
+    ...     log.register_task(task.document())
     ...     monitor = Monitor(log, task)
     ...     monitor.poll()
     True
@@ -129,7 +129,7 @@ class Monitor:
             found = self._read()
         except Exception as error:  # noqa: BLE001 - the monitor must outlive whatever befalls the log
             self._snapshot = replace(before, now=now, problem=_in_a_line(error))
-            if not isinstance(error, Unreachable):
+            if not isinstance(error, UnreachableError):
                 # A broker that is away will be back; anything else may look different when it is opened again.
                 self._let_go()
             return False

@@ -55,7 +55,7 @@ class Delivery:
             return
         # Until the log has answered, nobody knows whether it has them.
         backlog, self._backlog = self._backlog, True
-        self._log.append(spend.mail)
+        self._log.append(spend.messages)
         self._ledger.confirm(spend.numbers)
         self._backlog = backlog
 
@@ -93,18 +93,18 @@ class Delivery:
             # A task's releases are all of about one size.
             size = max(1, min(size, BYTES // len(first.message)))
         while waiting := self._ledger.queued(self._task, after, size):
-            standing = self._standing(waiting)
+            standing = self._stored_on_log(waiting)
             fresh = [queued for queued in waiting if queued.message not in standing]
             self._log.append([(queued.chain, queued.message) for queued in fresh])
             self._ledger.confirm([queued.number for queued in waiting])
             sent += len(fresh)
             already += len(waiting) - len(fresh)
             after = waiting[-1].number
-        self._ledger.settle()
+        self._ledger.delete_confirmed()
         self._backlog = False
         return FlushReport(sent, already, expired)
 
-    def _standing(self, waiting: Sequence[Queued]) -> set[bytes]:
+    def _stored_on_log(self, waiting: Sequence[Queued]) -> set[bytes]:
         """Which of the releases that wait stand on the log, since a process died before it heard so."""
         found: set[bytes] = set()
         if not self._log.readable_by_senders:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.stream.messages.codec import Rejected, decode_iterate
+from murk.stream.messages.codec import RejectedError, decode_iterate
 
 if TYPE_CHECKING:
     from murk.learners.problem import InteractiveProblem, PersonProblem
@@ -62,11 +62,11 @@ class Models:
         Raises
         ------
         UserError, MurkError
-            As `at_hand`.
+            As `cached_model`.
         """
         return self._model(chain, self._log.model(chain), self._log.end(chain))
 
-    def at_hand(self, chain: int) -> Model:
+    def cached_model(self, chain: int) -> Model:
         """Give a chain's newest iterate as it was last heard of, also while the log cannot be reached.
 
         Raises
@@ -77,7 +77,7 @@ class Models:
         MurkError
             When the log cannot be read.
         """
-        return self._model(chain, *self._log.at_hand(chain))
+        return self._model(chain, *self._log.cached_model(chain))
 
     def _model(self, chain: int, message: bytes | None, end: int) -> Model:
         if message is None:
@@ -94,7 +94,7 @@ class Models:
     def _checked(self, message: bytes, chain: int) -> tuple[int, NDArray[np.float64]]:
         try:
             model = decode_iterate(message, task_hash=self._task.hash, dimension=self._problem.model_size, chain=chain)
-        except Rejected as rejected:
+        except RejectedError as rejected:
             raise self._refused(chain, str(rejected)) from None
         if not self._problem.is_published(model.version):
             raise self._refused(chain, f"its version {model.version} is none at which models are published")
@@ -127,9 +127,9 @@ class NoModels:
         """Give an empty model, with where the chain's partition ends now."""
         return Model(0, np.empty(0), self._log.end(chain))
 
-    def at_hand(self, chain: int) -> Model:
+    def cached_model(self, chain: int) -> Model:
         """Give an empty model, with where the chain's partition was last heard to end."""
-        return Model(0, np.empty(0), self._log.at_hand(chain)[1])
+        return Model(0, np.empty(0), self._log.cached_model(chain)[1])
 
 
 def models_of(log: Log, task: Task, problem: PersonProblem) -> Models | NoModels:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from murk.privacy.noise import Purpose, identifiers
 from murk.producers.base import Releaser
-from murk.producers.ledger.requests import Claims, person_name
+from murk.producers.ledger.requests import ReleaseRequests, person_name
 from murk.producers.models import Model, models_of
 from murk.producers.randomization import answers_of
 from murk.producers.receipts import BlockReport, Counts, Receipt
@@ -86,7 +86,7 @@ class Producer(Releaser["PersonProblem"]):
     ... ''')
     >>> folder = tempfile.mkdtemp()
     >>> with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(f"{folder}/ledger.db") as ledger:
-    ...     log.announce(task.document())
+    ...     log.register_task(task.document())
     ...     producer = Producer(task, log, ledger)
     ...     producer.release({"age": 31, "worked": "yes"}).outcome
     ...     producer.release({"age": 31, "worked": "yes"}).outcome
@@ -144,13 +144,13 @@ class Producer(Releaser["PersonProblem"]):
         # Draws of a simulation are told apart by the number that the release will get.
         index = np.array([SINGLES + self._ledger.next_number if self._noise.simulated else 0])
         chain = int(self._chains(index)[0])
-        model = self._models.at_hand(chain)
-        claims = Claims([key], [person], [level])
+        model = self._models.cached_model(chain)
+        claims = ReleaseRequests([key], [person], [level])
         with self._ledger.spending(self.task.hash, claims) as spend:
             if spend.granted:
                 coded = self.task.coding.encode_record(record)
                 x, y = coded.x[None, :], np.array([coded.y])
-                self._freeze(spend, index, np.array([chain]), {chain: model}, x, y)
+                self._randomize(spend, index, np.array([chain]), {chain: model}, x, y)
         if spend.refusals:
             return Receipt("refused", "none", spend.refusals[0].reason)
         if spend.known:
@@ -198,11 +198,11 @@ class Producer(Releaser["PersonProblem"]):
         self._ledger.check_thread()
         self._delivery.flush_backlog(self._clock())
         rows, simulated = block.rows, self._noise.simulated
-        levels = self._lot(rows) if block.levels is None else block.levels
+        levels = self._random_levels(rows) if block.levels is None else block.levels
         self._check_levels(levels)
         chains = self._chains(rows)
         models = {chain: self._models.newest(chain) for chain in set(chains.tolist())}
-        claims = Claims(
+        claims = ReleaseRequests(
             rows.tolist(),
             block.people,
             levels,
@@ -213,7 +213,7 @@ class Producer(Releaser["PersonProblem"]):
             granted = np.array(spend.granted, dtype=np.int64)
             if spend.granted:
                 indices = rows[granted] if simulated else granted
-                self._freeze(spend, indices, chains[granted], models, block.x[granted], block.y[granted])
+                self._randomize(spend, indices, chains[granted], models, block.x[granted], block.y[granted])
             report = BlockReport(
                 len(spend.granted),
                 len(spend.refusals),
@@ -241,11 +241,11 @@ class Producer(Releaser["PersonProblem"]):
 
         return person_problem_for(task)
 
-    def _lot(self, indices: NDArray[np.int64]) -> list[str]:
+    def _random_levels(self, indices: NDArray[np.int64]) -> list[str]:
         menu = list(self.task.privacy.levels)
         return [menu[place] for place in self._draw(indices, len(menu), Purpose.LEVEL).tolist()]
 
-    def _freeze(
+    def _randomize(
         self,
         spend: Spending,
         indices: NDArray[np.int64],

@@ -5,7 +5,7 @@ import random
 import signal
 from pathlib import Path
 
-from murk.producers.populations.people import Crowd, Population, open_accounts
+from murk.producers.populations.people import Population, PopulationConfig, open_accounts
 from murk.stream import Task, open_log
 from murk.stream.messages.codec import encode_iterate
 from murk.stream.messages.releases import IterateMessage
@@ -133,7 +133,7 @@ def test_hostile_models(folder: Path) -> None:
 def test_a_hostile_model_before_anything_was_learned(folder: Path) -> None:
     world(folder, rows=20)
     with open_log(f"sqlite:///{folder}/third-child.db") as log, open_accounts(log, folder / LEDGER) as accounts:
-        crowd = Population(Task.parse(TASK), Crowd(folder / "people.csv", seed=1), log, accounts)
+        crowd = Population(Task.parse(TASK), PopulationConfig(folder / "people.csv", seed=1), log, accounts)
         crowd.close()
         log.publish(0, hostile_models(crowd.task)["huge"][0])
     done = murk(*PRODUCE, 0, folder=folder)

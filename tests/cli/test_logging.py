@@ -9,7 +9,7 @@ import pytest
 import murk
 from murk.learners.problem import problem_for
 from murk.stream import Task, open_log
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 from murk.stream.log.membership import AllChains
 from murk.stream.worker import pool
 from tests.cli.harness import FIGURE, LOG, LOGGED, TASK, WORD, run, world
@@ -82,7 +82,7 @@ class Away:
 
     def __getattr__(self, name):
         if self.away:
-            raise Unreachable("the log is away")
+            raise UnreachableError("the log is away")
         return getattr(self._log, name)
 
 
@@ -91,7 +91,7 @@ def lonely(tmp_path, monkeypatch):
     monkeypatch.setattr(pool, "PAUSE", 0.0)
     task = Task.parse(TASK)
     with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
-        log.announce(task.document())
+        log.register_task(task.document())
         away = Away(log)
         with pool.Team(away, task, problem_for(task).engine, AllChains([0])) as found:
             yield found, away

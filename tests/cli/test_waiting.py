@@ -17,13 +17,13 @@ import murk.cli.options
 import murk.stream.worker.pool
 from murk.cli import cli
 from murk.stream import Task, open_log
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 from murk.stream.log.sqlite import SqliteLog
 from tests.cli.harness import TASK, run, world
 
 # More than the start of any command has.
 DEEP = 25
-CALLS = ("document", "join", "own", "read", "begin", "end", "model", "checkpoint", "owners", "trim")
+CALLS = ("document", "join", "acquire", "read", "begin", "end", "model", "checkpoint", "owners", "trim")
 
 
 class Away:
@@ -38,7 +38,7 @@ class Away:
         if self._count > self._deep and self._deep < DEEP:
             self._deep, self._count = self._deep + 1, 0
             self.met.append(name)
-            raise Unreachable(f"the log cannot be reached ({name})")
+            raise UnreachableError(f"the log cannot be reached ({name})")
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def away(monkeypatch, tmp_path):
     (tmp_path / "task.yaml").write_text(TASK)
     monkeypatch.chdir(tmp_path)
     with open_log("sqlite:///log.db") as log:
-        log.announce(Task.parse(TASK).document())
+        log.register_task(Task.parse(TASK).document())
     for pause in (murk.cli.options, "_LOOK"), (murk.stream.worker.pool, "PAUSE"):
         monkeypatch.setattr(*pause, 0.001)
     found = Away()
@@ -93,7 +93,7 @@ def test_a_mistake_is_not_waited_for(away):
 
 def test_without_wait_the_first_call_that_fails_is_the_end(away):
     done = CliRunner().invoke(cli, ["learn", "--log", "sqlite:///log.db"])
-    assert isinstance(done.exception, Unreachable)
+    assert isinstance(done.exception, UnreachableError)
     assert away.met == ["document"]
 
 

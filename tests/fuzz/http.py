@@ -72,7 +72,7 @@ def requests() -> Target:
     folder = Path(tempfile.mkdtemp())
     task = task_of("gradient")
     log = open_log(f"sqlite:///{folder}/log.db")
-    log.announce(task.document())
+    log.register_task(task.document())
     monitor = Monitor(log, task, patience=1e9)
     monitor.poll()
     server = Server(monitor_routes(monitor))

@@ -11,7 +11,7 @@ from murk.monitoring.figures import Place, figures
 from murk.monitoring.snapshot import Snapshot
 from murk.producers import Ledger
 from murk.stream import Task, open_log
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.state import Counters, StateMessage, decode_state
 from murk.stream.worker.worker import Worker
 from tests.cli import harness
@@ -60,7 +60,7 @@ class _Chain:
         engine.load_state_dict(found.learner)
         try:
             engine.admit(self.next, 0)
-        except Rejected:
+        except RejectedError:
             return "accepted"
         engine.learn_releases([self.next])
         found.model_copy(update={"learner": engine.state_dict()}).encode()

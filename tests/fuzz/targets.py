@@ -10,7 +10,7 @@ from random import Random
 from types import MappingProxyType
 
 from murk.errors import MurkError, UserError
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import KINDS
 
 Maker = Callable[[Random], bytes]
@@ -41,10 +41,10 @@ class Target:
 
 
 def outcome(taker: Taker, data: bytes) -> str:
-    """What becomes of an input: ``accepted``, a `Rejected`'s reason, or that it was refused in words."""
+    """What becomes of an input: ``accepted``, a `RejectedError`'s reason, or that it was refused in words."""
     try:
         return taker(data)
-    except Rejected as rejected:
+    except RejectedError as rejected:
         _check_words(str(rejected))
         return rejected.reason
     except UserError as error:

@@ -8,7 +8,7 @@ import numpy as np
 from murk.learners.problem import problem_for
 from murk.producers.models import Models
 from murk.stream import Task
-from murk.stream.messages.codec import Rejected, WireRules, decode, encode_iterate
+from murk.stream.messages.codec import RejectedError, WireRules, decode, encode_iterate
 from murk.stream.messages.releases import IterateMessage
 from murk.stream.messages.state import Counters, StateMessage
 from murk.stream.worker.learner import payload_lengths
@@ -65,9 +65,9 @@ def releases(kind: str) -> Target:
     def take(data: bytes) -> str:
         release = decode(data, rules)
         if release.chain != 0:
-            raise Rejected("chain", f"of chain {release.chain}, on partition 0")
+            raise RejectedError("chain", f"of chain {release.chain}, on partition 0")
         if release.expires < release.time:
-            raise Rejected("expired", "before it was made")
+            raise RejectedError("expired", "before it was made")
         engine.admit(release, 0)
         engine.learn_releases([release])
         return "accepted"

@@ -16,7 +16,7 @@ from murk.learners.options import InverseScalingStep
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
 from murk.privacy.noise import OpenDPNoise, Purpose, SimulatedNoise, coins  # noqa: F401
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
 from murk.stream.worker.publication import is_published, staleness_limit
 
@@ -212,11 +212,11 @@ def test_versions_are_checked():
     limit = engine.settings.staleness
     oldest = count - staleness_limit(count, limit.releases, limit.share_ppm)
     for version, reason in [(count + 1, "future"), (oldest - 1, "stale"), (-5, "stale")]:
-        with pytest.raises(Rejected) as error:
+        with pytest.raises(RejectedError) as error:
             engine.admit(release("default", max(version, 0), [0, 0, 0]))
         assert error.value.reason == reason
     never = next(v for v in range(count, 0, -1) if not is_published(v, limit.floor))
-    with pytest.raises(Rejected) as error:
+    with pytest.raises(RejectedError) as error:
         engine.admit(release("default", never, [0, 0, 0]))
     assert error.value.reason == "version"
     # A release that is ahead of what is learned, by others of its batch.

@@ -13,7 +13,7 @@ from murk.learners.problem import problem_for
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.codec import Rejected, encode
+from murk.stream.messages.codec import RejectedError, encode
 from murk.stream.messages.releases import GradientRelease, MomentRelease
 from murk.stream.task.task import Task
 from murk.stream.worker.worker import Worker
@@ -67,7 +67,7 @@ def test_one_forged_release_reaches_less_far_than_its_coordinates_would_let_it(m
     def admitted(factor):
         try:
             engine.admit(release([int(v) for v in factor * alone]))
-        except Rejected:
+        except RejectedError:
             return False
         return True
 
@@ -92,11 +92,11 @@ def test_an_estimator_refuses_what_a_worker_refuses(budget):
         engine = model._require()
         before = model.state_dict()
         forged = release([engine.mechanisms["default"].magnitude] * engine.dimension)
-        with pytest.raises(Rejected, match="longer than"):
+        with pytest.raises(RejectedError, match="longer than"):
             model.learn_release(forged)
         assert model.state_dict() == before
     table = PublicDataRegression(budget=budget, features=list("abc"), inputs="released")
-    with pytest.raises(Rejected, match="longer than"):
+    with pytest.raises(RejectedError, match="longer than"):
         table.learn_many(np.array([[0] * len(forged.payload), forged.payload]))
     assert table.n_releases == 0
 
@@ -114,7 +114,7 @@ def test_a_forged_release_on_a_log_is_a_dead_letter_and_its_id_is_taken(protocol
         return encode(release(payload, task=task.hash, id=f"{number:032x}", simulated=task.simulated))
 
     with SqliteLog(tmp_path / "log.db") as log:
-        log.announce(task.document())
+        log.register_task(task.document())
         log.append([(0, message(1, 7)), (0, message(2, bound)), (0, message(2, 7))])
         with Worker(log, task, problem.engine()) as worker:
             worker.step()

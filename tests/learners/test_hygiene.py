@@ -13,7 +13,7 @@ from murk.errors import MurkError, UserError
 from murk.learners import LDPSGDClassifier, LDPSGDRegressor
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SecureNoise
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
 from tests.learners.catalogue import NAMES, made, target_of
 
@@ -123,7 +123,7 @@ def test_a_release_that_does_not_fit_changes_nothing(changes, reason):
     model = LDPSGDClassifier(budget=GaussianDP(1.0), features=["a", "b"])
     model.learn_release(release())
     before = model.state_dict()
-    with pytest.raises(Rejected) as error:
+    with pytest.raises(RejectedError) as error:
         model.learn_release(release(**changes))
     assert error.value.reason == reason
     assert model.state_dict() == before

@@ -6,10 +6,10 @@ import pytest
 from murk.errors import UserError
 from murk.learners.ldp_sgd.engine import SGDEngine
 from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax
-from murk.learners.problem import HostileModel, problem_for
+from murk.learners.problem import HostileModelError, problem_for
 from murk.privacy import GaussianDP, PureDP, cap_of
 from murk.stream import Task
-from murk.stream.task.change import settle
+from murk.stream.task.change import check_task_change
 
 BINARY = """
 name: t
@@ -73,10 +73,10 @@ def test_a_log_of_before_goes_on_with_its_own_mechanisms():
     }
     # The same task file goes on with that log, and says what a new log would be given.
     assert task.with_defaults_of(before) == before
-    assert settle("sqlite:///log.db", document, task.document()) is None
+    assert check_task_change("sqlite:///log.db", document, task.document()) is None
     named = Task.parse(text.replace("privacy: {", "privacy: {mechanism: l2-ball, "))
     with pytest.raises(UserError, match=r"differs in: privacy\.mechanism"):
-        settle("sqlite:///log.db", document, named.document())
+        check_task_change("sqlite:///log.db", document, named.document())
 
 
 def test_the_bound_is_that_of_the_tasks_own_box():
@@ -105,7 +105,7 @@ def test_hostile_models_are_refused(text, bad):
         "long": lambda: np.append(theta, 0.0),
         "matrix": lambda: theta[None, :],
     }[bad]()
-    with pytest.raises(HostileModel):
+    with pytest.raises(HostileModelError):
         problem.check_iterate(theta)
 
 
@@ -114,7 +114,7 @@ def test_a_scale_outside_its_bounds_is_refused(scale):
     problem = problem_for(Task.parse(REAL))
     theta = problem.initial
     theta[-1] = scale
-    with pytest.raises(HostileModel, match="scale"):
+    with pytest.raises(HostileModelError, match="scale"):
         problem.check_iterate(theta)
 
 

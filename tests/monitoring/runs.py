@@ -9,7 +9,7 @@ from pathlib import Path
 from murk.learners.estimate import Estimate
 from murk.monitoring import Monitor
 from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import Crowd
+from murk.producers.populations.people import PopulationConfig
 from murk.stream import Task, open_log
 from murk.stream.log.base import Log
 from tests.cli.harness import people
@@ -37,7 +37,7 @@ def finished() -> tuple[Path, Estimate]:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "task.yaml").write_text(TEXT)
     people(folder / "people.csv", PEOPLE)
-    crowd = Crowd(folder / "people.csv", level="lot", seed=1)
+    crowd = PopulationConfig(folder / "people.csv", level="lot", seed=1)
     with LocalRun(Task.parse(TEXT), crowd, url(folder), folder / "ledger.db") as run:
         for _ in run.steps():
             pass

@@ -19,7 +19,7 @@ from murk.monitoring.figures import Place, figures
 from murk.monitoring.metrics.catalogue import METRICS
 from murk.privacy import ApproxDP, calibrate
 from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import Crowd
+from murk.producers.populations.people import PopulationConfig
 from murk.stream import Task, open_log
 from murk.stream.messages.state import Counters, StateMessage
 from tests.cli.harness import people
@@ -96,13 +96,13 @@ def stand_in(tmp_path, monkeypatch):
         monkeypatch.setattr(module, "problem_for", lambda task: StandInProblem(task.protocol in VERSIONED))
         task = task_for(protocol)
         log = open_log(url(tmp_path))
-        log.announce(task.document())
+        log.register_task(task.document())
         for chain, (n, known) in enumerate(chains):
             state = StateMessage(
                 task=task.hash, identity=log.identity, chain=chain, offset=0, last_id=None,
                 counters=Counters(learned=n, levels={"default": n}), learner={"n_releases": n, "known": known},
             )  # fmt: skip
-            with closing(log.own(chain)) as owned:
+            with closing(log.acquire(chain)) as owned:
                 owned.commit(state.encode(), 0, [], None)
         monitor = Monitor(log, task)
         assert monitor.poll(), monitor.status()["problem"]
@@ -239,7 +239,9 @@ def test_before_the_first_release_the_loss_is_there_and_unknown(stand_in):
 def test_a_real_run_is_watched(protocol, tmp_path):
     task = task_for(protocol)
     people(tmp_path / "people.csv", 1600)
-    with LocalRun(task, Crowd(tmp_path / "people.csv", seed=1), url(tmp_path), tmp_path / "ledger.db") as run:
+    with LocalRun(
+        task, PopulationConfig(tmp_path / "people.csv", seed=1), url(tmp_path), tmp_path / "ledger.db"
+    ) as run:
         monitor = Monitor(run.log, run.task)
         assert monitor.poll()
         check(monitor.registry, "monitor")

@@ -7,7 +7,7 @@ from pathlib import Path
 from murk.privacy import Amount, GaussianDP
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.prices import Charge
-from murk.producers.ledger.requests import Claims
+from murk.producers.ledger.requests import ReleaseRequests
 from murk.producers.ledger.transaction import Spending
 
 LOG = "a" * 32
@@ -43,7 +43,7 @@ def booked(
     return ledger
 
 
-def spend(ledger: Ledger, claims: Claims, task: str = TASK) -> Spending:
+def spend(ledger: Ledger, claims: ReleaseRequests, task: str = TASK) -> Spending:
     """Spend for one block; each release's bytes are its number."""
     with ledger.spending(task, claims) as spending:
         count = len(spending.granted)
@@ -54,7 +54,7 @@ def spend(ledger: Ledger, claims: Claims, task: str = TASK) -> Spending:
 
 def ask(ledger: Ledger, person: str = "ann", key: str | None = None, level: str = "default", task: str = TASK) -> str:
     """Ask for one release; "released", "known", or the scope of the cap that had no room."""
-    spending = spend(ledger, Claims([key], [person], [level]), task)
+    spending = spend(ledger, ReleaseRequests([key], [person], [level]), task)
     if spending.known:
         return "known"
     return spending.refusals[0].scope if spending.refusals else "released"

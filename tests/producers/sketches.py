@@ -57,7 +57,7 @@ class SketchWorld:
         self._open = ExitStack()
         self.log: Log = self._open.enter_context(open_log(f"sqlite:///{folder}/log.db"))
         if self.log.document() is None:
-            self.log.announce(task.document())
+            self.log.register_task(task.document())
         self.ledger = self._open.enter_context(Ledger(folder / "ledger.db"))
         for database in (self.log._database, self.ledger._file):  # type: ignore[attr-defined]
             # What a killed process has written stays; only a power failure would take it. It is faster.

@@ -9,7 +9,7 @@ from murk.privacy import Amount, ApproxDP, GaussianDP, PureDP, ZeroConcentratedD
 from murk.producers import Ledger, Policy
 from murk.producers.ledger.accounts import LevelAccount, Standing, describe_together
 from murk.producers.ledger.prices import Charge
-from murk.producers.ledger.requests import Claims
+from murk.producers.ledger.requests import ReleaseRequests
 from tests.producers.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
 from tests.producers.world import RECORD, SECRET, World, Wrapped, make_task, paid_task
 
@@ -177,7 +177,7 @@ def test_an_account_has_its_own_tasks_levels_and_caps(tmp_path: Path) -> None:
 def test_whose_features_were_published_is_told_so_and_nobody_else(tmp_path: Path) -> None:
     with booked(tmp_path / "ledger.db") as ledger:
         ledger.begin_run(TASK, FILE, people="row", excluded=[3, 5])
-        spend(ledger, Claims([0, 1], None, ["default"] * 2, source=FILE))
+        spend(ledger, ReleaseRequests([0, 1], None, ["default"] * 2, source=FILE))
         found = [[task.published for task in ledger.account(row, source=FILE).tasks] for row in (0, 3, 5)]
         assert found == [[False], [True], [True]]
         assert ledger.account(3, source=FILE).tasks[0].levels == ()
@@ -248,7 +248,7 @@ def test_what_a_ledger_knows_of_tasks_by_their_names(tmp_path: Path) -> None:
             ledger.tasks_named("third")
         ledger.begin_run(TASK, FILE)
         assert not ledger.has_released(FILE, task_name="demo")
-        with ledger.spending(TASK, Claims([0, 1], None, ["default"] * 2, source=FILE)) as spending:
+        with ledger.spending(TASK, ReleaseRequests([0, 1], None, ["default"] * 2, source=FILE)) as spending:
             spending.freeze([b"a", b"b"], [0, 0], [0, 0], expires=1)
             spending.progress(2, {})
         assert ledger.has_released(FILE, task_name="demo") is True

@@ -3,7 +3,7 @@
 import pytest
 
 from murk.errors import UserError
-from murk.producers.ledger.requests import Claims, are_plain, folded_name, known_by, person_names
+from murk.producers.ledger.requests import ReleaseRequests, are_plain, folded_name, known_by, person_names
 
 FILE = "f" * 64
 LAST = 2**62 - 1
@@ -13,45 +13,45 @@ LAST = 2**62 - 1
 @pytest.mark.parametrize("key", ["", "a\0b", "\ud800", "a\udfff"])
 def test_a_key_is_a_text_that_comes_back_as_it_was(key: str) -> None:
     with pytest.raises(UserError, match="a text of one character or more, without NUL"):
-        Claims([key], ["ann"], ["default"]).checked()
+        ReleaseRequests([key], ["ann"], ["default"]).checked()
     # Beside a record that has none, too.
     with pytest.raises(UserError, match="a text of one character or more, without NUL"):
-        Claims([None, "k", key], ["ann"] * 3, ["default"] * 3).checked()
+        ReleaseRequests([None, "k", key], ["ann"] * 3, ["default"] * 3).checked()
 
 
 def test_keys_that_are_taken() -> None:
     for keys in (["k"], [None, "k"], [None, None], ["é", "a b"], []):
-        claims = Claims(keys, ["ann"] * len(keys), ["default"] * len(keys))
+        claims = ReleaseRequests(keys, ["ann"] * len(keys), ["default"] * len(keys))
         assert claims.checked() is claims
     for row in (0, LAST):
-        claims = Claims([row], None, ["default"], source=FILE)
+        claims = ReleaseRequests([row], None, ["default"], source=FILE)
         assert claims.checked() is claims
     for row in (-1, LAST + 1):
         with pytest.raises(UserError, match="a row is an integer from 0 on"):
-            Claims([5, row], None, ["default"] * 2, source=FILE).checked()
+            ReleaseRequests([5, row], None, ["default"] * 2, source=FILE).checked()
 
 
 @pytest.mark.parametrize("keys", [[1], [1.5], ["k", 1], [b"k"], [True]])
 def test_without_a_file_a_record_is_known_by_a_text(keys: list[object]) -> None:
     with pytest.raises(UserError, match="a record is known by a text; the records of a file by their rows"):
-        Claims(keys, ["ann"] * len(keys), ["default"] * len(keys)).checked()  # type: ignore[arg-type]
+        ReleaseRequests(keys, ["ann"] * len(keys), ["default"] * len(keys)).checked()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("keys", [["k"], [None], [True], [1.0], [1, "k"]])
 def test_records_of_a_file_are_known_by_their_rows(keys: list[object]) -> None:
     with pytest.raises(UserError, match="a record is known by a text; the records of a file by their rows"):
-        Claims(keys, ["ann"] * len(keys), ["default"] * len(keys), source=FILE).checked()  # type: ignore[arg-type]
+        ReleaseRequests(keys, ["ann"] * len(keys), ["default"] * len(keys), source=FILE).checked()  # type: ignore[arg-type]
 
 
 def test_all_are_of_one_length() -> None:
     for keys, people, levels in ((2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 2, 2)):
         with pytest.raises(UserError, match="must be of one length"):
-            Claims(["k"] * keys, ["ann"] * people, ["default"] * levels).checked()
+            ReleaseRequests(["k"] * keys, ["ann"] * people, ["default"] * levels).checked()
     with pytest.raises(UserError, match="say whose they are"):
-        Claims(["k"], None, ["default"]).checked()
+        ReleaseRequests(["k"], None, ["default"]).checked()
     for people in ([5], ["ann", None]):
         with pytest.raises(UserError, match="a person's name must be a text"):
-            Claims(["k"] * len(people), people, ["default"] * len(people)).checked()  # type: ignore[arg-type]
+            ReleaseRequests(["k"] * len(people), people, ["default"] * len(people)).checked()  # type: ignore[arg-type]
 
 
 def test_an_account_is_of_a_name_or_of_a_row_and_its_file() -> None:

@@ -78,8 +78,8 @@ POINTS: dict[str, tuple[Any, str, Any]] = {
     "between debit and send": ("log", "append", before),
     "between send and confirmation": ("log", "append", after),
     "before what was sent is let go of": (Ledger, "confirm", after),
-    "while the outbox is emptied": (Ledger, "settle", before),
-    "after the outbox is emptied": (Ledger, "settle", after),
+    "while the outbox is emptied": (Ledger, "delete_confirmed", before),
+    "after the outbox is emptied": (Ledger, "delete_confirmed", after),
 }
 
 
@@ -138,7 +138,7 @@ def test_a_seeded_run_ends_bit_identical(
 ) -> None:
     task = paid_task(10.0)
     killed = run_killed(tmp_path, file_work(people), task, point, calls)
-    # `settle` is called a few times only.
+    # `delete_confirmed` is called a few times only.
     assert killed == -signal.SIGKILL or ("outbox" in point and calls == 9)
     # Killed once more right after it was started again.
     assert run_killed(tmp_path, file_work(people), task, point, 1) in (-signal.SIGKILL, 0)

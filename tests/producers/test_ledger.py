@@ -14,7 +14,7 @@ from murk.errors import MurkError, UserError
 from murk.privacy import Amount
 from murk.producers.ledger.accounts import Totals
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.ledger.requests import Claims
+from murk.producers.ledger.requests import ReleaseRequests
 from tests.producers.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
 
 
@@ -23,15 +23,15 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 
 
-def rows(count: int, start: int = 0, people: list[str] | None = None) -> Claims:
-    return Claims(range(start, start + count), people, ["default"] * count, source=FILE)
+def rows(count: int, start: int = 0, people: list[str] | None = None) -> ReleaseRequests:
+    return ReleaseRequests(range(start, start + count), people, ["default"] * count, source=FILE)
 
 
 class Interrupted(Exception):
     """What a program dies of in the middle of a block."""
 
 
-def die_within(ledger: Ledger, claims: Claims) -> None:
+def die_within(ledger: Ledger, claims: ReleaseRequests) -> None:
     with ledger.spending(TASK, claims) as spending:
         count = len(spending.granted)
         assert count == len(claims.keys)
@@ -55,7 +55,7 @@ class TestCaps:
     def test_say_which_one_has_no_room_and_what_is_left(self, path: Path) -> None:
         with booked(path, lifetime=rho(70)) as ledger:
             ask(ledger), ask(ledger)
-            refusal = spend(ledger, Claims(["k"], ["ann"], ["default"])).refusals[0]
+            refusal = spend(ledger, ReleaseRequests(["k"], ["ann"], ["default"])).refusals[0]
         assert (refusal.person, refusal.key, refusal.level, refusal.scope) == ("ann", "k", "default", "lifetime")
         assert (refusal.needed, refusal.left) == (rho(30), rho(10))
         assert "ann" not in refusal.reason
@@ -84,12 +84,12 @@ class TestCaps:
         cap = Amount("approx", 1_000, 5)
         with booked(path, [charge(approx=(1, 2))], caps=[("", cap)]) as ledger:
             assert [ask(ledger) for _ in range(3)] == ["released", "released", "task"]
-            refusal = spend(ledger, Claims([None], ["ann"], ["default"])).refusals[0]
+            refusal = spend(ledger, ReleaseRequests([None], ["ann"], ["default"])).refusals[0]
         assert refusal.left == Amount("approx", 998, 1)
 
     def test_in_a_currency_without_a_figure_refuse(self, path: Path) -> None:
         with booked(path, [charge(rho=1)], caps=[("", Amount("epsilon", 100, 0))]) as ledger:
-            refusal = spend(ledger, Claims([None], ["ann"], ["default"])).refusals[0]
+            refusal = spend(ledger, ReleaseRequests([None], ["ann"], ["default"])).refusals[0]
         assert refusal.needed is None
         assert "no honest figure" in refusal.reason
 
@@ -102,7 +102,7 @@ class TestCaps:
                 "released",
                 "level",
             ]
-            refusal = spend(ledger, Claims([None], ["ann"], ["b"])).refusals[0]
+            refusal = spend(ledger, ReleaseRequests([None], ["ann"], ["b"])).refusals[0]
         assert refusal.left is None
         assert "earlier release" in refusal.reason
 
@@ -168,7 +168,7 @@ class TestKeys:
 
     def test_twice_in_a_block_are_released_once(self, path: Path) -> None:
         with booked(path) as ledger:
-            spending = spend(ledger, Claims(["k", "k"], ["ann", "ann"], ["default"] * 2))
+            spending = spend(ledger, ReleaseRequests(["k", "k"], ["ann", "ann"], ["default"] * 2))
         assert (spending.granted, spending.known) == ([0], {1: 1})
 
     def test_without_one_a_record_is_always_new(self, path: Path) -> None:
@@ -191,7 +191,7 @@ class TestKeys:
     @pytest.mark.parametrize("name", ["", "a\0b", "\udc80", 3.5, True, None])
     def test_people_need_a_name_that_can_be_given_back(self, path: Path, name: object) -> None:
         with booked(path) as ledger, pytest.raises(UserError) as caught:
-            spend(ledger, Claims(["k"], [name], ["default"]))  # type: ignore[list-item]
+            spend(ledger, ReleaseRequests(["k"], [name], ["default"]))  # type: ignore[list-item]
         assert repr(name) not in str(caught.value)
 
     @pytest.mark.parametrize("name", [" ", "a\nb", "ann\u200b", "\ufeffann", "a\u00adnn", "ann\u202e", "\t\u2060"])
@@ -214,7 +214,7 @@ class TestKeys:
         ]
         with booked(path, [charge(rho=40)]) as ledger:
             assert [ask(ledger, name) for name in spellings] == ["released", "released", "task", "task", "task"]
-            claims = Claims(range(3), spellings[:3], ["default"] * 3, source=FILE)
+            claims = ReleaseRequests(range(3), spellings[:3], ["default"] * 3, source=FILE)
             assert len(spend(ledger, claims).refusals) == 3
             assert ledger.totals().people == 1
             assert {ledger.account(name).tasks[0].levels[0].released for name in spellings} == {2}
@@ -234,7 +234,7 @@ class TestKeys:
         with booked(path) as ledger:
             for key in ("1", -1, None, 2**63):
                 with pytest.raises(UserError):
-                    spend(ledger, Claims([key], None, ["default"], source=FILE))
+                    spend(ledger, ReleaseRequests([key], None, ["default"], source=FILE))
 
 
 class TestAtomicity:
@@ -332,16 +332,16 @@ class TestTasks:
     def test_a_level_may_be_kept(self, path: Path) -> None:
         charges = [charge("low", rho=10), charge("high", rho=40)]
         with booked(path, charges, [("", rho(100))]) as ledger:
-            claims = Claims(range(3), ["ann", "ann", "bob"], ["low", "high", "high"], FILE, keep_levels=True)
+            claims = ReleaseRequests(range(3), ["ann", "ann", "bob"], ["low", "high", "high"], FILE, keep_levels=True)
             assert spend(ledger, claims).levels == ["low", "low", "high"]
-            claims = Claims(range(3, 5), ["ann", "bob"], ["high", "low"], FILE, keep_levels=True)
+            claims = ReleaseRequests(range(3, 5), ["ann", "bob"], ["high", "low"], FILE, keep_levels=True)
             assert spend(ledger, claims).levels == ["low", "high"]
 
     def test_of_the_levels_that_somebody_had_any_is_kept(self, path: Path) -> None:
         charges = [charge("low", rho=10), charge("high", rho=20)]
         with booked(path, charges, [("", rho(200))]) as ledger:
-            spend(ledger, Claims(range(2), ["ann", "ann"], ["low", "high"], FILE))
-            claims = Claims(range(2, 4), ["ann", "ann"], ["low", "high"], FILE, keep_levels=True)
+            spend(ledger, ReleaseRequests(range(2), ["ann", "ann"], ["low", "high"], FILE))
+            claims = ReleaseRequests(range(2, 4), ["ann", "ann"], ["low", "high"], FILE, keep_levels=True)
             assert spend(ledger, claims).levels == ["low", "high"]
 
     def test_a_level_of_another_task_is_nothing_to_keep(self, path: Path) -> None:
@@ -350,7 +350,7 @@ class TestTasks:
             ask(ledger, "ann", level="low")
             ledger.bind("b" * 32, OTHER, name="other")
             ledger.book(OTHER, charges, caps=[("", rho(200))])
-            claims = Claims([0], ["ann"], ["high"], FILE, keep_levels=True)
+            claims = ReleaseRequests([0], ["ann"], ["high"], FILE, keep_levels=True)
             assert spend(ledger, claims, OTHER).levels == ["high"]
 
 
@@ -450,7 +450,7 @@ def test_what_the_log_has_confirmed_waits_no_more(path: Path) -> None:
 
 
 def test_claims_name_nobody_when_they_are_shown() -> None:
-    shown = repr(Claims(["a key"], ["ann"], ["a level"], source="f" * 64))
+    shown = repr(ReleaseRequests(["a key"], ["ann"], ["a level"], source="f" * 64))
     assert not any(word in shown for word in ("a key", "ann", "a level"))
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.ledger.requests import Claims
+from murk.producers.ledger.requests import ReleaseRequests
 from tests.producers.accounts import FILE, TASK, ask, booked, charge, rho, spend
 
 TEMPTATIONS = re.compile(
@@ -36,7 +36,7 @@ def change(path: Path, *statements: str) -> None:
 
 def filled(path: Path) -> None:
     with booked(path, [charge(rho=1)]) as ledger:
-        spend(ledger, Claims(range(500), None, ["default"] * 500, source=FILE))
+        spend(ledger, ReleaseRequests(range(500), None, ["default"] * 500, source=FILE))
 
 
 def damage_page(path: Path) -> None:
@@ -288,7 +288,7 @@ def fill(ledger: Ledger) -> tuple[int, MurkError]:
     """Release until the ledger cannot be written; the first row of the block that failed, and how."""
     for start in range(0, 100_000, 50):
         try:
-            spend(ledger, Claims(range(start, start + 50), None, ["default"] * 50, source=FILE))
+            spend(ledger, ReleaseRequests(range(start, start + 50), None, ["default"] * 50, source=FILE))
         except MurkError as error:
             return start, error
     raise AssertionError("the disk was never full")
@@ -304,7 +304,7 @@ def test_a_full_disk_debits_nothing_and_sends_nothing(path: Path) -> None:
         assert not isinstance(error, UserError)
         assert ledger.totals().releases == ledger.pending() == start
         connection.execute("PRAGMA max_page_count = 1000000")
-        claims = Claims(range(start, start + 50), None, ["default"] * 50, source=FILE)
+        claims = ReleaseRequests(range(start, start + 50), None, ["default"] * 50, source=FILE)
         assert len(spend(ledger, claims).granted) == 50
     with booked(path, [charge(rho=1)]) as ledger:
         assert ledger.totals().releases == ledger.pending() == start + 50
@@ -314,13 +314,13 @@ FILE_LIMIT = """
 import resource, sys
 from pathlib import Path
 from murk.errors import MurkError
-from murk.producers.ledger.requests import Claims
+from murk.producers.ledger.requests import ReleaseRequests
 from tests.producers.accounts import FILE, booked, charge, spend
 ledger = booked(Path(sys.argv[1]), [charge(rho=1)])
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 for start in range(0, 1_000_000, 100):
     try:
-        spend(ledger, Claims(range(start, start + 100), None, ["default"] * 100, source=FILE))
+        spend(ledger, ReleaseRequests(range(start, start + 100), None, ["default"] * 100, source=FILE))
     except MurkError as error:
         print(start, ledger.totals().releases, ledger.pending(), error)
         break

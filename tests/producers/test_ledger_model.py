@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from murk.privacy import Amount
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.ledger.requests import Claims
+from murk.producers.ledger.requests import ReleaseRequests
 from tests.producers.accounts import LOG, OTHER, TASK, charge, rho, spend
 
 TASKS = {TASK: {"low": 7, "high": 20}, OTHER: {"low": 5}}
@@ -62,7 +62,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(task=st.sampled_from(list(TASKS)), block=requests)
     def release(self, task: str, block: list[tuple[str, str | None, str]]) -> None:
         block = [(person, key, level if level in TASKS[task] else "low") for person, key, level in block]
-        spending = spend(self.ledger, Claims(*self.columns(block)), task)
+        spending = spend(self.ledger, ReleaseRequests(*self.columns(block)), task)
         number = spending.numbers.start
         for place, (person, key, level) in enumerate(block):
             outcome = self.expected(task, person, key, level)
@@ -84,7 +84,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def release_and_die(self, task: str, block: list[tuple[str, str | None, str]]) -> None:
         block = [(person, key, "low") for person, key, _ in block]
         try:
-            with self.ledger.spending(task, Claims(*self.columns(block))):
+            with self.ledger.spending(task, ReleaseRequests(*self.columns(block))):
                 raise Interrupted
         except Interrupted:
             pass
@@ -118,7 +118,7 @@ class LedgerMachine(RuleBasedStateMachine):
         totals = self.ledger.totals()
         assert (totals.releases, totals.refused) == (self.released, self.refused)
         queued = [one.number for task in TASKS for one in self.ledger.queued(task)]
-        self.ledger.settle()
+        self.ledger.delete_confirmed()
         assert sorted(one.number for task in TASKS for one in self.ledger.queued(task)) == sorted(
             number for _, _, number in self.waiting
         )

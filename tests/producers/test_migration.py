@@ -18,7 +18,7 @@ from murk.privacy import (
 from murk.producers.ledger import migration
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.prices import Charge
-from murk.producers.ledger.requests import Claims, folded_name
+from murk.producers.ledger.requests import ReleaseRequests, folded_name
 from tests.producers.accounts import ask, booked
 
 OLD = Path(__file__).parent / "data" / "format-1.sql"
@@ -168,10 +168,10 @@ def test_a_pure_release_enters_a_cap_of_mu_with_its_mu(tmp_path: Path) -> None:
     with booked(tmp_path / "new.db", charges, caps=(("", cap_of(GaussianDP(1.0))),)) as ledger:
         assert ask(ledger) == "task"
     with booked(tmp_path / "two.db", charges, caps=(("", cap_of(GaussianDP(2.0))),)) as ledger:
-        claims = Claims([None] * 4, ["ann"] * 4, ["default"] * 4)
+        claims = ReleaseRequests([None] * 4, ["ann"] * 4, ["default"] * 4)
         with ledger.spending("7" * 64, claims) as spend:
             assert spend.granted == [0, 1]
-            spend.forgo()
+            spend.cancel()
 
 
 def test_several_spellings_become_one_account_and_what_was_spent_adds_up(path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from murk.errors import MurkError, UserError
 from murk.producers.populations import run_lock
 from murk.producers.populations.run_lock import (
-    Facts,
+    RunConfig,
     begun_with,
     beside,
     compare,
@@ -26,7 +26,7 @@ from murk.producers.populations.run_lock import (
 from murk.stream import open_log
 from tests.producers.world import make_task
 
-FACTS = Facts(person="name", level="open", seed=7, ledger="a" * 32)
+FACTS = RunConfig(person="name", level="open", seed=7, ledger="a" * 32)
 
 
 @dataclass
@@ -55,7 +55,7 @@ def begun(request, tmp_path):
         yield Elsewhere(), ledger
         return
     with open_log(f"sqlite:///{tmp_path}/log.db") as log:
-        log.announce(make_task().document())
+        log.register_task(make_task().document())
         yield log, ledger
 
 

@@ -16,11 +16,11 @@ from murk.privacy.gaussmix import SketchAccumulator
 from murk.producers import Ledger, Policy, SketchProducer
 from murk.producers.ledger.transaction import Spending
 from murk.producers.populations import organisations
-from murk.producers.populations.file_work import Crowd
+from murk.producers.populations.file_work import PopulationConfig
 from murk.producers.populations.organisations import OrganisationPopulation
 from murk.producers.populations.people import Population, open_accounts, population_of
 from murk.stream import Task, open_log
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 from murk.stream.messages.releases import SketchRelease
 from tests.producers.sketches import make_task, write_records
 from tests.producers.test_crashes import Killer, Watch, after, before, in_child, patched
@@ -43,7 +43,9 @@ def folder(tmp_path: Path) -> Path:
 def population(
     folder: Path, task: Task, wrap: Callable[[Any], Any] = lambda log: log, **options: Any
 ) -> Iterator[OrganisationPopulation]:
-    crowd = Crowd(folder / "records.csv", seed=7, **{k: options.pop(k) for k in ("person", "level") if k in options})
+    crowd = PopulationConfig(
+        folder / "records.csv", seed=7, **{k: options.pop(k) for k in ("person", "level") if k in options}
+    )
     task = task.with_simulated(False)
     with open_log(f"sqlite:///{folder}/log.db") as log, open_accounts(log, folder / "ledger.db") as accounts:
         for database in (log._database, accounts._file):  # type: ignore[attr-defined]
@@ -74,7 +76,7 @@ def clinics() -> dict[str, list[int]]:
 def left(folder: Path, task: Task) -> tuple[Any, ...]:
     """All that a run leaves behind, but how often windows were lost."""
     with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(folder / "ledger.db") as ledger:
-        ledger.settle()
+        ledger.delete_confirmed()
         messages = [
             [one.value for one in log.read(chain, 0, 1000)] if log.end(chain) else [] for chain in range(log.partitions)
         ]
@@ -111,7 +113,7 @@ class TestWindows:
             block = next(people.source.blocks(size=ROWS))
             (tmp_path / "other").mkdir()
             with open_log(f"sqlite:///{tmp_path}/other/log.db") as log, Ledger(tmp_path / "other" / "l.db") as ledger:
-                log.announce(own.document())
+                log.register_task(own.document())
                 for name, rows in clinics().items():
                     producer = SketchProducer(
                         own, log, ledger, organisation=name, noise=people.crowd.noise, problem=people.problem,
@@ -287,7 +289,7 @@ class TestBeginning:
             open_accounts(log, tmp_path / "ledger.db") as accounts,
         ):
             task = people_task(simulated=False)
-            people = population_of(task, Crowd(tmp_path / "records.csv", seed=1), log, accounts)
+            people = population_of(task, PopulationConfig(tmp_path / "records.csv", seed=1), log, accounts)
             assert isinstance(people, Population)
             people.close()
 
@@ -305,13 +307,13 @@ def test_a_log_that_is_away_loses_and_repeats_nothing(tmp_path: Path) -> None:
         def run(*arguments: Any) -> Any:
             calls[0] += 1
             if calls[0] % 3:
-                raise Unreachable("away")
+                raise UnreachableError("away")
             return method(*arguments)
 
         return run
 
     def wrap(log: Any) -> Any:
-        return Wrapped(log, at_hand=shaky(log.at_hand), append=shaky(log.append))
+        return Wrapped(log, cached_model=shaky(log.cached_model), append=shaky(log.append))
 
     with population(tmp_path / "stormy", task, wrap, block=20) as people:
         failures = 0
@@ -319,7 +321,7 @@ def test_a_log_that_is_away_loses_and_repeats_nothing(tmp_path: Path) -> None:
             try:
                 list(people.steps())
                 break
-            except Unreachable:
+            except UnreachableError:
                 failures += 1
         assert failures > 3
         assert people.figures()["windows_lost"] == 0
@@ -452,7 +454,7 @@ def test_without_simulation_each_window_is_released_once(folder: Path) -> None:
     task = make_task(SPLIT, windows=2)
 
     def real(kill: Killer | None = None) -> None:
-        crowd = Crowd(folder / "records.csv")
+        crowd = PopulationConfig(folder / "records.csv")
         with open_log(f"sqlite:///{folder}/log.db") as log, open_accounts(log, folder / "ledger.db") as accounts:
             people = population_of(task.with_simulated(False), crowd, log, accounts, block=20)
             if kill is None:

@@ -16,7 +16,7 @@ from murk.producers import FileSource, Ledger, Policy
 from murk.producers.populations import ledger_places
 from murk.producers.populations.ledger_places import default_ledger, register
 from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import Crowd
+from murk.producers.populations.people import PopulationConfig
 from murk.stream import open_log
 from tests.producers.world import TEXT, make_task, write_people
 
@@ -45,7 +45,11 @@ def work(
     task = make_task(simulated=False, text=TEXT.replace("name: third-child\n", f"name: {name}\n"))
     place = Path(ledger) if ledger else default_ledger(source, name, simulated=seed is not None)
     with LocalRun(
-        task, Crowd(source, person, seed=seed), f"sqlite:///{name}.db", place, policy=Policy(lifetime=lifetime)
+        task,
+        PopulationConfig(source, person, seed=seed),
+        f"sqlite:///{name}.db",
+        place,
+        policy=Policy(lifetime=lifetime),
     ) as run:
         for _ in run.steps():
             pass

@@ -17,10 +17,10 @@ from murk.producers import FileSource, Ledger, Policy
 from murk.producers.populations import file_work
 from murk.producers.populations import people as population_module
 from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import Agree, Crowd, Population, open_accounts
+from murk.producers.populations.people import Agree, Population, PopulationConfig, open_accounts
 from murk.producers.populations.run_lock import begun_with
 from murk.stream import Task, open_log
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.task.disclosure import Disclosure
 from tests.producers.world import TEXT, Wrapped, make_task, write_people
@@ -42,7 +42,7 @@ def population(
     seed: int | None = 7,
     source: str = "people.csv",
 ) -> Iterator[Population]:
-    crowd = Crowd(folder / source, person=person, seed=seed)
+    crowd = PopulationConfig(folder / source, person=person, seed=seed)
     with open_log(f"sqlite:///{folder}/log.db") as log, open_accounts(log, folder / ledger) as accounts:
         task = make_task(*more, simulated=False)
         people = Population(task, crowd, log, accounts, policy=policy or AGREED, agree=agree)
@@ -53,7 +53,7 @@ def population(
 
 
 def work(folder: Path, *more: str, seed: int | None = 7) -> None:
-    crowd = Crowd(folder / "people.csv", seed=seed)
+    crowd = PopulationConfig(folder / "people.csv", seed=seed)
     task = make_task(*more, simulated=False)
     with LocalRun(task, crowd, f"sqlite:///{folder}/log.db", folder / "ledger.db", policy=AGREED) as run:
         assert len(list(run.steps())) > 1
@@ -164,7 +164,7 @@ def test_a_second_gateway_looks_at_all_its_file_before_it_releases(folder: Path)
         log: Any = Wrapped(file, url="kafka://localhost:9092/third-child")
         for ledger, source in (("ledger.db", "people.csv"), ("second.db", "others.csv")):
             with open_accounts(log, folder / ledger) as accounts:
-                crowd = Crowd(folder / source, seed=7)
+                crowd = PopulationConfig(folder / source, seed=7)
                 if source == "people.csv":
                     people = Population(task, crowd, log, accounts)
                     next(people.steps())
@@ -199,7 +199,7 @@ def test_a_second_gateway_is_asked_what_the_first_was(folder: Path, monkeypatch:
             if source == "third":
                 (folder / "public.csv").rename(folder / "moved.csv")
             with open_accounts(log, folder / f"{source}.db") as accounts:
-                crowd = Crowd(folder / f"{source}.csv", seed=7)
+                crowd = PopulationConfig(folder / f"{source}.csv", seed=7)
                 if refused:
                     with pytest.raises(UserError, match="so that nothing could be learned"):
                         Population(task, crowd, log, accounts)
@@ -272,7 +272,7 @@ def test_another_sample_gives_nobody_another_cap(folder: Path) -> None:
         open_log(f"sqlite:///{folder}/log.db") as log,
         Ledger(folder / "ledger.db") as accounts,
     ):
-        crowd = Crowd(folder / "people.csv")
+        crowd = PopulationConfig(folder / "people.csv")
         with pytest.raises(UserError, match="have released to a task of the name 'third-child' already"):
             Population(make_task(MANY_ASIDE, simulated=False), crowd, log, accounts, policy=AGREED)
         assert accounts.totals().releases == released == 16
@@ -331,10 +331,10 @@ def test_what_becomes_public_is_agreed_to_before_anything_is_written(folder: Pat
 def test_a_level_may_be_called_column(folder: Path) -> None:
     """Only with a colon after it does a column say who has which."""
     text = TEXT.replace("strict:", "column:")
-    source = Crowd(folder / "people.csv", level="column").open(make_task(text=text))
+    source = PopulationConfig(folder / "people.csv", level="column").open(make_task(text=text))
     assert (source.level, source.level_column) == ("column", None)
     with pytest.raises(UserError, match="nowhere"):
-        Crowd(folder / "people.csv", level="column:nowhere").open(make_task(text=text))
+        PopulationConfig(folder / "people.csv", level="column:nowhere").open(make_task(text=text))
 
 
 def test_what_the_last_block_could_not_send_is_sent_when_it_is_carried_on(
@@ -346,13 +346,13 @@ def test_what_the_last_block_could_not_send_is_sent_when_it_is_carried_on(
 
     def away(self: SqliteLog, batch: Sequence[tuple[int, bytes]]) -> None:
         if sum(map(self.end, range(self.partitions))) + len(batch) == 40:
-            raise Unreachable("away")
+            raise UnreachableError("away")
         append(self, batch)
 
     with population(folder) as people:
         with monkeypatch.context() as patch:
             patch.setattr(SqliteLog, "append", away)
-            with pytest.raises(Unreachable):
+            with pytest.raises(UnreachableError):
                 list(people.steps())
         assert people.ledger.pending() > 0
     with population(folder) as people:
@@ -369,13 +369,13 @@ def test_a_block_that_could_not_be_sent_counts_where_the_same_process_goes_on(
 
     def away(self: SqliteLog, batch: Sequence[tuple[int, bytes]]) -> None:
         if self.end(0) + len(batch) > 20:
-            raise Unreachable("away")
+            raise UnreachableError("away")
         append(self, batch)
 
     with population(folder) as people:
         with monkeypatch.context() as patch:
             patch.setattr(SqliteLog, "append", away)
-            with pytest.raises(Unreachable):
+            with pytest.raises(UnreachableError):
                 list(people.steps())
         before, booked = people.next_row, people.ledger.totals().releases
         assert before <= 20 < booked
@@ -425,7 +425,7 @@ def test_how_many_records_a_block_has(folder: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("simulated", [True, False])
 def test_accounts_are_not_opened_for_releases_of_the_other_kind(tmp_path: Path, simulated: bool) -> None:
     with open_log(f"sqlite:///{tmp_path}/log.db") as log:
-        log.announce(make_task(simulated=simulated).document())
+        log.register_task(make_task(simulated=simulated).document())
         words = ("simulated", "give the --seed it was begun with") if simulated else ("real", "leave --seed out")
         with pytest.raises(UserError, match=f"carries {words[0]} releases, .*: {words[1]}, or use another log"):
             open_accounts(log, tmp_path / "ledger.db", simulated=not simulated)
@@ -484,7 +484,7 @@ def test_those_set_aside_are_of_one_file_also_on_a_cluster(folder: Path) -> None
         log: Any = Wrapped(file, url="kafka://localhost:9092/third-child")
         for source, words in (("people", ""), ("others", "another file than .*others.csv, or another ledger")):
             with open_accounts(log, folder / f"{source}.db") as accounts:
-                crowd = Crowd(folder / f"{source}.csv", seed=7)
+                crowd = PopulationConfig(folder / f"{source}.csv", seed=7)
                 if not words:
                     Population(task, crowd, log, accounts, policy=AGREED).close()
                     continue
@@ -503,5 +503,5 @@ def test_a_log_is_made_ready_before_accounts_are_tied_to_it(folder: Path) -> Non
             done.append(Task.from_document(document).name)
 
         wrapped: Any = Wrapped(log, prepare=prepare)
-        Population(make_task(simulated=False), Crowd(folder / "people.csv", seed=7), wrapped, ledger).close()
+        Population(make_task(simulated=False), PopulationConfig(folder / "people.csv", seed=7), wrapped, ledger).close()
     assert done == ["third-child"]

@@ -319,7 +319,7 @@ class TestSetup:
 
     def test_the_ledger_belongs_to_the_log(self, tmp_path: Path, world: World) -> None:
         with open_log(f"sqlite:///{tmp_path}/other.db") as other:
-            other.announce(world.task.document())
+            other.register_task(world.task.document())
             with pytest.raises(UserError, match="another log"):
                 Producer(world.task, other, world.ledger, noise=SimulatedNoise(1))
 
@@ -484,7 +484,7 @@ class TestDelivery:
         def down(chain: int) -> bytes:
             raise MurkError("the log is gone")
 
-        producer = world.produce(Wrapped(world.log, at_hand=down))  # type: ignore[arg-type]
+        producer = world.produce(Wrapped(world.log, cached_model=down))  # type: ignore[arg-type]
         with pytest.raises(MurkError, match="gone"):
             producer.release(Untouchable())
         assert world.ledger.totals().releases == 0

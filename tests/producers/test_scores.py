@@ -13,7 +13,7 @@ from murk.learners.scores.model import Model
 from murk.learners.scores.problem import ScoreProblem
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise
 from murk.producers import FileSource
-from murk.producers.populations.people import Crowd, Population, open_accounts
+from murk.producers.populations.people import Population, PopulationConfig, open_accounts
 from murk.producers.randomization import answers_of
 from murk.stream import open_log
 from murk.stream.messages.codec import WireRules, decode
@@ -174,7 +174,7 @@ def test_a_hostile_model_is_refused_before_the_record_is_looked_at(tmp_path: Pat
 def blocks(folder: Path, rows: int, *more: str) -> list[int]:
     """Releases after each step of a population."""
     write_people(folder / "people.csv", rows)
-    task, crowd = make_task(SCORES, *more, text=TEXT, simulated=False), Crowd(folder / "people.csv", seed=1)
+    task, crowd = make_task(SCORES, *more, text=TEXT, simulated=False), PopulationConfig(folder / "people.csv", seed=1)
     with open_log(f"sqlite:///{folder}/log.db") as log, open_accounts(log, folder / "ledger.db") as accounts:
         people = Population(task, crowd, log, accounts)
         try:

@@ -450,7 +450,7 @@ class TestDelivery:
         def down(chain: int) -> bytes:
             raise MurkError("the log is gone")
 
-        producer = world.produce(Wrapped(world.log, at_hand=down))  # type: ignore[arg-type]
+        producer = world.produce(Wrapped(world.log, cached_model=down))  # type: ignore[arg-type]
         with pytest.raises(MurkError, match="gone"):
             producer.add(Untouchable())
         assert world.ledger.windows(world.task.hash).count("clinic") == 0
@@ -621,7 +621,7 @@ class TestSetup:
         with SketchWorld(tmp_path, make_task()) as world:
             (tmp_path / "other").mkdir()
             with open_log(f"sqlite:///{tmp_path}/other/log.db") as log:
-                log.announce(task.document())
+                log.register_task(task.document())
                 with pytest.raises(UserError, match=r"protocol: gradients.*use Producer"):
                     SketchProducer(task, log, world.ledger, noise=SimulatedNoise(1))
             with pytest.raises(UserError, match="use SketchProducer"):
@@ -659,7 +659,7 @@ def test_ledgers_of_people_have_no_windows(tmp_path: Path) -> None:
         assert "windows" not in {name for (name,) in world.ledger._file.query(names)}
         assert world.ledger.windows(world.task.hash).sums("clinic").released == 0
         fill(world.producer)
-        world.ledger.settle()
+        world.ledger.delete_confirmed()
     with sqlite3.connect(tmp_path / "ledger.db") as connection:
         assert connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall() == [(2,)]
 

@@ -15,7 +15,7 @@ from murk.errors import UserError
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import FileSource
 from murk.producers.ledger.progress import Run
-from murk.producers.ledger.requests import Claims
+from murk.producers.ledger.requests import ReleaseRequests
 from murk.producers.populations.file_source import Block as FileBlock
 from murk.producers.populations.tables import KEYS_LOOKED_AT, open_table
 from murk.producers.sketches.window import Window
@@ -448,7 +448,7 @@ class TestRefusals:
         assert "clamped" not in repr(block)
         shown = {
             FileBlock: ["source", "rows", "next_row"],
-            Claims: ["source", "keep_levels"],
+            ReleaseRequests: ["source", "keep_levels"],
             Run: ["people", "next_row"],
             Window: ["key", "index", "chain", "since", "outcome", "reason", "records", "next_row"],
         }

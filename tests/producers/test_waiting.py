@@ -12,7 +12,7 @@ from murk.errors import MurkError
 from murk.producers.models import NoModels
 from murk.producers.populations.backpressure import wait_for_models
 from murk.stream import open_log
-from murk.stream.log.base import Checkpoint, Log, Unreachable
+from murk.stream.log.base import Checkpoint, Log, UnreachableError
 from murk.stream.messages.codec import encode_iterate
 from murk.stream.messages.releases import IterateMessage
 from murk.stream.messages.state import Counters, StateMessage
@@ -33,7 +33,7 @@ class Epochs:
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
     with open_log(f"sqlite:///{tmp_path}/log.db") as log:
-        log.announce(TASK.document())
+        log.register_task(TASK.document())
         yield log
 
 
@@ -58,7 +58,7 @@ def commit(log: Log, offset: int, learned: int, model: int | None) -> None:
         counters=Counters(learned=learned, levels={"default": learned}), learner={},
     )  # fmt: skip
     message = None if model is None else IterateMessage(task=TASK.hash, chain=0, version=model, iterate=[0.0])
-    ownership = log.own(0)
+    ownership = log.acquire(0)
     ownership.commit(state.encode(), offset, [], None if message is None else encode_iterate(message))
     ownership.close()
 
@@ -98,7 +98,7 @@ def test_a_chain_whose_state_is_gone_is_left_to_its_learner(log: Log) -> None:
 
 def test_releases_of_no_model_are_of_an_empty_one(log: Log) -> None:
     append(log, 3)
-    for model in (NoModels(log).newest(0), NoModels(log).at_hand(0)):
+    for model in (NoModels(log).newest(0), NoModels(log).cached_model(0)):
         assert (model.version, model.iterate.shape, model.end) == (0, (0,), 3)
 
 
@@ -135,7 +135,7 @@ def test_a_log_that_is_away_is_waited_for_too(log: Log) -> None:
         def model(chain: int, away: int = away, looks: list[int] = looks) -> bytes | None:
             looks.append(chain)
             if len(looks) <= away:
-                raise Unreachable("the log is away")
+                raise UnreachableError("the log is away")
             return log.model(chain)
 
         times = iter(range(100))

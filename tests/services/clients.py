@@ -7,8 +7,8 @@ from functools import partial
 
 import kafka
 
-from murk.stream.log.kafka.connection.sockets import Tidy
+from murk.stream.log.kafka.connection.sockets import LeakFreeClient
 
-KafkaAdminClient = partial(kafka.KafkaAdminClient, kafka_client=Tidy)
-KafkaConsumer = partial(kafka.KafkaConsumer, kafka_client=Tidy)
-KafkaProducer = partial(kafka.KafkaProducer, kafka_client=Tidy)
+KafkaAdminClient = partial(kafka.KafkaAdminClient, kafka_client=LeakFreeClient)
+KafkaConsumer = partial(kafka.KafkaConsumer, kafka_client=LeakFreeClient)
+KafkaProducer = partial(kafka.KafkaProducer, kafka_client=LeakFreeClient)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from murk.stream import Task, open_log
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, OTHERS, SKETCH
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, folder_of
@@ -28,7 +28,7 @@ def learned(url):
     try:
         with open_log(url, create=False) as log:
             return sum(log.checkpoint(chain).offset for chain in range(log.partitions))
-    except Unreachable:
+    except UnreachableError:
         return -1
 
 

@@ -14,7 +14,7 @@ from kafka.errors import KafkaTimeoutError
 from murk.cli import cli, options
 from murk.stream import open_log
 from murk.stream.log.kafka.connection import errors as faults
-from murk.stream.log.kafka.connection.errors import reaching
+from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.messages.state import decode_state
 from murk.stream.worker import pool
 from tests.protocols import EXAMPLES
@@ -149,13 +149,13 @@ def test_a_learner_that_waits_does_so_whatever_call_meets_a_broker_that_is_away(
 
     @contextmanager
     def shy(there, doing, **more):
-        with reaching(there, doing, **more):
+        with translate_errors(there, doing, **more):
             away.call(doing)
             yield
 
     for name, module in list(sys.modules.items()):
-        if name.startswith("murk.stream.log.kafka.") and hasattr(module, "reaching") and module is not faults:
-            monkeypatch.setattr(module, "reaching", shy)
+        if name.startswith("murk.stream.log.kafka.") and hasattr(module, "translate_errors") and module is not faults:
+            monkeypatch.setattr(module, "translate_errors", shy)
     for pause in (options, "_LOOK"), (pool, "PAUSE"):
         monkeypatch.setattr(*pause, 0.001)
     done = CliRunner().invoke(cli, ["learn", "--log", url, "--wait", "--json", "--idle", "5"])

@@ -5,7 +5,7 @@ import pytest
 from murk.errors import MurkError
 from murk.learners.problem import problem_for
 from murk.stream import open_log
-from murk.stream.log.base import Fenced
+from murk.stream.log.base import FencedError
 from murk.stream.worker.worker import Worker
 from tests.protocols import EXAMPLES, GRADIENTS, GRAM, MOMENTS
 from tests.services.faults.nursery import Nursery
@@ -93,7 +93,7 @@ def test_a_learner_that_wakes_in_a_commit_is_refused(broker, protocol, _, each):
                 assert new.offset == 50
                 new.step(100)
                 standing = again.checkpoint(0)
-                with pytest.raises(Fenced):
+                with pytest.raises(FencedError):
                     old.step()
                 assert again.checkpoint(0) == log.checkpoint(0) == standing
                 with pytest.raises(MurkError, match="fenced"):

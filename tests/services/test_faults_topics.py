@@ -153,5 +153,5 @@ def test_a_log_that_lost_its_task_and_its_states_is_not_begun_anew(broker, world
     without(broker, names(url).models, names(url).states)
     anew(broker, url, task)
     with open_log(url) as log, pytest.raises(MurkError, match="releases"):
-        log.announce(task.document())
+        log.register_task(task.document())
     nursery.learner(url).refused("task", status=2)

@@ -10,7 +10,7 @@ from kafka import TopicPartition
 
 from murk.learners.problem import problem_for
 from murk.stream import open_log
-from murk.stream.log.base import DeadLetter, Unreachable
+from murk.stream.log.base import DeadLetter, UnreachableError
 from murk.stream.log.kafka import log as kafka_log
 from murk.stream.log.kafka.connection.clients import TRANSACTION_MS
 from murk.stream.worker.worker import Worker
@@ -27,7 +27,7 @@ def die_in_transaction():
 
     [url] = sys.argv[1:]
     with open_log(url, create=False) as log:
-        owner = log.own(0)
+        owner = log.acquire(0)
         producer, place = owner._producer, names(url)
         producer.begin_transaction()
         producer.send(place.dead, b"x", key=b"0:0", partition=0).get(30)
@@ -65,21 +65,21 @@ def test_whoever_heard_nothing_of_a_task_that_they_announced_looks_again(broker,
         if arrived or len(calls) == 2:
             put_document(*what)
         if len(calls) == 1:
-            raise Unreachable("no answer")
+            raise UnreachableError("no answer")
 
     monkeypatch.setattr(kafka_log, "put_document", unheard)
     with open_log(f"{broker.url}/f{uuid.uuid4().hex[:12]}") as log:
-        log.announce(task.document())
+        log.register_task(task.document())
         assert log.document() == task.document()
         assert len(calls) == (1 if arrived else 2)
 
     def never(*what):
-        raise Unreachable("no answer")
+        raise UnreachableError("no answer")
 
     monkeypatch.setattr(kafka_log, "put_document", never)
     with open_log(f"{broker.url}/f{uuid.uuid4().hex[:12]}") as log:
-        with pytest.raises(Unreachable, match="no answer"):
-            log.announce(task.document())
+        with pytest.raises(UnreachableError, match="no answer"):
+            log.register_task(task.document())
         assert log.document() is None
 
 
@@ -88,14 +88,14 @@ def test_a_transaction_that_the_broker_refused_in_part_is_not_taken_for_committe
     url = new_log(broker, stock(2)[0])
     one, two = DeadLetter(0, 1, "schema", "one", b"x"), DeadLetter(0, 2, "schema", "two", b"x")
     with open_log(url, create=False) as log:
-        owner = log.own(0)
+        owner = log.acquire(0)
         owner.commit(b"one", 2, [one])
         owner._producer._transaction_manager._sequence_numbers[TopicPartition(names(url).states, 0)] += 5
         # Whoever learns owns the chain anew, and does not end.
-        with pytest.raises(Unreachable, match="by itself"):
+        with pytest.raises(UnreachableError, match="by itself"):
             owner.commit(b"two", 3, [two])
         owner.close()
-        successor = log.own(0)
+        successor = log.acquire(0)
         with closing(successor):
             assert successor.load() == (b"one", 2)
             assert list(log.dead_letters(0)) == [one]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from murk.stream import Task, open_log
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 from tests.cli.harness import LEDGER, accounts, query
 from tests.services.faults.world import as_if_undisturbed, caught_up, messages_of
 from tests.services.services import eventually
@@ -187,7 +187,7 @@ class Life:
         kind = self.rng.choices(list(weights), weights.values())[0]
         self._look_at_monitor()
         if self.rng.random() < FREEZE:
-            self._freeze()
+            self._randomize()
         if kind == "broker":
             self.broker.kill()
             time.sleep(self.rng.uniform(0.0, 1.5))
@@ -209,7 +209,7 @@ class Life:
             self._intrude()
         self._written = self._writes()
 
-    def _freeze(self) -> None:
+    def _randomize(self) -> None:
         names = [name for name in self.children if name != "monitor"] + (["broker"] if self.broker else [])
         name = self.rng.choice(names)
         frozen = self.broker if name == "broker" else self.children[name]
@@ -235,7 +235,7 @@ class Life:
                 self.junk += len(chosen)
                 again = [self.rng.choice(there)] if there else []
                 log.append([(0, value) for value in chosen + again])
-        except Unreachable:
+        except UnreachableError:
             return
 
     # What must hold

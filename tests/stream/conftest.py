@@ -19,7 +19,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def log(path: Path) -> Iterator[SqliteLog]:
     with SqliteLog(path, timeout=5) as opened:
-        opened.announce(make_task().document())
+        opened.register_task(make_task().document())
         yield opened
 
 

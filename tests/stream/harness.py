@@ -19,7 +19,7 @@ from murk.learners.estimate import Estimate
 from murk.learners.problem import Problem, problem_for
 from murk.stream.log.base import Log
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.codec import Rejected, encode
+from murk.stream.messages.codec import RejectedError, encode
 from murk.stream.messages.releases import KINDS, GradientRelease, SketchRelease
 from murk.stream.messages.state import Counters, StateMessage, decode_state
 from murk.stream.task.task import Task
@@ -129,9 +129,9 @@ class SumLearner:
     def admit(self, release: GradientRelease, ahead: int) -> None:
         now = self.n_releases + ahead
         if release.version > now:
-            raise Rejected("future", f"version {release.version} of a chain that has learned {now}")
+            raise RejectedError("future", f"version {release.version} of a chain that has learned {now}")
         if now - release.version > self.patience:
-            raise Rejected("stale", f"{now - release.version} versions old")
+            raise RejectedError("stale", f"{now - release.version} versions old")
 
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
         for release in releases:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from murk.errors import MurkError
-from murk.stream.log.base import Fenced, Log
+from murk.stream.log.base import FencedError, Log
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.task.task import Task
@@ -55,13 +55,13 @@ def fill(log: Log, block: int) -> None:
         log.append([(0, message(task, first + i)) for i in range(block)])
 
 
-def announce(url: str, low: str) -> None:
+def register_task(url: str, low: str) -> None:
     """Announce a task when told to, and say whether it is the one that stands."""
     document = make_task(low=int(low)).document()
     told()
     try:
         with open_log(url) as log:
-            log.announce(document)
+            log.register_task(document)
     except MurkError as error:
         say("lost", type(error).__name__)
         traceback.print_exc()  # shown where that is not what must come of it
@@ -87,7 +87,7 @@ def learn(url: str, batch: str) -> None:
             try:
                 while worker.step().read:
                     pass
-            except Fenced:
+            except FencedError:
                 say("fenced")
 
 
@@ -115,7 +115,7 @@ def unprivileged(path: str) -> None:
         os.setuid(65534)
     with open_log(url, create=False) as log:
         say(len(read_all(log)), log.end(0))
-        for action in (lambda: log.append([(0, b"x")]), lambda: log.own(0)):
+        for action in (lambda: log.append([(0, b"x")]), lambda: log.acquire(0)):
             try:
                 action()
             except MurkError as error:

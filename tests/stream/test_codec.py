@@ -13,7 +13,7 @@ from murk.stream.messages.codec import (
     EXCERPT,
     REASONS,
     Reason,
-    Rejected,
+    RejectedError,
     WireRules,
     decode,
     decode_iterate,
@@ -47,8 +47,8 @@ def message(**changes: Any) -> bytes:
     return json.dumps(FIELDS | changes).encode()
 
 
-def rejection(data: bytes, rules: WireRules = RULES) -> Rejected:
-    with pytest.raises(Rejected) as caught:
+def rejection(data: bytes, rules: WireRules = RULES) -> RejectedError:
+    with pytest.raises(RejectedError) as caught:
         decode(data, rules)
     assert caught.value.reason in REASONS
     assert len(caught.value.detail) <= 250
@@ -227,7 +227,7 @@ def test_what_fits_is_accepted_up_to_the_edges() -> None:
     assert decode(message(payload=[1_000, -1_000, 0]), RULES).payload == [1_000, -1_000, 0]
     assert decode(message(level="open", payload=[10, -10, 0]), RULES).level == "open"
     assert decode(message(simulated=True), WireRules(TASK, True, (3,), {"default": 3}, partitions=2)).simulated
-    with pytest.raises(Rejected, match="chain 1 of 1"):
+    with pytest.raises(RejectedError, match="chain 1 of 1"):
         decode(message(chain=1), WireRules(TASK, False, (3,), {"default": 3}))
     exact = WireRules(TASK, False, (3,), {"default": 3}, partitions=2, max_bytes=len(DATA))
     assert decode(DATA, exact) == RELEASE
@@ -258,7 +258,7 @@ def test_type_confusions_are_rejected_or_fit(changes: dict[str, Any]) -> None:
     data = message(**changes)
     try:
         release = decode(data, RULES)
-    except Rejected:
+    except RejectedError:
         rejection(data)
     else:
         # What got through is exactly what the rules allow, of exactly the types.
@@ -276,7 +276,7 @@ def test_damaged_messages_are_rejected_or_fit(data: st.DataObject) -> None:
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     try:
         decode(bytes(damaged), RULES)
-    except Rejected:
+    except RejectedError:
         rejection(bytes(damaged))
 
 
@@ -366,7 +366,7 @@ def test_rules_need_a_dimension() -> None:
 )
 def test_iterates_of_a_hostile_model_are_rejected(changes: dict[str, Any], wanted: Reason) -> None:
     data = json.dumps(json.loads(encode_iterate(ITERATE)) | changes).encode()
-    with pytest.raises(Rejected) as caught:
+    with pytest.raises(RejectedError) as caught:
         decode_iterate(data, task_hash=TASK, dimension=3, chain=0)
     assert caught.value.reason == wanted
 
@@ -378,7 +378,7 @@ def test_overflowing_and_repeated_iterates_are_rejected() -> None:
         (data.replace(b'"version":7', b'"version":6,"version":7'), "malformed"),
         (data[:-1], "malformed"),
     ):
-        with pytest.raises(Rejected) as caught:
+        with pytest.raises(RejectedError) as caught:
             decode_iterate(damaged, task_hash=TASK, dimension=3)
         assert caught.value.reason == wanted
     assert decode_iterate(data.replace(b"5.0", b"5"), task_hash=TASK, dimension=3) == ITERATE

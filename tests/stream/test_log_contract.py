@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import MAX_MESSAGE, DeadLetter, Fenced, Log
+from murk.stream.log.base import MAX_MESSAGE, DeadLetter, FencedError, Log
 from murk.stream.log.open import open_log
 from tests.stream.harness import make_task, message, read_all
 from tests.stream.processes import Start, at_once, finish
@@ -37,7 +37,7 @@ def url(factory: Callable[[Path], str], tmp_path: Path) -> str:
 @pytest.fixture
 def log(url: str) -> Iterator[Log]:
     with open_log(url) as opened:
-        opened.announce(make_task().document())
+        opened.register_task(make_task().document())
         yield opened
 
 
@@ -60,7 +60,7 @@ def test_a_log_is_created_empty_of_a_task(url: str) -> None:
             lambda: log.simulated,
             lambda: log.append([(0, b"x")]),
             lambda: log.read(0, 0, 1),
-            lambda: log.own(0),
+            lambda: log.acquire(0),
             lambda: log.trim(0),
         ):
             with pytest.raises(UserError, match="announce"):
@@ -71,42 +71,42 @@ def test_opening_without_creating_needs_a_log(url: str) -> None:
     with pytest.raises(UserError, match="no log at"):
         open_log(url, create=False)
     with open_log(url) as log:
-        log.announce(make_task().document())
+        log.register_task(make_task().document())
         with open_log(url, create=False) as again:
             assert again.document() == log.document()
 
 
 def test_announcing(url: str, log: Log) -> None:
     task = make_task()
-    log.announce(task.document())
+    log.register_task(task.document())
     assert log.document() == task.document()
     assert (log.partitions, log.simulated) == (2, False)
     with open_log(url) as again:
-        again.announce(task.document())
+        again.register_task(task.document())
         assert (again.partitions, again.simulated) == (2, False)
 
 
 def test_a_simulated_task_makes_a_simulated_log(url: str) -> None:
     with open_log(url) as log:
-        log.announce(make_task().with_simulated(True).document())
+        log.register_task(make_task().with_simulated(True).document())
         assert log.simulated
         with pytest.raises(UserError, match="simulated"):
-            log.announce(make_task().document())
+            log.register_task(make_task().document())
 
 
 def test_a_second_task_is_refused_and_its_differences_named(log: Log) -> None:
     with pytest.raises(UserError, match=r"already carries the task 'sums'.*'other'.*low.*name"):
-        log.announce(make_task(name="other", low=20).document())
+        log.register_task(make_task(name="other", low=20).document())
     assert log.document() == make_task().document()
 
 
 def test_retention_may_change_and_partitions_may_not(url: str, log: Log) -> None:
     longer = make_task(retention="30d")
-    log.announce(longer.document())
+    log.register_task(longer.document())
     with open_log(url) as again:
         assert again.document() == longer.document()
     with pytest.raises(UserError, match=r"has 2 partitions.*asks for 3.*back to 2"):
-        log.announce(make_task(partitions=3).document())
+        log.register_task(make_task(partitions=3).document())
     assert log.document() == longer.document()
 
 
@@ -185,7 +185,7 @@ def test_the_newest_model_replaces_the_one_before(url: str, log: Log) -> None:
 
 
 def test_state_and_offset_are_committed_together(url: str, log: Log) -> None:
-    owner = log.own(0)
+    owner = log.acquire(0)
     assert owner.load() == (None, 0) == log.checkpoint(0)
     dead = [DeadLetter(0, 3, "schema", "id: missing", b"\xff\0")]
     owner.commit(b"state", 5, dead, b"model")
@@ -199,30 +199,30 @@ def test_state_and_offset_are_committed_together(url: str, log: Log) -> None:
     assert owner.load() == (b"later", 9)
     assert log.model(0) == b"model"
     owner.close()
-    assert log.own(0).load() == (b"later", 9)
+    assert log.acquire(0).load() == (b"later", 9)
 
 
 def test_a_model_let_out_never_stands_behind_that_of_the_commit_after_it(log: Log) -> None:
-    owner = log.own(0)
+    owner = log.acquire(0)
     for number in range(1, 30):
-        owner.let_out(f"{number} let out".encode())
+        owner.publish_uncommitted(f"{number} let out".encode())
         owner.commit(b"state", number, (), f"{number}".encode())
         assert log.model(0) == f"{number}".encode()
 
 
 def test_a_newer_owner_fences_the_older(url: str, log: Log) -> None:
-    older = log.own(0)
+    older = log.acquire(0)
     older.commit(b"old", 1)
-    bystander = log.own(1)
+    bystander = log.acquire(1)
     with open_log(url) as elsewhere:
-        newer = elsewhere.own(0)
+        newer = elsewhere.acquire(0)
         assert newer.load() == (b"old", 1)
-        with pytest.raises(Fenced, match="another worker has taken over chain 0"):
+        with pytest.raises(FencedError, match="another worker has taken over chain 0"):
             older.commit(b"stale", 2, [DeadLetter(0, 1, "schema", "", b"x")], b"model")
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             older.load()
         newer.commit(b"new", 3)
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             older.commit(b"stale", 2)
         assert newer.load() == (b"new", 3)
     assert list(log.dead_letters()) == []
@@ -237,13 +237,13 @@ def test_dead_letters_of_one_partition_or_all(log: Log) -> None:
         for chain in (0, 1)
     }
     for chain, dead in letters.items():
-        log.own(chain).commit(b"s", 1200, dead)
+        log.acquire(chain).commit(b"s", 1200, dead)
     assert list(log.dead_letters(1)) == letters[1]
     assert list(log.dead_letters()) == letters[0] + letters[1]
 
 
 def test_a_commit_repeated_counts_dead_letters_once(log: Log) -> None:
-    owner = log.own(0)
+    owner = log.acquire(0)
     dead = [DeadLetter(0, 1, "schema", "", b"x")]
     owner.commit(b"s", 2, dead)
     owner.commit(b"s", 2, dead)
@@ -256,7 +256,7 @@ def test_trimming_keeps_the_unread_and_the_window(log: Log) -> None:
     later = time.time() + 3600
     log.trim(later)
     assert log.begin(0) == 0
-    log.own(0).commit(b"s", 120)
+    log.acquire(0).commit(b"s", 120)
     log.trim(time.time() - 3600)
     assert log.begin(0) == 0
     log.trim(later)
@@ -276,7 +276,7 @@ def test_partitions_that_do_not_exist_are_named(log: Log) -> None:
         lambda: log.publish(2, b"m"),
         lambda: log.model(2),
         lambda: log.checkpoint(2),
-        lambda: log.own(2),
+        lambda: log.acquire(2),
         lambda: list(log.dead_letters(2)),
     ):
         with pytest.raises(UserError, match=r"no partition -?[12].*from 0 to 1"):

@@ -79,7 +79,7 @@ def foreign_files(folder: Path) -> dict[str, tuple[Path, str]]:
         log._database._connection.execute("UPDATE meta SET value = 2 WHERE key = 'format'")
     beheaded = folder / "beheaded.db"
     with SqliteLog(beheaded) as log:
-        log.announce(make_task().document())
+        log.register_task(make_task().document())
     beheaded.write_bytes(bytes(100) + beheaded.read_bytes()[100:])
     return {
         "text": (text, "not an SQLite database"),
@@ -130,7 +130,7 @@ def test_damage_within_a_file_is_noticed_and_nothing_is_overwritten(path: Path, 
 DAMAGE = {
     "UPDATE models SET message = 'text'": lambda log: log.model(0),
     "UPDATE states SET state = 1.5": lambda log: log.checkpoint(0),
-    "UPDATE states SET \"offset\" = 'x'": lambda log: log.own(0).load(),
+    "UPDATE states SET \"offset\" = 'x'": lambda log: log.acquire(0).load(),
     "UPDATE streams SET \"end\" = x'00'": lambda log: log.end(0),
     "UPDATE messages SET value = 7": read_all,
     "UPDATE messages SET value = 'text'": read_all,
@@ -139,7 +139,7 @@ DAMAGE = {
     'UPDATE streams SET "end" = 0': lambda log: log.append([(0, b"y")]),
     "DELETE FROM streams": lambda log: log.begin(0),
     "DELETE FROM states": lambda log: log.checkpoint(0),
-    "DELETE FROM states WHERE chain = 0": lambda log: log.own(0),
+    "DELETE FROM states WHERE chain = 0": lambda log: log.acquire(0),
     "DROP TABLE models": lambda log: log.model(0),
 }
 
@@ -155,10 +155,10 @@ def test_a_damaged_cell_is_said_to_be_one(log: SqliteLog, sql: str) -> None:
 
 
 def test_a_log_deleted_or_replaced_while_in_use_is_noticed(path: Path, log: SqliteLog, tmp_path: Path) -> None:
-    owner = log.own(0)
+    owner = log.acquire(0)
     path.rename(tmp_path / "moved.db")
     with SqliteLog(path) as other:
-        other.announce(make_task().document())
+        other.register_task(make_task().document())
         for use in (
             lambda: log.append([(0, b"x")]),
             lambda: log.read(0, 0, 1),
@@ -178,7 +178,7 @@ def test_writes_survive_a_power_failure(path: Path, log: SqliteLog) -> None:
 def test_append_times_are_the_clocks_seconds_under_the_lock(path: Path) -> None:
     now = [1_000.75]
     with SqliteLog(path, clock=lambda: now[0]) as log:
-        log.announce(make_task().document())
+        log.register_task(make_task().document())
         log.append([(0, b"a"), (0, b"b")])
         now[0] = 2_000.0
         log.append([(0, b"c")])
@@ -189,11 +189,11 @@ def test_trimming_goes_by_time_from_the_beginning(path: Path, monkeypatch: pytes
     monkeypatch.setattr(sqlite, "TRIM_CHUNK", 7)
     now = [0.0]
     with SqliteLog(path, clock=lambda: now[0]) as log:
-        log.announce(make_task(duplicates=10).document())
+        log.register_task(make_task(duplicates=10).document())
         # The clock is set back once: what stands behind a younger message stays with it.
         for now[0] in (100.0, 200.0, 150.0, 300.0):
             log.append([(0, str(i).encode()) for i in range(25)])
-        owner = log.own(0)
+        owner = log.acquire(0)
         owner.commit(b"s", 60, [DeadLetter(0, 5, "schema", "", b"5")])
         assert log.trim(100) == 0
         assert log.trim(180) == 25
@@ -220,9 +220,9 @@ def test_of_two_that_trim_at_once_the_slower_moves_nothing_back(log: SqliteLog) 
 def test_dead_letters_leave_with_their_time_and_not_before(path: Path) -> None:
     now = [100.0]
     with SqliteLog(path, clock=lambda: now[0]) as log:
-        log.announce(make_task().document())
+        log.register_task(make_task().document())
         dead = [DeadLetter(0, 1, "schema", "", b"x")]
-        log.own(0).commit(b"s", 2, dead)
+        log.acquire(0).commit(b"s", 2, dead)
         log.trim(100)
         assert list(log.dead_letters()) == dead
         log.trim(101)
@@ -264,7 +264,7 @@ def test_a_full_disk_loses_nothing_and_the_log_carries_on_after(path: Path, log:
     assert done > 0
     assert done % 10 == 0
     assert read_all(log) == [message(task, i) for i in range(done)]
-    owner = log.own(0)
+    owner = log.acquire(0)
     with pytest.raises(MurkError, match="the disk is full"):
         owner.commit(bytes(10**6), done, [DeadLetter(0, 1, "schema", "", b"x")], b"model")
     assert owner.load() == (None, 0)
@@ -295,7 +295,7 @@ def test_a_log_that_may_only_be_read(start: Start) -> None:
         path = folder / "log.db"
         for closed in (False, True):
             log = SqliteLog(path)
-            log.announce(make_task().document())
+            log.register_task(make_task().document())
             log.append([(0, b"x")] * 3)
             if closed:
                 log.close()

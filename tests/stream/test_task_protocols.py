@@ -10,7 +10,7 @@ import pytest
 from murk.errors import UserError
 from murk.stream.messages.codec import longest_release
 from murk.stream.messages.releases import KINDS
-from murk.stream.task.change import settle
+from murk.stream.task.change import check_task_change
 from murk.stream.task.protocols.registry import BLOCKS, PROTOCOLS, ProtocolName
 from murk.stream.task.protocols.sketch import GRAM
 from murk.stream.task.task import Task
@@ -106,14 +106,14 @@ def test_a_log_that_was_begun_with_the_former_sample_goes_on() -> None:
     author = task("moments")
     joint = "moments: {release: joint}"
     former = task("moments", LOGISTIC, "public: {set_aside: 1000}", joint)
-    assert settle("here", former.document(), author.document()) is None
+    assert check_task_change("here", former.document(), author.document()) is None
     assert author.with_defaults_of(former) == former
     for other in (task("moments", LOGISTIC, "public: {set_aside: 999}", joint), task("examples")):
         with pytest.raises(UserError, match="differs in"):
-            settle("here", other.document(), author.document())
+            check_task_change("here", other.document(), author.document())
     named = task("moments", LOGISTIC, "public: {set_aside: 7}", joint)
     with pytest.raises(UserError, match=r"differs in: public.set_aside"):
-        settle("here", former.document(), named.document())
+        check_task_change("here", former.document(), named.document())
 
 
 @pytest.mark.parametrize(

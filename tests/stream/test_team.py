@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError
-from murk.stream.log.base import Fenced, Unreachable
+from murk.stream.log.base import FencedError, UnreachableError
 from murk.stream.log.membership import AllChains, Membership
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.worker import pool as module
@@ -27,7 +27,7 @@ class Group(Membership):
 
     def chains(self) -> frozenset[int]:
         if self.away:
-            raise Unreachable("the others are away")
+            raise UnreachableError("the others are away")
         return frozenset(self.own)
 
     def close(self, *, for_good: bool = True) -> None:
@@ -131,7 +131,7 @@ def test_a_chain_that_nobody_shares_and_another_one_took_is_an_error(
     team.step()
     log.own(1).commit(b"another one's", 3)
     put(log, [b"x"], 1)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         team.step()
     assert set(team.learners) == {0}
 
@@ -161,7 +161,7 @@ def test_how_far_behind_it_is(make: Callable[..., Team[Any]], log: SqliteLog, mo
     assert [one.lag for one in team.pulse.vitals().chains.values()] == [0, 2]
 
     def away(self: object, partition: int) -> int:
-        raise Unreachable("away")
+        raise UnreachableError("away")
 
     monkeypatch.setattr(SqliteLog, "end", away)
     team.measure()

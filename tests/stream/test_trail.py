@@ -122,7 +122,7 @@ def test_a_damaged_trail_is_refused(change: dict) -> None:
 @pytest.fixture
 def log(tmp_path: Path):
     with open_log(f"sqlite:///{tmp_path}/log.db") as opened:
-        opened.announce(make_task(more="granularity: 100s").document())
+        opened.register_task(make_task(more="granularity: 100s").document())
         yield opened
 
 
@@ -159,7 +159,7 @@ def test_it_does_not_depend_on_batches_and_restarts(log: SqliteLog, tmp_path: Pa
     put(log, [message(TASK, i) for i in range(MANY)])
     whole = learn(log, TASK)
     with open_log(f"sqlite:///{tmp_path}/other.db") as other:
-        other.announce(TASK.document())
+        other.register_task(TASK.document())
         put(other, [message(TASK, i) for i in range(MANY)])
         for _ in range(3):
             with Worker(other, TASK, learner_for(TASK), batch=batch) as worker:
@@ -236,7 +236,7 @@ def test_without_room_it_does_not_depend_on_restarts_either(
     found = set()
     for stops in ([100], [60, 40], [90, 10]):
         with open_log(f"sqlite:///{tmp_path}/{stops[0]}.db") as one:
-            one.announce(TASK.document())
+            one.register_task(TASK.document())
             put(one, [message(TASK, i) for i in range(100)])
             for stop in stops:
                 with Worker(one, TASK, learner_for(TASK)) as worker:

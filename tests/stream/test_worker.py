@@ -99,7 +99,7 @@ def test_chains_are_apart(log: SqliteLog) -> None:
 def test_hostile_messages_become_dead_letters_and_every_message_is_accounted_for(path: Path) -> None:
     task = make_task(duplicates=10_000)
     with SqliteLog(path) as log:
-        log.announce(task.document())
+        log.register_task(task.document())
         check_hostile(log, task)
 
 
@@ -154,7 +154,7 @@ def test_no_bytes_stop_the_stream(log: SqliteLog, values: list[bytes]) -> None:
 def test_expiry_is_judged_by_the_logs_own_time_to_the_second(path: Path) -> None:
     task, now = make_task(), [1_000.0]
     with SqliteLog(path, clock=lambda: now[0]) as log:
-        log.announce(task.document())
+        log.register_task(task.document())
         for number, now[0] in enumerate((1_000.0, 1_999.9, 2_000.9, 2_001.0)):
             put(log, [message(task, number, time=0, expires=2_000)])
         state = learn(log, clock=lambda: 10.0**10)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.errors import MurkError
-from murk.stream.log.base import Fenced
+from murk.stream.log.base import FencedError
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.task.task import Task
 from murk.stream.worker.worker import Worker
@@ -58,7 +58,7 @@ def test_the_state_is_a_function_of_the_log(
     task = task_of(subject, duplicates)
     path = tmp_path_factory.mktemp("cut") / "log.db"
     with SqliteLog(path) as log:
-        log.announce(task.document())
+        log.register_task(task.document())
         put(log, mixed(task, seed, 120))
         whole = path.with_name("whole.db")
         with closing(sqlite3.connect(whole)) as copy:
@@ -77,7 +77,7 @@ def test_the_state_is_a_function_of_the_log(
 def undisturbed(path: Path, task: Task, messages: Sequence[bytes]) -> Any:
     """Put messages on a new log; gives what stands on a copy of it when all was learned in peace."""
     with SqliteLog(path) as log:
-        log.announce(task.document())
+        log.register_task(task.document())
         put(log, messages)
     whole = path.with_name("whole.db")
     shutil.copy(path, whole)
@@ -177,7 +177,7 @@ def test_the_newer_worker_fences_the_older(path: Path, subject: str) -> None:
         older = Worker(log, task, learner_for(task), batch=4)
         older.step()
         newer = Worker(elsewhere, task, learner_for(task), batch=3)
-        with pytest.raises(Fenced, match=r"another worker has taken over chain 0.*one worker for each chain"):
+        with pytest.raises(FencedError, match=r"another worker has taken over chain 0.*one worker for each chain"):
             older.step()
         assert log.checkpoint(0).offset == 4
         with pytest.raises(MurkError, match="was fenced by another one: start a new one"):
@@ -192,7 +192,7 @@ def test_a_full_disk_stops_the_worker_and_it_carries_on_after(path: Path, subjec
     """A real SQLITE_FULL at the commit; the same worker, and another one, then end in the same state."""
     task = task_of(subject, 50)
     with SqliteLog(path) as log:
-        log.announce(task.document())
+        log.register_task(task.document())
         put(log, mixed(task, 5, 300))
         log.trim(0)
         learner = learner_for(task)
@@ -251,7 +251,7 @@ def test_old_messages_leave_once_they_are_learned(path: Path) -> None:
     """The retention of the task, by the worker's clock; a resumed worker still has its window."""
     task, now = make_task(duplicates=30, retention="1h", more="expiry: 1h\ngranularity: 1h\n"), [10_000.0]
     with SqliteLog(path, clock=lambda: now[0]) as log:
-        log.announce(task.document())
+        log.register_task(task.document())
         put(log, [message(task, i) for i in range(100)])
         with Worker(log, task, SumLearner(task), batch=40, clock=lambda: now[0]) as worker:
             now[0] += 7_200.0

@@ -43,14 +43,14 @@ def task(request: pytest.FixtureRequest) -> Task:
 @pytest.fixture
 def log(path: Path, task: Task) -> Iterator[SqliteLog]:
     with SqliteLog(path) as opened:
-        opened.announce(task.document())
+        opened.register_task(task.document())
         yield opened
 
 
 def test_hostile_messages_are_counted_by_reason_and_change_nothing(log: SqliteLog, task: Task, tmp_path: Path) -> None:
     honest, bad = [message(task, number) for number in range(60)], hostile(task)
     with SqliteLog(tmp_path / "clean.db") as clean:
-        clean.announce(task.document())
+        clean.register_task(task.document())
         put(clean, honest)
         wanted = learn(clean, task)
     # Each once: what is dead for its place or its time is a duplicate when it comes again.

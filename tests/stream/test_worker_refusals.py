@@ -27,8 +27,8 @@ def test_a_log_without_the_task_is_refused_before_anybody_is_fenced(path: Path) 
     with SqliteLog(path) as log:
         with pytest.raises(UserError, match="carries no task yet: announce 'sums'"):
             Worker(log, task, SumLearner(task))
-        log.announce(task.document())
-        owner = log.own(0)
+        log.register_task(task.document())
+        owner = log.acquire(0)
         with pytest.raises(UserError, match=r"carries the task 'sums' .*, not 'other'"):
             Worker(log, other, SumLearner(other))
         owner.load()
@@ -87,10 +87,10 @@ def test_a_state_that_is_not_this_logs_is_refused(log: SqliteLog, changes: dict[
 @pytest.mark.parametrize("state", [b"", b"{", b"[]", b"\xff"])
 def test_a_state_that_is_no_state_is_refused(log: SqliteLog, state: bytes) -> None:
     task = make_task()
-    log.own(0).commit(state, 0)
+    log.acquire(0).commit(state, 0)
     with pytest.raises(MurkError, match=r"not JSON|damaged"):
         Worker(log, task, SumLearner(task))
-    log.own(0).commit(b"x", 5)
+    log.acquire(0).commit(b"x", 5)
     spoil(log, "UPDATE states SET state = NULL")
     with pytest.raises(MurkError, match="read up to offset 5, but its state is gone"):
         Worker(log, task, SumLearner(task))
@@ -103,9 +103,9 @@ def test_an_old_state_on_a_recreated_log_is_refused(path: Path, log: SqliteLog, 
     put(log, releases)
     learn(log)
     with SqliteLog(tmp_path / "new.db") as new:
-        new.announce(task.document())
+        new.register_task(task.document())
         put(new, releases)
-        new.own(0).commit(log.checkpoint(0).state or b"", 10)
+        new.acquire(0).commit(log.checkpoint(0).state or b"", 10)
         with pytest.raises(MurkError, match=r"another identity.*recreated"):
             Worker(new, task, SumLearner(task))
 

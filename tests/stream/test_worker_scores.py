@@ -26,11 +26,11 @@ def lives(path: Path, messages: list[bytes], batches: list[int], steps: int) -> 
     """
     found: list[bytes] = []
     with SqliteLog(path) as log:
-        log.announce(TASK.document())
+        log.register_task(TASK.document())
         put(log, messages)
         for batch in batches:
             with Worker(log, TASK, learner_for(TASK), batch=batch) as worker:
-                worker._ownership.let_out = found.append  # type: ignore[method-assign]
+                worker._ownership.publish_uncommitted = found.append  # type: ignore[method-assign]
                 for _ in range(steps):
                     worker.step()
         with Worker(log, TASK, learner_for(TASK)) as worker:
@@ -57,7 +57,7 @@ def test_models_come_out_when_epochs_end(tmp_path: Path, messages: list[bytes]) 
 
 def test_a_model_that_was_lost_is_published_again_by_the_next_worker(tmp_path: Path, messages: list[bytes]) -> None:
     with SqliteLog(tmp_path / "log.db") as log:
-        log.announce(TASK.document())
+        log.register_task(TASK.document())
         put(log, messages[:3_200])
         with Worker(log, TASK, learner_for(TASK)) as worker:
             drain(worker)

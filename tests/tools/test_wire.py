@@ -18,7 +18,7 @@ from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP, ZeroConcentratedDP, calibrate
 from murk.stream.log.base import MAX_MESSAGE
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.codec import REASONS, Rejected, WireRules, decode, decode_iterate
+from murk.stream.messages.codec import REASONS, RejectedError, WireRules, decode, decode_iterate
 from murk.stream.messages.state import Counters, decode_state
 from murk.stream.task.task import Task
 from murk.stream.worker.worker import DEAD_BYTES, Worker
@@ -67,7 +67,7 @@ def accepted(kind: str, content: Any) -> bool:
             Task.from_document(data)
         else:
             PROBLEM.engine().load_state_dict(decode_state(data, "the page").learner)
-    except (Rejected, UserError, MurkError):
+    except (RejectedError, UserError, MurkError):
         return False
     return True
 
@@ -108,7 +108,7 @@ def test_the_dead_letter_fits_its_schema_and_is_refused_for_its_reason() -> None
     for path, value in (("key", "0"), ("headers.reason", "ugly"), ("headers.detail", ...), ("value", ...)):
         assert not valid("dead letter", changed(record, path, value))
     assert valid("gradient", SHOWN["dead letter"])  # the schema cannot know the task's bound
-    with pytest.raises(Rejected) as caught:
+    with pytest.raises(RejectedError) as caught:
         decode(example.value, rules(TASK, MAGNITUDE))
     assert example.headers == {"reason": caught.value.reason, "detail": caught.value.detail}
 
@@ -227,7 +227,7 @@ def test_releases_made_by_hand_are_learned(tmp_path: Path, text: str | None) -> 
     task = TASK if text is None else Task.parse(text)
     rng = random.Random(5)
     with SqliteLog(tmp_path / "log.db") as log:
-        log.announce(task.document())
+        log.register_task(task.document())
         document = log.document()
         assert document is not None
         for chain in range(task.log.partitions):
@@ -331,7 +331,7 @@ def test_each_way_of_spoiling_a_release_gives_the_reason_that_the_page_says(tmp_
     now = [1_000_000_000.0]
     task = Task.parse(LEVELS.replace("partitions: 2", "partitions: 2, retention: 3650d"))
     with SqliteLog(tmp_path / "log.db", clock=lambda: now[0]) as log:
-        log.announce(task.document())
+        log.register_task(task.document())
         good = release(task.document(), None, 0, RECORDS[0])
         fields = json.loads(good)
         spoiled = {

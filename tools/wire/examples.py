@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from murk.stream.messages.codec import Rejected, WireRules, decode, encode, encode_iterate
+from murk.stream.messages.codec import RejectedError, WireRules, decode, encode, encode_iterate
 from murk.stream.messages.releases import (
     ExampleRelease,
     GradientRelease,
@@ -151,6 +151,6 @@ def examples(magnitude: int) -> dict[str, Example]:
 def _why(message: bytes, magnitude: int) -> dict[str, str]:
     try:
         decode(message, rules(TASK, magnitude))
-    except Rejected as rejected:
+    except RejectedError as rejected:
         return {"reason": rejected.reason, "detail": rejected.detail}
     raise AssertionError("the example of a dead letter is a good release")

@@ -43,7 +43,7 @@ def command(
     """
     from murk.demo import DATA, TASK
     from murk.demo.path import Path95
-    from murk.producers.populations.people import Crowd
+    from murk.producers.populations.people import PopulationConfig
     from murk.stream import Task
 
     for module in ("statsmodels", *(["matplotlib"] if picture else [])):
@@ -73,7 +73,7 @@ def command(
             if show:
                 live.watch(run, last)
 
-        crowd = Crowd(DATA, level="lot", seed=seed)
+        crowd = PopulationConfig(DATA, level="lot", seed=seed)
         # Whoever starts the demonstration is told, and not asked: these people's records are public already.
         agree = asking(url, str(DATA), simulated=seed is not None, agreed=True)
         found = execute(task, crowd, url, folder / f"{stem}.ledger.db", agree, quiet=as_json, watch=watch)

@@ -104,7 +104,7 @@ def _say(task: Task, server: Server, as_json: bool) -> None:
 
 def _compare(task: Task, carried: Task, url: str) -> None:
     """Make sure that the log carries the author's task; whether it is simulated is chosen when it is run."""
-    from murk.stream.task.change import settle
+    from murk.stream.task.change import check_task_change
 
     # The author's file does not hold the covariates; everything else must be the same.
-    settle(url, carried.without_public().document(), task.with_simulated(carried.simulated).document())
+    check_task_change(url, carried.without_public().document(), task.with_simulated(carried.simulated).document())

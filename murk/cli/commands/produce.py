@@ -42,9 +42,9 @@ def command(
     from murk.producers import Policy
     from murk.producers.populations.backpressure import wait_for_models
     from murk.producers.populations.ledger_places import default_ledger
-    from murk.producers.populations.people import Crowd, open_accounts, population_of
+    from murk.producers.populations.people import PopulationConfig, open_accounts, population_of
     from murk.stream import Task, open_log
-    from murk.stream.log.base import Unreachable
+    from murk.stream.log.base import UnreachableError
 
     start_logging(verbose, log_json)
     task = Task.load(task_path)
@@ -57,7 +57,7 @@ def command(
         open_log(log_url, create=create, name=task.name) as log,
         patiently(patience, lambda: open_accounts(log, place, simulated=seed is not None)) as accounts,
     ):
-        crowd = Crowd(Path(source), person, level, seed)
+        crowd = PopulationConfig(Path(source), person, level, seed)
         agree = asking(log.url, source, simulated=seed is not None, agreed=yes)
         policy = Policy(lifetime=lifetime, public_sample=True)
         people = patiently(
@@ -78,7 +78,7 @@ def command(
                             wait_for_models(log, interactive, patience)
                         last = time.monotonic()
                     break
-                except Unreachable as error:
+                except UnreachableError as error:
                     # What was privatized waits in the outbox, and is sent first of all when the log is back.
                     if time.monotonic() - last > patience:
                         raise

@@ -17,7 +17,7 @@ from murk.cli.report import brief, print_result, result, say_notice, spent_toget
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
     from murk.producers.populations.local_run import LocalRun
-    from murk.producers.populations.people import Agree, Crowd
+    from murk.producers.populations.people import Agree, PopulationConfig
     from murk.stream import Task
 
 Watch = Callable[["LocalRun", bool], None]
@@ -37,11 +37,11 @@ def command(
     run, started again with the same command, carries on where it stood.
     """
     from murk.producers.populations.ledger_places import default_ledger
-    from murk.producers.populations.people import Crowd
+    from murk.producers.populations.people import PopulationConfig
     from murk.stream import Task
 
     task = Task.load(task_path)
-    crowd = Crowd(Path(source), person, level, seed)
+    crowd = PopulationConfig(Path(source), person, level, seed)
     log_url = log_url or f"sqlite:///{task.name}.db"
     agree = asking(log_url, source, simulated=seed is not None, agreed=yes)
     accounts = ledger or default_ledger(source, task.name, simulated=seed is not None)
@@ -53,7 +53,7 @@ def command(
 
 
 def execute(
-    task: Task, crowd: Crowd, log_url: str, ledger: str | Path, agree: Agree, *, block: int | None = None,
+    task: Task, crowd: PopulationConfig, log_url: str, ledger: str | Path, agree: Agree, *, block: int | None = None,
     quiet: bool = False, watch: Watch | None = None, lifetime: Guarantee | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Run to the end, show how far it is, and give the result."""

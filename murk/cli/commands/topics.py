@@ -51,7 +51,7 @@ def command(
             disclosure = None if announced else Disclosure.of(task)
             if disclosure is not None:
                 asking(setup.url, simulated=simulated, agreed=yes)(disclosure)
-            setup.announce()
+            setup.register_task()
             announced = setup.announced()
     found = {
         "task": task.name,

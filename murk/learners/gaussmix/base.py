@@ -132,7 +132,7 @@ class GaussMix(StreamEstimator):
         self._engine = engine
         return engine
 
-    def _made(self, guarantee: Guarantee) -> GaussMixMechanism | GramMechanism:
+    def _mechanism_for(self, guarantee: Guarantee) -> GaussMixMechanism | GramMechanism:
         settings, way = self._settings, self._way()
         both: dict[str, Any] = {
             "columns": settings.columns,

@@ -16,7 +16,7 @@ from murk.learners.gaussmix.settings import SketchSettings
 from murk.learners.gaussmix.sums import Sums, gram, precision
 from murk.learners.gaussmix.window_engine import WindowEngine
 from murk.privacy.gaussmix import GaussMixMechanism
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import SketchRelease
 
 if TYPE_CHECKING:
@@ -68,23 +68,23 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, Sums]):
 
         Raises
         ------
-        Rejected
+        RejectedError
             With reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
         """
         settings, mechanism, integers = self.settings, self._mechanism(release.level), release.integers
         if release.rows != settings.rows:
-            raise Rejected("dimension", f"a sketch of {release.rows} rows, the task's have {settings.rows}")
+            raise RejectedError("dimension", f"a sketch of {release.rows} rows, the task's have {settings.rows}")
         self._check_payload(integers, release.records)
         if not math.isfinite(release.spread):
-            raise Rejected("magnitude", "a spread that is no number")
+            raise RejectedError("magnitude", "a spread that is no number")
         try:
             unit = mechanism.spacing(release.spread)
         except UserError:
-            raise Rejected("magnitude", f"a spread of {release.spread:g}, outside the mechanism's range") from None
+            raise RejectedError("magnitude", f"a spread of {release.spread:g}, outside the mechanism's range") from None
         if not mechanism.releases_eigenvalue and release.spread != mechanism.largest_spread:
-            raise Rejected("magnitude", f"a spread of {release.spread:g}, the mechanism has one alone")
+            raise RejectedError("magnitude", f"a spread of {release.spread:g}, the mechanism has one alone")
         if np.max(np.abs(integers)) > mechanism.magnitude:
-            raise Rejected("magnitude", f"an integer beyond {mechanism.magnitude}")
+            raise RejectedError("magnitude", f"an integer beyond {mechanism.magnitude}")
         table = integers.reshape(settings.rows, -1) * unit
         self._check_squares(np.mean(table * table, axis=0), release.records, mechanism.noise_variance(release.spread))
 
@@ -96,11 +96,11 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, Sums]):
         single[-1] = settings.target_bound**2
         # The lattice rounds by less than its step, a millionth of the noise.
         if np.any(squares > (records * single + noise) * above * (1.0 + 1e-3)):
-            raise Rejected("magnitude", "a column larger than its records and noise can make it")
+            raise RejectedError("magnitude", "a column larger than its records and noise can make it")
         if float(squares.sum()) > (records * settings.square + settings.columns * noise) * above * (1.0 + 1e-3):
-            raise Rejected("magnitude", "rows longer than their records and noise can make them")
+            raise RejectedError("magnitude", "rows longer than their records and noise can make them")
         if np.any(squares < noise * below * (1.0 - 1e-3)):
-            raise Rejected("magnitude", "a column smaller than its noise")
+            raise RejectedError("magnitude", "a column smaller than its noise")
 
     def learn_releases(self, releases: Sequence[SketchRelease]) -> None:
         """Learn from admitted sketches in turn."""

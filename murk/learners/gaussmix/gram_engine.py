@@ -16,7 +16,7 @@ from murk.learners.gaussmix.gram_settings import GramSettings
 from murk.learners.gaussmix.gram_sums import GramSums, precision
 from murk.learners.gaussmix.window_engine import WindowEngine
 from murk.privacy.gaussmix import GramMechanism
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GramRelease
 
 if TYPE_CHECKING:
@@ -69,13 +69,13 @@ class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
 
         Raises
         ------
-        Rejected
+        RejectedError
             With reason ``"level"``, ``"dimension"`` or ``"magnitude"``.
         """
         mechanism, integers = self._mechanism(release.level), release.integers
         self._check_payload(integers, release.records, mechanism.largest_window)
         if np.max(np.abs(integers)) > mechanism.magnitude:
-            raise Rejected("magnitude", f"an integer beyond {mechanism.magnitude}")
+            raise RejectedError("magnitude", f"an integer beyond {mechanism.magnitude}")
         self._check_size(mechanism.decode(integers), release.records, mechanism)
 
     def _check_size(self, moment: NDArray[np.float64], records: int, mechanism: GramMechanism) -> None:
@@ -88,12 +88,12 @@ class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
         bounds[-1] = self.settings.target_bound * mechanism.target_weight
         # The grid and the lattice round by less than a thousandth of what stands beside them.
         if np.any(np.abs(even) > 1.001 * (records * np.outer(bounds, bounds) + _FAR * noise)):
-            raise Rejected("magnitude", "an entry larger than its records and noise can make it")
+            raise RejectedError("magnitude", "an entry larger than its records and noise can make it")
         trace, room = float(np.trace(even[:p, :p])), records * self.settings.feature_bound**2
         if trace > 1.001 * (room + _FAR * math.sqrt(p) * noise):
-            raise Rejected("magnitude", "rows longer than their records and noise can make them")
+            raise RejectedError("magnitude", "rows longer than their records and noise can make them")
         if float(np.linalg.eigvalsh(even)[0]) < -1.001 * noise * (2.0 * math.sqrt(d) + _FAR):
-            raise Rejected("magnitude", "a direction of less than nothing, beyond its noise")
+            raise RejectedError("magnitude", "a direction of less than nothing, beyond its noise")
 
     def learn_releases(self, releases: Sequence[GramRelease]) -> None:
         """Learn from admitted Gram matrices in turn."""

@@ -16,7 +16,7 @@ from murk.learners.gaussmix.window_settings import WindowSettings
 from murk.learners.gaussmix.window_sums import WindowSums
 from murk.learners.state import pack, unpack
 from murk.privacy.gaussmix import LARGEST_WINDOW
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 
 S = TypeVar("S", bound=WindowSettings)
 M = TypeVar("M")
@@ -72,7 +72,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
         return len(self.settings.names)
 
     @property
-    def stride(self) -> int:
+    def publish_every(self) -> int:
         """Nobody waits for an iterate."""
         return 2**31
 
@@ -88,12 +88,12 @@ class WindowEngine(ABC, Generic[S, M, T]):
 
         Raises
         ------
-        Rejected
+        RejectedError
             If there is none.
         """
         mechanism = self.mechanisms.get(level)
         if mechanism is None:
-            raise Rejected("level", "a level that is not on the menu")
+            raise RejectedError("level", "a level that is not on the menu")
         return mechanism
 
     def _check_payload(self, integers: NDArray[np.int64], records: int, largest: int = LARGEST_WINDOW) -> None:
@@ -101,15 +101,15 @@ class WindowEngine(ABC, Generic[S, M, T]):
 
         Raises
         ------
-        Rejected
+        RejectedError
             With reason ``"dimension"`` or ``"magnitude"``.
         """
         if integers.size != self.dimension:
-            raise Rejected("dimension", f"{integers.size} integers, a {self.released} has {self.dimension}")
+            raise RejectedError("dimension", f"{integers.size} integers, a {self.released} has {self.dimension}")
         window = self.settings.window
         most = min(largest, LARGEST_WINDOW if window is None else window)
         if records > most:
-            raise Rejected("magnitude", f"{records} records, a window holds {most}")
+            raise RejectedError("magnitude", f"{records} records, a window holds {most}")
 
     def _check_admitted(self, integers: NDArray[np.int64]) -> None:
         if np.size(integers) != self.dimension:

@@ -96,7 +96,7 @@ class IWPSGD(SGDEstimator):
         self._start(names, engine)
         return engine
 
-    def _made(self, guarantee: Guarantee) -> ExampleMechanism:
+    def _mechanism_for(self, guarantee: Guarantee) -> ExampleMechanism:
         return self._settings.mechanism(guarantee)
 
     # Learning

@@ -26,7 +26,7 @@ from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 from murk.privacy.noise.sources import compiled, secure_feed
 from murk.privacy.noise.streaming import fill as fill_noise
 from murk.privacy.noise.tables import GAUSSIAN_LAW
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ExampleRelease
 
 _BLOCK = 4096
@@ -317,16 +317,16 @@ class IWPEngine:
 
         Raises
         ------
-        Rejected
+        RejectedError
             With reason ``"magnitude"``.
         """
         bounds = self._bounds[release.level]
         if bounds is not None:
             for value, bound in zip(release.payload, bounds, strict=True):
                 if abs(value) > bound:
-                    raise Rejected("magnitude", f"a number beyond {bound}, which its coordinate does not reach")
+                    raise RejectedError("magnitude", f"a number beyond {bound}, which its coordinate does not reach")
         if self._labelled and release.payload[-1] not in (-1, 1):
-            raise Rejected("magnitude", f"a label of {release.payload[-1]}, neither -1 nor 1")
+            raise RejectedError("magnitude", f"a label of {release.payload[-1]}, neither -1 nor 1")
 
     @in_turn
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:

@@ -111,7 +111,7 @@ class LDPSGD(SGDEstimator):
         self._start(names, engine)
         return engine
 
-    def _made(self, guarantee: Guarantee) -> Mechanism:
+    def _mechanism_for(self, guarantee: Guarantee) -> Mechanism:
         return calibrate(
             self.mechanism, guarantee, dimension=self._settings.dimension, radius=self._settings.bound,
             method=self.calibration,

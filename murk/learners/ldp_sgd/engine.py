@@ -31,7 +31,7 @@ from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.privacy.noise.sources import compiled, secure_feed
 from murk.privacy.noise.streaming import fill
 from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
 from murk.stream.worker.publication import is_published, newest_published, spacing
 
@@ -267,24 +267,24 @@ class SGDEngine:
 
         Raises
         ------
-        Rejected
+        RejectedError
             With reason ``"version"``, ``"future"``, ``"stale"`` or ``"magnitude"``.
         """
         count = int(self.memory.whole[k.COUNT]) + ahead
         version = release.version
         if version > count:
-            raise Rejected("future", f"version {version} of a chain that stands at {count}")
+            raise RejectedError("future", f"version {version} of a chain that stands at {count}")
         # Beyond `staleness_limit`, in Python's own integers; and many in a row are of one version. Calling compiled
         # code for each would take as long as learning it.
         age = count - version
         if age > self._never_too_old and 1_000_000 * age > self._share_ppm * count:
-            raise Rejected("stale", f"version {version} of a chain that stands at {count}")
+            raise RejectedError("stale", f"version {version} of a chain that stands at {count}")
         if version != self._known_version:
             if not is_published(version, self.settings.staleness.floor):
-                raise Rejected("version", f"version {version} was never published")
+                raise RejectedError("version", f"version {version} was never published")
             self._known_version = version
         if not self._reach[release.level].holds(release.payload):
-            raise Rejected("magnitude", FORGED)
+            raise RejectedError("magnitude", FORGED)
 
     @in_turn
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
@@ -332,7 +332,7 @@ class SGDEngine:
         return k.STEP_SHARE * settings.radius * weight / math.sqrt(2.0 * total)
 
     @property
-    def stride(self) -> int:
+    def publish_every(self) -> int:
         """Most releases to learn before the newest iterate is to be published: a hundredth of the count."""
         return max(1, self.n_releases // 100)
 

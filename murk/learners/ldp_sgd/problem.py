@@ -21,7 +21,7 @@ from murk.learners.ldp_sgd.inference import estimate
 from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax
 from murk.learners.ldp_sgd.settings import Settings
 from murk.learners.options import InverseScalingStep
-from murk.learners.problem import HostileModel
+from murk.learners.problem import HostileModelError
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.stream.log.base import MAX_STATE
 from murk.stream.messages.trail import trail_bytes
@@ -119,26 +119,26 @@ class GradientProblem:
 
         Raises
         ------
-        HostileModel
+        HostileModelError
             If ``theta`` has another size, is not finite, lies outside the radius, or its scale outside its bounds.
         """
         d, settings = self.dimension, self.settings
         theta = np.asarray(theta, dtype=np.float64)
         if theta.shape != (d,):
-            raise HostileModel(f"the model has shape {theta.shape}, the task's has ({d},): refused")
+            raise HostileModelError(f"the model has shape {theta.shape}, the task's has ({d},): refused")
         if not np.all(np.isfinite(theta)):
-            raise HostileModel("the model holds numbers that are not finite: refused")
+            raise HostileModelError("the model holds numbers that are not finite: refused")
         slopes = theta[: d - settings.scaled]
         # Brought to size before it is squared: a huge model must not overflow its own check.
         largest = max(float(np.max(np.abs(slopes))), 1e-300)
         norm = largest * float(np.linalg.norm(slopes / largest))
         # Rounding of the projection is all that an honest iterate may exceed the radius by.
         if norm > settings.radius * (1.0 + 1e-9):
-            raise HostileModel(f"the model's norm {norm:.6g} exceeds the task's radius {settings.radius:g}")
+            raise HostileModelError(f"the model's norm {norm:.6g} exceeds the task's radius {settings.radius:g}")
         if settings.scaled:
             scale = float(theta[-1]) * settings.multiplier
             if not settings.scale_floor * (1 - 1e-9) <= scale <= settings.scale_ceiling * (1 + 1e-9):
-                raise HostileModel(f"the model's scale {scale:.6g} lies outside its bounds: refused")
+                raise HostileModelError(f"the model's scale {scale:.6g} lies outside its bounds: refused")
 
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None

@@ -31,7 +31,7 @@ from murk.privacy import Guarantee
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.mechanisms.reach import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 
 Floats = NDArray[np.float64]
 
@@ -152,7 +152,7 @@ class PublicMoments(StreamEstimator):
         self._layout = layout
         return MomentEngine(layout, model, self._menu(), noise=noise)
 
-    def _made(self, guarantee: Guarantee) -> Randomizer:
+    def _mechanism_for(self, guarantee: Guarantee) -> Randomizer:
         return calibrated(guarantee, self._layout, release=self._released, kind=self.mechanism, method=self.calibration)
 
     # Learning
@@ -217,7 +217,7 @@ class PublicMoments(StreamEstimator):
     def _learn_released(self, x: Record, level: Any) -> None:
         labels = self.moments
         if set(x) != set(labels):
-            raise Rejected(
+            raise RejectedError(
                 "dimension", f"a release has the numbers {', '.join(labels[:4])}, ... ({len(labels)} in all)"
             )
         self._learn_payloads([[x[label] for label in labels]], level)
@@ -226,7 +226,9 @@ class PublicMoments(StreamEstimator):
         if not isinstance(X, np.ndarray):
             frame = dataframe.into_frame(X)
             if set(frame.columns) != set(self.moments):
-                raise Rejected("dimension", f"columns that are not a release's: {', '.join(self.moments[:4])}, ...")
+                raise RejectedError(
+                    "dimension", f"columns that are not a release's: {', '.join(self.moments[:4])}, ..."
+                )
             # Not through one array of floats: released integers may be larger than these hold.
             X = np.column_stack([frame[name].to_numpy() for name in self.moments])
         self._learn_payloads(X, level)
@@ -236,17 +238,17 @@ class PublicMoments(StreamEstimator):
         name = "default" if level is None else level
         mechanism = engine.mechanisms.get(name) if isinstance(name, str) else None
         if mechanism is None:
-            raise Rejected("level", f"{name!r} is not on the menu: {', '.join(engine.mechanisms)}")
+            raise RejectedError("level", f"{name!r} is not on the menu: {', '.join(engine.mechanisms)}")
         table = np.asarray(payloads)
         if table.ndim != 2 or table.shape[1] != engine.dimension:
-            raise Rejected("dimension", f"numbers of shape {table.shape}, a release has {engine.dimension}")
+            raise RejectedError("dimension", f"numbers of shape {table.shape}, a release has {engine.dimension}")
         if table.dtype.kind not in "iu" or (
             table.size and max(-int(table.min()), int(table.max())) > mechanism.magnitude
         ):
-            raise Rejected("magnitude", f"released numbers are integers of at most {mechanism.magnitude}")
+            raise RejectedError("magnitude", f"released numbers are integers of at most {mechanism.magnitude}")
         table = table.astype(np.int64)
         if not mechanism.reach.holds_all(table):
-            raise Rejected("magnitude", FORGED)
+            raise RejectedError("magnitude", FORGED)
         engine.learn_payloads(table, name)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

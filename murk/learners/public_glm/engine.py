@@ -22,7 +22,7 @@ from murk.learners.public_glm.statistics import Statistics
 from murk.learners.state import count_of, pack, unpack
 from murk.privacy.mechanisms.reach import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms.base import Randomizer
@@ -203,14 +203,14 @@ class MomentEngine:
 
         Raises
         ------
-        Rejected
+        RejectedError
             With reason ``"magnitude"``.
         """
         bounds = self._bounds.get(release.level)
         if bounds is not None and np.any(np.abs(np.array(release.payload, dtype=np.int64)) > bounds):
-            raise Rejected("magnitude", "a coordinate beyond what its part of the mechanism reaches")
+            raise RejectedError("magnitude", "a coordinate beyond what its part of the mechanism reaches")
         if not self._reach[release.level].holds(release.payload):
-            raise Rejected("magnitude", FORGED)
+            raise RejectedError("magnitude", FORGED)
 
     @in_turn
     def learn_releases(self, releases: Sequence[MomentRelease]) -> None:
@@ -238,7 +238,7 @@ class MomentEngine:
         self._learned = Sums(now.total, now.sums, now.count + len(payloads))
 
     @property
-    def stride(self) -> int:
+    def publish_every(self) -> int:
         """Nothing is published: devices need no model."""
         return _NEVER
 

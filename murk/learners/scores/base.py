@@ -61,12 +61,12 @@ class Scores(StreamEstimator):
         labels = self._labels()
         settings = Settings(coded, self._binary and not labels, covariates, self.exponent, labels)
         self._names = names
-        engine = LocalScores(settings, {**(self.levels or {}), "default": self.budget}, self._made, noise)
+        engine = LocalScores(settings, {**(self.levels or {}), "default": self.budget}, self._mechanism_for, noise)
         self._watch()
         self._engine = engine
         return engine
 
-    def _made(self, guarantee: Guarantee) -> Menu:
+    def _mechanism_for(self, guarantee: Guarantee) -> Menu:
         return menu_of(self.mechanism, guarantee, len(self._names) + 1, max(len(self._labels()) - 1, 1))
 
     def _labels(self) -> tuple[str, ...]:

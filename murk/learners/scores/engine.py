@@ -22,7 +22,7 @@ from murk.learners.scores.solved import solved
 from murk.learners.scores.sums import Epoch, Tally, summaries
 from murk.learners.state import count_of
 from murk.privacy.mechanisms.reach import FORGED, Reach
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 
 if TYPE_CHECKING:
     from murk.stream.messages.releases import ScoreRelease
@@ -127,23 +127,23 @@ class ScoreEngine:
 
         Raises
         ------
-        Rejected
+        RejectedError
             With reason ``"version"``, ``"future"``, ``"stale"``, ``"dimension"`` or ``"magnitude"``.
         """
         count, version = self._now.count + ahead, release.version
         if version > count:
-            raise Rejected("future", f"version {version} of a chain that stands at {count}")
+            raise RejectedError("future", f"version {version} of a chain that stands at {count}")
         if version != self.settings.epoch_start(version):
-            raise Rejected("version", f"no epoch begins at version {version}")
+            raise RejectedError("version", f"no epoch begins at version {version}")
         if version < self._oldest(count):
-            raise Rejected("stale", f"the epoch of version {version} is forgotten at {count}")
+            raise RejectedError("stale", f"the epoch of version {version} is forgotten at {count}")
         matrix = release.question != "score"
         if matrix and not self.settings.matrices:
-            raise Rejected("dimension", "a matrix, which nobody is asked for")
+            raise RejectedError("dimension", "a matrix, which nobody is asked for")
         if len(release.payload) != self.lengths[matrix]:
-            raise Rejected("dimension", f"{len(release.payload)} numbers for a {release.question}")
+            raise RejectedError("dimension", f"{len(release.payload)} numbers for a {release.question}")
         if not self._reach[release.level, matrix].holds(release.payload):
-            raise Rejected("magnitude", FORGED)
+            raise RejectedError("magnitude", FORGED)
 
     def _oldest(self, count: int) -> int:
         """Where the oldest epoch begins that a chain with so many releases remembers."""
@@ -241,7 +241,7 @@ class ScoreEngine:
         return newest.start, newest.model.flat.tolist()
 
     @property
-    def stride(self) -> int:
+    def publish_every(self) -> int:
         """Most releases to learn before a new model is to be published."""
         count = self._now.count
         return NEVER if self.settings.once else min(256, self.settings.epoch_end(count) - count)

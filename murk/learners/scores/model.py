@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.coordinates import contrasts
-from murk.learners.problem import HostileModel
+from murk.learners.problem import HostileModelError
 from murk.learners.scores import kernels
 from murk.learners.scores.kernels import LARGEST_LOGIT
 
@@ -112,28 +112,28 @@ def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
 
     Raises
     ------
-    HostileModel
+    HostileModelError
         Naming what is wrong with it.
     """
     flat = np.asarray(flat, dtype=np.float64)
     size = model_size(features, contrasts)
     if flat.shape != (size,):
-        raise HostileModel(f"the model has {flat.size} numbers, the task's has {size}: refused")
+        raise HostileModelError(f"the model has {flat.size} numbers, the task's has {size}: refused")
     if not np.all(np.isfinite(flat)):
-        raise HostileModel("the model holds numbers that are not finite: refused")
+        raise HostileModelError("the model holds numbers that are not finite: refused")
     model = Model.of(flat, features)
     for name, values, most in (
         ("origin", model.origin, _LARGEST_ORIGIN),
         ("transform", model.transform, _LARGEST_TRANSFORM),
     ):
         if np.max(np.abs(values)) > most:
-            raise HostileModel(f"the model's {name} holds numbers beyond {most:g}: refused")
+            raise HostileModelError(f"the model's {name} holds numbers beyond {most:g}: refused")
     if not 0 < model.reach <= LARGEST_REACH:
-        raise HostileModel(f"the model's reach {model.reach:g} is not within 0 and {LARGEST_REACH:g}: refused")
+        raise HostileModelError(f"the model's reach {model.reach:g} is not within 0 and {LARGEST_REACH:g}: refused")
     if not 0 <= model.exponent <= 1:
-        raise HostileModel(f"the model's exponent {model.exponent:g} is not within 0 and 1: refused")
+        raise HostileModelError(f"the model's exponent {model.exponent:g} is not within 0 and 1: refused")
     if not (model.scatter >= 0 and model.curvature >= 0 and model.scatter + model.curvature <= 1):
-        raise HostileModel("the model's shares of questions are no shares: refused")
+        raise HostileModelError("the model's shares of questions are no shares: refused")
     return model
 
 

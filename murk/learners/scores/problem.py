@@ -91,7 +91,7 @@ class ScoreProblem:
 
         Raises
         ------
-        HostileModel
+        HostileModelError
             If it is one.
         """
         check_model(theta, self.settings.features, self.settings.contrasts)

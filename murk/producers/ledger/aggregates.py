@@ -56,12 +56,12 @@ class GroupSums:
     ----------
     file, task
         The ledger's file, and the task's number in it.
-    settle
+    delete_confirmed
         Lets go of the bytes of confirmed releases, so that they are not counted as waiting.
     """
 
-    def __init__(self, file: Database, task: int, settle: Callable[[], None]) -> None:
-        self._file, self._task, self._settle = file, task, settle
+    def __init__(self, file: Database, task: int, delete_confirmed: Callable[[], None]) -> None:
+        self._file, self._task, self._delete_confirmed = file, task, delete_confirmed
         self._now, self._told = f"temp.now_{task}", f"temp.told_{task}"
         for table in (self._now, self._told):
             file.query(f"CREATE TABLE IF NOT EXISTS {table} {_TABLE}")
@@ -95,7 +95,7 @@ class GroupSums:
         self._file.query(f"INSERT INTO {self._told} SELECT * FROM {self._now}")
 
     def _take(self) -> None:
-        self._settle()
+        self._delete_confirmed()
         self._file.query(f"DELETE FROM {self._now}")
         # One statement sees one state of the file, whatever other processes write meanwhile.
         self._file.query(f"INSERT INTO {self._now} {_ACCOUNTS}", (self._task, self._task))

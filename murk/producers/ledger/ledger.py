@@ -22,7 +22,7 @@ from murk.producers.ledger.aggregates import GroupSums
 from murk.producers.ledger.caps import Booked, Tariffs, bind, book, loosen, promises
 from murk.producers.ledger.prices import Charge, Promise
 from murk.producers.ledger.progress import Run, check_people, read_run
-from murk.producers.ledger.requests import Claims, Key, known_by
+from murk.producers.ledger.requests import Key, ReleaseRequests, known_by
 from murk.producers.ledger.schema import LedgerFile
 from murk.producers.ledger.transaction import DAY, Spending
 from murk.producers.ledger.windows import Windows
@@ -160,7 +160,7 @@ class Ledger:
         return promises(self._file, self._number(task_hash) or 0)
 
     @contextmanager
-    def spending(self, task_hash: str, claims: Claims) -> Iterator[Spending]:
+    def spending(self, task_hash: str, claims: ReleaseRequests) -> Iterator[Spending]:
         """Decide who may release, and write debits, releases and progress in one transaction.
 
         The caller randomizes for those who may, and only for those, inside of the ``with`` block, and hands
@@ -202,7 +202,7 @@ class Ledger:
 
     def pending(self, task_hash: str | None = None) -> int:
         """Count the releases that wait in the outbox, of one task or of all."""
-        self.settle()
+        self.delete_confirmed()
         return outbox.count(self._file, self._number(task_hash))
 
     def queued(self, task_hash: str, after: int = 0, limit: int = 1000) -> list[outbox.Queued]:
@@ -211,7 +211,7 @@ class Ledger:
 
     def is_queued(self, task_hash: str, number: int) -> bool:
         """Whether the release with this number still waits to be confirmed by the log."""
-        self.settle()
+        self.delete_confirmed()
         return outbox.holds(self._file, self._booked(task_hash).number, number)
 
     def confirm(self, numbers: Sequence[int]) -> None:
@@ -221,7 +221,7 @@ class Ledger:
         """
         self._confirmed.extend(outbox.ranges(numbers))
 
-    def settle(self) -> None:
+    def delete_confirmed(self) -> None:
         """Let go of the bytes of confirmed releases now."""
         if self._confirmed:
             with self._settling():
@@ -276,7 +276,7 @@ class Ledger:
             Digest of the file when ``person`` is a row.
         """
         person = known_by(person, source)
-        self.settle()
+        self.delete_confirmed()
         home = 0
         if source is not None:
             rows = self._file.query("SELECT number FROM sources WHERE digest = ?", (source,))
@@ -301,12 +301,12 @@ class Ledger:
 
     def totals(self) -> Totals:
         """Give sums over everyone in the ledger; they name nobody."""
-        self.settle()
+        self.delete_confirmed()
         return statements.totals(self._file)
 
     def group_sums(self, task_hash: str) -> GroupSums:
         """Begin to take sums over the people of a task, and to count whose accounts have changed since."""
-        return GroupSums(self._file, self._known(task_hash), self.settle)
+        return GroupSums(self._file, self._known(task_hash), self.delete_confirmed)
 
     def windows(self, task_hash: str, source: str | None = None) -> Windows:
         """Give what is noted of organisations' windows, of the file with a digest or of records from no file."""
@@ -353,7 +353,7 @@ class Ledger:
         """Let go of what was confirmed, and close the file; closing twice is allowed."""
         try:
             if self._file.is_open:
-                self.settle()
+                self.delete_confirmed()
         finally:
             self._file.close()
 

@@ -14,7 +14,7 @@ Key = str | int
 
 
 @dataclass(frozen=True)
-class Claims:
+class ReleaseRequests:
     """One block of records that ask to be released.
 
     Parameters
@@ -38,7 +38,7 @@ class Claims:
     source: str | None = None
     keep_levels: bool = False
 
-    def checked(self) -> Claims:
+    def checked(self) -> ReleaseRequests:
         """The same with people's names as accounts know them (see `person_name`).
 
         Raises

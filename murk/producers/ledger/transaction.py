@@ -11,7 +11,7 @@ from typing import Any, cast
 from murk.errors import MurkError, UserError
 from murk.privacy import Amount, Currency
 from murk.producers.ledger.prices import Promise, Tariff
-from murk.producers.ledger.requests import Claims, Key
+from murk.producers.ledger.requests import Key, ReleaseRequests
 from murk.producers.ledger.windows import WindowNotes
 
 DAY = 86_400
@@ -87,7 +87,7 @@ class Spending:
         task: int,
         menu: Mapping[str, int],
         source: int,
-        claims: Claims,
+        claims: ReleaseRequests,
         tariffs: Mapping[int, Tariff],
     ) -> None:
         self._connection = connection
@@ -117,7 +117,7 @@ class Spending:
         return range(self._first, self._first + len(self.granted))
 
     @property
-    def mail(self) -> list[tuple[int, bytes]]:
+    def messages(self) -> list[tuple[int, bytes]]:
         """The frozen releases as (chain, bytes) pairs, for the log."""
         chains = [chain for chain, _ in self._addresses]
         return list(zip(chains, self._messages or (), strict=True))
@@ -127,7 +127,7 @@ class Spending:
         """Notes of organisations' windows, written in the same transaction."""
         return WindowNotes(self._connection, self._task, self._source)
 
-    def forgo(self) -> None:
+    def cancel(self) -> None:
         """Debit nothing and note no refusal: it was only to be known whether there is room."""
         self.granted, self.levels, self._paid = [], [], []
         self.refusals = {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from murk.errors import MurkError
-from murk.stream.log.base import Log, Unreachable
+from murk.stream.log.base import Log, UnreachableError
 from murk.stream.messages.releases import IterateMessage
 from murk.stream.messages.state import decode_state
 
@@ -38,8 +38,8 @@ def wait_for_models(
     moved = clock()
     while True:
         try:
-            standing = [_standing(log, problem, chain, end) for chain, end in zip(chains, ends, strict=True)]
-        except Unreachable:
+            standing = [_chain_progress(log, problem, chain, end) for chain, end in zip(chains, ends, strict=True)]
+        except UnreachableError:
             # The log itself is away; whether it comes back is waited for as long as for a learner.
             standing = [(False, -1)]
         if all(done for done, _ in standing):
@@ -55,7 +55,7 @@ def wait_for_models(
         time.sleep(_LOOK)
 
 
-def _standing(log: Log, problem: InteractiveProblem, chain: int, end: int) -> tuple[bool, int]:
+def _chain_progress(log: Log, problem: InteractiveProblem, chain: int, end: int) -> tuple[bool, int]:
     """Whether no newer model than the one that is out can come of what stands before ``end``; and how far it is."""
     message = log.model(chain)
     try:

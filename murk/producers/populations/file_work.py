@@ -17,9 +17,9 @@ from murk.producers.populations.labels import LabelSurvey, undeclared
 from murk.producers.populations.ledger_places import check_unchanged, register
 from murk.producers.populations.overlap import check_apart, check_carried
 from murk.producers.populations.public_sample import public_covariates
-from murk.producers.populations.run_lock import Facts, begun_with, compare, differs, hold, in_file, note
+from murk.producers.populations.run_lock import RunConfig, begun_with, compare, differs, hold, in_file, note
 from murk.stream.log.base import Log
-from murk.stream.task.change import settle
+from murk.stream.task.change import check_task_change
 from murk.stream.task.disclosure import Disclosure
 from murk.stream.task.task import Task
 
@@ -31,7 +31,7 @@ Agree = Callable[[Disclosure], None]
 
 
 @dataclass(frozen=True)
-class Crowd:
+class PopulationConfig:
     """Who the people of a population are.
 
     Parameters
@@ -186,7 +186,7 @@ class FilePopulation(ABC):
     def __init__(
         self,
         task: Task,
-        crowd: Crowd,
+        crowd: PopulationConfig,
         log: Log,
         ledger: Ledger,
         *,
@@ -300,7 +300,7 @@ class FilePopulation(ABC):
         self.ledger.book(task.hash, [])
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
         note(self.log, self._facts(), self.ledger.path)
-        self.log.announce(task.document())
+        self.log.register_task(task.document())
 
     def _set_aside(self, name: str, count: int) -> list[int]:
         if not self._policy.public_sample:
@@ -331,7 +331,7 @@ class FilePopulation(ABC):
         check_kind(self.log, carried, task.simulated)
         task = task.with_defaults_of(carried)
         # The author's file does not hold the covariates; everything else must be the same.
-        settle(self.log.url, carried.without_public().document(), task.document())
+        check_task_change(self.log.url, carried.without_public().document(), task.document())
         self.task = task if carried.covariates is None else task.with_public(*carried.covariates)
         self.problem = self._find_problem(self.task)
         compare(self.log, self._facts(), self.ledger.path)
@@ -357,10 +357,10 @@ class FilePopulation(ABC):
             self._labels.check()
         if in_file(self.log) is None and begun_with(self.log, self.ledger.path) is None:
             note(self.log, self._facts(), self.ledger.path)
-        self.log.announce(self.task.document())
+        self.log.register_task(self.task.document())
 
-    def _facts(self) -> Facts:
-        return Facts(
+    def _facts(self) -> RunConfig:
+        return RunConfig(
             person=self.crowd.person,
             level=self.crowd.level,
             seed=self.crowd.seed,

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from murk.producers.policy import Policy
-from murk.producers.populations.people import Agree, Crowd, Step, open_accounts, population_of
+from murk.producers.populations.people import Agree, PopulationConfig, Step, open_accounts, population_of
 from murk.stream.log.open import open_log
 from murk.stream.task.task import Task
 from murk.stream.worker.worker import Worker
@@ -41,7 +41,7 @@ class LocalRun:
     ... target: {name: worked, kind: binary, positive: "yes"}
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
-    >>> crowd = Crowd(folder / "people.csv", seed=1)
+    >>> crowd = PopulationConfig(folder / "people.csv", seed=1)
     >>> with LocalRun(task, crowd, f"sqlite:///{folder}/log.db", folder / "ledger.db") as run:
     ...     for _ in run.steps():
     ...         pass
@@ -52,7 +52,7 @@ class LocalRun:
     def __init__(
         self,
         task: Task,
-        crowd: Crowd,
+        crowd: PopulationConfig,
         log_url: str,
         ledger_path: str | Path,
         *,

@@ -9,12 +9,12 @@ from typing import Any
 from murk.learners.problem import PersonProblem, interactive_of, person_problem_for
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.policy import Policy
-from murk.producers.populations.file_work import Agree, Crowd, FilePopulation, Step, open_accounts
+from murk.producers.populations.file_work import Agree, FilePopulation, PopulationConfig, Step, open_accounts
 from murk.producers.producer import Producer
 from murk.stream.log.base import Log
 from murk.stream.task.task import Task
 
-__all__ = ["Agree", "Crowd", "Population", "Step", "open_accounts", "population_of"]
+__all__ = ["Agree", "Population", "PopulationConfig", "Step", "open_accounts", "population_of"]
 
 MOST = 16_384
 """A block never holds more: it is one transaction of the ledger."""
@@ -131,7 +131,7 @@ class Population(FilePopulation):
 
 def population_of(
     task: Task,
-    crowd: Crowd,
+    crowd: PopulationConfig,
     log: Log,
     ledger: Ledger,
     *,

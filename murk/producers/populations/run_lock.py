@@ -22,7 +22,7 @@ SUFFIX = ".run.json"
 
 
 @dataclass(frozen=True)
-class Facts:
+class RunConfig:
     """What must be the same again for the work on a log to be carried on.
 
     The file must be the same too, and that is noted in the ledger alone: from the digest of a short file its
@@ -42,14 +42,14 @@ class Facts:
     ledger: str
 
 
-def note(log: Log, facts: Facts, ledger: str | Path) -> None:
+def note(log: Log, facts: RunConfig, ledger: str | Path) -> None:
     """Note what the work on a log begins with."""
     path = beside(log, SUFFIX, ledger)
     if path is not None:
         write_durably(path, json.dumps(asdict(facts), indent=2) + "\n")
 
 
-def noted(log: Log, ledger: str | Path) -> Facts | None:
+def noted(log: Log, ledger: str | Path) -> RunConfig | None:
     """What was noted when the work on a log was begun; None where that is not known.
 
     Raises
@@ -62,12 +62,12 @@ def noted(log: Log, ledger: str | Path) -> Facts | None:
     if path is None or log.document() is None or not path.exists():
         return None
     try:
-        return Facts(**json.loads(path.read_text()))
+        return RunConfig(**json.loads(path.read_text()))
     except (ValueError, TypeError) as error:
         raise MurkError(f"{path} is damaged: bring it back from a copy, or begin with a new log") from error
 
 
-def compare(log: Log, facts: Facts, ledger: str | Path) -> None:
+def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:
     """Make sure that the work on a log is carried on with what it was begun with.
 
     Raises
@@ -78,7 +78,7 @@ def compare(log: Log, facts: Facts, ledger: str | Path) -> None:
     known = noted(log, ledger)
     if known is None or known == facts:
         return
-    name = next(field.name for field in fields(Facts) if getattr(known, field.name) != getattr(facts, field.name))
+    name = next(field.name for field in fields(RunConfig) if getattr(known, field.name) != getattr(facts, field.name))
     if name == "ledger":
         found = "another ledger"
     else:

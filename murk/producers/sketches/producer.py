@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import identifiers
 from murk.producers.base import Releaser
-from murk.producers.ledger.requests import Claims, Key, person_name
+from murk.producers.ledger.requests import Key, ReleaseRequests, person_name
 from murk.producers.receipts import WindowReceipt
 from murk.producers.sketches.window import KNOWN, Window, index_of, why_refused
 from murk.stream.messages.codec import encode
@@ -109,7 +109,7 @@ class SketchProducer(Releaser["WindowProblem"]):
     ... ''')
     >>> folder = tempfile.mkdtemp()
     >>> with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(f"{folder}/ledger.db") as ledger:
-    ...     log.announce(task.document())
+    ...     log.register_task(task.document())
     ...     producer = SketchProducer(task, log, ledger, organisation="clinic")
     ...     receipts = [producer.add({"age": 20 + day % 20, "weeks": 26}) for day in range(101)]
     >>> [receipt.outcome for receipt in receipts[-3:]]
@@ -282,7 +282,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         if window.accumulator is None:
             return self._end(window)
         with self._spending(window) as spend:
-            spend.forgo()
+            spend.cancel()
             spend.windows.end(window.key, self.organisation, "left out", window.records, window.next_row)
         self._window = None
         window.accumulator.wipe()
@@ -305,7 +305,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         # Only simulated draws are told apart by it.
         index = index_of(self.organisation, key, self._source) if self._noise.simulated else 0
         chain = int(self._chains(np.array([index]))[0])
-        window = Window(key, index, chain, self._log.at_hand(chain)[1])
+        window = Window(key, index, chain, self._log.cached_model(chain)[1])
         with self._spending(window) as spend:
             before = spend.windows.state(key, self.organisation)
             if spend.known:
@@ -313,14 +313,14 @@ class SketchProducer(Releaser["WindowProblem"]):
             elif before == "refused":
                 # It began to pass by in an earlier process, and was counted then.
                 self._pass_by(window, spend)
-                spend.forgo()
+                spend.cancel()
             elif before == "open":
                 raise MurkError("another process has just opened this window: one at a time works for an organisation")
             elif spend.refusals:
                 self._pass_by(window, spend)
                 spend.windows.begin(key, self.organisation, self._today(), "refused")
             else:
-                spend.forgo()
+                spend.cancel()
                 spend.windows.begin(key, self.organisation, self._today(), "open")
         if window.outcome == "added":
             window.accumulator = self._problem.accumulator(self.level, self._noise, index)
@@ -352,7 +352,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         """Let a window that has passed by be over."""
         if window.outcome == "refused":
             with self._spending(window) as spend:
-                spend.forgo()
+                spend.cancel()
                 spend.windows.end(window.key, self.organisation, "refused", window.records, window.next_row)
         self._window = None
         return window.told()
@@ -364,7 +364,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         return self._window
 
     def _spending(self, window: Window) -> AbstractContextManager[Spending]:
-        claims = Claims([window.key], [self.organisation], [self.level], source=self._source)
+        claims = ReleaseRequests([window.key], [self.organisation], [self.level], source=self._source)
         return self._ledger.spending(self.task.hash, claims)
 
     def _sketch(self, window: Window, now: float) -> bytes:

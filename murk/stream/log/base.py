@@ -69,11 +69,11 @@ class Standing(NamedTuple):
         return max(0, self.end - self.checkpoint.offset)
 
 
-class Fenced(MurkError):
+class FencedError(MurkError):
     """Somebody else owns the chain now; nothing of the refused write was applied."""
 
 
-class Unreachable(MurkError):
+class UnreachableError(MurkError):
     """The log cannot be reached at the moment; what was asked of it may be asked again."""
 
 
@@ -93,7 +93,7 @@ class Ownership(ABC):
 
         Raises
         ------
-        Fenced
+        FencedError
             When somebody else is known to own the chain.
         """
 
@@ -106,13 +106,13 @@ class Ownership(ABC):
 
         Raises
         ------
-        Fenced
+        FencedError
             When somebody else owns the chain; nothing was written.
         MurkError
             When the log could not write (a full disk, a broker gone). Either all of it was written or nothing.
         """
 
-    def let_out(self, model: bytes) -> None:  # noqa: B027 - not every log has a use for it
+    def publish_uncommitted(self, model: bytes) -> None:  # noqa: B027 - not every log has a use for it
         """Show devices a model before it is committed, without waiting; it may get lost.
 
         A log whose commit follows within moments need not. It is not fenced: a model is a function of the log,
@@ -159,7 +159,7 @@ class Log(ABC):
         """
 
     @abstractmethod
-    def announce(self, document: bytes) -> None:
+    def register_task(self, document: bytes) -> None:
         """Create the task's streams and fix its document (`Task.document`).
 
         Announcing the same task again does nothing, except that a changed retention is taken over. Of several
@@ -230,7 +230,7 @@ class Log(ABC):
     def model(self, chain: int) -> bytes | None:
         """Give a chain's newest model, or None before there is one."""
 
-    def at_hand(self, chain: int) -> tuple[bytes | None, int]:
+    def cached_model(self, chain: int) -> tuple[bytes | None, int]:
         """Give a chain's newest model and the end of its partition as they were last heard of.
 
         For devices: it may be a moment old, and where the log is far away it is answered even while the log
@@ -260,7 +260,7 @@ class Log(ABC):
         return Standing(checkpoint, self.end(chain))
 
     @abstractmethod
-    def own(self, chain: int) -> Ownership:
+    def acquire(self, chain: int) -> Ownership:
         """Take over a chain and fence its previous owner."""
 
     @abstractmethod

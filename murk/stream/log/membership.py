@@ -16,11 +16,11 @@ class Membership(ABC):
     def chains(self) -> frozenset[int]:
         """Give the chains that fall to this process now; to be asked often, since asking says it is alive.
 
-        Two processes may for a moment both be told the same chain: `Log.own` decides between them.
+        Two processes may for a moment both be told the same chain: `Log.acquire` decides between them.
 
         Raises
         ------
-        Unreachable
+        UnreachableError
             When the others cannot be heard of at the moment.
         """
 

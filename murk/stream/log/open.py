@@ -30,7 +30,7 @@ def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
     UserError
         For a URL that names no log, a missing log with ``create=False``, a file that is not a log, or
         settings that a broker refuses.
-    Unreachable
+    UnreachableError
         When a broker does not answer.
 
     Examples

@@ -19,14 +19,14 @@ from murk.errors import UserError
 from murk.stream.log.base import (
     Checkpoint,
     DeadLetter,
-    Fenced,
+    FencedError,
     Log,
     Message,
     Ownership,
     check_range,
     check_sizes,
 )
-from murk.stream.task.change import settle
+from murk.stream.task.change import check_task_change
 from murk.stream.task.task import Task
 
 READ_BYTES = 16 * 2**20
@@ -108,13 +108,13 @@ class SqliteLog(Log):
     def prepare(self, document: bytes) -> None:
         """Do nothing: the file is all that is needed."""
 
-    def announce(self, document: bytes) -> None:
-        """Create the task's partitions and chains in one transaction; see `Log.announce`."""
+    def register_task(self, document: bytes) -> None:
+        """Create the task's partitions and chains in one transaction; see `Log.register_task`."""
         # Looking first spares a write where nothing changes, and lets a log that may only be read agree.
-        if settle(self.url, self.document(), document) is None:
+        if check_task_change(self.url, self.document(), document) is None:
             return
         with self._database.write() as connection:
-            task = settle(self.url, self.document(), document)
+            task = check_task_change(self.url, self.document(), document)
             if task is not None:
                 connection.execute("INSERT OR REPLACE INTO meta VALUES ('document', ?)", (document,))
                 numbers = [(number,) for number in range(task.log.partitions)]
@@ -209,7 +209,7 @@ class SqliteLog(Log):
             raise self._incomplete(chain)
         return found[0]
 
-    def own(self, chain: int) -> Ownership:
+    def acquire(self, chain: int) -> Ownership:
         """Take over a chain: its epoch grows by one."""
         self._check(chain)
         with self._database.write() as connection:
@@ -343,8 +343,8 @@ class _Epoch(Ownership):
     def close(self) -> None:
         """Keep the row: the epoch stays with the last owner until another takes the chain over."""
 
-    def _fenced(self) -> Fenced:
-        return Fenced(
+    def _fenced(self) -> FencedError:
+        return FencedError(
             f"another worker has taken over chain {self.chain} of {self._url}; this one stops, and nothing "
             "of what it had not yet committed was applied. Run one worker for each chain"
         )

@@ -1,7 +1,7 @@
 """From bytes on a log to checked releases, and back.
 
 A log is open to whoever can reach it, so `decode` takes any bytes at all and either gives a release that
-fits the task or raises `Rejected` with one of a few fixed reasons. The format is JSON: compact, with an
+fits the task or raises `RejectedError` with one of a few fixed reasons. The format is JSON: compact, with an
 explicit schema version.
 """
 
@@ -38,7 +38,7 @@ MOST_MISTAKES: Final = 100
 _Message = TypeVar("_Message", bound=BaseModel)
 
 
-class Rejected(MurkError):
+class RejectedError(MurkError):
     """A message that is not learned from, with a reason from a fixed vocabulary.
 
     Parameters
@@ -142,28 +142,28 @@ def decode(data: bytes, rules: WireRules) -> Release:
 
     Raises
     ------
-    Rejected
+    RejectedError
         With the first reason that applies, in this order: ``too-large``, ``malformed`` (not a JSON object,
         or a key given twice), ``schema`` (fields, types and ranges), ``wrong-task``, ``simulated``,
         ``chain``, ``level``, ``dimension``, ``magnitude``. No other exception, whatever the bytes.
     """
     release = _PARSERS[rules.kind](data, rules.max_bytes)
     if release.task != rules.task_hash:
-        raise Rejected("wrong-task", f"made for task {release.task[:12]}, this one is {rules.task_hash[:12]}")
+        raise RejectedError("wrong-task", f"made for task {release.task[:12]}, this one is {rules.task_hash[:12]}")
     if release.simulated is not rules.simulated:
         found, wanted = ("simulated", "real") if release.simulated else ("real", "simulated")
-        raise Rejected("simulated", f"a {found} release on a log of {wanted} ones")
+        raise RejectedError("simulated", f"a {found} release on a log of {wanted} ones")
     if release.chain >= rules.partitions:
-        raise Rejected("chain", f"chain {release.chain} of {rules.partitions}")
+        raise RejectedError("chain", f"chain {release.chain} of {rules.partitions}")
     magnitude = rules.magnitudes.get(release.level)
     if magnitude is None:
-        raise Rejected("level", f"level {release.level!r} is not on the task's menu")
+        raise RejectedError("level", f"level {release.level!r} is not on the task's menu")
     payload = release.integers
     if len(payload) not in rules.lengths:
         wanted = " or ".join(map(str, rules.lengths))
-        raise Rejected("dimension", f"{len(payload)} coordinates, the task has {wanted}")
+        raise RejectedError("dimension", f"{len(payload)} coordinates, the task has {wanted}")
     if max(payload) > magnitude or min(payload) < -magnitude:
-        raise Rejected("magnitude", f"a coordinate beyond {magnitude}, which honest noise does not reach")
+        raise RejectedError("magnitude", f"a coordinate beyond {magnitude}, which honest noise does not reach")
     return release
 
 
@@ -179,18 +179,18 @@ def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | 
 
     Raises
     ------
-    Rejected
+    RejectedError
         With reason ``too-large``, ``malformed``, ``schema`` (fields, types, a coordinate that is not
         finite), ``wrong-task``, ``chain`` or ``dimension``.
     """
     # A float takes at most 24 characters, and the other fields less than 512.
     message = _parse_iterate(data, 512 + 26 * dimension)
     if message.task != task_hash:
-        raise Rejected("wrong-task", f"made for task {message.task[:12]}, this one is {task_hash[:12]}")
+        raise RejectedError("wrong-task", f"made for task {message.task[:12]}, this one is {task_hash[:12]}")
     if chain is not None and message.chain != chain:
-        raise Rejected("chain", f"an iterate of chain {message.chain} where chain {chain}'s belongs")
+        raise RejectedError("chain", f"an iterate of chain {message.chain} where chain {chain}'s belongs")
     if len(message.iterate) != dimension:
-        raise Rejected("dimension", f"{len(message.iterate)} coordinates, the task has {dimension}")
+        raise RejectedError("dimension", f"{len(message.iterate)} coordinates, the task has {dimension}")
     return message
 
 
@@ -227,37 +227,37 @@ def _parser(model: type[_Message]) -> Callable[[bytes, int], _Message]:
 
     def parse(data: bytes, max_bytes: int) -> _Message:
         if len(data) > max_bytes:
-            raise Rejected("too-large", f"{len(data)} bytes, at most {max_bytes} are read")
+            raise RejectedError("too-large", f"{len(data)} bytes, at most {max_bytes} are read")
         try:
             message = validate(data)
         except ValidationError as error:
             raise _rejected(error) from None
         if len(message.__pydantic_fields_set__) != fields:
             missing = sorted(names - message.__pydantic_fields_set__)
-            raise Rejected("schema", f"{missing[0].rstrip('_')}: missing")
+            raise RejectedError("schema", f"{missing[0].rstrip('_')}: missing")
         # The parser keeps the last of equal keys. No valid string holds a colon, so that with every key there
         # the colons are as many as the fields exactly when no key is given twice.
         if data.count(b":") != fields:
-            raise Rejected("malformed", "a key is given twice")
+            raise RejectedError("malformed", "a key is given twice")
         return message
 
     return parse
 
 
-def _rejected(error: ValidationError) -> Rejected:
+def _rejected(error: ValidationError) -> RejectedError:
     if error.error_count() > MOST_MISTAKES:
-        return Rejected("schema", f"{error.error_count()} mistakes")
+        return RejectedError("schema", f"{error.error_count()} mistakes")
     first = error.errors(include_url=False, include_context=False)[0]
     if first["type"] == "json_invalid":
-        return Rejected("malformed", excerpt(first["msg"], 2 * EXCERPT))
+        return RejectedError("malformed", excerpt(first["msg"], 2 * EXCERPT))
     if not first["loc"]:
-        return Rejected("malformed", "not a JSON object")
+        return RejectedError("malformed", "not a JSON object")
     place = excerpt(".".join(str(part) for part in first["loc"]))
     if first["type"] == "missing":
-        return Rejected("schema", f"{place}: missing")
+        return RejectedError("schema", f"{place}: missing")
     if first["type"] == "extra_forbidden":
-        return Rejected("schema", f"{place}: unknown key")
-    return Rejected("schema", f"{place}: {excerpt(repr(first['input']))}: {first['type']}")
+        return RejectedError("schema", f"{place}: unknown key")
+    return RejectedError("schema", f"{place}: {excerpt(repr(first['input']))}: {first['type']}")
 
 
 _PARSERS: Final = {kind: _parser(model) for kind, model in KINDS.items()}

@@ -7,7 +7,7 @@ from murk.stream.task.canonical import differences
 from murk.stream.task.task import Task
 
 
-def settle(url: str, standing: bytes | None, offered: bytes) -> Task | None:
+def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task | None:
     """Decide what announcing a document on a log means, for every implementation alike.
 
     Returns

@@ -87,7 +87,7 @@ class Reasons:
 
     def __init__(self, log: Logger, where: str, seconds: float = 10.0) -> None:
         self._log = log
-        self._where = where
+        self._description = where
         self._seconds = seconds
         self._due = 0.0
         self._untold: Counter[str] = Counter()
@@ -102,6 +102,6 @@ class Reasons:
         """Log what was counted since it was last logged."""
         if self._untold:
             found = ", ".join(f"{reason} {count}" for reason, count in sorted(self._untold.items()))
-            self._log.info("%s: dead letters: %s", self._where, found)
+            self._log.info("%s: dead letters: %s", self._description, found)
             self._untold.clear()
             self._due = monotonic() + self._seconds

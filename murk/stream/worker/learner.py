@@ -58,7 +58,7 @@ class StreamLearner(Protocol):
         """Return what has been learned, which changes nothing."""
 
     def admit(self, release: Any, ahead: int) -> None:
-        """Raise `Rejected` when a release cannot be learned as number ``n_releases + ahead``.
+        """Raise `RejectedError` when a release cannot be learned as number ``n_releases + ahead``.
 
         ``ahead`` counts the releases that were admitted since `learn_releases` was last called.
         """
@@ -76,7 +76,7 @@ class StreamLearner(Protocol):
         """Restore a state."""
 
     @property
-    def stride(self) -> int:
+    def publish_every(self) -> int:
         """Most releases to learn before the newest iterate is to be published; any number where devices need none."""
 
 

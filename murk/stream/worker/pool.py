@@ -8,7 +8,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from murk.stream.log.base import Fenced, Log, Unreachable
+from murk.stream.log.base import FencedError, Log, UnreachableError
 from murk.stream.log.membership import Membership
 from murk.stream.task.task import Task
 from murk.stream.worker.learner import StreamLearner
@@ -66,7 +66,7 @@ class Team(Generic[Learner]):
     ... log: {partitions: 2}
     ... ''')
     >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
-    ...     log.announce(task.document())
+    ...     log.register_task(task.document())
     ...     log.append([(0, b"not a release"), (1, b"nor this")])
     ...     with Team(log, task, problem_for(task).engine, log.join()) as team:
     ...         print(team.step(), sorted(team.learners))
@@ -100,7 +100,7 @@ class Team(Generic[Learner]):
 
         Raises
         ------
-        Fenced
+        FencedError
             When somebody else took a chain that nobody shares.
         MurkError
             When a log or a state is not what it should be.
@@ -111,7 +111,7 @@ class Team(Generic[Learner]):
         try:
             self._follow(now)
             read = sum(self._step(chain, now) for chain in list(self._workers))
-        except Unreachable as error:
+        except UnreachableError as error:
             if self.trouble is None:
                 _log.warning("waiting: %s", error)
             self.trouble = str(error)
@@ -133,7 +133,7 @@ class Team(Generic[Learner]):
         try:
             for chain, worker in self._workers.items():
                 self.pulse.measured(chain, worker.lag)
-        except Unreachable:
+        except UnreachableError:
             # The next step meets it, too, and says so.
             return
 
@@ -167,7 +167,7 @@ class Team(Generic[Learner]):
     def _step(self, chain: int, now: float) -> int:
         try:
             done = self._workers[chain].step()
-        except Fenced:
+        except FencedError:
             self._drop(chain)
             if not self._membership.shared:
                 raise

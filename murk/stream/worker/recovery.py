@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import Checkpoint, Log
-from murk.stream.messages.codec import Rejected, WireRules, decode
+from murk.stream.messages.codec import RejectedError, WireRules, decode
 from murk.stream.messages.state import StateMessage, decode_state
 from murk.stream.task.task import Task
 from murk.stream.worker.dedup import DuplicateWindow
@@ -85,7 +85,7 @@ def rebuild_window(log: Log, task: Task, chain: int, rules: WireRules, offset: i
                 break
             try:
                 release = decode(message.value, rules)
-            except Rejected:
+            except RejectedError:
                 continue
             window.seen(message.offset, release.id)
         position = messages[-1].offset + 1

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import MAX_STATE, DeadLetter, Fenced, Log, Message
-from murk.stream.messages.codec import Rejected, WireRules, decode, encode_iterate
+from murk.stream.log.base import MAX_STATE, DeadLetter, FencedError, Log, Message
+from murk.stream.messages.codec import RejectedError, WireRules, decode, encode_iterate
 from murk.stream.messages.releases import IterateMessage, Release, truncate_time
 from murk.stream.messages.state import Counters, StateMessage
 from murk.stream.messages.trail import Trail, TrailRecorder, first_point
@@ -125,7 +125,7 @@ class Worker:
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
     >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
-    ...     log.announce(task.document())
+    ...     log.register_task(task.document())
     ...     log.append([(0, b"not a release")])
     ...     worker = Worker(log, task, problem_for(task).engine())
     ...     worker.step()
@@ -152,8 +152,8 @@ class Worker:
         self._learner = learner
         self._clock = clock
         self._trim_due = self._look_due = 0.0
-        self._where = f"chain {chain} of {log.url}"
-        self._untold = Reasons(_log, self._where)
+        self._description = f"chain {chain} of {log.url}"
+        self._untold = Reasons(_log, self._description)
         # Before the chain is taken from whoever may own it rightly.
         check_carries(log, task)
         self._check_learner()
@@ -168,13 +168,15 @@ class Worker:
         self.batch = max(1, min(batch, _STEP_BYTES // self._rules.max_bytes))
         self._pending: _Pending | None = None
         self._stopped: str | None = None
-        self._ownership = log.own(chain)
+        self._ownership = log.acquire(chain)
         try:
             self._resume()
         except BaseException:
             self._ownership.close()
             raise
-        _log.info("%s: taken over at offset %d, with %d releases learned", self._where, self.offset, learner.n_releases)
+        _log.info(
+            "%s: taken over at offset %d, with %d releases learned", self._description, self.offset, learner.n_releases
+        )
 
     @property
     def counters(self) -> Counters:
@@ -199,19 +201,19 @@ class Worker:
 
         Raises
         ------
-        Fenced
+        FencedError
             When another worker has taken the chain over.
         MurkError
             When the log could not be read or written, or retention has removed unread messages.
         """
         if self._stopped is not None:
-            raise MurkError(f"this worker on {self._where} {self._stopped}: start a new one")
+            raise MurkError(f"this worker on {self._description} {self._stopped}: start a new one")
         if self._pending is None:
             self._trim()
             count = self.batch if limit is None else min(limit, self.batch)
             messages = self._log.read(self.chain, self.offset, count)
             if not messages:
-                self._mend()
+                self._restore_model()
             # An interrupt within the fold leaves the learner between two states, fit for nothing.
             self._stopped = "was interrupted while it learned"
             self._pending = self._fold(messages)
@@ -221,9 +223,9 @@ class Worker:
         pending = self._pending
         try:
             self._ownership.commit(pending.state, pending.progress.offset, pending.dead, pending.model)
-        except Fenced:
+        except FencedError:
             self._stopped = "was fenced by another one"
-            _log.info("%s: another one has taken it over", self._where)
+            _log.info("%s: another one has taken it over", self._description)
             raise
         self._pending = None
         self._tell(pending)
@@ -233,7 +235,7 @@ class Worker:
         """Give the chain up; what was not committed will be read again by the next worker."""
         if self._stopped is None:
             self._untold.tell()
-            _log.info("%s: let go of, %d releases learned", self._where, self._counters.learned)
+            _log.info("%s: let go of, %d releases learned", self._description, self._counters.learned)
         self._stopped = "was closed"
         self._ownership.close()
 
@@ -270,7 +272,7 @@ class Worker:
         self.offset = checkpoint.offset
         self._window = rebuild_window(self._log, self._task, self.chain, self._rules, self.offset)
         self._model = self._log.model(self.chain)
-        self._model_version = self._let_out_version = -1
+        self._model_version = self._published_version = -1
         self._counters = Counters()
         if message is not None:
             check_last(self._log, self._task, message, self._window)
@@ -278,11 +280,11 @@ class Worker:
             self._counters = message.counters
         self._trail = TrailRecorder(
             Trail() if message is None else message.trail, self._learner.coefficients, first_point(self._learner.kind),
-            self._where,
+            self._description,
         )  # fmt: skip
         if self._learner.n_releases != self._counters.learned:
             raise MurkError(
-                f"the state of {self._where} is damaged: its learner has learned "
+                f"the state of {self._description} is damaged: its learner has learned "
                 f"{self._learner.n_releases} releases, and {self._counters.learned} were counted. "
                 "Restore the log from a copy"
             )
@@ -300,23 +302,23 @@ class Worker:
                 # Whatever becomes of it, its id is taken: only so is the window a function of the log.
                 duplicate = seen(offset, release.id)
                 if release.chain != chain:
-                    raise Rejected("chain", f"of chain {release.chain}, on partition {chain}")
+                    raise RejectedError("chain", f"of chain {release.chain}, on partition {chain}")
                 # Before duplicates: where retention is no shorter than expiry, what it has removed from the
                 # window cannot change what becomes of a message.
                 if appended > release.expires:
-                    raise Rejected("expired", f"appended {appended - release.expires} s after its expiry")
+                    raise RejectedError("expired", f"appended {appended - release.expires} s after its expiry")
                 if duplicate:
                     tally.duplicate()
                     continue
                 admit(release, len(admitted))
-            except Rejected as rejected:
+            except RejectedError as rejected:
                 dead.append(DeadLetter(chain, offset, rejected.reason, rejected.detail, value[:DEAD_BYTES]))
                 tally.dead(rejected.reason)
                 continue
             admitted.append(release)
             if len(admitted) == chunk:
                 self._learn(admitted, tally)
-                self._let_out()
+                self._publish_uncommitted()
                 self._mark(appended)
                 admitted, chunk = [], self._chunk()
         self._learn(admitted, tally)
@@ -349,7 +351,7 @@ class Worker:
         """How many releases to learn at once: not beyond the next count at which something is to be noted."""
         count = self._learner.n_releases
         at = self._trail.next(count)
-        return min(_LEARN, self._learner.stride, _LEARN if at is None else at - count)
+        return min(_LEARN, self._learner.publish_every, _LEARN if at is None else at - count)
 
     def _mark(self, appended: int) -> None:
         """Add a point to the trail where the count is one of its grid; ``appended`` is when its release was."""
@@ -360,19 +362,19 @@ class Worker:
         self._learner.learn_releases(admitted)
         tally.learned(admitted, version)
 
-    def _let_out(self) -> None:
+    def _publish_uncommitted(self) -> None:
         """Let the newest iterate out between commits, where devices may use it before the next one."""
         published = self._learner.published()
-        if published is not None and published[0] - self._let_out_version >= self._learner.stride:
-            self._let_out_version = published[0]
-            self._ownership.let_out(self._encoded(*published))
+        if published is not None and published[0] - self._published_version >= self._learner.publish_every:
+            self._published_version = published[0]
+            self._ownership.publish_uncommitted(self._encoded(*published))
 
     def _newest_model(self) -> bytes | None:
         """Give the newest published iterate where the log does not have it yet."""
         published = self._learner.published()
         if published is None or published[0] == self._model_version:
             return None
-        self._model_version = self._let_out_version = published[0]
+        self._model_version = self._published_version = published[0]
         message = self._encoded(*published)
         if message == self._model:
             return None
@@ -386,11 +388,11 @@ class Worker:
         done = pending.progress
         _log.debug(
             "%s: committed up to offset %d: %d learned, %d duplicates, %d dead letters",
-            self._where, done.offset, done.learned, done.duplicates, done.dead,
+            self._description, done.offset, done.learned, done.duplicates, done.dead,
         )  # fmt: skip
         self._untold.add(letter.reason for letter in pending.dead)
 
-    def _mend(self) -> None:
+    def _restore_model(self) -> None:
         """See whether another model stands where the newest should, and if so put it there again.
 
         A worker that slept through losing the chain may have had an older one on its way; or somebody has

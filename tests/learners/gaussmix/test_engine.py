@@ -18,7 +18,7 @@ from murk.privacy import SimulatedNoise
 from murk.privacy.gaussmix import SketchAccumulator
 from murk.stream import Task
 from murk.stream.log.base import MAX_MESSAGE
-from murk.stream.messages.codec import Rejected, longest_release
+from murk.stream.messages.codec import RejectedError, longest_release
 from murk.stream.messages.releases import SketchRelease
 
 TASK = """
@@ -184,7 +184,7 @@ def test_a_hostile_release_is_refused_and_changes_nothing(case):
     engine.learn_releases([honest])
     before = engine.state_dict()
     changes, reason = HOSTILE[case]
-    with pytest.raises(Rejected) as caught:
+    with pytest.raises(RejectedError) as caught:
         engine.admit(release(found, seed=2).model_copy(update=changes))
     assert caught.value.reason == reason
     assert engine.state_dict() == before
@@ -192,14 +192,14 @@ def test_a_hostile_release_is_refused_and_changes_nothing(case):
 
 def test_a_window_of_the_task_bounds_the_records():
     found = problem("rows: 300, window: 3999")
-    with pytest.raises(Rejected, match="a window holds 3999"):
+    with pytest.raises(RejectedError, match="a window holds 3999"):
         found.engine().admit(release(found))
 
 
 def test_without_an_eigenvalue_there_is_one_spread():
     found = problem("rows: 300, method: mixing")
     found.engine().admit(release(found))
-    with pytest.raises(Rejected, match="one alone"):
+    with pytest.raises(RejectedError, match="one alone"):
         found.engine().admit(release(found, spread=1.0))
 
 
@@ -241,7 +241,7 @@ def test_the_state_goes_on_to_the_bit_whatever_the_calls():
     assert copy.state_dict() == at_once.state_dict()
     assert copy.n_releases == 3
     assert np.array_equal(copy.estimate().values, at_once.estimate().values)
-    assert (copy.stride, copy.published(), copy.figures()) == (2**31, None, {"records": 3000.0})
+    assert (copy.publish_every, copy.published(), copy.figures()) == (2**31, None, {"records": 3000.0})
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from murk.errors import MurkError, UserError
 from murk.learners import GaussMixClassifier, GaussMixRegressor
 from murk.privacy import ApproxDP, GaussianDP, SimulatedNoise
 from murk.privacy.gaussmix import SketchAccumulator
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import SketchRelease
 
 BUDGET = ApproxDP(2.0, 1e-5)
@@ -253,7 +253,7 @@ def test_sketches_made_elsewhere_are_learned_or_refused():
         ({"simulated": False}, "simulated"), ({"rows": 7}, "dimension"), ({"spread": 1e6}, "magnitude"),
         ({"records": 1}, "magnitude"),
     ):  # fmt: skip
-        with pytest.raises(Rejected) as caught:
+        with pytest.raises(RejectedError) as caught:
             model.learn_release(elsewhere(model, **changes))
         assert caught.value.reason == reason
     with pytest.raises(UserError, match="features are not known"):

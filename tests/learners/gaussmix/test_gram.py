@@ -18,7 +18,7 @@ from murk.learners.gaussmix.problem import GramProblem, SketchProblem, problem_f
 from murk.learners.gaussmix.unknown_law import allowance
 from murk.privacy import ApproxDP, GaussianDP, SimulatedNoise
 from murk.privacy.gaussmix import GramAccumulator, GramMechanism
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GramRelease
 from murk.stream.task.task import Task
 
@@ -257,7 +257,7 @@ def test_a_hostile_release_is_refused_and_changes_nothing(case):
     of = problem()
     engine = learned(of, release(of))
     before = engine.state_dict()
-    with pytest.raises(Rejected) as caught:
+    with pytest.raises(RejectedError) as caught:
         engine.admit(release(of).model_copy(update=changes))
     assert caught.value.reason == reason
     assert engine.state_dict() == before
@@ -271,7 +271,7 @@ def test_a_direction_of_less_than_nothing_is_refused():
     matrix[0, 1] = matrix[1, 0] = -1000.0
     upper = np.triu_indices(4)
     integers = np.rint(matrix[upper] / mechanism.units[upper]).astype(np.int64)
-    with pytest.raises(Rejected, match="less than nothing"):
+    with pytest.raises(RejectedError, match="less than nothing"):
         of.engine().admit(release(of).model_copy(update={"payload": GramRelease.packed(integers), "records": 1000}))
 
 

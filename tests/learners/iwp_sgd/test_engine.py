@@ -14,7 +14,7 @@ from murk.learners.iwp_sgd.directions import parts as direction_parts
 from murk.learners.iwp_sgd.inference import SANDWICH, estimate
 from murk.learners.iwp_sgd.settings import target_scale
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise, ZeroConcentratedDP
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from tests.learners.iwp_sgd.worlds import at, engine, records, release, settings
 
 KINDS = [
@@ -204,14 +204,14 @@ def test_admission_checks_each_coordinate():
     honest = made.mechanisms["default"].magnitudes.tolist()
     made.admit(release([*honest[:2], -1]))
     for payload in ([honest[0] + 1, 0, 1], [0, 0, 0], [0, 0, 2], [0, 0, -(2**40)]):
-        with pytest.raises(Rejected) as found:
+        with pytest.raises(RejectedError) as found:
             made.admit(release(payload))
         assert found.value.reason == "magnitude"
     engine().admit(release([1, 2, 3]))
     with pytest.raises(MurkError, match="3 numbers"):
         made.learn_releases([release([1, 2])])
     assert made.published() is None
-    assert made.stride >= 2**31
+    assert made.publish_every >= 2**31
 
 
 def test_each_release_is_learned_at_its_own_level():

@@ -13,7 +13,7 @@ from murk.learners.iwp_sgd.problem import problem_for
 from murk.learners.options import InverseScalingStep
 from murk.privacy import ApproxDP, GaussianDP, GaussianMechanism, PureDP, RandomizedResponse, SimulatedNoise
 from murk.stream import Task
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from tests.learners.iwp_sgd.worlds import records, release
 
 MENU = {"open": GaussianDP(8.0)}
@@ -141,7 +141,7 @@ def test_what_it_refuses():
         ([1, 2, 3], "none", True, "level"), ([1, 2, 3], "default", False, "simulated"),
         ([1, 2], "default", True, "dimension"), ([1, 2, 2**40], "default", True, "magnitude"),
     ):  # fmt: skip
-        with pytest.raises(Rejected) as found:
+        with pytest.raises(RejectedError) as found:
             model.learn_release(release(payload, level, simulated))
         assert found.value.reason == reason
     assert model.n_releases == 0

@@ -12,7 +12,7 @@ from river import compose, datasets, evaluate, metrics
 from murk.errors import MurkError, UserError
 from murk.learners import PublicDataGLM, PublicDataRegression
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease
 
 RNG = np.random.default_rng(8)
@@ -143,7 +143,7 @@ def test_releases_made_elsewhere():
         ({"level": "gold"}, "level"),
         ({"version": 9}, "future"),
     ):
-        with pytest.raises(Rejected, match=reason):
+        with pytest.raises(RejectedError, match=reason):
             model.learn_release(ScoreRelease(**{**fields, **change}))
     with pytest.raises(UserError, match="release='joint'"):
         _ = model.moments

@@ -11,9 +11,9 @@ from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.randomization import answers_of
 from murk.stream import Task
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease
-from murk.stream.task.change import settle
+from murk.stream.task.change import check_task_change
 from tests.learners.scores.people import features, learn, learn_sums, outcomes
 
 TASK = """
@@ -61,7 +61,7 @@ def test_a_task_becomes_a_problem():
     problem.check_state()
     engine = problem.engine()
     assert (engine.published(), engine.figures(), engine.n_releases) == (None, {}, 0)
-    assert engine.stride > 10**9
+    assert engine.publish_every > 10**9
 
 
 def test_of_a_hundred_features_a_release_has_a_hundred_numbers():
@@ -72,7 +72,7 @@ def test_of_a_hundred_features_a_release_has_a_hundred_numbers():
     asked = problem.ask(SimulatedNoise(1), np.arange(5), np.empty(0))
     assert asked == ["score"] * 5
     assert np.linalg.norm(problem.vectors(X, np.ones(5)), axis=1).max() <= 1.0 + 1e-12
-    with pytest.raises(Rejected, match="nobody is asked"):
+    with pytest.raises(RejectedError, match="nobody is asked"):
         problem.engine().admit(release(question="curvature", payload=[0] * 5151))
     # Before anything is public, as an audit takes it.
     assert np.any(problem_for(Task.parse(many(100))).vectors(X, np.ones(5)))
@@ -118,7 +118,7 @@ def test_what_cannot_be_learned_is_refused_with_its_reason(more, reason):
     problem = problem_of()
     engine = learn_sums(problem, features(np.random.default_rng(1), 4000, 3), np.ones(4000), 1)
     engine.admit(release())
-    with pytest.raises(Rejected) as found:
+    with pytest.raises(RejectedError) as found:
         engine.admit(release(**more))
     assert found.value.reason == reason
 
@@ -247,7 +247,7 @@ def test_a_log_that_was_begun_jointly_goes_on():
     assert former.hash == "529cecf1b95eb07a04025aa8ce71d66d8fa105c87df59a7532199d97473c3201"
     author = Task.parse(TASK).with_defaults_of(former)
     assert author == former
-    assert settle("here", former.document(), author.document()) is None
+    assert check_task_change("here", former.document(), author.document()) is None
     named = Task.parse(TASK + "moments: {release: directions}\n")
     with pytest.raises(UserError, match=r"differs in: moments.release"):
-        settle("here", former.document(), named.with_defaults_of(former).document())
+        check_task_change("here", former.document(), named.with_defaults_of(former).document())

@@ -18,7 +18,7 @@ from murk.learners.public_glm.statistics import Statistics, balanced
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise
 from murk.stream import Task
 from murk.stream.log.base import MAX_MESSAGE
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import MomentRelease
 
 LAYOUT = Statistics(("a", "b", "intercept"), math.sqrt(3), balanced(math.sqrt(3)))
@@ -181,7 +181,7 @@ def test_a_part_beyond_its_own_bound_is_rejected():
     rest = [0] * (len(bounds) - 1)
     one.admit(MomentRelease(payload=[*rest, longest], **honest))
     for beyond, found in ((longest + 1, "payload longer"), (int(bounds[-1]) + 1, "coordinate")):
-        with pytest.raises(Rejected, match=found):
+        with pytest.raises(RejectedError, match=found):
             one.admit(MomentRelease(payload=[*rest, beyond], **honest))
     with pytest.raises(MurkError, match="numbers"):
         one.learn_releases([MomentRelease(payload=[1], **honest)])
@@ -218,7 +218,7 @@ def test_a_task_becomes_a_problem():
     # Labels count as -1 and +1, a missing one as their middle.
     assert vectors[:, -1].tolist() == [-problem.layout.weight, problem.layout.weight, 0.0]
     one = problem.engine()
-    assert (one.stride, one.published(), one.figures()) == (2**31, None, {})
+    assert (one.publish_every, one.published(), one.figures()) == (2**31, None, {})
     payload = problem.mechanisms["less"].randomize(vectors, SecureNoise(), [0, 1, 2])
     one.learn_payloads(payload, "less")
     found = problem.estimate([one])

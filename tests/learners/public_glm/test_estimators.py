@@ -14,7 +14,7 @@ from murk.errors import MurkError, UserError
 from murk.learners import PublicDataGLM, PublicDataRegression
 from murk.learners.public_glm.root import NoRootError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise, ZeroConcentratedDP
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import MomentRelease
 
 RNG = np.random.default_rng(8)
@@ -177,7 +177,7 @@ def test_releases_that_do_not_fit_are_rejected(change, reason):
         "id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "payload": [0] * 13, "time": 0, "expires": 1,
         "simulated": True,
     }  # fmt: skip
-    with pytest.raises(Rejected, match=reason):
+    with pytest.raises(RejectedError, match=reason):
         model.learn_release(MomentRelease(**{**fields, **change}))
     model.learn_release(MomentRelease(**fields))
     assert model.n_releases == 1
@@ -189,14 +189,14 @@ def test_released_inputs_that_do_not_fit_are_rejected():
     model = glm(inputs="released", levels={"open": GaussianDP(8.0)})
     good = dict.fromkeys(model.moments, 0)
     for bad in ({**good, "more": 1}, {"0*0": 1}):
-        with pytest.raises(Rejected, match="dimension"):
+        with pytest.raises(RejectedError, match="dimension"):
             model.learn_one(bad)
     for value in (2**60, 0.5, "1"):
-        with pytest.raises(Rejected, match="magnitude"):
+        with pytest.raises(RejectedError, match="magnitude"):
             model.learn_one({**good, "0*0": value})
-    with pytest.raises(Rejected, match="level"):
+    with pytest.raises(RejectedError, match="level"):
         model.learn_one(good, budget="gold")
-    with pytest.raises(Rejected, match="dimension"):
+    with pytest.raises(RejectedError, match="dimension"):
         model.learn_many(np.zeros((2, 3), dtype=int))
     assert model.n_releases == 0
     model.learn_one(good, None, budget="open")

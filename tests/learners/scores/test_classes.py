@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from murk.errors import UserError
 from murk.learners import ScoreClassifier
 from murk.learners.coordinates import contrasts
-from murk.learners.problem import HostileModel, person_problem_for
+from murk.learners.problem import HostileModelError, person_problem_for
 from murk.learners.scores.classes import Scores, chances
 from murk.learners.scores.layout import FIRST
 from murk.learners.scores.model import Model, Response, check_model, vectors
@@ -62,7 +62,7 @@ def test_a_model_of_another_number_of_classes_is_refused():
     problem.check_iterate(problem.initial)
     assert problem.lengths == ((K - 1) * P, P * (P + 1) // 2)
     for other in (problem_of(P - 1, 1.0), problem_of(P - 1, 1.0, labels=(*LABELS, "none"))):
-        with pytest.raises(HostileModel, match="numbers"):
+        with pytest.raises(HostileModelError, match="numbers"):
             problem.check_iterate(other.initial)
 
 

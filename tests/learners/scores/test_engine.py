@@ -7,7 +7,7 @@ import pytest
 
 from murk.errors import MurkError
 from murk.learners.scores.layout import FIRST, epoch_end, matrix_size
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease
 from tests.learners.scores.people import features, learn_sums, outcomes, problem_of
 
@@ -99,7 +99,7 @@ def test_order_within_an_epoch_makes_no_difference(problem):
     ],
 )
 def test_what_cannot_be_learned_is_refused_with_its_reason(problem, more, reason):
-    with pytest.raises(Rejected) as refused:
+    with pytest.raises(RejectedError) as refused:
         problem.engine().admit(release(problem, 1, **more), 0)
     assert refused.value.reason == reason
 
@@ -120,7 +120,7 @@ def test_epochs_that_never_were_and_forgotten_ones_are_refused():
                 payload=[0, 0], time=0, expires=86_400,
             ), 0)  # fmt: skip
             reasons.append("")
-        except Rejected as refused:
+        except RejectedError as refused:
             reasons.append(refused.reason)
     assert reasons == ["", "stale", "version", "stale"]
 

@@ -17,7 +17,7 @@ from murk.learners.scores import local
 from murk.learners.scores.layout import FIRST, shown_next
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
-from murk.stream.messages.codec import Rejected
+from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease
 from tests.learners.scores.people import features, learn, outcomes, problem_of, public
 
@@ -262,7 +262,7 @@ def test_releases_made_elsewhere_are_learned():
         ({"payload": [mechanism.magnitude] * 4}, "magnitude"),
         ({"simulated": True}, "simulated"),
     ):
-        with pytest.raises(Rejected) as refused:
+        with pytest.raises(RejectedError) as refused:
             model.learn_release(release.model_copy(update=changes))
         assert refused.value.reason == reason
     assert model.n_releases == 1

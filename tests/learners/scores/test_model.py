@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from murk.learners.problem import HostileModel
+from murk.learners.problem import HostileModelError
 from murk.learners.scores.expected import Expected, mean_matrix
 from murk.learners.scores.model import LARGEST_REACH, Model, Response, chance, check_model, model_size, vectors
 from murk.learners.scores.rows import Rows
@@ -77,9 +77,9 @@ def test_a_model_that_no_learner_publishes_is_refused(place, value, words):
     flat = problem.initial.copy()
     problem.check_iterate(flat)
     flat[place] = value
-    with pytest.raises(HostileModel, match=words):
+    with pytest.raises(HostileModelError, match=words):
         problem.check_iterate(flat)
-    with pytest.raises(HostileModel, match="numbers"):
+    with pytest.raises(HostileModelError, match="numbers"):
         problem.check_iterate(flat[:-1])
 
 

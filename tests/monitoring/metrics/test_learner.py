@@ -79,7 +79,7 @@ def get(url):
 def test_a_learner_serves_them_on_this_machine_alone(tmp_path, capsys):
     task = Task.parse(TEXT)
     with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
-        log.announce(task.document())
+        log.register_task(task.document())
         log.append([(0, b"junk")] * 3)
         with Team(log, task, problem_for(task).engine, log.join()) as team:
             with learner_metrics(0, "127.0.0.1", task, team) as refresh:

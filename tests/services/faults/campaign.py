@@ -8,7 +8,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from murk.stream import open_log
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 from murk.stream.log.kafka.connection.address import Address
 from murk.stream.log.kafka.connection.clients import Clients
 from murk.stream.log.kafka.connection.settings import Settings
@@ -80,7 +80,7 @@ class Arrivals:
             sent[number] += len(some)
         try:
             log.append(batch)
-        except Unreachable:
+        except UnreachableError:
             # The broker is away: the same ones again, in a moment.
             return
         self._sent = sent

@@ -10,7 +10,7 @@ from murk.privacy.gaussmix.window import WindowAccumulator
 from murk.producers import Ledger, Producer, SketchProducer
 from murk.producers.ledger import schema
 from murk.stream import Task, open_log
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 from murk.stream.log.kafka.log import KafkaLog
 from tests.cli.harness import HEADER, ROWS
 
@@ -122,6 +122,6 @@ def outlast():
         while ledger.pending():
             try:
                 producer.flush()
-            except Unreachable:
+            except UnreachableError:
                 time.sleep(0.2)
         say("back", some + count)

@@ -4,7 +4,7 @@ import threading
 from itertools import cycle, islice
 
 from murk.stream import open_log
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 
 PAUSE = 0.1
 AT_ONCE = 3
@@ -44,6 +44,6 @@ class Feeder:
                 try:
                     if log.checkpoint(number).offset == log.end(number):
                         log.append([(number, value) for value in islice(values, AT_ONCE)])
-                except Unreachable:
+                except UnreachableError:
                     # The machine is so busy that the broker did not answer in time.
                     continue

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from murk.learners.problem import problem_for
 from murk.stream import Task, open_log
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 from murk.stream.log.kafka.topics import Names
 from murk.stream.messages.state import Counters, decode_state
 from murk.stream.worker.worker import Worker
@@ -67,7 +67,7 @@ def new_log(broker, task):
     """The URL of a new log that carries the task."""
     url = f"{broker.url}/f{uuid.uuid4().hex[:12]}"
     with open_log(url) as log:
-        log.announce(task.document())
+        log.register_task(task.document())
     return url
 
 
@@ -102,7 +102,7 @@ def messages_of(url):
 def alone(task, partitions):
     """What one process learns from the same messages in the same order: (learner's state, counters) by chain."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as place, open_log(f"sqlite:///{place}/log.db") as log:
-        log.announce(task.document())
+        log.register_task(task.document())
         for number, values in enumerate(partitions):
             log.append([(number, value) for value in values])
         for number in range(len(partitions)):
@@ -139,7 +139,7 @@ def caught_up(url, *children, limit=180.0):
             with open_log(url, create=False) as log:
                 ends = [log.end(number) for number in range(log.partitions)]
                 return offsets(log) == ends
-        except Unreachable:
+        except UnreachableError:
             return False
 
     eventually(look, limit, every=0.2)

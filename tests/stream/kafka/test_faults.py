@@ -6,9 +6,9 @@ import pytest
 from kafka import errors
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import Fenced, Unreachable
+from murk.stream.log.base import FencedError, UnreachableError
 from murk.stream.log.kafka.connection.address import Address
-from murk.stream.log.kafka.connection.errors import reaching, translate
+from murk.stream.log.kafka.connection.errors import translate, translate_errors
 from murk.stream.log.kafka.connection.network import explain
 from murk.stream.log.kafka.connection.settings import Settings
 
@@ -19,10 +19,10 @@ SECRET = "hunter2-S3CR3T"
 @pytest.mark.parametrize(
     ("error", "kind", "words"),
     [
-        (errors.KafkaTimeoutError(SECRET), Unreachable, "cannot be reached (reading)"),
-        (errors.KafkaConnectionError(SECRET), Unreachable, "is the broker running"),
-        (errors.NotLeaderForPartitionError(), Unreachable, "cannot be reached"),
-        (errors.CoordinatorNotAvailableError(), Unreachable, "cannot be reached"),
+        (errors.KafkaTimeoutError(SECRET), UnreachableError, "cannot be reached (reading)"),
+        (errors.KafkaConnectionError(SECRET), UnreachableError, "is the broker running"),
+        (errors.NotLeaderForPartitionError(), UnreachableError, "cannot be reached"),
+        (errors.CoordinatorNotAvailableError(), UnreachableError, "cannot be reached"),
         (errors.SaslAuthenticationFailedError(SECRET), UserError, "refuses the user name or the password"),
         (errors.UnsupportedSaslMechanismError(SECRET), UserError, "sasl.mechanism"),
         (errors.TopicAuthorizationFailedError({"b", "a"}), UserError, "at the topic a, b (reading): give"),
@@ -31,23 +31,27 @@ SECRET = "hunter2-S3CR3T"
         (errors.GroupAuthorizationFailedError("g"), UserError, "at the consumer group g (reading)"),
         (errors.TransactionalIdAuthorizationFailedError(), UserError, "at the transactional id (reading)"),
         (errors.ClusterAuthorizationFailedError(), UserError, "docs/deploy.md"),
-        (errors.ProducerFencedError(), Fenced, "another worker"),
-        (errors.InvalidProducerEpochError(), Fenced, "another worker"),
+        (errors.ProducerFencedError(), FencedError, "another worker"),
+        (errors.InvalidProducerEpochError(), FencedError, "another worker"),
         (errors.UnknownTopicOrPartitionError(), MurkError, "it was deleted"),
         (errors.KafkaConnectionError("Handshake failed: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
                                      "self-signed certificate"), UserError, "(self-signed certificate): check ssl.ca"),
         (ssl.SSLCertVerificationError("Hostname mismatch, certificate is not valid"), UserError, "(Hostname mismatch)"),
         (ssl.SSLCertVerificationError("certificate has expired"), UserError, "(has expired)"),
-        (errors.KafkaError(f"Unhandled error in EndTxnResponse: {errors.UnknownError()}"), Unreachable, "by itself"),
-        (errors.KafkaError(errors.InvalidTxnStateError()), Unreachable, "by itself (reading)"),
-        (errors.OutOfOrderSequenceNumberError(), Unreachable, "by itself (reading)"),
-        (errors.UnknownProducerIdError(), Unreachable, "by itself (reading)"),
-        (errors.TransactionAbortableError(), Unreachable, "by itself (reading)"),
+        (
+            errors.KafkaError(f"Unhandled error in EndTxnResponse: {errors.UnknownError()}"),
+            UnreachableError,
+            "by itself",
+        ),
+        (errors.KafkaError(errors.InvalidTxnStateError()), UnreachableError, "by itself (reading)"),
+        (errors.OutOfOrderSequenceNumberError(), UnreachableError, "by itself (reading)"),
+        (errors.UnknownProducerIdError(), UnreachableError, "by itself (reading)"),
+        (errors.TransactionAbortableError(), UnreachableError, "by itself (reading)"),
         (errors.KafkaError(SECRET), MurkError, "failed"),
     ],
 )  # fmt: skip
 def test_errors(error, kind, words):
-    with pytest.raises(MurkError) as caught, reaching(URL, "reading"):
+    with pytest.raises(MurkError) as caught, translate_errors(URL, "reading"):
         raise error
     assert type(caught.value) is kind or kind is MurkError
     text = str(caught.value)
@@ -72,8 +76,8 @@ def test_what_a_missing_topic_means_is_said_by_who_asks():
 
 
 def test_errors_that_are_ours_and_nobody_s_pass():
-    for error in (UserError("x"), Unreachable("x"), ValueError("x")):
-        with pytest.raises(type(error), match="x"), reaching(URL, "reading"):
+    for error in (UserError("x"), UnreachableError("x"), ValueError("x")):
+        with pytest.raises(type(error), match="x"), translate_errors(URL, "reading"):
             raise error
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 from murk.stream.log.kafka.sender import Sending
 
 
@@ -24,8 +24,8 @@ def test_after_a_failure_nobody_waits_again():
     producer = Nowhere()
     sending = Sending(SimpleNamespace(url="kafka://nowhere", sender=lambda: producer))
     for _ in range(20):
-        with pytest.raises(Unreachable):
+        with pytest.raises(UnreachableError):
             sending.start("models", 0, b"x", b"0")
-        with pytest.raises(Unreachable):
+        with pytest.raises(UnreachableError):
             sending.deliver("models", [(0, b"x")], ms=0)
     assert producer.asked == 1

@@ -10,7 +10,7 @@ from kafka.errors import KafkaConnectionError
 from kafka.net.inet import KafkaNetSocket
 
 from deploy.broker.ports import number, reserve
-from murk.stream.log.kafka.connection.sockets import Tidy
+from murk.stream.log.kafka.connection.sockets import LeakFreeClient
 
 
 class Loop:
@@ -21,7 +21,7 @@ class Loop:
 @contextmanager
 def client(port, **settings):
     # So old a version that a connection is ready without a word from the broker.
-    network = Tidy(bootstrap_servers=[f"127.0.0.1:{port}"], api_version=(0, 9), **settings)
+    network = LeakFreeClient(bootstrap_servers=[f"127.0.0.1:{port}"], api_version=(0, 9), **settings)
     network._net.start()
     try:
         yield network
@@ -98,7 +98,7 @@ def test_closing_closes_what_a_broken_loop_left(server):
 
 
 def test_a_client_without_a_thread_is_closed_by_who_drives_it(server):
-    network = Tidy(bootstrap_servers=[f"127.0.0.1:{server.getsockname()[1]}"], api_version=(0, 9))
+    network = LeakFreeClient(bootstrap_servers=[f"127.0.0.1:{server.getsockname()[1]}"], api_version=(0, 9))
     sock = connect(network, bytes(2**26))
     network.close()
     assert sock.fileno() == -1

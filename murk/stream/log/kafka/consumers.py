@@ -11,7 +11,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
 
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
-from murk.stream.log.kafka.connection.errors import reaching
+from murk.stream.log.kafka.connection.errors import translate_errors
 
 _TAIL = 8
 _UNDECIDED = 2.0
@@ -64,7 +64,7 @@ class Ends:
                 both.callback(consumer.close, timeout_ms=1000)
 
     def _ask(self, how: Any, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        with reaching(self._url, "looking where topics end"):
+        with translate_errors(self._url, "looking where topics end"):
             found: dict[TopicPartition, int] = how(list(places), timeout_ms=PATIENCE_MS)
             return found
 
@@ -99,14 +99,14 @@ class Reader:
 
         Raises
         ------
-        Unreachable
+        UnreachableError
             When the broker does not answer.
         IndexError
             When there is no such offset (any more, or yet).
         """
         if limit <= 0:
             return []
-        with reaching(self._url, self._doing):
+        with translate_errors(self._url, self._doing):
             if offset != self._next:
                 self._consumer.seek(self._place, offset)
                 self._next = offset
@@ -168,7 +168,7 @@ class Newest:
 
         Raises
         ------
-        Unreachable
+        UnreachableError
             When the broker does not answer.
         """
         end = self._reader.end()
@@ -242,10 +242,10 @@ class Table:
 
         Raises
         ------
-        Unreachable
+        UnreachableError
             When the broker does not answer.
         """
-        with reaching(self._url, self._doing):
+        with translate_errors(self._url, self._doing):
             places = self._places if partition is None else [self._places[partition]]
             ends = self._ends.decided(*places)
             deadline = monotonic() + PATIENCE_MS / 1000
@@ -259,7 +259,7 @@ class Table:
     def poll(self, wait: int) -> int:
         """Take in what has arrived, waiting up to so many milliseconds for it; give the number of records."""
         count = 0
-        with reaching(self._url, self._doing):
+        with translate_errors(self._url, self._doing):
             for found in self._consumer.poll(timeout_ms=wait, max_records=5000).values():
                 for record in found:
                     count += 1

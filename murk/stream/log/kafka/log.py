@@ -14,11 +14,11 @@ from murk.errors import MurkError, UserError
 from murk.stream.log.base import (
     Checkpoint,
     DeadLetter,
-    Fenced,
+    FencedError,
     Log,
     Message,
     Ownership,
-    Unreachable,
+    UnreachableError,
     check_range,
     check_sizes,
 )
@@ -30,14 +30,14 @@ from murk.stream.log.kafka.connection.settings import Settings
 from murk.stream.log.kafka.consumers import Ends, Newest, Reader, Table
 from murk.stream.log.kafka.dead_letters import letters
 from murk.stream.log.kafka.group.membership import KafkaMembership
-from murk.stream.log.kafka.model_cache import Watch
+from murk.stream.log.kafka.model_cache import ModelCache
 from murk.stream.log.kafka.ownership import OFFSET, OWNER, KafkaOwnership
 from murk.stream.log.kafka.sender import Sending
 from murk.stream.log.kafka.task_record import TASK, TASK_PLACE, announced_topics, check_same, put_document
 from murk.stream.log.kafka.topics import Names
 from murk.stream.log.membership import Membership
 from murk.stream.messages.releases import truncate_time
-from murk.stream.task.change import settle
+from murk.stream.task.change import check_task_change
 from murk.stream.task.task import Task
 
 _ANNOUNCE_TRIES = 10
@@ -60,7 +60,7 @@ class KafkaLog(Log):
     ------
     UserError
         When there is no such log and it may not be created, or the broker refuses the credentials.
-    Unreachable
+    UnreachableError
         When no server answers.
     """
 
@@ -78,14 +78,14 @@ class KafkaLog(Log):
         self._states: dict[int, Newest] = {}
         self._table: Table | None = None
         self._ends: Ends | None = None
-        self._watch: Watch | None = None
+        self._cache: ModelCache | None = None
         self.url = self._address.url(self._name)
         self._sending = Sending(self._clients)
         self._admin = self._clients.admin()
         try:
             if self._name is None:
-                self._choose()
-            if not create and self._standing() is None:
+                self._discover_name()
+            if not create and self._find_identity() is None:
                 raise UserError(
                     f"there is no log at {self.url}: `murk topics TASK --log {self._address.url(None)}` creates its "
                     "topics"
@@ -100,7 +100,7 @@ class KafkaLog(Log):
     def identity(self) -> str:
         """The id that the broker drew for the topic of releases."""
         if self._known is None:
-            self._known = self._standing()
+            self._known = self._find_identity()
             if self._known is None:
                 raise UserError(f"{self.url} has no topics yet: `murk topics` creates them")
         return self._known
@@ -123,13 +123,13 @@ class KafkaLog(Log):
         if wrong:
             raise UserError(f"the topics of {self.url} do not fit the task: {'; '.join(wrong)}")
 
-    def announce(self, document: bytes) -> None:
+    def register_task(self, document: bytes) -> None:
         """Put the task's document on the log, in a transaction that only one of several can win."""
         self._take_name(Task.from_document(document).name)
         unheard = False
         for _ in range(_ANNOUNCE_TRIES):
             standing = self.document()
-            task = settle(self.url, standing, document)
+            task = check_task_change(self.url, standing, document)
             if task is None:
                 return
             if standing is None:
@@ -139,12 +139,12 @@ class KafkaLog(Log):
                 topics.repair(self._admin, self.url, self._names, task)
             try:
                 put_document(self._clients, self._names, self._models(), standing, document, self._ids(standing))
-            except Fenced:
+            except FencedError:
                 # Another one announces at this moment: look at what it has put there. In step, several would go on
                 # ending each other's transactions.
                 sleep(random.uniform(0.0, _ASIDE))
                 continue
-            except Unreachable:
+            except UnreachableError:
                 # What became of the transaction is not known: what is on the log says it, if the broker answers.
                 if unheard:
                     raise
@@ -157,8 +157,8 @@ class KafkaLog(Log):
     def document(self) -> bytes | None:
         """Give the announced task's document."""
         if self._name is None:
-            self._choose()
-        if self._name is None or (self._known is None and self._standing() is None):
+            self._discover_name()
+        if self._name is None or (self._known is None and self._find_identity() is None):
             return None
         return self._newest_models(TASK_PLACE).get(TASK)
 
@@ -191,7 +191,7 @@ class KafkaLog(Log):
         try:
             found = self._reader(self._names.releases, partition, committed=False).read(offset, limit)
         except IndexError:
-            self._same()
+            self._check_topic_ids()
             check_range(self, partition, offset)
             raise MurkError(f"partition {partition} of {self.url} cannot be read at offset {offset}") from None
         return [Message(record.offset, record.timestamp // 1000, record.value or b"") for record in found]
@@ -200,13 +200,13 @@ class KafkaLog(Log):
         """Offset of the oldest message kept."""
         self._check(partition)
         place = TopicPartition(self._names.releases, partition)
-        return self._where().begin(place)[place]
+        return self._current_ends().begin(place)[place]
 
     def end(self, partition: int) -> int:
         """Offset that the next message will get."""
         self._check(partition)
         place = TopicPartition(self._names.releases, partition)
-        return self._where().end(place)[place]
+        return self._current_ends().end(place)[place]
 
     # Models
 
@@ -223,12 +223,12 @@ class KafkaLog(Log):
         self._check(chain)
         return self._newest_models(chain).get(str(chain).encode())
 
-    def at_hand(self, chain: int) -> tuple[bytes | None, int]:
-        """Give what a thread in the background has heard last; see `Log.at_hand`."""
+    def cached_model(self, chain: int) -> tuple[bytes | None, int]:
+        """Give what a thread in the background has heard last; see `Log.cached_model`."""
         self._check(chain)
-        if self._watch is None:
-            self._watch = Watch(self._clients, self._names, self.partitions)
-        heard = self._watch.heard()
+        if self._cache is None:
+            self._cache = ModelCache(self._clients, self._names, self.partitions)
+        heard = self._cache.cached()
         return heard.models.get(str(chain).encode()), heard.ends[chain]
 
     # Chains
@@ -256,11 +256,11 @@ class KafkaLog(Log):
                 found[chain] = dict(record.headers).get(OWNER, b"").decode("utf-8", "replace")
         return found
 
-    def own(self, chain: int) -> Ownership:
+    def acquire(self, chain: int) -> Ownership:
         """Take over a chain: the newest producer of its transactional id is its owner."""
         self._check(chain)
-        self._same()
-        return KafkaOwnership(self._clients, self._names, chain, self.checkpoint, self._same, self._tell)
+        self._check_topic_ids()
+        return KafkaOwnership(self._clients, self._names, chain, self.checkpoint, self._check_topic_ids, self._tell)
 
     def join(self, name: str | None = None) -> Membership:
         """Join the consumer group of the learners; a broker that is away is waited for when chains are asked for."""
@@ -283,11 +283,11 @@ class KafkaLog(Log):
         made = [self._admin, self._sending, self._ends, self._table, *self._states.values(), *self._readers.values()]
         with ExitStack() as clients:
             # The last one that is put here is the first to be closed.
-            for one in (*made, self._watch):
+            for one in (*made, self._cache):
                 if one is not None:
                     clients.callback(close_in_time, one, self.url)
         self._readers, self._states = {}, {}
-        self._table = self._ends = self._watch = self._admin = None
+        self._table = self._ends = self._cache = self._admin = None
 
     # What it is made of
 
@@ -306,7 +306,7 @@ class KafkaLog(Log):
             self._name = name
             self.url = self._address.url(name)
 
-    def _choose(self) -> None:
+    def _discover_name(self) -> None:
         """Take the only log that is there."""
         found = topics.find(self._admin, self.url)
         if len(found) > 1:
@@ -320,10 +320,10 @@ class KafkaLog(Log):
                 f"there is no log at {self.url} that this user may see: `murk topics TASK --log {self.url}` creates one"
             )
 
-    def _standing(self) -> str | None:
+    def _find_identity(self) -> str | None:
         return topics.identity(self._admin, self.url, self._names)
 
-    def _same(self) -> None:
+    def _check_topic_ids(self) -> None:
         """Make sure that the topics are those that the task was announced on, and that this log was opened with."""
         if not self._announced_on:
             found = announced_topics(self._models().refresh(TASK_PLACE), self._names)
@@ -341,7 +341,7 @@ class KafkaLog(Log):
         """Refuse to begin where others have, and what they learned is gone."""
         for chain in range(task.log.partitions):
             place = TopicPartition(self._names.releases, chain)
-            if self._where().end(place)[place] and self._state(chain) is None:
+            if self._current_ends().end(place)[place] and self._state(chain) is None:
                 raise UserError(
                     f"{self._names.releases} holds releases of partition {chain}, of which neither the task nor a "
                     f"state is there any more: topics of {self.url} were deleted. Bring them back, or begin with a "
@@ -370,7 +370,7 @@ class KafkaLog(Log):
             if self._names.models not in described:
                 raise UserError(f"{self._names.models} is missing: create it with `murk topics`")
             partitions = len(described[self._names.models]["partitions"])
-            self._table = Table(self._clients, self._names.models, partitions, self._where())
+            self._table = Table(self._clients, self._names.models, partitions, self._current_ends())
         return self._table
 
     def _newest_models(self, partition: int) -> Mapping[bytes, bytes]:
@@ -381,25 +381,25 @@ class KafkaLog(Log):
         """
         try:
             return self._models().refresh(partition)
-        except Unreachable:
+        except UnreachableError:
             if self._announced_on:
-                self._same()
+                self._check_topic_ids()
             raise
 
     def _reader(self, topic: str, partition: int, *, committed: bool) -> Reader:
         reader = self._readers.get((topic, partition))
         if reader is None:
-            reader = Reader(self._clients, self._where(), topic, partition, committed=committed)
+            reader = Reader(self._clients, self._current_ends(), topic, partition, committed=committed)
             self._readers[topic, partition] = reader
         return reader
 
-    def _where(self) -> Ends:
+    def _current_ends(self) -> Ends:
         if self._ends is None:
             self._ends = Ends(self._clients)
         return self._ends
 
     def _state(self, chain: int) -> Any | None:
         if chain not in self._states:
-            reader = Reader(self._clients, self._where(), self._names.states, chain, committed=True)
+            reader = Reader(self._clients, self._current_ends(), self._names.states, chain, committed=True)
             self._states[chain] = Newest(reader)
         return self._states[chain].record()

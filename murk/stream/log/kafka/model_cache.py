@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from kafka import TopicPartition
 
 from murk.errors import MurkError
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
 from murk.stream.log.kafka.consumers import Ends, Table
 from murk.stream.log.kafka.topics import Names
@@ -20,14 +20,14 @@ _PAUSE = 0.5
 
 
 @dataclass(frozen=True)
-class Heard:
+class CachedModels:
     """What was last heard of: newest model by chain, and the ends of the partitions of releases after that."""
 
     models: Mapping[bytes, bytes] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
 
 
-class Watch:
+class ModelCache:
     """A thread that keeps the newest models at hand.
 
     Parameters
@@ -40,14 +40,14 @@ class Watch:
         self._clients = clients
         self._names = names
         self._partitions = partitions
-        self._heard: Heard | None = None
+        self._cached: CachedModels | None = None
         self._error: MurkError | None = None
         self._first = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="murk-models", daemon=True)
         self._thread.start()
 
-    def heard(self) -> Heard:
+    def cached(self) -> CachedModels:
         """Give what was heard last; only the very first time it waits.
 
         Raises
@@ -55,11 +55,11 @@ class Watch:
         MurkError
             When nothing was ever heard.
         """
-        if self._heard is None:
+        if self._cached is None:
             self._first.wait(2 * PATIENCE_MS / 1000)
-            if self._heard is None:
-                raise self._error or Unreachable(f"{self._clients.url} cannot be reached (reading models)")
-        return self._heard
+            if self._cached is None:
+                raise self._error or UnreachableError(f"{self._clients.url} cannot be reached (reading models)")
+        return self._cached
 
     def close(self) -> None:
         """Stop the thread."""
@@ -87,6 +87,6 @@ class Watch:
             while not self._stop.is_set():
                 # After the models: no model is of more releases than were on the log when it was published.
                 now = {place.partition: end for place, end in ends.end(*releases).items()}
-                self._heard = Heard(dict(models), now)
+                self._cached = CachedModels(dict(models), now)
                 self._first.set()
                 table.poll(_WAIT_MS)

@@ -11,9 +11,9 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from murk.errors import MurkError
-from murk.stream.log.base import Checkpoint, DeadLetter, Fenced, Ownership, Unreachable
+from murk.stream.log.base import Checkpoint, DeadLetter, FencedError, Ownership, UnreachableError
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
-from murk.stream.log.kafka.connection.errors import reaching, translate
+from murk.stream.log.kafka.connection.errors import translate, translate_errors
 from murk.stream.log.kafka.dead_letters import record
 from murk.stream.log.kafka.topics import Names
 
@@ -59,7 +59,7 @@ class KafkaOwnership(Ownership):
         self._lost: MurkError | None = None
         self._producer = clients.owner(names.owner(chain))
         try:
-            with reaching(self._url, f"taking over chain {chain}"):
+            with translate_errors(self._url, f"taking over chain {chain}"):
                 self._producer.init_transactions()
         except BaseException:
             self.close()
@@ -93,10 +93,10 @@ class KafkaOwnership(Ownership):
             self._lost = MurkError(f"a commit to chain {self.chain} of {self._url} was interrupted: own the chain anew")
             raise
 
-    def let_out(self, model: bytes) -> None:
+    def publish_uncommitted(self, model: bytes) -> None:
         """Send a model without waiting, and outside of any transaction."""
         # If it does not leave, the commit that follows says why.
-        with suppress(Unreachable):
+        with suppress(UnreachableError):
             self._out = self._tell(self.chain, model)
 
     def close(self) -> None:
@@ -117,8 +117,8 @@ class KafkaOwnership(Ownership):
 
     def _lose(self, error: KafkaError) -> MurkError:
         lost = translate(error, self._url, f"committing chain {self.chain}")
-        if isinstance(lost, Fenced):
-            lost = Fenced(
+        if isinstance(lost, FencedError):
+            lost = FencedError(
                 f"another worker has taken over chain {self.chain} of {self._url}; this one stops, and nothing "
                 "of what it had not yet committed was applied. Run one worker for each chain"
             )

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
-from murk.stream.log.kafka.connection.errors import reaching
+from murk.stream.log.kafka.connection.errors import translate_errors
 
 _SHORTEST, _LONGEST = 1.0, 30.0
 """Seconds without an attempt to send after one that failed; each failure doubles them."""
@@ -34,7 +34,7 @@ class Sending:
 
         Raises
         ------
-        Unreachable
+        UnreachableError
             When that was not confirmed in time, or the last failure was a moment ago.
         """
         with self._trying():
@@ -50,7 +50,7 @@ class Sending:
 
         Raises
         ------
-        Unreachable
+        UnreachableError
             When the topic could not be found in time, or the last failure was a moment ago.
         """
         with self._trying():
@@ -66,14 +66,14 @@ class Sending:
     def _trying(self) -> Iterator[None]:
         # Whoever lets many models out in one go would otherwise wait with each for a topic that is gone.
         if monotonic() < self._not_before:
-            raise Unreachable(f"{self._clients.url} could not be reached a moment ago")
+            raise UnreachableError(f"{self._clients.url} could not be reached a moment ago")
         try:
             if self._producer is None:
                 self._producer = self._clients.sender()
-            with reaching(self._clients.url, "sending"):
+            with translate_errors(self._clients.url, "sending"):
                 yield
             self._pause = _SHORTEST
-        except Unreachable:
+        except UnreachableError:
             self._not_before = monotonic() + self._pause
             self._pause = min(2.0 * self._pause, _LONGEST)
             raise

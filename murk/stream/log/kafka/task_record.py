@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 
 from murk.errors import MurkError
-from murk.stream.log.base import Fenced
+from murk.stream.log.base import FencedError
 from murk.stream.log.kafka.connection.clients import Clients
-from murk.stream.log.kafka.connection.errors import deleted, reaching
+from murk.stream.log.kafka.connection.errors import deleted, translate_errors
 from murk.stream.log.kafka.consumers import Table
 from murk.stream.log.kafka.topics import Names
 
@@ -69,16 +69,16 @@ def put_document(
 
     Raises
     ------
-    Fenced
+    FencedError
         When somebody else writes, too.
     """
     producer = clients.owner(names.announcer)
     try:
-        with reaching(clients.url, "announcing the task"):
+        with translate_errors(clients.url, "announcing the task"):
             # Whoever announces later ends our transaction here; whoever was earlier is done or ended.
             producer.init_transactions()
             if models.refresh(TASK_PLACE).get(TASK) != standing:
-                raise Fenced("another one has announced")
+                raise FencedError("another one has announced")
             producer.begin_transaction()
             producer.send(names.models, document, key=TASK, partition=TASK_PLACE)
             producer.send(names.models, json.dumps(ids).encode(), key=TOPICS, partition=TASK_PLACE)

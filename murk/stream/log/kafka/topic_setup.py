@@ -11,7 +11,7 @@ from murk.stream.log.kafka.connection.clients import Clients
 from murk.stream.log.kafka.connection.settings import Settings
 from murk.stream.log.kafka.log import KafkaLog
 from murk.stream.log.kafka.topics import Names
-from murk.stream.task.change import settle
+from murk.stream.task.change import check_task_change
 from murk.stream.task.task import Task
 
 
@@ -57,13 +57,13 @@ class TopicSetup:
                     )
         return found
 
-    def announce(self) -> None:
-        """Put the task on the log; see `Log.announce`. One whose sample is set aside is not known yet, and waits."""
+    def register_task(self) -> None:
+        """Put the task on the log; see `Log.register_task`. One with a sample set aside is not known yet, and waits."""
         with KafkaLog(self.url) as log:
             standing = log.document()
             task = self._task if standing is None else self._task.with_defaults_of(Task.from_document(standing))
             if task.public is None or task.covariates is not None:
-                log.announce(task.document())
+                log.register_task(task.document())
 
     def announced(self) -> bool:
         """Whether the log carries this task.
@@ -79,7 +79,7 @@ class TopicSetup:
             document = log.document()
             if document is None:
                 return False
-            settle(
+            check_task_change(
                 self.url,
                 Task.from_document(document).without_public().document(),
                 self._task.without_public().document(),

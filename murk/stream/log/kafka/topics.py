@@ -19,7 +19,7 @@ from kafka.errors import (
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS
-from murk.stream.log.kafka.connection.errors import reaching
+from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.task.task import Task
 
 _RELEASES = re.compile(r"murk-(.+)-releases")
@@ -130,7 +130,7 @@ def specs(names: Names, task: Task) -> dict[str, Spec]:
 
 def find(admin: Any, url: str) -> list[str]:
     """Names of the logs on a cluster."""
-    with reaching(url, "listing topics"):
+    with translate_errors(url, "listing topics"):
         topics = admin.list_topics()
     return sorted(found[1] for topic in topics if (found := _RELEASES.fullmatch(topic)))
 
@@ -146,7 +146,7 @@ def describe(admin: Any, url: str, names: Names, needed: Collection[str] | None 
         Topics that this user must be allowed to see; by default those two without which nobody has any use
         for a log. Devices see no states, and need not.
     """
-    with reaching(url, "looking at topics"):
+    with translate_errors(url, "looking at topics"):
         described = admin.describe_topics(list(names.all))
     found = {}
     for topic in described:
@@ -167,7 +167,7 @@ def create(admin: Any, url: str, names: Names, task: Task, replication: int = -1
     }
     if not wanted:
         return []
-    with reaching(url, "creating topics"):
+    with translate_errors(url, "creating topics"):
         try:
             admin.create_topics(wanted, timeout_ms=PATIENCE_MS, wait_for_metadata=True)
         except InvalidReplicationFactorError as error:
@@ -216,7 +216,7 @@ def repair(admin: Any, url: str, names: Names, task: Task) -> None:
         if (wrong := _misfits(spec, configs[topic]))
     ]
     if changes:
-        with reaching(url, "changing the topics' settings"):
+        with translate_errors(url, "changing the topics' settings"):
             answers = admin.alter_configs(changes, raise_on_unknown=False)
             # The library gives back what was refused as text, and raises nothing.
             refused = {topic: str(text) for kind in answers.values() for topic, text in kind.items() if text != "OK"}
@@ -231,13 +231,13 @@ def identity(admin: Any, url: str, names: Names) -> str | None:
 
     Raises
     ------
-    Unreachable
+    UnreachableError
         When the broker does not answer.
     UserError
         When it does not let this user see the topic.
     """
     try:
-        with reaching(url, "looking at topics", gone=""):
+        with translate_errors(url, "looking at topics", gone=""):
             topic = admin.describe_topics([names.releases])[0]
     except UnknownTopicOrPartitionError:
         return None
@@ -256,7 +256,7 @@ def _refuse(topic: Mapping[str, Any], url: str) -> None:
     """Raise for a topic that could not be looked at, for another reason than that it is not there."""
     error = for_code(topic["error_code"])
     if error is not UnknownTopicOrPartitionError:
-        with reaching(url, "looking at topics"):
+        with translate_errors(url, "looking at topics"):
             raise error({topic["name"]})
 
 
@@ -275,7 +275,7 @@ def _configs(admin: Any, url: str, topics: Collection[str]) -> dict[str, dict[st
     if not topics:
         return {}
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
-    with reaching(url, "reading the topics' settings"):
+    with translate_errors(url, "reading the topics' settings"):
         answers = admin.describe_configs(resources, config_filter="all")
         found = {topic: settings for kind in answers.values() for topic, settings in kind.items()}
         if refused := {topic for topic in topics if not found.get(topic)}:

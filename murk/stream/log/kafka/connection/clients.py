@@ -13,7 +13,7 @@ from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
 from murk.stream.log.kafka.connection.address import Address
-from murk.stream.log.kafka.connection.errors import reaching
+from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.connection.network import Network, explain
 from murk.stream.log.kafka.connection.producers import Producer, TransactionalProducer
 from murk.stream.log.kafka.connection.settings import Settings
@@ -189,7 +189,7 @@ class Clients:
             made.append(Network(**settings))
             return made[-1]
 
-        with reaching(self.url, "connecting"):
+        with translate_errors(self.url, "connecting"):
             try:
                 return kind(
                     bootstrap_servers=list(self.address.servers),

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from kafka import errors
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import Fenced, Unreachable
+from murk.stream.log.base import FencedError, UnreachableError
 
 _ASLEEP = (
     errors.KafkaTimeoutError,
@@ -39,7 +39,7 @@ _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError, errors.
 
 
 @contextmanager
-def reaching(
+def translate_errors(
     url: str, doing: str, *, gone: str | None = None, apart: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
     """Turn the client's errors into ours.
@@ -57,11 +57,11 @@ def reaching(
 
     Raises
     ------
-    Unreachable
+    UnreachableError
         When trying again later may help.
     UserError
         When the credentials, the certificate or the rights are to be mended.
-    Fenced
+    FencedError
         When a transactional producer was superseded.
     MurkError
         For everything else.
@@ -78,7 +78,7 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
     """Give our error for one of the client's; none repeats a credential."""
     error = _root(error)
     if isinstance(error, _FENCED):
-        return Fenced(f"another worker has taken over while {doing} of {url}")
+        return FencedError(f"another worker has taken over while {doing} of {url}")
     if isinstance(error, errors.AuthorizationError):
         return UserError(
             f"{url}: the broker does not let this user at {_RESOURCES.get(type(error), 'what is needed')}"
@@ -97,10 +97,10 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
     if isinstance(error, (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError)):
         return MurkError(gone or deleted(url, doing))
     if isinstance(error, _ASLEEP):
-        return Unreachable(f"{url} cannot be reached ({doing}): is the broker running, and is this its address?")
+        return UnreachableError(f"{url} cannot be reached ({doing}): is the broker running, and is this its address?")
     # An error without a name is one that the library met where it expected none: asking anew tells what stands.
     if isinstance(error, _STUMBLED) or type(error) is errors.KafkaError:
-        return Unreachable(f"{url}: the broker failed by itself ({doing}): its own log says why")
+        return UnreachableError(f"{url}: the broker failed by itself ({doing}): its own log says why")
     return MurkError(f"{url}: {doing} failed: {type(error).__name__}")
 
 

@@ -12,14 +12,14 @@ from kafka.errors import SaslAuthenticationFailedError, UnsupportedSaslMechanism
 from murk.errors import UserError
 from murk.stream.log.kafka.connection.address import Address
 from murk.stream.log.kafka.connection.settings import Settings
-from murk.stream.log.kafka.connection.sockets import Tidy
+from murk.stream.log.kafka.connection.sockets import LeakFreeClient
 
 _WAIT = 3.0
 # What a server says after its part of the handshake, when it does not like our certificate or the lack of one.
 _OUR_CERTIFICATE = ("CERTIFICATE_REQUIRED", "UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "HANDSHAKE_FAILURE")
 
 
-class Network(Tidy):
+class Network(LeakFreeClient):
     """The library's network client, which makes no second attempt after a refusal that will not change.
 
     By itself it tries a wrong password, or a certificate that is not to be trusted, again until time runs out,

@@ -26,7 +26,7 @@ class _Direct(KafkaNetSocket):  # type: ignore[misc]
             raise
 
 
-class Tidy(KafkaNetClient):  # type: ignore[misc]
+class LeakFreeClient(KafkaNetClient):  # type: ignore[misc]
     """The library's network client, of which nothing is left open once it is closed.
 
     The library loses sockets: where a connection is closed before all of a request is out, and the loop that was

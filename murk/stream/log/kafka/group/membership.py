@@ -9,9 +9,9 @@ from typing import Any
 
 from kafka.errors import FencedInstanceIdError
 
-from murk.stream.log.base import Unreachable
+from murk.stream.log.base import UnreachableError
 from murk.stream.log.kafka.connection.clients import Clients
-from murk.stream.log.kafka.connection.errors import reaching
+from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.group.names import Slot, check_name
 from murk.stream.log.kafka.topics import Names
 from murk.stream.log.membership import Membership
@@ -83,7 +83,7 @@ class KafkaMembership(Membership):
         self._asked.set()
         error = self._error
         # Whoever has chains learns on; should they have gone to others meanwhile, these fence it.
-        if error is not None and not (isinstance(error, Unreachable) and self._assigned):
+        if error is not None and not (isinstance(error, UnreachableError) and self._assigned):
             raise error
         return self._assigned
 
@@ -108,7 +108,7 @@ class KafkaMembership(Membership):
                     self._url, self.name,
                 )  # fmt: skip
                 self.name, self._assigned = None, frozenset()
-            except Unreachable as error:
+            except UnreachableError as error:
                 self._error = error
                 self._stop.wait(PAUSE)
             except Exception as error:  # noqa: BLE001 - raised where chains are asked for
@@ -126,7 +126,7 @@ class KafkaMembership(Membership):
                     asked = monotonic()
                     self._asked.clear()
                 if monotonic() - asked < PATIENCE_MS / 1000:
-                    with reaching(self._url, "sharing the chains", apart=(FencedInstanceIdError,)):
+                    with translate_errors(self._url, "sharing the chains", apart=(FencedInstanceIdError,)):
                         self._take(frozenset(member.assigned()))
                 self._stop.wait(LOOK if member.settled else _LOOK_AGAIN)
         except FencedInstanceIdError:
