@@ -116,7 +116,7 @@ class SumLearner:
     kind = "gradient"
     dimension = DIMENSION
     coefficients = DIMENSION
-    stride = 10**9
+    publish_every = 10**9
 
     def __init__(self, task: Task, patience: int = 10**9) -> None:
         self.mechanisms: dict[str, Any] = {level: Bound() for level in task.privacy.levels}

@@ -111,7 +111,7 @@ def test_retention_may_change_and_partitions_may_not(url: str, log: Log) -> None
 
 
 def test_of_processes_announcing_at_once_one_wins(url: str, start: Start) -> None:
-    processes = [start("announce", url, low) for low in (18, 19, 20, 21)]
+    processes = [start("register_task", url, low) for low in (18, 19, 20, 21)]
     at_once(processes)
     said = [finish(process) for process in processes]
     assert sorted(said) == [["lost UserError"]] * 3 + [["won"]]

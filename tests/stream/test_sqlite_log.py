@@ -337,7 +337,7 @@ def test_processes_that_create_at_once_share_one_log(tmp_path: Path, start: Star
     """Opening creates: none may see half a log or make another one over it."""
     for attempt in range(3):
         url = f"sqlite:///{tmp_path}/{attempt}.db"
-        processes = [start("announce", url, 21) for _ in range(3)]
+        processes = [start("register_task", url, 21) for _ in range(3)]
         at_once(processes)
         assert [finish(process) for process in processes] == [["won"]] * 3
 

@@ -110,7 +110,7 @@ def test_a_chain_that_another_one_took_is_let_be_for_a_while(
 ) -> None:
     team = make(Group(0, 1))
     team.step()
-    log.own(0).commit(b"another one's", 3)
+    log.acquire(0).commit(b"another one's", 3)
     put(log, [b"x"], 0)
     put(log, [b"x"], 1)
     assert (team.step(), set(team.learners)) == (1, {1})
@@ -129,7 +129,7 @@ def test_a_chain_that_nobody_shares_and_another_one_took_is_an_error(
     assert group.chains() == {0, 1}
     team = make(group)
     team.step()
-    log.own(1).commit(b"another one's", 3)
+    log.acquire(1).commit(b"another one's", 3)
     put(log, [b"x"], 1)
     with pytest.raises(FencedError):
         team.step()

@@ -350,7 +350,7 @@ class IWPEngine:
         rows, beside = (np.ascontiguousarray(values, dtype=np.float64) for values in (vectors, targets))
         f.learn_decoded(self.real, self.whole, rows, beside)
 
-    stride = 2**31
+    publish_every = 2**31
     """No device waits for an iterate, so none need be let out while releases are learned."""
 
     def published(self) -> None:
