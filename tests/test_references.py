@@ -16,7 +16,7 @@ FILE = re.compile(r"(?<![\w/.-])((?:murk|tests|tools|docs|deploy|benchmarks)/[\w
 PAGE = re.compile(r"(?<![\w/.*-])(?:[\w.-]+/)*([\w-]+\.md)\b")
 MODULE = re.compile(r"python -m ((?:murk|tests|tools|benchmarks|deploy)(?:\.[a-z_]+)*)")
 # What the wheel makes of a page, and what an earlier version had.
-ELSEWHERE = {"murk/monitoring/recover.md", "tools.generate"}
+ELSEWHERE = {"murk/monitoring/recover.md", "murk/monitoring/web/recover.md", "murk.monitoring.generate"}
 
 
 def dangling(text):
