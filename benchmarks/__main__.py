@@ -10,11 +10,12 @@ NAMES = {
     "memory": "memory of a worker from 10^5 to 10^7 releases (15 minutes; --releases for fewer)",
     "accuracy": "people needed for the same error, published settings against Murk's (10 minutes)",
     "staleness": "the error against the age of gradients, and docs/staleness.png (8 minutes)",
-    "protocols": "the four protocols on the demonstration's people at the same guarantee (30 minutes)",
+    "protocols": "all protocols beside each other in one unit, and the rule that follows (10 minutes; --quick)",
     "iwp": "IWP-SGD: the paper's figures, product against separate releases, coverage, speed (10 minutes)",
     "glm": "public-data GLM: error over people and epsilon, coverage, repair of the moments, speed (10 minutes)",
     "gaussmix": "GaussMix beside its baselines, and its rows, windows and intervals (10 minutes)",
     "gram": "organisations' second moments against mixing and AdaSSP, and their coverage by design (10 minutes)",
+    "hard_designs": "coverage of released and of organisations' second moments over hard designs (10 minutes)",
     "sketch": "the sketch's speed against a bare loop, memory, thresholds (1 minute)",
     "coverage": "how often intervals hold the truth at the demonstration's settings (5 minutes)",
 }

@@ -1,32 +1,109 @@
-"""The four protocols on the same people at the same guarantee: ``python -m benchmarks.protocols``.
+"""The protocols beside each other in one unit: ``python -m benchmarks.protocols [--quick] [--json FILE]``.
 
-Each row is a run of the whole pipe (devices or organisation, ledger, embedded log, worker) with simulated noise. What
-they fit differs (a logistic model, a line through labels, a quadratic surrogate), so the table compares what people ask
-for: the effect of one feature, as what it changes in the predicted target on average, and how much worse the
-predictions are than those of the non-private fit: log loss for a binary target, root mean squared error for a real one.
+Generated people (half of the features coins, half numbers, correlated; log odds of standard deviation 1, or a line over
+four fifths of the target's range, and residuals over a fifth) release by each protocol at the same mu-GDP for any two
+records, an organisation too. Engines alone, no pipe: ten minutes on a free core, ``--quick`` one. In points
+(hundredths of a chance, or of a real target's range):
+
+*effect*: root mean squared error of the average marginal effect of a standard deviation of a feature, and the median
+half width of its 95% interval, where there is any; *prediction*: root mean squared distance to the true chances, or
+means. *none* is the error of who says that nothing has an effect: errors near it are of nothing learned. *rule* is what
+`murk.learners.choice` recommends where devices can read a model, and where they release once.
+
+``--women``: the same of the demonstration's people, against the same fits of raw records.
 """
 
 import argparse
+import itertools
 import json
-import math
-import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
-from benchmarks.mothers import FILE, raw
-from murk.producers import Policy
-from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import PopulationConfig
-from murk.stream.task.task import Task
+from benchmarks.mothers import raw
+from benchmarks.protocol_people import Setting, drawn, estimate_of, outcome, predictions
+from murk.cli.report import average_effects
+from murk.learners.choice import recommend
+from murk.stream import Task
 
-PROTOCOLS: Final = ("gradients", "examples", "moments", "sketch")
-TRUSTED: Final = {"sketch": "the organisation"}
-TASKS: Final = {
+PROTOCOLS = ("scores", "gradients", "examples", "moments", "sketch")
+KINDS, FEATURES, PEOPLE, BUDGETS = ("binary", "real"), (2, 10, 50), (10**4, 10**5, 10**6), (0.25, 1.0, 4.0)
+ROWS = 5_000
+
+
+def grid(quick, budgets):
+    """The settings."""
+    features, people = (FEATURES[:2], PEOPLE[:2]) if quick else (FEATURES, PEOPLE)
+    for kind, rows, d, n, mu in itertools.product(KINDS, (ROWS, 0), features, people, budgets):
+        if d < 50 or n < 10**6 or mu == 1.0:
+            yield Setting(kind, d, n, mu, rows)
+
+
+def slow(setting, protocol):
+    """Whether it would take minutes: without public rows the scores of many features are many sums."""
+    return protocol == "scores" and setting.d > 10 and not setting.rows and (setting.mu, setting.n) != (1.0, 10**5)
+
+
+def measured(setting, protocols, replications, seed):
+    """What each protocol came to in one cell."""
+    found = {name: [] for name in protocols if not slow(setting, name)}
+    for replication in range(replications):
+        rng = np.random.default_rng([seed, setting.d, setting.n, replication])
+        X, y, public, test, theta = drawn(setting, rng)
+        for name, each in found.items():
+            task = setting.task(name)
+            each.append(outcome(task, estimate_of(task, X, y, public, rng), theta, test))
+    return {name: summed_up(each) for name, each in found.items()}
+
+
+def summed_up(outcomes):
+    """Of some replications of one cell."""
+    missed, halves = (np.array([one[key] for one in outcomes]) for key in ("effects", "halves"))
+    known = np.isfinite(halves)
+    return {
+        "effect": float(np.sqrt(np.mean(missed**2))),
+        "half width": float(np.median(halves[known])) if known.any() else None,
+        "learned": float(np.mean(known)),
+        "covered": float(np.mean(np.abs(missed)[known] <= halves[known])) if known.any() else None,
+        "prediction": float(np.sqrt(np.mean([one["prediction"] ** 2 for one in outcomes]))),
+        "none": float(np.sqrt(np.mean([one["size"] ** 2 for one in outcomes]))),
+    }
+
+
+def recommended(setting):
+    """What the rule says where devices can read a model, and where they release once."""
+    task = setting.task("scores")
+    return [recommend(task, setting.n, online=online).protocol for online in (True, False)]
+
+
+def cell(found, key):
+    """A protocol's place in a table."""
+    if found is None:
+        return "-"
+    if key == "prediction":
+        return f"{found['prediction']:.2f}"
+    half = found["half width"]
+    return f"{found['effect']:.2f}" + ("" if half is None else f" ± {half:.2f}")
+
+
+def show(kind, rows, protocols):
+    """The two tables of one kind of target."""
+    for key in ("effect", "prediction"):
+        print(f"\n{kind} target, {key}, points\n")
+        print(f"| public rows | d | n | mu | none | {' | '.join(protocols)} | rule: online, once |")
+        print("|---" * (6 + len(protocols)) + "|")
+        for row in rows:
+            none = next(iter(row["found"].values()))["none"]
+            cells = " | ".join(cell(row["found"].get(name), key) for name in protocols)
+            print(
+                f"| {row['rows'] or 'none'} | {row['d']} | {row['n']:,} | {row['mu']:g} | "
+                f"{none:.2f} | {cells} | {', '.join(row['rule'])} |"
+            )
+
+
+WOMEN = {
     "third-child": """
 name: third-child
 features:
@@ -42,165 +119,78 @@ features:
 target: {name: weeks_worked, kind: real, low: 0, high: 52}
 """,
 }
-EFFECT: Final = {"third-child": "same_sex", "weeks-worked": "third_child"}
-UNIT: Final = {"third-child": "points", "weeks-worked": "weeks"}
-SET_ASIDE: Final = 5000
-DELTA: Final = 1e-6
 
 
-def task_of(name, protocol, epsilon):
-    lines = [
-        TASKS[name],
-        f"protocol: {protocol}",
-        f"privacy: {{guarantee: {{approx: {{epsilon: {epsilon}, delta: {DELTA}}}}}}}",
-    ]
-    # An organisation needs no public features; everybody else is given the same ones, and the same kind of noise.
-    if protocol != "sketch":
-        lines[-1] = lines[-1].removesuffix("}") + ", mechanism: gaussian}"
-        lines.append(f"public: {{set_aside: {SET_ASIDE}}}")
-    return Task.parse("\n".join(lines))
+def women(replications, seed, mu=1.0):
+    """Effects of the demonstration's people, 5,000 of them public, by each protocol at one budget."""
+    for name, text in WOMEN.items():
+        privacy = f"privacy: {{guarantee: {{gdp: {{mu: {mu:g}}}}}}}"
+        print(
+            f"\n| {name}, mu = {mu:g} | effect | error | half width | held | predictions |\n|---|---|---|---|---|---|"
+        )
+        for protocol in PROTOCOLS:
+            more = "sketch: {neighbours: replace-one}" if protocol == "sketch" else f"public: {{set_aside: {ROWS}}}"
+            task = Task.parse(f"{text}\nprotocol: {protocol}\n{more}\n{privacy}")
+            X, y = raw(task)
+            scale, exact, effect, unit = exact_fit(task, X, y)
+            found = []
+            for replication in range(replications):
+                rng = np.random.default_rng([seed, replication])
+                order = rng.permutation(len(X))
+                aside, people = order[:ROWS], order[ROWS if protocol != "sketch" else 0 :]
+                estimate = estimate_of(task, X[people], y[people], X[aside], rng)
+                own = average_effects(task, estimate, 0.95)
+                value, half = estimate.values[0] * effect / exact[0], float("inf")
+                if own is not None:
+                    one = own[task.coding.names[0]]
+                    value, half = one["value"] * scale, np.ptp(one["interval"]) / 2 * scale
+                off = predictions(task, estimate.values, X) - predictions(task, exact, X, exact=True)
+                found.append((value, half, (100.0 if scale == 100.0 else 26.0) * np.sqrt(np.mean(off**2))))
+            values, halves, missed = np.array(found).T
+            print(
+                f"| {protocol} | {values.mean():.2f} ± {values.std():.2f} | "
+                f"{np.sqrt(np.mean((values - effect) ** 2)):.2f} {unit} | {np.median(halves):.2f} | "
+                f"{np.mean(np.abs(values - effect) <= halves):.0%} | "
+                f"{np.sqrt(np.mean(missed**2)):.2f} |", flush=True,
+            )  # fmt: skip
+        print(f"\nOf raw records the effect is {effect:.2f} {unit}.")
 
 
-def predictions(task, protocol, values, x):
-    """Predicted chances, or predicted targets in their own unit."""
-    scores = x @ values
+def exact_fit(task, X, y):
+    """The unit's scale, the fit of raw records, its effect of the first feature, and what that is in."""
     if task.target.kind == "real":
-        return task.coding.decode_target(scores)
-    if protocol == "examples":
-        # The quadratic loss fits labels of -1 and +1 by a line.
-        return np.clip((1.0 + scores) / 2.0, 0.0, 1.0)
-    return 1.0 / (1.0 + np.exp(-scores))
-
-
-def loss(task, predicted, y):
-    if task.target.kind == "real":
-        return math.sqrt(float(np.mean((predicted - task.coding.decode_target(y)) ** 2)))
-    sure = np.clip(predicted, 1e-9, 1 - 1e-9)
-    return -float(np.mean(np.where(y == 1.0, np.log(sure), np.log1p(-sure))))
-
-
-def effect(task, name, protocol, values, x):
-    """What switching the feature from its first category to its second changes in the mean prediction."""
-    place = task.coding.names.index(EFFECT[name])
-    low, high = x.copy(), x.copy()
-    low[:, place], high[:, place] = -1.0, 1.0
-    change = float(np.mean(predictions(task, protocol, values, high) - predictions(task, protocol, values, low)))
-    return change if task.target.kind == "real" else 100.0 * change
-
-
-def without_privacy(task, x, y):
-    if task.target.kind == "real":
-        return np.linalg.lstsq(x, y, rcond=None)[0]
+        theta = np.linalg.lstsq(X, y, rcond=None)[0]
+        return 1.0, theta, 2.0 * 26.0 * theta[0], "weeks"
     from statsmodels.api import Logit
 
-    return np.asarray(Logit(y, x).fit(disp=0).params)
-
-
-def half_width(task, name, estimate, level=0.95):
-    """Half width of the interval of the feature's coefficient, in coded units."""
-    place = estimate.names.index(EFFECT[name])
-    return float(estimate.half_widths(level)[place])
-
-
-def run(name, protocol, epsilon, seed, x, y):
-    task = task_of(name, protocol, epsilon)
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as place:
-        crowd = PopulationConfig(FILE, seed=seed)
-        policy = Policy(public_sample=True)
-        with LocalRun(task, crowd, f"sqlite:///{place}/log.db", Path(place) / "ledger.db", policy=policy) as local:
-            for _ in local.steps():
-                pass
-            estimate, releases, task = local.estimate(), local.releases, local.task
-    values = np.array([dict(zip(estimate.names, estimate.values, strict=True))[each] for each in task.coding.names])
-    return {
-        "releases": releases,
-        "effect": effect(task, name, protocol, values, x),
-        "half_width": half_width(task, name, estimate),
-        "coefficient": float(values[task.coding.names.index(EFFECT[name])]),
-        "loss": loss(task, predictions(task, protocol, values, x), y),
-        "interval": estimate.method,
-        "seconds": time.perf_counter() - start,
-    }
-
-
-def restated(task):
-    """What the guarantee of a zero-out neighbour says of one record replaced by another."""
-    from murk.learners.problem import problem_for
-
-    return problem_for(task).mechanisms["default"].replace_one()
-
-
-def table(name, epsilon, seeds, tell):
-    truth_task = task_of(name, "gradients", epsilon)
-    x, y = raw(truth_task)
-    exact = without_privacy(truth_task, x, y)
-    best = loss(truth_task, predictions(truth_task, "gradients", exact, x), y)
-    rows = [
-        {
-            "task": name, "protocol": "no privacy", "guarantee": "none", "trusts": "the server", "people": len(y),
-            "effect": effect(truth_task, name, "gradients", exact, x), "effect_sd": 0.0, "excess_loss": 0.0,
-            "covered": None, "releases": 0, "seconds": 0.0,
-        }
-    ]  # fmt: skip
-    for protocol in PROTOCOLS:
-        tell(f"{name}, {protocol}, epsilon {epsilon:g}")
-        found = [run(name, protocol, epsilon, seed, x, y) for seed in range(seeds)]
-        effects = [one["effect"] for one in found]
-        guarantee = f"({epsilon:g}, {DELTA:g})"
-        if protocol == "sketch":
-            other = restated(task_of(name, protocol, epsilon))
-            guarantee += f" zero-out; replaced: ({other.epsilon:g}, {other.delta:.2g})"
-        rows.append(
-            {
-                "task": name,
-                "protocol": protocol,
-                "guarantee": guarantee,
-                "trusts": TRUSTED.get(protocol, "nobody"),
-                "people": len(y),
-                "releases": found[0]["releases"],
-                "effect": statistics.fmean(effects),
-                "effect_sd": statistics.stdev(effects) if seeds > 1 else math.nan,
-                "excess_loss": statistics.fmean(one["loss"] for one in found) - best,
-                "half_width": statistics.fmean(one["half_width"] for one in found),
-                "coefficient_sd": statistics.stdev([one["coefficient"] for one in found]) if seeds > 1 else math.nan,
-                "interval": found[0]["interval"],
-                "seconds": statistics.fmean(one["seconds"] for one in found),
-            }
-        )
-    return rows
-
-
-def show(rows):
-    name = rows[0]["task"]
-    binary = name == "third-child"
-    unit, kind = UNIT[name], "log loss" if binary else "RMSE, weeks"
-    print(f"\n{name}: what {EFFECT[name]} changes ({unit}), and {kind} beyond the non-private fit\n")
-    print(f"| protocol | (epsilon, delta) for each person | trusts | releases | effect, {unit} | excess {kind} | s |")
-    print("|---|---|---|---|---|---|---|")
-    for row in rows:
-        spread = "" if not row["effect_sd"] else f" ± {row['effect_sd']:.2f}"
-        print(
-            f"| {row['protocol']} | {row['guarantee']} | {row['trusts']} | {row['releases']:,} | "
-            f"{row['effect']:.2f}{spread} | {row['excess_loss']:.5f} | {row['seconds']:.0f} |"
-        )
+    theta = np.asarray(Logit(y, X).fit(disp=0).params)
+    chances = 1.0 / (1.0 + np.exp(-X @ theta))
+    return 100.0, theta, 200.0 * theta[0] * float(np.mean(chances * (1.0 - chances))), "points"
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5, help="runs of each row")
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 4.0])
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
-    found = []
-    for name in TASKS:
-        for epsilon in options.epsilon:
-            rows = table(name, epsilon, options.seeds, lambda words: print(words, file=sys.stderr, flush=True))
-            found += rows
-            if not options.json:
-                show(rows)
-    if options.json:
-        print(json.dumps(found, indent=1))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="up to 10 features and 100,000 people")
+    parser.add_argument("--replications", type=int, default=2, help="of each cell; of 50 features half as many")
+    parser.add_argument("--mu", type=float, nargs="+", default=BUDGETS)
+    parser.add_argument("--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS)
+    parser.add_argument("--women", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="where to write all figures")
+    chosen = parser.parse_args(arguments)
+    if chosen.women:
+        women(max(chosen.replications, 5), chosen.seed)
+        return
+    start, table = time.monotonic(), []
+    for setting in grid(chosen.quick, chosen.mu):
+        count = max(1, chosen.replications // 2) if setting.d == 50 else chosen.replications
+        found = measured(setting, chosen.protocols, count, chosen.seed)
+        table.append({**vars(setting), "rule": recommended(setting), "found": found})
+        print(f"{setting}: {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+        if chosen.json:
+            chosen.json.write_text(json.dumps(table, indent=1))
+    for kind in KINDS:
+        show(kind, [row for row in table if row["kind"] == kind], chosen.protocols)
 
 
 if __name__ == "__main__":

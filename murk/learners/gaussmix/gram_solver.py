@@ -95,8 +95,8 @@ def solve_gram(sums: GramSums, *, target_weight: float, slope: float) -> GramSol
         values = values + lost @ (lost.T @ sums.moment[:p, p]) / held
     person = sums.moment / sums.people
     residual = np.append(-values, 1.0)
-    freedom = sums.people / max(sums.people - p, 1.0)
-    scatter = max(float(residual @ person @ residual), 0.0) * freedom
+    counted = sums.counted(float(sums.moment[p - 1, p - 1]))
+    scatter = max(float(residual @ sums.moment @ residual), 0.0) / max(counted - p, 1.0)
     away = slope * slope * lost @ lost.T
     unit = np.eye(p)
     noisy = half * ((float(values @ values) + rest) * unit + np.outer(values, values))

@@ -102,8 +102,9 @@ def solve(sums: Sums, *, debiased: bool = True) -> Solution:
     indefinite estimate shrinks its lost directions to about nothing instead of blowing them up.
 
     With ``u = (-theta, 1)``, ``rho = u'A u / n`` and ``q = u'u`` the covariance is the sandwich ``A_xx^-1 V A_xx^-1``,
-    ``V = square A rho + cross (A q + rho I) + floor (q I + theta theta') + sampled rho A`` (A per person), the last
-    term for the records being a sample. It takes the organisations' second moments as alike.
+    ``V = square A rho + cross (A q + rho I) + floor (q I + theta theta') + sampled rho A / s`` (A per person), the last
+    term for the records being a sample, a share s of which has a target. It takes the organisations' second moments as
+    alike.
 
     Parameters
     ----------
@@ -144,8 +145,9 @@ def _covariance(sums: Sums, values: Vector, person: Matrix, inverse: Matrix) -> 
     residual = max(float(direction @ person @ direction), 0.0)
     length = float(direction @ direction)
     features, unit = person[:p, :p], np.eye(p)
+    sampled = sums.sampled * sums.people / sums.counted(sums.people * float(person[p - 1, p - 1]))
     middle = (
-        (sums.square + sums.sampled) * residual * features
+        (sums.square + sampled) * residual * features
         + sums.cross * (length * features + residual * unit)
         + sums.floor * (length * unit + np.outer(values, values))
     )

@@ -51,6 +51,13 @@ class WindowSums:
                 setattr(total, name, getattr(total, name) + getattr(each, name))
         return total
 
+    def counted(self, square: float) -> float:
+        """How many of the people a fit is of, by their constants' sum of squares as it was released.
+
+        Records without a target are rows of zeros: they are among the people, and say nothing.
+        """
+        return min(max(square, float(self.columns)), max(self.people, 1.0))
+
     def _counted(self, moment: Matrix, records: int, weight: float) -> None:
         """Add what every window adds."""
         self.moment += weight * moment

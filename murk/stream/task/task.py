@@ -361,6 +361,23 @@ class Task(Block):
         """Give the task for simulated releases, or for real ones."""
         return self._with(simulated=bool(simulated))
 
+    def with_protocol(self, protocol: str) -> Self:
+        """Give the task by another protocol, with that one's own defaults; resolved public covariates stay.
+
+        Raises
+        ------
+        UserError
+            If the protocol cannot learn this target, or give this guarantee.
+        """
+        content = self.model_dump(mode="json", by_alias=True, warnings="error")
+        for key in ("objective", "learner", "max_staleness", *BLOCKS):
+            content.pop(key, None)
+        privacy = dict(content["privacy"])
+        if protocol not in PROTOCOLS or privacy.get("mechanism") not in PROTOCOLS[protocol].offer.mechanisms:
+            privacy["mechanism"] = None
+        content |= {"protocol": protocol, "privacy": filled_in(privacy, protocol)}
+        return self._resolve(content, self.name, {})
+
     def _with(self, **changes: Any) -> Self:
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         task = self._resolve({**content, **changes}, self.name, {})

@@ -43,7 +43,8 @@ def _known(value: object) -> object:
 ProtocolName = Annotated[Literal["gradients", "scores", "examples", "moments", "sketch"], BeforeValidator(_known)]
 
 _OF_GRADIENTS: Final = ("objective", "learner", "max_staleness")
-_MOST_OF_SCORES: Final = 64
+MOST_OF_SCORES: Final = 64
+"""So many coded features are too many to ask people for a matrix of their second moments."""
 
 
 def protocol_by_rule(data: Mapping[str, Any]) -> str:
@@ -55,7 +56,7 @@ def protocol_by_rule(data: Mapping[str, Any]) -> str:
     """
     target, features = data.get("target"), data.get("features")
     kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
-    many = isinstance(features, list | tuple) and sum(map(_coded, features)) >= _MOST_OF_SCORES
+    many = isinstance(features, list | tuple) and sum(map(_coded, features)) >= MOST_OF_SCORES
     if (kind == "classes" and not data.get("public")) or many or any(data.get(key) for key in _OF_GRADIENTS):
         return "gradients"
     return "scores"

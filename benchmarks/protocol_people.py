@@ -1,0 +1,157 @@
+"""Generated people to whom each protocol is put, and what its engine learns of them: no pipe, no log, no ledger.
+
+Releases that are only ever added up are drawn as their sum: exactly for Gaussian noise but for its lattice.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.pipe import learn
+from benchmarks.score_people import answer, covariates_of, features
+from murk.cli.report import average_effects
+from murk.learners.gaussmix.problem import GramProblem
+from murk.learners.iwp_sgd.engine import IWPEngine
+from murk.learners.iwp_sgd.inference import estimate as estimate_examples
+from murk.learners.iwp_sgd.problem import ExampleProblem
+from murk.learners.ldp_sgd.problem import GradientProblem
+from murk.learners.problem import problem_for
+from murk.learners.public_glm import kernels
+from murk.learners.public_glm.mechanism import Level
+from murk.learners.public_glm.moments import Sums
+from murk.learners.scores.model import chance
+from murk.learners.scores.problem import ScoreProblem
+from murk.learners.units import fits_chances, on_logit_scale
+from murk.stream import Task
+
+TEST = 20_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One cell: the kind of target, d features beside the constant, n people, mu, and how many public rows."""
+
+    kind: str
+    d: int
+    n: int
+    mu: float
+    rows: int
+
+    def task(self, protocol, more=""):
+        """The task of one protocol; an organisation hides which record it was, as local guarantees do."""
+        names = ", ".join(f"{{name: x{j}, low: -1, high: 1}}" for j in range(self.d))
+        target = "kind: binary, positive: 'yes'" if self.kind == "binary" else "kind: real, low: -1, high: 1"
+        if protocol == "sketch":
+            more = "sketch: {neighbours: replace-one}"
+        elif self.rows:
+            more += f"\npublic: {{set_aside: {self.rows}}}"
+        return Task.parse(
+            f"name: cell\nfeatures: [{names}]\ntarget: {{name: y, {target}}}\nprotocol: {protocol}\n{more}\n"
+            f"privacy: {{guarantee: {{gdp: {{mu: {self.mu}}}}}}}"
+        )
+
+
+def drawn(setting, rng):
+    """Records of n people, public rows and rows to predict, and the truth: half coins, half numbers, correlated."""
+    X = features("mixed", setting.n + setting.rows + TEST, setting.d, rng)
+    theta = rng.normal(size=setting.d + 1)
+    people, public, test = np.split(X, [setting.n, setting.n + setting.rows])
+    if setting.kind == "binary":
+        theta /= math.sqrt(np.var(test @ theta))
+        y = (rng.random(setting.n) < chance(people @ theta)).astype(float)
+    else:
+        theta *= 0.8 / np.max(np.abs(X @ theta))
+        y = people @ theta + rng.uniform(-0.2, 0.2, size=setting.n)
+    return people, y, public, test, theta
+
+
+def summed_moments(problem, X, y, rng):
+    """The estimate of released second moments."""
+    layout, mechanism = problem.layout, problem.mechanisms["default"]
+    # Nobody is left out: a missing target counts as the middle of its range.
+    targets = np.nan_to_num(2.0 * y - 1.0 if problem.binary else y)
+    total = (X.T @ X)[np.triu_indices(layout.size)]
+    off = ~np.eye(layout.size, dtype=bool)[np.triu_indices(layout.size)]
+    total[off] *= layout.root
+    total = np.append(total[: layout.cross], layout.weight * (X.T @ targets))
+    total += math.sqrt(len(X) * mechanism.variance) * rng.normal(size=layout.dimension)
+    level, n = Level.of(mechanism, layout), float(len(X))
+    weights, variances = level.weights, level.variances
+    sums = np.zeros(kernels.SUMS)
+    for part in (0, 1):
+        sums[kernels.WEIGHTS + part] = n * weights[part]
+        sums[kernels.NOISE + part] = n * weights[part] ** 2 * variances[part]
+        sums[kernels.SQUARES + part] = n * weights[part] ** 2
+    total *= np.repeat(weights, [layout.cross, layout.size])
+    return problem.model.fit(Sums(total, sums, len(X)), layout).estimate
+
+
+def summed_gram(problem, X, y, rng):
+    """The estimate of an organisation's one window."""
+    mechanism, engine = problem.mechanisms["default"], problem.engine()
+    z = problem.records(X, y)
+    d = z.shape[1]
+    noise = np.triu(rng.normal(size=(d, d)))
+    noise[np.triu_indices(d, 1)] /= math.sqrt(2.0)
+    weights = np.append(np.ones(d - 1), mechanism.target_weight)
+    noise = mechanism.scale * (noise + np.triu(noise, 1).T) / np.outer(weights, weights)
+    engine.sums.add(z.T @ z + noise, records=len(X), noise=mechanism.scale**2, weight=1.0)
+    return engine.estimate()
+
+
+def estimate_of(task, X, y, public, rng):
+    """What people's releases of one protocol tell its learner."""
+    if len(public):
+        covariates = covariates_of(public)
+        task = task.with_public(covariates.points, covariates.counts) if task.public else task
+    problem, seed = problem_for(task), int(rng.integers(2**31))
+    if isinstance(problem, ScoreProblem):
+        engine = problem.engine()
+        answer(engine, X, y, rng)
+        return engine.estimate()
+    if isinstance(problem, GradientProblem):
+        return problem.estimate([learn(problem, X, y, np.zeros(len(X), dtype=np.int64), seed)])
+    if isinstance(problem, ExampleProblem):
+        engine = IWPEngine(problem.settings, problem.mechanisms, seed=seed)
+        engine.covariates = problem.covariates
+        engine.learn_records(X, y, [problem.mechanisms["default"]])
+        return estimate_examples([engine])
+    return (summed_gram if isinstance(problem, GramProblem) else summed_moments)(problem, X, y, rng)
+
+
+def predictions(task, values, X, exact=False):
+    """Predicted chances or means; ``exact`` where a binary target's coefficients are log odds whatever the task has."""
+    scores = X @ values[: X.shape[1]]
+    if task.target.kind == "binary" and (exact or on_logit_scale(task)):
+        return chance(scores)
+    if task.target.kind == "binary" and fits_chances(task):
+        return np.clip((1.0 + scores) / 2.0, 0.0, 1.0)
+    return np.clip(scores, -1.0, 1.0)
+
+
+def outcome(task, estimate, theta, test):
+    """Errors of effects of a standard deviation of each feature and of predictions, in points; and their intervals.
+
+    A point is a hundredth of a chance, or of a real target's range. Effects for which no interval is known have the
+    coefficient's own, times the true mean slope.
+    """
+    binary, spread = task.target.kind == "binary", test[:, :-1].std(axis=0)
+    truth = chance(test @ theta) if binary else test @ theta
+    slope = float(np.mean(truth * (1.0 - truth))) if binary else 1.0
+    points = (100.0 if binary else 50.0) * spread
+    values, halves = estimate.values[: len(theta)], estimate.half_widths()[: len(theta)]
+    effects = average_effects(task, estimate, 0.95)
+    if effects is not None:
+        found = np.array([effects[name]["value"] for name in task.coding.names[:-1]])
+        wide = np.array([np.ptp(effects[name]["interval"]) / 2 for name in task.coding.names[:-1]])
+    else:
+        found, wide = values[:-1] * slope, halves[:-1] * slope
+    predicted = predictions(task, values, test)
+    missed = points * (found - slope * theta[:-1])
+    return {
+        "effects": missed.tolist(),
+        "halves": (points * wide).tolist(),
+        "size": float(np.sqrt(np.mean((points * slope * theta[:-1]) ** 2))),
+        "prediction": (100.0 if binary else 50.0) * float(np.sqrt(np.mean((predicted - truth) ** 2))),
+    }

@@ -1,0 +1,210 @@
+r"""Which protocol is best for a task: a rule, from what each one's noise comes to.
+
+What is compared is the error of an average effect: by how much a standard deviation of a feature changes the chance of
+a positive target, or a real target in terms of its range, in points (hundredths). With n people, p coded features (the
+constant among them) and s^2 the variance of a number of a release of length 1 it is, for coefficients of ordinary
+size, about
+
+.. math::
+    50\, c \sqrt{p\,(s^2 + 1/p) / n} \quad\text{(scores, gradients, directions)}, \qquad
+    50\, c \sqrt{4\,(s_{xy}^2 + s_{xx}^2) / n} \quad\text{(second moments)}
+
+and, of examples without public rows, as the second with ``s_xy^2 = (s^4 + s^2) L^4``, L^2 a record's squared length.
+Where the law of the features is not known, moments and examples miss something of a logistic model that no number of
+people lowers, about ``2 / sqrt(d)`` points for d features. The factors c were measured (`python -m
+benchmarks.protocols`), of a binary target, and hold within a factor of 2 or so: enough to tell protocols apart, not to
+plan a study by. What is no error at all, but decides, is asked for: whether devices can read a model before they
+release, and whether an organisation that has the records is trusted with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from murk.errors import UserError
+from murk.learners.gaussmix.problem import GramProblem
+from murk.learners.iwp_sgd.problem import ExampleProblem
+from murk.learners.ldp_sgd.problem import GradientProblem
+from murk.learners.problem import Problem, problem_for
+from murk.learners.public_glm.mechanism import Level
+from murk.learners.public_glm.problem import MomentProblem
+from murk.learners.scores.problem import ScoreProblem
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.protocols.registry import MOST_OF_SCORES, PROTOCOLS
+from murk.stream.task.task import Task
+
+_ORDER: Final = ("scores", "moments", "gradients", "examples", "sketch")
+"""Of protocols that do about equally well the first is taken: it asks least of the public rows, or for least trust."""
+
+_EQUAL: Final = 1.25
+# c, with public rows and without: of gradients and examples those of a binary target.
+_FACTORS: Final[Mapping[str, tuple[float, float]]] = {
+    "scores": (1.7, 2.7),
+    "moments": (1.7, 1.4),
+    "gradients": (2.2, 3.6),
+    "examples": (4.5, 2.6),
+}
+# Of a coded feature's variance, and of the target's share that a model explains, on the way from moments to effects.
+_VARIANCE, _EXPLAINED = 0.25, 0.2
+# Points that are missed of a logistic model where the law of the features is not known, times the root of d.
+_MISSED = 2.0
+_ONLINE: Final = ("scores", "gradients")
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to choose, and why.
+
+    Parameters
+    ----------
+    protocol
+        As a task file says it.
+    reason
+        In words.
+    expected
+        Protocol to the expected error of an average effect of a standard deviation of a feature, in points: of each
+        that would do, the best first.
+    refused
+        Protocol to the reason for which it would not.
+    """
+
+    protocol: str
+    reason: str
+    expected: Mapping[str, float]
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "protocol": self.protocol,
+            "reason": self.reason,
+            "expected_error_points": dict(self.expected),
+            "refused": dict(self.refused),
+        }
+
+
+def recommend(task: Task, people: int, *, online: bool = True, organisation: bool = False) -> Recommendation:
+    """The protocol with which a task would be learned best.
+
+    Parameters
+    ----------
+    task
+        Features, target, guarantee of the default level, and whether there are public covariates; the protocol that it
+        names, and that one's own settings, are not looked at.
+    people
+        How many will release.
+    online
+        Whether devices can read a model before they release.
+    organisation
+        Whether an organisation holds the records already, and is trusted with them.
+
+    Raises
+    ------
+    UserError
+        If no protocol can give what the task asks for.
+
+    Examples
+    --------
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> recommend(task, 100_000).protocol, recommend(task, 100_000, online=False).protocol
+    ('scores', 'moments')
+    """
+    if people < 1:
+        raise UserError(f"people={people!r}: give how many will release, at least 1")
+    expected: dict[str, float] = {}
+    refused: dict[str, str] = {}
+    for name in PROTOCOLS:
+        if name in _ONLINE and not online:
+            refused[name] = "devices would have to read a model before they release"
+        elif name == "sketch" and not organisation:
+            refused[name] = "no organisation is trusted with the records"
+        elif name == "scores" and task.public is None and task.coding.size >= MOST_OF_SCORES:
+            refused[name] = f"{task.coding.size} coded features are too many for matrices of their second moments"
+        else:
+            try:
+                expected[name] = expected_error(task, name, people)
+            except UserError as error:
+                refused[name] = str(error)
+    if not expected:
+        raise UserError("no protocol can give this: " + "; ".join(f"{name}: {why}" for name, why in refused.items()))
+    least = min(expected.values())
+    best = next(name for name in _ORDER if expected.get(name, math.inf) <= _EQUAL * least)
+    ranked = {best: expected[best]} | dict(sorted(expected.items(), key=lambda pair: pair[1]))
+    return Recommendation(best, _reason(task, best, ranked, people), ranked, refused)
+
+
+def expected_error(task: Task, protocol: str, people: int) -> float:
+    """The expected error of an average effect of a standard deviation of a feature, in points, by one protocol.
+
+    Raises
+    ------
+    UserError
+        If the protocol cannot learn this task, or give its guarantee.
+    """
+    own = task.with_protocol(protocol)
+    problem = problem_for(own)
+    problem.check_state()
+    return 50.0 * math.sqrt(_variance(problem, own, people))
+
+
+def _variance(problem: Problem, task: Task, n: int) -> float:
+    """Of the effect of a standard deviation of a feature, with the target coded to -1 and +1."""
+    p, public = task.coding.size, task.public is not None
+    made: Any = problem.mechanisms[DEFAULT_LEVEL]
+    factor = _FACTORS.get(task.protocol, (1.0, 1.0))[not public]
+    missed = (_MISSED / 50.0) ** 2 / max(p - 1, 1) if task.target.kind == "binary" else 0.0
+    if isinstance(problem, GramProblem):
+        # Any two records, as local guarantees have it.
+        scale = made.scale * (1.0 if made.neighbours == "replace-one" else math.sqrt(2.0))
+        cross, squares = scale**2 / 2.0 / made.target_weight**2, scale**2 / 2.0
+        return _of_moments(cross, squares, n * n) + 1.0 / n + missed
+    if isinstance(problem, MomentProblem):
+        squares, cross = Level.of(made, problem.layout).variances
+        return factor**2 * _of_moments(cross / problem.layout.weight**2, squares / 2.0, n) + missed
+    if isinstance(problem, ScoreProblem):
+        noise = made.score.variance
+    elif isinstance(problem, GradientProblem):
+        noise = made.variance / problem.settings.bound**2
+    elif isinstance(problem, ExampleProblem):
+        noise = made.variance
+        if not public:
+            length = 1.0 + _VARIANCE * (p - 1)
+            return factor**2 * _of_moments((noise**2 + noise) * length**2, noise**2 * length**2, n) + missed
+    else:
+        raise UserError(f"protocol: {task.protocol} with these settings is not among those compared")
+    return float(factor**2 * p * (noise + 1.0 / p) / n)
+
+
+def _of_moments(cross: float, squares: float, n: float) -> float:
+    """By the variances of the noise on an ``x y`` and on an ``x x'``, of n of them."""
+    return (cross + squares * _EXPLAINED / _VARIANCE) / (n * _VARIANCE)
+
+
+def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int) -> str:
+    """In words."""
+    words = [f"{best}: an expected error of {_points(ranked[best])} with {people:,} people"]
+    others = [f"{name} {_points(value)}" for name, value in ranked.items() if name != best]
+    if others:
+        words.append("others: " + ", ".join(others))
+    if best == "sketch" and task.target.kind == "binary":
+        words.append("the intervals of a binary target's effects are wide, as they hold for any law of the features")
+    if best != "sketch" and "gradients" in ranked and task.target.kind == "real":
+        words.append(
+            "gradients of Huber's loss, the default of a real target, follow the bulk of it: where it lies close to a "
+            "line their error was several times smaller, without an interval"
+        )
+    if best == "moments" and task.public is None:
+        words.append("without public covariates people release their second moments, whose noise grows with p^2")
+    return "; ".join(words)
+
+
+def _points(value: float) -> str:
+    return f"{value:.2g} points"
