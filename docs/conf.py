@@ -25,6 +25,7 @@ extensions = [
     "tools.site.mathml",
     "tools.site.reference",
     "tools.site.self_contained",
+    "tools.site.tables",
 ]
 exclude_patterns = ["_static"]
 nitpicky = True  # a reference that leads nowhere is a warning

@@ -1,6 +1,7 @@
 """The documentation site is strict: each kind of fault in a page, in the reference or in what is loaded is an error."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,7 +40,8 @@ def broken(tmp_path_factory):
     settings = (ROOT / "docs" / "conf.py").read_text().replace("Path(__file__).parents[1]", repr(str(ROOT)))
     (folder / "docs" / "conf.py").write_text(settings)
     text = "\n\n".join(fault.replace("\\\\", "\\") for fault in FAULTS)
-    (folder / "docs" / "index.md").write_text(f"# A page\n\n{text}\n\nA dash -- stays two hyphens.\n")
+    table = "| name |\n|---|\n| `murk_a_long_name_total` |"
+    (folder / "docs" / "index.md").write_text(f"# A page\n\n{text}\n\nA dash -- stays two hyphens.\n\n{table}\n")
     return build(folder), (folder / "site" / "index.html").read_text()
 
 
@@ -54,6 +56,11 @@ def test_each_fault_is_named(fault, broken):
 
 def test_text_is_shown_as_it_was_written(broken):
     assert "A dash -- stays two hyphens." in broken[1]
+
+
+def test_a_long_name_in_a_table_may_be_broken_after_underscores(broken):
+    cell = re.search(r"<td>(.*?)</td>", broken[1], re.S)[1]
+    assert re.sub(r"<(?!wbr)[^>]*>", "", cell).strip() == "murk_<wbr>a_<wbr>long_<wbr>name_<wbr>total"
 
 
 def test_whatever_is_loaded_must_be_there(tmp_path):
