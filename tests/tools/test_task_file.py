@@ -3,7 +3,7 @@
 import re
 
 from murk.stream.task.task import Task
-from tests.stream.test_task_hash import blocks_in
+from tests.stream.task.test_hash import blocks_in
 from tools.task_file import SECTIONS, page
 
 

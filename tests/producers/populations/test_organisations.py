@@ -22,7 +22,7 @@ from murk.producers.populations.people import Population, open_accounts, populat
 from murk.stream import Task, open_log
 from murk.stream.log.base import UnreachableError
 from murk.stream.messages.releases import SketchRelease
-from tests.producers.sketches import make_task, write_records
+from tests.producers.sketches.organisations import make_task, write_records
 from tests.producers.test_crashes import Killer, Watch, after, before, in_child, patched
 from tests.producers.world import SECRET, Wrapped, write_people
 from tests.producers.world import make_task as people_task

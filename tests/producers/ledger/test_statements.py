@@ -10,7 +10,7 @@ from murk.producers import Ledger, Policy
 from murk.producers.ledger.accounts import LevelAccount, Standing, describe_together
 from murk.producers.ledger.prices import Charge
 from murk.producers.ledger.requests import ReleaseRequests
-from tests.producers.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
+from tests.producers.ledger.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
 from tests.producers.world import RECORD, SECRET, World, Wrapped, make_task, paid_task
 
 

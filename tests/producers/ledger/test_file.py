@@ -15,7 +15,7 @@ import pytest
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.requests import ReleaseRequests
-from tests.producers.accounts import FILE, TASK, ask, booked, charge, rho, spend
+from tests.producers.ledger.accounts import FILE, TASK, ask, booked, charge, rho, spend
 
 TEMPTATIONS = re.compile(
     r"\b(delet|remov|recreat|create|discard|start (over|afresh)|new ledger|another file|a copy\b)", re.I
@@ -315,7 +315,7 @@ import resource, sys
 from pathlib import Path
 from murk.errors import MurkError
 from murk.producers.ledger.requests import ReleaseRequests
-from tests.producers.accounts import FILE, booked, charge, spend
+from tests.producers.ledger.accounts import FILE, booked, charge, spend
 ledger = booked(Path(sys.argv[1]), [charge(rho=1)])
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 for start in range(0, 1_000_000, 100):
@@ -375,7 +375,7 @@ with Ledger(sys.argv[1]) as ledger:
 SPEND = """
 import sys, time
 from pathlib import Path
-from tests.producers.accounts import ask, booked, charge
+from tests.producers.ledger.accounts import ask, booked, charge
 ledger = booked(Path(sys.argv[1]), [charge(rho=1)])
 start = Path(sys.argv[2])
 while not start.exists():

@@ -19,7 +19,7 @@ from murk.producers.ledger import migration
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.prices import Charge
 from murk.producers.ledger.requests import ReleaseRequests, folded_name
-from tests.producers.accounts import ask, booked
+from tests.producers.ledger.accounts import ask, booked
 
 OLD = Path(__file__).parent / "data" / "format-1.sql"
 WEEKS, PURE, MIXED, SKETCH = ("1" * 64, "2" * 64, "3" * 64, "4" * 64)

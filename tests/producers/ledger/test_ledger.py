@@ -15,7 +15,7 @@ from murk.privacy import Amount
 from murk.producers.ledger.accounts import Totals
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.requests import ReleaseRequests
-from tests.producers.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
+from tests.producers.ledger.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from murk.privacy import Amount
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.requests import ReleaseRequests
-from tests.producers.accounts import LOG, OTHER, TASK, charge, rho, spend
+from tests.producers.ledger.accounts import LOG, OTHER, TASK, charge, rho, spend
 
 TASKS = {TASK: {"low": 7, "high": 20}, OTHER: {"low": 5}}
 CAPS = {TASK: 45, OTHER: 22}

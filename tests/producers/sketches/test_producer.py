@@ -26,7 +26,7 @@ from murk.producers.ledger.transaction import Spending
 from murk.producers.sketches.window import index_of
 from murk.stream import Task, open_log
 from murk.stream.messages.releases import SketchRelease
-from tests.producers.sketches import RECORD, TEXT, WINDOW, SketchWorld, coded, make_task
+from tests.producers.sketches.organisations import RECORD, TEXT, WINDOW, SketchWorld, coded, make_task
 from tests.producers.test_crashes import Killer, after, before, in_child, patched
 from tests.producers.test_producer import elsewhere
 from tests.producers.world import SECRET, Untouchable, Wrapped
