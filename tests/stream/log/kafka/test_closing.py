@@ -21,7 +21,7 @@ def opened(**clients):
     """A log with some clients, of which none has met a broker."""
     log = object.__new__(KafkaLog)
     log.url = "kafka://host:1/x"
-    log._admin = log._sending = log._ends = log._table = log._watch = None
+    log._admin = log._sending = log._ends = log._table = log._cache = None
     log._states, log._readers = {}, {}
     log.__dict__.update(clients)
     return log
@@ -32,7 +32,7 @@ def test_a_client_that_never_closes_is_left(monkeypatch, caplog):
     hold = threading.Event()
     stuck, others = Client(hold.wait), [Client() for _ in range(4)]
     log = opened(
-        _admin=others[0], _ends=stuck, _states={0: others[1]}, _readers={("x", 0): others[2]}, _watch=others[3]
+        _admin=others[0], _ends=stuck, _states={0: others[1]}, _readers={("x", 0): others[2]}, _cache=others[3]
     )
     log.close()
     assert [one.closed for one in (stuck, *others)] == [1] * 5
