@@ -107,10 +107,14 @@ class Estimate:
 
     Attributes
     ----------
-    names, values
-        Coefficient names and values.
-    method, note
-        See :class:`Intervals`.
+    names
+        Names of the coefficients.
+    values
+        The coefficients (p,), in coded units.
+    method
+        Where the intervals come from, such as ``"plug-in"``, ``"random scaling"`` or ``"scores"``.
+    note
+        What is known of their true coverage, in words; print it beside the numbers.
     spread
         For random scaling ``sqrt(V_jj / n)``, for every other method standard errors; infinite where none is known.
     chains

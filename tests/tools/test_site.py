@@ -85,12 +85,12 @@ def test_whatever_is_loaded_must_be_there(tmp_path):
 
 
 def test_the_reference_has_a_line_for_every_public_name():
-    """A page lists each name once; the build finds out whether it is documented."""
+    """A page lists each name once, and in full what is not public; the build finds out whether it is documented."""
     listed = [
         line.split("::")[1].strip()
         for page in (ROOT / "docs" / "api").rglob("*.md")
         for line in page.read_text().splitlines()
-        if line.startswith((".. autoclass::", ".. autofunction::", ".. autodata::"))
+        if line.startswith((".. autoclass::", ".. autofunction::", ".. autodata::")) and " murk." not in line
     ]
     assert sorted(listed) == sorted(name.rpartition(".")[2] for name, _ in public_names())
 

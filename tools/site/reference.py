@@ -119,11 +119,15 @@ def find(
     return None
 
 
-def dash(app: Sphinx, doctree: nodes.document) -> None:
-    """Put a dash between a parameter and what is said of it: without smart quotes Sphinx leaves two hyphens."""
-    for text in list(doctree.findall(nodes.Text)):
-        if text == " -- ":
-            text.parent.replace(text, nodes.Text(" – "))
+def tidy(app: Sphinx, doctree: nodes.document) -> None:
+    """Call attributes so, and put a dash before what is said of a parameter: it is two hyphens without smart quotes."""
+    for field in doctree.findall(nodes.field):
+        name, body = field.children
+        if name.astext() == "Variables":
+            name.children[:] = [nodes.Text("Attributes")]
+        for text in list(body.findall(nodes.Text)):
+            if text.startswith(" -- "):
+                text.parent.replace(text, nodes.Text(f" – {text[4:]}"))
 
 
 def _exceptions(base: type[Exception] = MurkError) -> set[str]:
@@ -140,7 +144,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.connect("autodoc-process-docstring", read)
     app.connect("autodoc-process-signature", sign)
     app.connect("autodoc-skip-member", skip)
-    app.connect("doctree-read", dash)
+    app.connect("doctree-read", tidy)
     app.connect("missing-reference", find)
     if "sphinx_click" in app.extensions:
         app.connect("sphinx-click-process-description", read_help)

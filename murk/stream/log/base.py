@@ -125,7 +125,7 @@ class Ownership(ABC):
 
 
 class Log(ABC):
-    """An ordered, partitioned, replayable stream of one task; see the module's description.
+    """An ordered, partitioned, replayable stream of one task.
 
     One object serves one thread of one process. Any number of processes may open the same log.
     """
@@ -195,7 +195,7 @@ class Log(ABC):
         Raises
         ------
         UserError
-            For a partition the task does not have, or a message of more than `MAX_MESSAGE` bytes; nothing
+            For a partition the task does not have, or a message of more than ``MAX_MESSAGE`` bytes; nothing
             was appended.
         MurkError
             When the log could not write.
