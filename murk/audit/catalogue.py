@@ -10,14 +10,14 @@ from typing import Any, cast
 import numpy as np
 
 from murk.audit.trials import Trial, mechanism_trial, task_trial
+from murk.errors import UserError
 from murk.learners.problem import AskingProblem, Problem, Question, problem_for
 from murk.privacy.guarantees import GaussianDP, PureDP
 from murk.privacy.mechanisms import (
-    GaussianMechanism,
-    L2BallMechanism,
-    LaplaceMechanism,
-    PrivUnitMechanism,
+    KINDS,
+    Mechanism,
     RandomizedResponse,
+    calibrate,
 )
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
@@ -27,7 +27,6 @@ _REAL = "{name: dose, kind: real, low: 0, high: 10}"
 _CLASSES = "{name: kind, kind: classes, classes: [a, b, c]}"
 _FEATURES = "[{name: age, low: 20, high: 60}, {name: size, low: 0, high: 1}, {name: sex, categories: [m, f]}]"
 _MU, _PURE = "{gdp: {mu: 1}}", "{pure: {epsilon: 1}}"
-_KINDS = (("gaussian", _MU), ("laplace", _PURE), ("l2-ball", _PURE), ("privunit", _PURE))
 _SKETCH = "features: [{name: age, low: 20, high: 60}]\ntarget: {name: dose, kind: real, low: 0, high: 10}\n"
 
 
@@ -81,25 +80,35 @@ def _of_text(text: str, question: str = "") -> Trial:
     return _level(task, dict(_questions(problem_for(task)))[question], DEFAULT_LEVEL)
 
 
+def _example(kind: str) -> Mechanism:
+    """A mechanism of that kind: a pure one, where it can be."""
+    try:
+        return calibrate(kind, PureDP(1.0), dimension=5, radius=1.0)
+    except UserError:
+        return calibrate(kind, GaussianDP(1.0), dimension=5, radius=1.0)
+
+
+def _guarantees() -> Iterator[tuple[str, str]]:
+    """Each kind of mechanism, and a guarantee as tasks write it."""
+    for kind in KINDS:
+        yield kind, _PURE if isinstance(_example(kind).guarantee, PureDP) else _MU
+
+
 def _mechanisms() -> Iterator[Case]:
     """With the furthest vectors that a mechanism accepts, in its own norm."""
-    pure, axis = PureDP(1.0), np.eye(1, 5)[0]
-    vectors: dict[str, tuple[Any, Any]] = {
-        "gaussian": (GaussianMechanism.calibrate(GaussianDP(1.0), dimension=5, radius=1.0), axis),
-        "laplace": (LaplaceMechanism.calibrate(pure, dimension=5, radius=1.0), np.sqrt(5) * axis),
-        "l2-ball": (L2BallMechanism.calibrate(pure, dimension=5, radius=1.0), axis),
-        "privunit": (PrivUnitMechanism.calibrate(pure, dimension=5, radius=1.0), axis),
-    }
-    for name, (mechanism, vector) in vectors.items():
-        yield Case(f"mechanism {name}", partial(mechanism_trial, mechanism, vector, -vector))
+    axis = np.eye(1, 5)[0]
+    for kind in KINDS:
+        mechanism = _example(kind)
+        vector = mechanism.sensitivity / 2 * axis
+        yield Case(f"mechanism {kind}", partial(mechanism_trial, mechanism, vector, -vector))
     for classes in (2, 5):
-        response = RandomizedResponse.calibrate(pure, classes=classes)
+        response = RandomizedResponse.calibrate(PureDP(1.0), classes=classes)
         yield Case(f"randomized response, k={classes}", partial(mechanism_trial, response, 0, 1))
 
 
 def _tasks() -> Iterator[tuple[str, str]]:
     for objective, target in (("logistic", _BINARY), ("softmax", _CLASSES), ("huber", _REAL)):
-        for mechanism, guarantee in _KINDS:
+        for mechanism, guarantee in _guarantees():
             text = _people("gradients", target, guarantee, mechanism)
             yield f"gradients {objective}, {mechanism}", f"{text}objective: {objective}\n"
     yield "gradients balanced, gaussian", _people("gradients", _BINARY, _MU, "gaussian") + "objective: balanced\n"
@@ -107,7 +116,7 @@ def _tasks() -> Iterator[tuple[str, str]]:
         for name, target in (("label", _BINARY), ("real", _REAL)):
             block = f"examples: {{release: {release}}}\n"
             yield f"examples {release}, {name}", _people("examples", target, _MU) + block
-    for mechanism, guarantee in _KINDS:
+    for mechanism, guarantee in _guarantees():
         text = _people("moments", _BINARY, guarantee, mechanism)
         yield f"moments joint, {mechanism}", f"{text}moments: {{release: joint}}\n"
     text = _people("moments", _BINARY, _MU)
@@ -124,11 +133,11 @@ def _tasks() -> Iterator[tuple[str, str]]:
 
 
 def _scores() -> Iterator[tuple[str, str, str]]:
-    for mechanism, guarantee in _KINDS:
+    for mechanism, guarantee in _guarantees():
         # At zero logits, where the largest are, a curvature is a scatter.
         for question in ("score", "scatter", "curvature") if mechanism == "gaussian" else ("score", "scatter"):
             yield f"scores {question}, {mechanism}", question, _people("scores", _BINARY, guarantee, mechanism)
-    for mechanism, guarantee in _KINDS[::3]:
+    for mechanism, guarantee in (("gaussian", _MU), ("privunit", _PURE)):
         text = f"{_people('moments', _BINARY, guarantee, mechanism)}public: {{set_aside: 100}}\n"
         yield f"moments directions, {mechanism}", "score", text
     yield "moments directions, matrix", "curvature", text

@@ -20,19 +20,18 @@ from murk.privacy.mechanisms import (
     CompositeMechanism,
     Costed,
     L2BallMechanism,
-    LaplaceMechanism,
     PrivUnitMechanism,
     RandomizedResponse,
 )
 from murk.privacy.mechanisms.base import WIDTH
 from murk.privacy.mechanisms.closest import closest_share
+from murk.privacy.mechanisms.codes import DIRECTIONS, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.noise import Purpose
 
 Floats = NDArray[np.float64]
 Points = NDArray[Any]
 
 _WORDS = 2**64
-_DIRECTIONS = (L2BallMechanism, PrivUnitMechanism)
 
 
 class Silence:
@@ -56,6 +55,11 @@ def _inner(mechanism: Any) -> Any:
     return mechanism.inner if isinstance(mechanism, OuterMechanism) else mechanism
 
 
+def _code(mechanism: Any) -> int | None:
+    """How the mechanism bounds and randomizes a vector; None where it is not a single mechanism of vectors."""
+    return getattr(mechanism, "code", None)
+
+
 def yardsticks(mechanism: Costed) -> tuple[Yardstick, ...]:
     """The claims of a mechanism that a test can refute (zCDP is implied by them, or implies GDP's)."""
     found: list[Yardstick] = []
@@ -73,7 +77,7 @@ def places(mechanism: Any, vectors: Points) -> Points:
     """Where releases of vectors (m, d) are centred, on the mechanism's lattice; the vectors, for directions."""
     if isinstance(mechanism, OuterMechanism):
         return places(mechanism.inner, outer(vectors, mechanism.features))
-    if isinstance(mechanism, _DIRECTIONS):
+    if _code(mechanism) in DIRECTIONS:
         return np.where(np.isnan(vectors), 0.0, vectors)
     found: Points = mechanism.randomize(vectors, Silence(), np.zeros(len(vectors), dtype=np.int64))
     return found
@@ -83,7 +87,7 @@ def distances(mechanism: Any, points: Points, other: Points) -> Floats:
     """How far places (..., d), or categories, are from others, in the norm that the mechanism's noise is made for."""
     mechanism = _inner(mechanism)
     gaps = np.abs(np.asarray(points, dtype=np.float64) - other)
-    if isinstance(mechanism, LaplaceMechanism):
+    if _code(mechanism) == LAPLACE:
         return np.asarray(gaps.sum(axis=-1) / WIDTH)
     if isinstance(mechanism, RandomizedResponse):
         return np.asarray(gaps > 0, dtype=np.float64)
@@ -92,7 +96,7 @@ def distances(mechanism: Any, points: Points, other: Points) -> Floats:
         weights = np.array([1 / WIDTH if unit else _label_mu(part) / 2 for part, unit in _coordinates(mechanism)])
         gaps = gaps * weights
         return np.asarray(np.sqrt(np.square(gaps).sum(axis=-1)))
-    scale = mechanism.radius if isinstance(mechanism, _DIRECTIONS) else WIDTH
+    scale = mechanism.radius if _code(mechanism) in DIRECTIONS else WIDTH
     return np.asarray(np.sqrt(np.square(gaps / scale).sum(axis=-1)))
 
 
@@ -101,17 +105,17 @@ def exact(mechanism: Any, one: Points, other: Points, yardstick: Yardstick) -> f
     mechanism = _inner(mechanism)
     apart = float(distances(mechanism, np.asarray(one)[None], other)[0])
     if isinstance(yardstick, EpsilonAt):
-        if isinstance(mechanism, LaplaceMechanism):
+        if _code(mechanism) == LAPLACE:
             return apart
         if isinstance(mechanism, RandomizedResponse):
             return _log_odds(mechanism.threshold, mechanism.other) if apart else 0.0
-        if isinstance(mechanism, L2BallMechanism):
+        if _code(mechanism) == L2BALL:
             if not apart:
                 return 0.0
             bias = _bias(mechanism)
             near, far = (bias * _share(mechanism, point) for point in (one, other))
             return max(math.log1p(near) - math.log1p(-far), math.log1p(far) - math.log1p(-near))
-        if isinstance(mechanism, PrivUnitMechanism):
+        if _code(mechanism) == PRIVUNIT:
             # The worst payload lies in the plane of the two vectors.
             plane = _plane(mechanism, one, other)
             return float(np.max(losses(mechanism, plane, one, other)))
@@ -123,14 +127,14 @@ def exact(mechanism: Any, one: Points, other: Points, yardstick: Yardstick) -> f
 def losses(mechanism: Any, payloads: Points, one: Points, other: Points) -> Floats:
     """Logarithms of the likelihood ratio of two places, for payloads (m, d)."""
     mechanism = _inner(mechanism)
-    if isinstance(mechanism, LaplaceMechanism):
+    if _code(mechanism) == LAPLACE:
         return np.asarray((np.abs(payloads - other) - np.abs(payloads - one)).sum(axis=1) / WIDTH, dtype=np.float64)
     if isinstance(mechanism, RandomizedResponse):
         gap = (payloads == one).astype(np.float64) - (payloads == other)
         return np.asarray(gap * _log_odds(mechanism.threshold, mechanism.other))
-    if isinstance(mechanism, L2BallMechanism):
+    if _code(mechanism) == L2BALL:
         return _ball(mechanism, payloads, one) - _ball(mechanism, payloads, other)
-    if isinstance(mechanism, PrivUnitMechanism):
+    if _code(mechanism) == PRIVUNIT:
         return _closest(mechanism, payloads, one) - _closest(mechanism, payloads, other)
     # In steps of the noise's width: (x - b)^2 - (x - a)^2 = (2 x - a - b)(a - b).
     middle = (2.0 * payloads - one - other) / WIDTH

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from murk.errors import UserError
-from murk.privacy import Amount, cap_of
+from murk.privacy import Amount, CompositeMechanism, GaussMixMechanism, GramMechanism, cap_of
+from murk.privacy.mechanisms import KINDS
 from murk.producers.ledger.prices import Charge
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Policy:
 
     lifetime: Guarantee | None = None
     per_task: Guarantee | None = None
-    mechanisms: tuple[str, ...] = ("gaussian", "laplace", "l2-ball", "privunit", "composite", "gaussmix", "gram")
+    mechanisms: tuple[str, ...] = (*KINDS, CompositeMechanism.kind, GaussMixMechanism.kind, GramMechanism.kind)
     public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed]) -> Admission:

@@ -36,7 +36,7 @@ def drawn(
     """Noise (so many integers each) and coins for records that are randomized by these kinds of mechanism."""
     noise = np.empty((len(kinds), size), dtype=np.int64)
     coins = np.zeros((len(kinds), 3), dtype=np.uint64)
-    laplace, direction = kinds == lattice.LAPLACE, np.isin(kinds, (lattice.L2BALL, lattice.PRIVUNIT))
+    laplace, direction = kinds == lattice.LAPLACE, np.isin(kinds, lattice.DIRECTIONS)
     if laplace.any():
         noise[laplace] = source.laplace(records[laplace], size)
     if not laplace.all():

@@ -17,12 +17,11 @@ from murk.privacy.mechanisms import (
     BEST,
     CompositeMechanism,
     GaussianMechanism,
-    L2BallMechanism,
-    PrivUnitMechanism,
     calibrate,
     divided,
 )
 from murk.privacy.mechanisms.base import WIDTH, Randomizer
+from murk.privacy.mechanisms.codes import DIRECTIONS
 from murk.privacy.mechanisms.loss import Amount, Currency
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.noise import NoiseSource
@@ -286,4 +285,4 @@ class Level:
         spreads = (statistics.radius**4 / cross, (statistics.weight * statistics.radius) ** 2 / statistics.size)
         variances = (float(noise[0]), float(noise[cross]))
         weights = (1.0 / (variances[0] + spreads[0]), 1.0 / (variances[1] + spreads[1]))
-        return cls(isinstance(mechanism, L2BallMechanism | PrivUnitMechanism), units, weights, variances)
+        return cls(getattr(mechanism, "code", None) in DIRECTIONS, units, weights, variances)

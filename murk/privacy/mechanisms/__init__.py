@@ -8,10 +8,12 @@ from murk.privacy.mechanisms.laplace import LaplaceMechanism
 from murk.privacy.mechanisms.loss import Amount, Currency, cap_of
 from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
-from murk.privacy.mechanisms.registry import BEST, calibrate, former_kind
+from murk.privacy.mechanisms.registry import BEST, KINDS, VECTOR_MECHANISMS, calibrate, former_kind
 
 __all__ = [
     "BEST",
+    "KINDS",
+    "VECTOR_MECHANISMS",
     "WIDTH",
     "Amount",
     "CompositeMechanism",

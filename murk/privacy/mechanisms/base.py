@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
+from murk.privacy.mechanisms.codes import DIRECTIONS, LAPLACE
 from murk.privacy.mechanisms.loss import Amount, Currency
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ does not load the sampler."""
 
 _STEPS_BELOW = 2**31
 _NOISE_AT_ONCE = 2**20
-_WITH_COINS = ("l2-ball", "privunit")
 _RADII = (1e-100, 1e100)
 
 
@@ -79,9 +79,9 @@ class Mechanism(Randomizer, Protocol):
     """
 
     kind: ClassVar[str]
-    """``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``."""
+    """Its name, as tasks and policies have it."""
     code: ClassVar[int]
-    """The kind as `murk.privacy.mechanisms.lattice` numbers it."""
+    """How vectors are bounded and randomized, one of `murk.privacy.mechanisms.codes`."""
 
     @property
     def radius(self) -> float:
@@ -181,11 +181,11 @@ def randomize_block(
     block = len(rows) if mechanism.draws == 1 else max(1, _NOISE_AT_ONCE // size)
     for start in range(0, len(rows), max(block, 1)):
         part = slice(start, start + block)
-        if mechanism.kind == "laplace":
+        if mechanism.code == LAPLACE:
             integers = noise.laplace(indices[part], size)
         else:
             integers = noise.gaussian(indices[part], size)
-        if mechanism.kind in _WITH_COINS:
+        if mechanism.code in DIRECTIONS:
             coins = noise.words(indices[part], 3, Purpose.COIN)
         else:
             coins = np.zeros((len(integers), 0), dtype=np.uint64)

@@ -22,6 +22,7 @@ from murk.privacy.mechanisms.base import (
     decode_block,
     randomize_block,
 )
+from murk.privacy.mechanisms.codes import GAUSSIAN
 from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Amount, Currency, cap_of, ceil_units
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, largest_integer, precise
@@ -86,7 +87,7 @@ class GaussianMechanism:
     steps: int
     stated: ApproxDP | None = None
     kind: ClassVar[str] = "gaussian"
-    code: ClassVar[int] = 0
+    code: ClassVar[int] = GAUSSIAN
 
     def __post_init__(self) -> None:
         dimension, radius = checked_shape("GaussianMechanism", self.dimension, self.radius)

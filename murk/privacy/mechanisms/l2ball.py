@@ -19,6 +19,7 @@ from murk.privacy.mechanisms.base import (
     decode_block,
     randomize_block,
 )
+from murk.privacy.mechanisms.codes import L2BALL
 from murk.privacy.mechanisms.loss import UNITS, Amount, Currency
 from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost, pure_only
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
@@ -81,7 +82,7 @@ class L2BallMechanism:
     radius: float
     threshold: int
     kind: ClassVar[str] = "l2-ball"
-    code: ClassVar[int] = 2
+    code: ClassVar[int] = L2BALL
 
     def __post_init__(self) -> None:
         dimension, radius = checked_shape("L2BallMechanism", self.dimension, self.radius)

@@ -18,6 +18,7 @@ from murk.privacy.mechanisms.base import (
     decode_block,
     randomize_block,
 )
+from murk.privacy.mechanisms.codes import LAPLACE
 from murk.privacy.mechanisms.loss import UNITS, Amount, Currency
 from murk.privacy.mechanisms.pure import epsilon_cost, epsilon_units, pure_only
 from murk.privacy.mechanisms.reach import Reach, laplace_square
@@ -73,7 +74,7 @@ class LaplaceMechanism:
     radius: float
     steps: int
     kind: ClassVar[str] = "laplace"
-    code: ClassVar[int] = 1
+    code: ClassVar[int] = LAPLACE
 
     def __post_init__(self) -> None:
         dimension, radius = checked_shape("LaplaceMechanism", self.dimension, self.radius)

@@ -20,6 +20,7 @@ from murk.privacy.mechanisms.base import (
     randomize_block,
 )
 from murk.privacy.mechanisms.closest import fitted, gain, moments
+from murk.privacy.mechanisms.codes import PRIVUNIT
 from murk.privacy.mechanisms.loss import UNITS, Amount, Currency
 from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost, pure_only
 from murk.privacy.mechanisms.reach import NATS, Reach, gaussian_square
@@ -104,7 +105,7 @@ class PrivUnitMechanism:
     closest: int
     threshold: int
     kind: ClassVar[str] = "privunit"
-    code: ClassVar[int] = 3
+    code: ClassVar[int] = PRIVUNIT
 
     def __post_init__(self) -> None:
         dimension, radius = checked_shape("PrivUnitMechanism", self.dimension, self.radius)

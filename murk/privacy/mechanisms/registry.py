@@ -1,5 +1,7 @@
-"""The mechanism that fits a guarantee."""
+"""Every mechanism of vectors by its name, and the one that fits a guarantee."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from murk.errors import UserError
@@ -11,12 +13,16 @@ from murk.privacy.mechanisms.l2ball import L2BallMechanism
 from murk.privacy.mechanisms.laplace import LaplaceMechanism
 from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 
-__all__ = ["BEST", "calibrate", "former_kind"]
+__all__ = ["BEST", "KINDS", "VECTOR_MECHANISMS", "calibrate", "former_kind"]
 
 # A new mechanism is one entry here. Where several are equally good, the first is taken.
-_KINDS: dict[str, Any] = {
-    cls.kind: cls for cls in (GaussianMechanism, LaplaceMechanism, L2BallMechanism, PrivUnitMechanism)
-}
+_CLASSES: Final = (GaussianMechanism, LaplaceMechanism, L2BallMechanism, PrivUnitMechanism)
+
+VECTOR_MECHANISMS: Final[Mapping[str, Any]] = MappingProxyType({cls.kind: cls for cls in _CLASSES})
+"""Classes of mechanism by their kind. Tasks, devices' policies, learners and audits know those that are here."""
+
+KINDS: Final = tuple(VECTOR_MECHANISMS)
+"""Their kinds, in order."""
 
 BEST: Final = "best"
 """In place of a kind: the one of smallest variance that gives the guarantee."""
@@ -67,9 +73,10 @@ def calibrate(
         if method == "analytic" and isinstance(guarantee, PureDP | ApproxDP):
             return _best(guarantee, dimension, radius)
         kind = former_kind(guarantee)
-    if kind not in _KINDS:
-        raise UserError(f"unknown mechanism {kind!r}{nearest(kind, _KINDS)}; one of {', '.join(_KINDS)}")
-    mechanism: Mechanism = _KINDS[kind].calibrate(guarantee, dimension=dimension, radius=radius, method=method)
+    if kind not in KINDS:
+        raise UserError(f"unknown mechanism {kind!r}{nearest(kind, KINDS)}; one of {', '.join(KINDS)}")
+    chosen = VECTOR_MECHANISMS[kind]
+    mechanism: Mechanism = chosen.calibrate(guarantee, dimension=dimension, radius=radius, method=method)
     return mechanism
 
 
@@ -81,7 +88,7 @@ def former_kind(guarantee: Guarantee) -> str:
 
 def _best(guarantee: Guarantee, dimension: int, radius: float) -> Mechanism:
     found: Mechanism | None = None
-    for cls in _KINDS.values():
+    for cls in VECTOR_MECHANISMS.values():
         try:
             one: Mechanism = cls.calibrate(guarantee, dimension=dimension, radius=radius)
         except UserError:
@@ -90,5 +97,5 @@ def _best(guarantee: Guarantee, dimension: int, radius: float) -> Mechanism:
             found = one
     if found is None:
         # The reason is the same for all; it is told by the one that used to be taken.
-        found = _KINDS[former_kind(guarantee)].calibrate(guarantee, dimension=dimension, radius=radius)
+        found = VECTOR_MECHANISMS[former_kind(guarantee)].calibrate(guarantee, dimension=dimension, radius=radius)
     return found

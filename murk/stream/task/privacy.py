@@ -3,13 +3,13 @@
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
-from murk.privacy.mechanisms import BEST, Amount, Currency, Mechanism, calibrate, cap_of, former_kind
+from murk.privacy.mechanisms import BEST, KINDS, Amount, Currency, Mechanism, calibrate, cap_of, former_kind
 from murk.stream.messages.releases import LEVEL_PATTERN
 from murk.stream.task.block import Block
 from murk.stream.task.errors import nearest, problem, shown
@@ -17,13 +17,18 @@ from murk.stream.task.protocols.registry import PROTOCOLS, check_guarantee
 
 DEFAULT_LEVEL: Final = "default"
 MOST_LEVELS: Final = 16
-MECHANISMS: Final = ("best", "gaussian", "laplace", "l2-ball", "privunit")
+_MECHANISMS: Final = (BEST, *KINDS)
+_NAMED: Final = ", ".join(f"`{kind}`" for kind in KINDS[:-1]) + f" and `{KINDS[-1]}`"
 PARAMETERS: Final = {
     "pure": ("epsilon",),
     "approx": ("epsilon", "delta"),
     "gdp": ("mu",),
     "zcdp": ("rho",),
 }
+if TYPE_CHECKING:
+    _Mechanism = str
+else:
+    _Mechanism = Literal[_MECHANISMS]
 EXAMPLE: Final = "{gdp: {mu: 1.0}}"
 
 
@@ -61,8 +66,8 @@ AGuarantee = Annotated[
 
 
 def _mechanism(value: Any) -> Any:
-    if isinstance(value, str) and value not in MECHANISMS:
-        raise problem(f"{shown(value)} is not a mechanism; {nearest(value, MECHANISMS)}")
+    if isinstance(value, str) and value not in _MECHANISMS:
+        raise problem(f"{shown(value)} is not a mechanism; {nearest(value, _MECHANISMS)}")
     return value
 
 
@@ -117,13 +122,11 @@ class PrivacyBlock(Block):
         "cap's own terms: under gdp its mu^2 (of a pure one, mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), under zcdp "
         "its rho (mu^2/2; of a pure one epsilon^2/2)",
     )
-    mechanism: (
-        Annotated[Literal["best", "gaussian", "laplace", "l2-ball", "privunit"], BeforeValidator(_mechanism)] | None
-    ) = Field(
+    mechanism: Annotated[_Mechanism, BeforeValidator(_mechanism)] | None = Field(
         default=None,
-        description="`best` takes the one of smallest variance that gives a level's guarantee, of `gaussian`, "
-        "`laplace`, `l2-ball` and `privunit`; `null`: gaussian for gdp and zcdp, `best` for pure and approx (but "
-        "gaussian for approx where `per_person` is in gdp or zcdp, in which pure noise is dear)",
+        description=f"`best` takes the one of smallest variance that gives a level's guarantee, of {_NAMED}; `null`: "
+        "gaussian for gdp and zcdp, `best` for pure and approx (but gaussian for approx where `per_person` is in gdp "
+        "or zcdp, in which pure noise is dear)",
     )
 
     @field_validator("menu", mode="before")

@@ -26,7 +26,7 @@ from murk.privacy import (
     SimulatedNoise,
     guarantee_from_dict,
 )
-from murk.privacy.mechanisms import WIDTH
+from murk.privacy.mechanisms import KINDS, WIDTH, calibrate
 from murk.privacy.mechanisms.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.noise import LATTICE_WIDTH
 from tests.privacy.mechanisms.scripted import Scripted
@@ -38,6 +38,12 @@ MECHANISMS = [
     LaplaceMechanism.calibrate(PureDP(1.0), dimension=DIMENSION, radius=RADIUS),
     L2BallMechanism.calibrate(PureDP(1.0), dimension=DIMENSION, radius=RADIUS),
     PrivUnitMechanism.calibrate(PureDP(2.0), dimension=DIMENSION, radius=RADIUS),
+]
+# A new mechanism is checked as soon as it is in the registry.
+MECHANISMS += [
+    calibrate(kind, PureDP(2.0), dimension=DIMENSION, radius=RADIUS)
+    for kind in KINDS
+    if kind not in {mechanism.kind for mechanism in MECHANISMS}
 ]
 every = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.kind}-{m.guarantee.kind}")
 # Whatever a gradient may be: beyond the bound, infinite, not a number.

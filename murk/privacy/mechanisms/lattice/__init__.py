@@ -1,20 +1,17 @@
 """The lattice that releases lie on: bounded vectors to integers, integers to payloads, and back."""
 
+from murk.privacy.mechanisms.codes import DIRECTIONS, GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.mechanisms.lattice.kernels import (
-    GAUSSIAN,
-    L2BALL,
-    LAPLACE,
-    PRIVUNIT,
     decode,
     decode_block,
     is_direction,
-    is_laplace,
     randomize,
     randomize_block,
 )
 from murk.privacy.mechanisms.lattice.quantise import quantise_l1, quantise_l2
 
 __all__ = [
+    "DIRECTIONS",
     "GAUSSIAN",
     "L2BALL",
     "LAPLACE",
@@ -22,7 +19,6 @@ __all__ = [
     "decode",
     "decode_block",
     "is_direction",
-    "is_laplace",
     "quantise_l1",
     "quantise_l2",
     "randomize",

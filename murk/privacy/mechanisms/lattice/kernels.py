@@ -1,7 +1,6 @@
 """Vectors to payloads of a release, and back: the array code of the mechanisms, compiled, one kernel for everybody.
 
-Kinds of mechanism, as integers that kernels can branch on: `GAUSSIAN`, `LAPLACE`, `L2BALL`, `PRIVUNIT`. Mechanisms that
-bound and randomize a vector in the same way share one.
+Which code it is, is a number of `murk.privacy.mechanisms.codes`.
 """
 
 import math
@@ -10,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._jit import jit
+from murk.privacy.mechanisms.codes import DIRECTIONS, GAUSSIAN, L2BALL, PRIVUNIT
 from murk.privacy.mechanisms.lattice.quantise import Integers, Vector, largest_size, quantise_l1, quantise_l2, share_of
-
-GAUSSIAN, LAPLACE, L2BALL, PRIVUNIT = 0, 1, 2, 3
 
 Words = npt.NDArray[np.uint64]
 
@@ -176,15 +174,9 @@ def _unit(
 
 
 @jit
-def is_laplace(kind: int) -> bool:
-    """Whether the noise is Laplace noise; else it is Gaussian."""
-    return kind == LAPLACE
-
-
-@jit
 def is_direction(kind: int) -> bool:
     """Whether a payload of that kind stands for its direction alone."""
-    return kind in (L2BALL, PRIVUNIT)
+    return kind in DIRECTIONS
 
 
 @jit

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from murk.privacy.mechanisms import BEST, KINDS
 from murk.stream.task.learner import LearnerBlock
 from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
@@ -11,7 +12,7 @@ class Gradients(TaskProtocol):
 
     name = "gradients"
     releases = "gradient"
-    offer = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
+    offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
     targets = ("binary", "classes", "real")
     learner_keys = tuple(LearnerBlock.model_fields)
     reads_staleness = True

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
+from murk.privacy.mechanisms import BEST, KINDS
 from murk.stream.task.block import Block
 from murk.stream.task.errors import problem
 from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
@@ -103,7 +104,7 @@ class Moments(TaskProtocol):
     name = "moments"
     block = MomentsBlock
     releases = "moment"
-    offer = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
+    offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
     learner_keys = ("radius",)
 
     def release_kind(self, block: Any) -> str:

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from murk.privacy.mechanisms import BEST, KINDS
 from murk.stream.task.block import Block, Number
 from murk.stream.task.errors import problem
 from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
@@ -26,7 +27,7 @@ class Scores(TaskProtocol):
     name = "scores"
     block = ScoresBlock
     releases = "score"
-    offer = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
+    offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
     targets = ("binary", "classes", "real")
     why_no_staleness = "learned however old they are"
 

@@ -1,0 +1,60 @@
+"""The examples of docs/extending.md are complete: put into a copy of the package, they work."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from murk._jit import source_stamp
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "extending.md"
+
+
+def copied(place):
+    """A copy of the package with the kernels of `murk.privacy` as they are compiled here."""
+    elsewhere = [folder.name for folder in (ROOT / "murk").iterdir() if folder.is_dir() and folder.name != "privacy"]
+
+    def left_out(folder, names):
+        inside = Path(folder).relative_to(ROOT / "murk").parts[:1]
+        return ["__pycache__"] if not inside or inside[0] in elsewhere else []
+
+    shutil.copytree(ROOT / "murk", place / "murk", ignore=left_out)
+    jit = place / "murk" / "_jit.py"
+    stamp = "_STAMP = source_stamp(Path(__file__).parent)"
+    assert stamp in jit.read_text()
+    # No kernel is changed: those that are compiled are current.
+    jit.write_text(jit.read_text().replace(stamp, f"_STAMP = {source_stamp(ROOT / 'murk')}"))
+
+
+def write_blocks(section, place):
+    """Write the files that a section shows, and change those it changes; return the tests' paths."""
+    written = []
+    for name, text in re.findall(r"^```py\n# (\S+)\n(.*?)^```", section, re.M | re.S):
+        assert not (place / name).exists()
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+        written.append(name)
+    for name, text in re.findall(r"^```diff\n--- (\S+)\n@@\n(.*?)^```", section, re.M | re.S):
+        source = (place / name).read_text()
+        for hunk in text.split("@@\n"):
+            lines = hunk.splitlines(keepends=True)
+            old = "".join(line[1:] for line in lines if line[0] in " -")
+            assert source.count(old) == 1, f"{name} has no {old!r}"
+            source = source.replace(old, "".join(line[1:] for line in lines if line[0] in " +"))
+        (place / name).write_text(source)
+    return [name for name in written if name.startswith("tests/")]
+
+
+def test_a_mechanism_takes_its_module_its_entry_and_its_test(tmp_path):
+    section = PAGE.read_text().split("\n## A mechanism\n")[1].split("\n## ")[0]
+    copied(tmp_path)
+    [tests] = write_blocks(section, tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", tests],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
