@@ -60,7 +60,8 @@ def test_the_constants_are_those_of_the_sampler_and_the_kernels():
 def test_mechanisms_are_frozen_plain_data(mechanism):
     with pytest.raises(dataclasses.FrozenInstanceError):
         mechanism.radius = 2.0
-    assert eval(repr(mechanism)) == mechanism == pickle.loads(pickle.dumps(mechanism)) == copy.deepcopy(mechanism)
+    named = {**globals(), type(mechanism).__name__: type(mechanism)}
+    assert eval(repr(mechanism), named) == mechanism == pickle.loads(pickle.dumps(mechanism)) == copy.deepcopy(mechanism)
     assert hash(mechanism) == hash(copy.copy(mechanism))
     data = mechanism.to_dict()
     assert json.loads(json.dumps(data)) == data
