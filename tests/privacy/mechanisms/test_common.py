@@ -61,7 +61,9 @@ def test_mechanisms_are_frozen_plain_data(mechanism):
     with pytest.raises(dataclasses.FrozenInstanceError):
         mechanism.radius = 2.0
     named = {**globals(), type(mechanism).__name__: type(mechanism)}
-    assert eval(repr(mechanism), named) == mechanism == pickle.loads(pickle.dumps(mechanism)) == copy.deepcopy(mechanism)
+    assert (
+        eval(repr(mechanism), named) == mechanism == pickle.loads(pickle.dumps(mechanism)) == copy.deepcopy(mechanism)
+    )
     assert hash(mechanism) == hash(copy.copy(mechanism))
     data = mechanism.to_dict()
     assert json.loads(json.dumps(data)) == data
