@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import Final, Protocol
 
 from murk.errors import UserError
 from murk.stream.log.base import Log
+
+
+class Opener(Protocol):
+    """Opens a log of one kind; see `open_log`."""
+
+    def __call__(self, url: str, *, create: bool, name: str | None) -> Log:
+        """Open the log at a URL of its scheme."""
 
 
 def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
@@ -41,16 +49,20 @@ def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
     ...     print(log.document())
     None
     """
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, _ = url.partition("://")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         # Only the part before "://" is ever repeated: the rest of a broker's address may hold a password.
         raise UserError("a log is named by a URL, and this is not one: write sqlite:///PATH for a log in a file")
-    if scheme == "kafka":
-        return _open_kafka(url, create=create, name=name)
-    if scheme != "sqlite":
+    opener = OPENERS.get(scheme)
+    if opener is None:
         raise UserError(
             f"there is no log of the kind {scheme!r}: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT"
         )
+    return opener(url, create=create, name=name)
+
+
+def _open_sqlite(url: str, *, create: bool, name: str | None) -> Log:
+    rest = url.partition("://")[2]
     if not rest.startswith("/"):
         raise UserError(
             f"{url!r} lacks a slash: write sqlite:///{rest} for a path relative to the working directory, "
@@ -72,3 +84,7 @@ def _open_kafka(url: str, *, create: bool, name: str | None) -> Log:
             raise
         raise UserError('a log on Kafka needs the client library: pip install "murk[kafka]"') from error
     return KafkaLog(url, create=create, name=name)
+
+
+OPENERS: Final[dict[str, Opener]] = {"sqlite": _open_sqlite, "kafka": _open_kafka}
+"""What opens a log, by the scheme of its URL."""

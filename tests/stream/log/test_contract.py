@@ -1,29 +1,51 @@
 """The log contract, for every implementation: another one adds the URL of a log of its own to `FACTORIES`."""
 
+import re
 import secrets
+import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import MAX_MESSAGE, DeadLetter, FencedError, Log
-from murk.stream.log.open import open_log
+from murk.stream.log.open import OPENERS, open_log
 from tests.stream.harness import make_task, message, read_all
 from tests.stream.processes import Start, at_once, finish
 
 FACTORIES: dict[str, Callable[[Path, str], str]] = {
     "sqlite": lambda folder, servers: f"sqlite:///{folder}/log.db",
     "kafka": lambda folder, servers: f"kafka://{servers}/t{secrets.token_hex(8)}",
+    # The example of docs/extending.md, as it stands there.
+    "memory": lambda folder, servers: f"memory:///{folder}",
 }
 """For each kind of log, the URL of one that does not exist yet."""
 
 HOSTILE = [b"", b"\0", b"\xff\xfe\x00", b'{"schema":1', "é\u2028".encode(), b"'; DROP TABLE messages; --"]
 
 
+@cache
+def example(path: str) -> ModuleType:
+    """The module that docs/extending.md shows as this file."""
+    page = (Path(__file__).parents[3] / "docs" / "extending.md").read_text("utf-8")
+    [code] = re.findall(rf"^```py\n# {re.escape(path)}\n(.*?)^```", page, re.M | re.S)
+    module = ModuleType(path)
+    # Frozen descriptions look their module up.
+    found = sys.modules.setdefault(path, module)
+    exec(compile(code, path, "exec"), found.__dict__)
+    return found
+
+
 @pytest.fixture(params=sorted(FACTORIES))
-def factory(request: pytest.FixtureRequest) -> Callable[[Path], str]:
+def factory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], str]:
+    if request.param == "memory":
+        if "start" in request.fixturenames:
+            pytest.skip("it lives in one process")
+        monkeypatch.setitem(OPENERS, "memory", example("murk/stream/log/memory.py").MemoryLog)
     make = FACTORIES[request.param]
     servers = request.getfixturevalue("broker").bootstrap if request.param == "kafka" else ""
     return lambda folder: make(folder, servers)
