@@ -22,7 +22,7 @@ ALLOWED = {
     "cli": {"privacy", "stream", "learners", "producers", "monitoring", "audit", "demo"},
 }
 NOT_INSTALLED = {"tools", "tests", "benchmarks", "deploy"}
-EVERYBODY = {"errors", "_jit", "_sqlite", "_turns", "__version__"}
+EVERYBODY = {"errors", "_jit", "_lazy", "_sqlite", "_turns", "__version__"}
 
 
 def imports(path):

@@ -4,8 +4,9 @@ The estimators are River estimators; their modules are imported when first asked
 which needs objectives but not River, starts fast.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from murk._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from murk.learners.gaussmix.classifier import GaussMixClassifier
@@ -32,25 +33,16 @@ __all__ = [
     "ScoreRegressor",
 ]
 
-_MODULES = {
-    "GaussMixClassifier": "gaussmix.classifier",
-    "GaussMixRegressor": "gaussmix.regressor",
-    "IWPSGDClassifier": "iwp_sgd.classifier",
-    "IWPSGDRegressor": "iwp_sgd.regressor",
-    "LDPSGDClassifier": "ldp_sgd.classifier",
-    "LDPSGDRegressor": "ldp_sgd.regressor",
-    "PublicDataGLM": "public_glm.classifier",
-    "PublicDataRegression": "public_glm.regressor",
-    "ScoreClassifier": "scores.classifier",
-    "ScoreRegressor": "scores.regressor",
+_HOMES = {
+    "GaussMixClassifier": ".gaussmix.classifier",
+    "GaussMixRegressor": ".gaussmix.regressor",
+    "IWPSGDClassifier": ".iwp_sgd.classifier",
+    "IWPSGDRegressor": ".iwp_sgd.regressor",
+    "LDPSGDClassifier": ".ldp_sgd.classifier",
+    "LDPSGDRegressor": ".ldp_sgd.regressor",
+    "PublicDataGLM": ".public_glm.classifier",
+    "PublicDataRegression": ".public_glm.regressor",
+    "ScoreClassifier": ".scores.classifier",
+    "ScoreRegressor": ".scores.regressor",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES])
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -1,21 +1,15 @@
 """The monitor: what was learned and how far it still is, for Prometheus, Grafana and its own live page."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from murk._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from murk.monitoring.monitor import Monitor
 
-_HOMES = {"Monitor": "murk.monitoring.monitor"}
-
 __all__ = ["Monitor"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+_HOMES = {
+    "Monitor": ".monitor",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

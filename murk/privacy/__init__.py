@@ -4,8 +4,9 @@ The noise sources and the accumulator of sketches are loaded when they are first
 and checking guarantees is quick.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from murk._lazy import lazy_exports
 from murk.privacy.accounting import Accountant, in_parallel
 from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
 from murk.privacy.guarantees import (
@@ -66,21 +67,8 @@ __all__ = [
     "in_parallel",
 ]
 
-_NOISE = {"NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"}
-_SKETCHES = {"Gram", "GramAccumulator", "Sketch", "SketchAccumulator"}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _NOISE:
-        from murk.privacy import noise
-
-        return getattr(noise, name)
-    if name in _SKETCHES:
-        from murk.privacy import gaussmix
-
-        return getattr(gaussmix, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+_HOMES = {
+    **dict.fromkeys(("NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"), ".noise"),
+    **dict.fromkeys(("Gram", "GramAccumulator", "Sketch", "SketchAccumulator"), ".gaussmix"),
+}
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))

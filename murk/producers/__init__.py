@@ -3,8 +3,9 @@
 Names are imported when they are first used: a device that releases loads no River.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from murk._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from murk.producers.encoder import Encoder
@@ -14,23 +15,14 @@ if TYPE_CHECKING:
     from murk.producers.producer import Producer
     from murk.producers.sketches.producer import SketchProducer
 
-_HOMES = {
-    "Encoder": "murk.producers.encoder",
-    "FileSource": "murk.producers.populations.file_source",
-    "Ledger": "murk.producers.ledger.ledger",
-    "Policy": "murk.producers.policy",
-    "Producer": "murk.producers.producer",
-    "SketchProducer": "murk.producers.sketches.producer",
-}
-
 __all__ = ["Encoder", "FileSource", "Ledger", "Policy", "Producer", "SketchProducer"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+_HOMES = {
+    "Encoder": ".encoder",
+    "FileSource": ".populations.file_source",
+    "Ledger": ".ledger.ledger",
+    "Policy": ".policy",
+    "Producer": ".producer",
+    "SketchProducer": ".sketches.producer",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -3,8 +3,9 @@
 Names are imported when they are first used: a device that only releases loads neither logs nor workers.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from murk._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from murk.stream.log.open import open_log
@@ -19,18 +20,6 @@ if TYPE_CHECKING:
     from murk.stream.task.task import Task
     from murk.stream.worker.worker import Worker
 
-_HOMES = {
-    "ExampleRelease": "murk.stream.messages.releases",
-    "GradientRelease": "murk.stream.messages.releases",
-    "GramRelease": "murk.stream.messages.releases",
-    "MomentRelease": "murk.stream.messages.releases",
-    "ScoreRelease": "murk.stream.messages.releases",
-    "SketchRelease": "murk.stream.messages.releases",
-    "Task": "murk.stream.task.task",
-    "Worker": "murk.stream.worker.worker",
-    "open_log": "murk.stream.log.open",
-}
-
 __all__ = [
     "ExampleRelease",
     "GradientRelease",
@@ -43,12 +32,15 @@ __all__ = [
     "open_log",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+_HOMES = {
+    "ExampleRelease": ".messages.releases",
+    "GradientRelease": ".messages.releases",
+    "GramRelease": ".messages.releases",
+    "MomentRelease": ".messages.releases",
+    "ScoreRelease": ".messages.releases",
+    "SketchRelease": ".messages.releases",
+    "Task": ".task.task",
+    "Worker": ".worker.worker",
+    "open_log": ".log.open",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

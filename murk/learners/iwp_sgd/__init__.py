@@ -4,8 +4,9 @@ The estimators are River estimators and are imported when first asked for: a dev
 (:mod:`murk.learners.iwp_sgd.problem`), and not River.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from murk._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from murk.learners.iwp_sgd.classifier import IWPSGDClassifier
@@ -14,20 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Evaluated", "Example", "IWPSGDClassifier", "IWPSGDRegressor", "UnbiasedLoss"]
 
-_MODULES = {
-    "Evaluated": "evaluation",
-    "Example": "evaluation",
-    "IWPSGDClassifier": "classifier",
-    "IWPSGDRegressor": "regressor",
-    "UnbiasedLoss": "evaluation",
+_HOMES = {
+    "Evaluated": ".evaluation",
+    "Example": ".evaluation",
+    "IWPSGDClassifier": ".classifier",
+    "IWPSGDRegressor": ".regressor",
+    "UnbiasedLoss": ".evaluation",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES])
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -4,9 +4,9 @@ Central (per organisation), not local: `GaussMixMechanism` and `GramMechanism` s
 The accumulators are loaded when they are first asked for, with the compiler: describing a mechanism is quick.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from murk._lazy import lazy_exports
 from murk.privacy.gaussmix.analysis import (
     Analysis,
     Method,
@@ -51,19 +51,10 @@ __all__ = [
     "two_steps",
 ]
 
-_ACCUMULATORS = {
-    "Sketch": "accumulator",
-    "SketchAccumulator": "accumulator",
-    "Gram": "totals",
-    "GramAccumulator": "totals",
+_HOMES = {
+    "Sketch": ".accumulator",
+    "SketchAccumulator": ".accumulator",
+    "Gram": ".totals",
+    "GramAccumulator": ".totals",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ACCUMULATORS:
-        return getattr(import_module(f"murk.privacy.gaussmix.{_ACCUMULATORS[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))

@@ -1,0 +1,41 @@
+"""Packages whose public names are imported when they are first asked for (PEP 562), so that a device starts fast."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_exports(
+    package: str, homes: Mapping[str, str], loaded: tuple[str, ...] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` for a package.
+
+    Parameters
+    ----------
+    package
+        Its ``__name__``.
+    homes
+        The module of each name, as in an import within the package (``".classifier"``).
+    loaded
+        Its other public names.
+
+    Examples
+    --------
+    >>> find, _ = lazy_exports("collections", {"Mapping": ".abc"})
+    >>> find("Mapping").__name__
+    'Mapping'
+    >>> find("Mopping")
+    Traceback (most recent call last):
+    ...
+    AttributeError: module 'collections' has no attribute 'Mopping'
+    """
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(homes[name], package), name)
+
+    def names() -> list[str]:
+        return sorted({*homes, *loaded})
+
+    return find, names
