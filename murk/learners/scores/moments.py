@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 _SIGNIFICANT = 2.0
 # Eigenvalues of the features' moments, which are even where their spread is below this part of their mean.
 _EVEN = 0.5
+# How much more or less the constant may have than the features, in terms of these.
+_CONSTANT = 3.0
 
 
 @dataclass(frozen=True)
@@ -76,23 +78,39 @@ class Moments:
             return cls(np.eye(p), np.eye(p), 1.0, False, base)
         measured, expected, variances = together.measured, together.expected, together.variances
         mean = float(np.trace(expected)) / p
-        # As long as it is mostly noise, even its trace may not be positive.
         noise = float(np.mean(variances))
-        inner = expected / variances
-        ratio = max(float(np.sum(inner * measured)) / float(np.sum(inner * expected)), math.sqrt(noise / p) / mean)
-        rest = measured - ratio * expected
+        # As long as it is mostly noise, even its trace may not be positive.
+        ratio, more, ones = _levels(together, turn @ base[:, -1], math.sqrt(noise / p) / mean)
+        rest = measured - ratio * expected - more * ones
         square = float(np.sum(rest**2 / variances)) / size
         kept = 0.0 if square < 1.0 + _SIGNIFICANT * math.sqrt(2.0 / size) else 1.0 - 1.0 / square
-        values, vectors = np.linalg.eigh(np.eye(p) + kept * rest / (ratio * mean))
+        values, vectors = np.linalg.eigh(np.eye(p) + (kept * rest + more * ones) / (ratio * mean))
         values = np.maximum(values, max(0.5 * math.sqrt(noise) / (ratio * mean), 1e-3))
         shape = turn.T @ (vectors * values) @ vectors.T @ turn
         shape *= p / float(np.trace(shape))
         moment = back @ shape @ back.T
-        rough = math.sqrt(max(square - 1.0, 0.0) * noise) / (ratio * mean)
+        rough = math.hypot(math.sqrt(max(square - 1.0, 0.0) * noise), more / p) / (ratio * mean)
         settled = len(found) > 1 and (rough < _EVEN or kept == 0.0)
         plain = Model(np.zeros(len(newest.origin)), base, newest.reach, 1.0, 0.0, 0.0)
-        length = 2.0 * ratio * float(np.trace(mean_matrix(plain, rows, response, flat=True)))
+        length = 2.0 * (ratio + more / (p * mean)) * float(np.trace(mean_matrix(plain, rows, response, flat=True)))
         return cls(moment / moment[-1, -1], shape, math.sqrt(p) / length, settled, base)
+
+
+def _levels(together: Pooled, constant: Array, least: float) -> tuple[float, float, Array]:
+    """How much there is of what even features would give, how much more the constant has, and the matrix of that.
+
+    The constant is no feature: it is 1, and these are within 1 of zero. Were it left to what is drawn towards even, as
+    soon as it stands out from the noise the noise of all features would count.
+    """
+    ones = np.outer(constant, constant) / float(constant @ constant)
+    basis = np.array([together.expected.ravel(), ones.ravel()])
+    weighed = basis / together.variances.ravel()
+    gram = weighed @ basis.T
+    gram[1, 1] += 1.0 / (_CONSTANT * float(np.trace(together.expected)) / len(constant)) ** 2
+    ratio, more = np.linalg.solve(gram, weighed @ together.measured.ravel()).tolist()
+    if ratio < least:
+        ratio, more = least, float(weighed[1] @ (together.measured - least * together.expected).ravel()) / gram[1, 1]
+    return ratio, more, ones
 
 
 def stretched(base: Array, origin: Array) -> Array:

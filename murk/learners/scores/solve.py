@@ -45,6 +45,8 @@ PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
 _FITS, _STEPS = 3, 12
 # A direction is stretched by up to so many times the reach: less would hide what is nearly collinear.
 _STRETCHED = 4.0
+# Power of what is beyond once the reach.
+_BEYOND = 2.0 / 3.0
 # Nearly as wide as the prior's own: such an interval counts as one without an end.
 _FARTHEST = 8.0
 # Of the share of targets that are there.
@@ -286,14 +288,17 @@ def _beside(pull: Array) -> Array:
 
 
 def _within(transform: Array, reach: float) -> Array:
-    """A transform that stretches no direction of the coded features beyond a few times the reach.
+    """A transform that stretches no direction of the coded features more than it has to, nor beyond a few times R.
 
     Of a direction that few people have much of, as of a rare category, the coordinates make those people long, who then
     count for less: it seems the weaker the more it is stretched, and would be stretched again at every epoch, until
-    these people count for nothing.
+    these people count for nothing. Released matrices do not tell it from one that all have little of. People who are s
+    long count for R/s of what they are; if only so much of an even direction's curvature is asked for, which goes with
+    the stretch squared, a direction that would be even at s is stretched by ``(R s^2)^(1/3)``.
     """
     left, stretches, right = np.linalg.svd(transform)
-    return np.asarray((left * np.minimum(stretches, _STRETCHED * reach)) @ right)
+    held = reach * np.minimum(np.maximum(stretches / reach, 1.0) ** _BEYOND, _STRETCHED)
+    return np.asarray((left * np.minimum(stretches, held)) @ right)
 
 
 def _straight(covariance: Array, quantile: float) -> Array:
