@@ -122,7 +122,7 @@ def test_noise_of_many_features_does_not_count_because_the_constant_stands_out(m
     found = [Summary(model, None, answer(seen + (flat + flat.T) / 2.0, noise), None)]
     values = np.linalg.eigvalsh(Moments.of(found, BINARY).moment * 9.0)
     # The constant is the last. Noise alone has eigenvalues 4 times as large as those of the features.
-    assert 0.5 < values[0]
+    assert values[0] > 0.5
     assert values[-2] < 2.0
     # The twin: without a number of its own it counts as noise, and features seem to be as large as it is; or, of other
     # noise, it makes all of the matrix count, and they seem uneven by 4 and 9.
