@@ -83,12 +83,17 @@ def mean(values):
     return float(np.mean(values)), float(np.std(values) / math.sqrt(len(values)))
 
 
-def synthetic(p, n, seed=0):
+def records(p, n, seed=0):
+    """Uniform features with the constant, and a line's targets."""
     rng = np.random.default_rng(seed)
     x = np.column_stack([rng.uniform(-1, 1, (n, p - 1)), np.ones(n)])
     theta = rng.normal(size=p)
     theta *= 0.6 / np.linalg.norm(theta)
-    return Linear(x, np.clip(x @ theta + 0.3 * rng.normal(size=n), -1, 1))
+    return x, np.clip(x @ theta + 0.3 * rng.normal(size=n), -1, 1)
+
+
+def synthetic(p, n, seed=0):
+    return Linear(*records(p, n, seed))
 
 
 def low_rank(p, n, seed=0):
