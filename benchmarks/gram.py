@@ -149,7 +149,7 @@ def second_window(x, y, budget, rng, first=25_000, edge=2.0):
         x[others] * np.sqrt(h * w)[:, None], ((y[others] + 1) / 2 - q) * np.sqrt(h / w)
     ])  # fmt: skip
     noisy, _ = released(z.T @ z, budget, rng, math.sqrt(p) / 2, math.exp(edge / 2))
-    known = first * 0.22 / len(others) * noisy[:p, :p]
+    known = first / len(others) * noisy[:p, :p]
     return start + np.linalg.solve(noisy[:p, :p] + known, noisy[:p, p])
 
 

@@ -16,7 +16,7 @@ from murk.errors import UserError
 from murk.learners.base import Record, StreamEstimator
 from murk.learners.estimate import Estimate
 from murk.learners.public_glm.bounds import normal_reach
-from murk.learners.public_glm.curves import Curve
+from murk.learners.public_glm.curves import LOSSES, Curve
 from murk.learners.public_glm.directed import OF_MOMENTS, Directions, check_directions, release_by_rule
 from murk.learners.public_glm.engine import BLOCK, Model, MomentEngine, merged
 from murk.learners.public_glm.fit import Response
@@ -114,8 +114,8 @@ class PublicMoments(StreamEstimator):
         engine: MomentEngine | LocalScores
         if self._released == "directions":
             assert sample is not None
-            binary = self._curve().name == "logistic"
-            self._directions = Directions(coded, sample, self._response(), binary, self.mechanism)
+            binary = self._curve().name in LOSSES
+            self._directions = Directions(coded, sample, self._curve(), self._response(), binary, self.mechanism)
             engine = self._directions.engine({**(self.levels or {}), "default": self.budget}, noise)
         else:
             engine = self._of_moments(names, coded, sample, noise)

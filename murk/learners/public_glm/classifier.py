@@ -62,8 +62,8 @@ class PublicDataGLM(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     release
         ``"directions"``: ``y z / |z|``, z the features whitened by the public ones, one number a feature. ``"joint"``:
         ``x x'`` and ``x y`` by one mechanism. ``"separate"``: by one each. By default directions where covariates are
-        public, the loss is logistic and no argument is given that only moments have: ``calibration``, ``radius``,
-        ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``intercept``, ``inputs``; else joint.
+        public and no argument is given that only moments have: ``calibration``, ``radius``, ``beyond``, ``design``,
+        ``target_weight``, ``covariance``, ``solver``, ``intercept``, ``inputs``; else joint.
     target_weight
         What the target, coded to -1 and +1, is multiplied by before the joint release; by default ``sqrt 2`` times
         the bound of ``||x||``, at which ``x y`` is as little noisy as if it were released alone.

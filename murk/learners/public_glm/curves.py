@@ -43,6 +43,31 @@ class Curve:
     high: float
 
 
+@dataclass(frozen=True)
+class CodedCurve:
+    """A mean function in terms of a coded target: ``(f - middle) / half``.
+
+    Parameters
+    ----------
+    curve
+        f.
+    middle, half
+        What the coded target's 0 is, and 1 less that; of a binary target's chance 0 and 1.
+    """
+
+    curve: Curve
+    middle: float = 0.0
+    half: float = 1.0
+
+    def mean(self, z: Floats) -> Floats:
+        """The coded target's mean."""
+        return np.asarray((self.curve.mean(z) - self.middle) / self.half)
+
+    def slope(self, z: Floats) -> Floats:
+        """Its slope."""
+        return np.asarray(self.curve.slope(z) / self.half)
+
+
 def _sigmoid(z: Floats) -> Floats:
     # Both branches without overflow.
     e = np.exp(-np.abs(z))

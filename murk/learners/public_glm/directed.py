@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.estimate import PublicCovariates
+from murk.learners.public_glm.curves import Curve
+from murk.learners.public_glm.directions import own_curve
 from murk.learners.public_glm.fit import Response
 from murk.learners.public_glm.public import PublicSample
 from murk.learners.scores.engine import BLOCK, merged
@@ -36,8 +38,8 @@ OF_MOMENTS: Final[Mapping[str, Any]] = {
 }
 """Arguments that say how second moments are bounded, released or used, with their defaults: directions have none."""
 
-TOLD: Final = ("logistic", "identity")
-"""Curves whose coefficients released directions tell."""
+TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus", "exp")
+"""Curves whose coefficients released directions tell; the cubic link is flat at coefficients of zero."""
 
 
 def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
@@ -60,7 +62,7 @@ def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
             f"release='directions' solves for coefficients over public covariates: give public=, or {remedy}"
         )
     if curve not in TOLD:
-        raise UserError(f"directions tell the logistic loss and the identity link, not {curve!r}: {remedy}")
+        raise UserError(f"directions tell {', '.join(TOLD)} models, not {curve!r}: {remedy}")
     for name, default in OF_MOMENTS.items():
         if arguments[name] != default:
             raise UserError(f"{name}={arguments[name]!r} has no effect on directions: leave it out, or {remedy}")
@@ -77,6 +79,8 @@ class Directions:
         Public covariates of the features.
     response
         What a coded target of -1 and +1 means.
+    curve
+        The mean function.
     binary
         Whether targets are labels.
     mechanism
@@ -84,12 +88,14 @@ class Directions:
     """
 
     def __init__(
-        self, names: tuple[str, ...], sample: PublicSample, response: Response, binary: bool, mechanism: str | None
-    ) -> None:
+        self, names: tuple[str, ...], sample: PublicSample, curve: Curve, response: Response, binary: bool,
+        mechanism: str | None,
+    ) -> None:  # fmt: skip
         points, counts = np.unique(sample.rows, axis=0, return_counts=True)
         covariates = PublicCovariates(with_constant(points), counts.astype(np.int64))
-        self.settings = Settings(names, binary, covariates, once=True)
-        self.response, self.kind = response, mechanism
+        own = own_curve(curve, 0.0, 1.0) if binary else own_curve(curve, response.middle, response.half)
+        self.settings = Settings(names, binary, covariates, once=True, curve=own)
+        self.curve, self.response, self.kind = curve, response, mechanism
 
     def menu(self, guarantee: Guarantee) -> Menu:
         """The mechanisms of a guarantee."""
@@ -125,7 +131,7 @@ class Directions:
 
     def in_units(self, found: ScoreEstimate) -> ScoreEstimate:
         """An estimate of a real target's line in its own units."""
-        if self.settings.binary:
+        if self.curve.name != "identity":
             return found
         half, values = self.response.half, self.response.half * found.values
         values[-1] += self.response.middle
@@ -138,9 +144,9 @@ class Directions:
     def responses(self, engine: LocalScores, rows: Floats) -> Floats:
         """Mean responses of rows without the constant: chances, or targets in their own units."""
         linear = with_constant(rows) @ engine.shown()
-        if self.settings.binary:
-            return np.asarray(0.5 + 0.5 * np.tanh(0.5 * linear))
-        return np.asarray(self.response.middle + self.response.half * linear)
+        if self.curve.name == "identity":
+            return np.asarray(self.response.middle + self.response.half * linear)
+        return self.curve.mean(linear)
 
 
 def with_constant(rows: Floats) -> Floats:

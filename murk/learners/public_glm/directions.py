@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.public_glm.curves import LINKS, LOSSES, CodedCurve, Curve, curve_of
 from murk.learners.scores.model import QUESTIONS, Question
 from murk.learners.scores.problem import ScoreProblem, covariates_of, menus_of
 from murk.learners.scores.settings import Settings
@@ -49,6 +50,11 @@ class DirectionProblem(ScoreProblem):
         return super().vectors(X, y, None, question)
 
 
+def own_curve(curve: Curve, middle: float, half: float) -> CodedCurve | None:
+    """The curve that is to be solved for, where scores do not have it anyway."""
+    return None if curve.name in ("logistic", "identity") else CodedCurve(curve, middle, half)
+
+
 def directions_of(task: Task) -> DirectionProblem:
     """The directions of a resolved task with ``protocol: moments`` and ``release: directions``.
 
@@ -57,5 +63,12 @@ def directions_of(task: Task) -> DirectionProblem:
     UserError
         If a level's guarantee and the task's mechanism do not fit, or its public covariates are of other features.
     """
-    settings = Settings(task.coding.names, task.target.kind == "binary", covariates_of(task), once=True)
+    block, binary = task.moments, task.target.kind == "binary"
+    assert block is not None
+    if binary:
+        curve = own_curve(curve_of(block.loss or "logistic", LOSSES, "loss"), 0.0, 1.0)
+    else:
+        # Links that are told are of the share of the target's range.
+        curve = own_curve(curve_of(block.link or "identity", LINKS, "link"), 0.5, 0.5)
+    settings = Settings(task.coding.names, binary, covariates_of(task), once=True, curve=curve)
     return DirectionProblem(settings, menus_of(task, settings))

@@ -69,7 +69,7 @@ class PublicDataRegression(PublicMoments, TargetEstimator, base.MiniBatchRegress
     release
         ``"directions"``: ``y z / |z|``, z the features whitened by the public ones, one number a feature. ``"joint"``:
         ``x x'`` and ``x y`` by one mechanism. ``"separate"``: by one each. By default directions where covariates are
-        public, the link is the identity and no argument is given that only moments have: ``calibration``, ``radius``,
+        public, the link is not cubic and no argument is given that only moments have: ``calibration``, ``radius``,
         ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``intercept``, ``inputs``; else joint.
     target_weight
         What the coded target is multiplied by before the joint release; by default ``sqrt 2`` times the bound of

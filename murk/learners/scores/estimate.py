@@ -12,7 +12,7 @@ from murk.errors import UserError
 from murk.learners.estimate import Estimate, People
 from murk.learners.scores.classes import ClassSolution
 from murk.learners.scores.needed import Need, Outlook
-from murk.learners.scores.public import PublicSolution
+from murk.learners.scores.public import CurveSolution, PublicSolution
 from murk.learners.scores.solved import AnySolution
 
 METHOD = "scores"
@@ -85,8 +85,8 @@ def _checked(solution: AnySolution) -> bool | None:
 
 
 def _note(solution: AnySolution, once: bool) -> str:
-    if not solution.alike and isinstance(solution, ClassSolution):
-        note = "none: the public covariates are not like the people's, and of several classes nothing else would do"
+    if not solution.alike and isinstance(solution, ClassSolution | CurveSolution):
+        note = "none: the public covariates are not like the people's, and of such a model nothing else would do"
     elif not solution.alike:
         note = "the public covariates are not like the people's and are not used: by released second moments instead"
     elif not solution.public:

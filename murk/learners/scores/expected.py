@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.scores.model import Model, Response, chance, directions
+from murk.learners.scores.model import Model, Response, directions
 from murk.learners.scores.rows import Rows
 
 Array = NDArray[np.float64]
@@ -19,7 +19,7 @@ class Expected:
     """The mean score of an epoch as a function of the coefficients theta.
 
     ``G(theta) = mean m(x, theta) c(z) z``, with ``m = q r(1) + (1 - q) r(0)``, q the chance at ``x'theta``, for a
-    binary target and ``x'theta`` for a real one.
+    binary target and ``x'theta`` (or what its link makes of that) for a real one.
 
     Parameters
     ----------
@@ -51,17 +51,15 @@ class Expected:
 
     def slope(self, logit: Array) -> Array:
         """dG/dtheta, (p, p)."""
+        steep = self.response.steep(logit)
         if self.response.binary:
-            q = chance(logit)
-            steep = q * (1.0 - q) * (self.high - self.low)
-        else:
-            steep = np.ones_like(logit)
+            steep = steep * (self.high - self.low)
         return np.asarray(self.directions.T @ ((self.rows.shares * steep)[:, None] * self.rows.points))
 
     def spread(self, logit: Array) -> Array:
         """Mean of ``r^2 c^2 z z'``, (p, p): what one person's score varies by, at most."""
         if self.response.binary:
-            q = chance(logit)
+            q = np.clip(self.response.level(logit), 0.0, 1.0)
             square = q * self.high**2 + (1.0 - q) * self.low**2
         else:
             square = np.ones_like(logit)
@@ -80,9 +78,9 @@ class Expected:
         return self.low, self.high - self.low
 
     def _mean(self, logit: Array) -> Array:
+        q = self.response.level(logit)
         if not self.response.binary:
-            return logit
-        q = chance(logit)
+            return q
         return np.asarray(q * self.high + (1.0 - q) * self.low)
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from murk.learners.coordinates import contrasts
 from murk.learners.problem import HostileModelError
+from murk.learners.public_glm.curves import CodedCurve
 from murk.learners.scores import kernels
 from murk.learners.scores.kernels import LARGEST_LOGIT
 
@@ -152,10 +153,27 @@ class Response:
         Whether it is binary.
     classes
         K, where it is one of K classes; 0 for others.
+    curve
+        Mean function of a target whose mean is not the logistic one, or of a real one the line's; for answers at a
+        model of zeros only.
     """
 
     binary: bool
     classes: int = 0
+    curve: CodedCurve | None = None
+
+    def level(self, logit: Array) -> Array:
+        """The chance, or the coded real target's mean, at ``x'theta``."""
+        if self.curve is None:
+            return chance(logit) if self.binary else logit
+        return self.curve.mean(logit)
+
+    def steep(self, logit: Array) -> Array:
+        """Its slope."""
+        if self.curve is None:
+            level = self.level(logit)
+            return level * (1.0 - level) if self.binary else np.ones_like(level)
+        return self.curve.slope(logit)
 
     def answers(self, logit: Array, exponent: float) -> tuple[Array, Array]:
         """r(1) and r(0) at a logit; for a real target what y = 1 and y = -1 give."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from murk.learners.coordinates import whitening
 from murk.learners.estimate import PublicCovariates
+from murk.learners.public_glm.curves import CodedCurve
 from murk.learners.scores.layout import FIRST, NEVER, epoch_end, epoch_start, matrix_size
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import LARGEST_REACH, Model, Response
@@ -55,6 +56,9 @@ class Settings:
     once
         Whether there is but one epoch, which never ends: nobody reads a model, all answer at that of version 0, which
         is public with the task.
+    curve
+        The mean function, where it is not the logistic one, or the line. Any may be fitted to the same releases: it
+        is not part of the digest.
     """
 
     names: tuple[str, ...]
@@ -63,6 +67,7 @@ class Settings:
     exponent: float | None = None
     labels: tuple[str, ...] = ()
     once: bool = False
+    curve: CodedCurve | None = None
 
     def epoch_start(self, version: int) -> int:
         """Version at which the epoch began in which a chain with so many releases stands."""
@@ -100,7 +105,7 @@ class Settings:
     @property
     def response(self) -> Response:
         """How the target enters a score."""
-        return Response(self.binary, len(self.labels))
+        return Response(self.binary, len(self.labels), self.curve)
 
     @property
     def rows(self) -> Rows | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from murk.errors import UserError
 from murk.learners.scores.classes import ClassSolution
 from murk.learners.scores.model import Response
-from murk.learners.scores.public import PublicSolution
+from murk.learners.scores.public import CurveSolution, PublicSolution
 from murk.learners.scores.rows import Rows
 from murk.learners.scores.solve import Solution
 from murk.learners.scores.sums import Summary
@@ -29,5 +29,7 @@ def solved(found: Sequence[Summary], response: Response, rows: Rows | None) -> A
         return ClassSolution(found, response.classes, rows)
     if rows is None:
         return Solution(found, response)
+    if response.curve is not None:
+        return CurveSolution(found, response, rows)
     public = PublicSolution(found, response, rows)
     return public if public.alike and public.useful else Solution(found, response, unlike=True)

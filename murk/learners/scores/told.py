@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from murk.learners.scores.expected import Expected
 from murk.learners.scores.layout import flattened
-from murk.learners.scores.model import Response, chance, directions
+from murk.learners.scores.model import Response, directions
 from murk.learners.scores.moments import gain, own_variance
 from murk.learners.scores.rows import Rows, inverse
 from murk.learners.scores.sums import Answer, Summary
@@ -106,7 +106,7 @@ class Told:
 
     def level_at(self, logit: Array) -> Array:
         """The same of rows' logits, (m,)."""
-        return chance(logit) if self.response.binary else logit
+        return self.response.level(logit)
 
     def terms(self, theta: Array) -> Array:
         """Rows' own terms of r, less their mean, (m, numbers of r)."""
@@ -121,8 +121,7 @@ class Told:
 
     def slope(self, theta: Array) -> Array:
         """Its slope in theta."""
-        level = self.level(theta)
-        steep = level * (1.0 - level) if self.response.binary else np.ones_like(level)
+        steep = self.response.steep(np.asarray(self.rows.points @ theta))
         scores = self.bend.T @ ((self.rows.shares * steep)[:, None] * self.rows.points)
         return np.concatenate([scores, np.zeros((self.matrices.shape[1], len(theta)))])
 

@@ -11,6 +11,7 @@ from river import compose, datasets, evaluate, metrics
 
 from murk.errors import MurkError, UserError
 from murk.learners import PublicDataGLM, PublicDataRegression
+from murk.learners.public_glm.curves import LINKS, LOSSES
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease
@@ -45,6 +46,55 @@ def test_a_logistic_model_is_found_within_its_intervals_and_nearer_than_by_momen
     assert "docs/public-glm.md" in model.confidence_intervals().note
     assert model.direction() == {name: model.coefficients()[name] for name in "012"}
     assert np.mean(model.predict_many(X[:1000]) == LABELS[:1000]) > 0.6
+
+
+@pytest.mark.parametrize("loss", ["poisson", "boosting"])
+def test_other_losses_are_solved_for(loss):
+    X = np.random.default_rng(5).uniform(-1, 1, (30_000, 3))
+    truth = np.array([0.6, -0.4, 0.3, -1.5])
+    labels = np.random.default_rng(6).random(len(X)) < LOSSES[loss].mean(X @ truth[:3] + truth[3])
+    model, wrong = (glm(loss=each, public=X[:5000], budget=GaussianDP(16.0)) for each in (loss, "logistic"))
+    for each in (model, wrong):
+        each.learn_many(X[5000:], labels[5000:])
+    found, other = model.estimate(), wrong.estimate()
+    # 4 coefficients of a normal law, a false alarm once in 10^6 runs.
+    assert np.all(np.abs(found.values - truth) < 5.1 * found.spread)
+    assert np.any(np.abs(other.values - truth) > 5.1 * other.spread)
+    chance = LOSSES[loss].mean(np.array([0.3 - 1.5]))[0]
+    assert model.predict_proba_one({0: 0.5, 1: 0.0, 2: 0.0})[True] == pytest.approx(chance, abs=0.05)
+
+
+@pytest.mark.parametrize(("link", "bounds"), [("sigmoid", (0, 1)), ("softplus", (0, 2)), ("exp", (0, 4))])
+def test_links_are_solved_for_in_the_targets_units(link, bounds):
+    rng = np.random.default_rng(5)
+    X, truth = rng.uniform(-1, 1, (30_000, 3)), np.array([0.6, -0.4, 0.3, -0.3])
+    y = LINKS[link].mean(X @ truth[:3] + truth[3]) + rng.uniform(-0.1, 0.1, len(X))
+    model = regression(link=link, public=X[:5000], target_bounds=bounds, budget=GaussianDP(16.0))
+    model.learn_many(X[5000:], y[5000:])
+    found = model.estimate()
+    assert np.all(np.abs(found.values - truth) < 5.1 * found.spread)
+    assert np.any(np.abs(found.values / 2 - truth) > 5.1 * found.spread)
+    assert model.predict_one({0: 0.5, 1: 0.0, 2: 0.0}) == pytest.approx(LINKS[link].mean(np.zeros(1))[0], abs=0.15)
+    assert pickle.loads(pickle.dumps(model)).state_dict() == model.state_dict()
+
+
+def test_of_rows_unlike_the_people_no_other_loss_has_an_interval():
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (60_000, 3))
+    labels = rng.random(len(X)) < LOSSES["boosting"].mean(X @ TRUTH)
+    model = glm(loss="boosting", public=np.column_stack([X[:5000, 0], X[:5000, 0], X[:5000, 2]]) * [1, 0.9, 0.3]
+                + rng.uniform(-0.1, 0.1, (5000, 3)), budget=GaussianDP(8.0))  # fmt: skip
+    model.learn_many(X, labels)
+    found = model.estimate()
+    assert not found.alike
+    assert np.all(np.isinf(found.half_widths()))
+    assert found.note.startswith("none: the public covariates are not like the people's")
+
+
+def test_the_cubic_link_is_flat_where_directions_begin():
+    with pytest.raises(UserError, match="not 'cubic'"):
+        regression(link="cubic", release="directions")
+    assert regression(link="cubic").moments
 
 
 def test_a_line_is_in_the_targets_units():
@@ -153,7 +203,6 @@ def test_releases_made_elsewhere():
     ("more", "message"),
     [
         ({"public": None}, "give public="),
-        ({"loss": "poisson"}, "not 'poisson'"),
         ({"solver": "score"}, "solver='score' has no effect"),
         ({"radius": 2.0}, "radius=2.0 has no effect"),
         ({"inputs": "released"}, "inputs='released' has no effect"),

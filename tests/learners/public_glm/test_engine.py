@@ -227,7 +227,9 @@ def test_a_task_becomes_a_problem():
     assert problem.estimate([one, problem.engine()]).n_releases == 3
 
 
-@pytest.mark.parametrize("block", ["{loss: poisson}", "{release: separate}", "{design: gaussian, covariance: private}"])
+@pytest.mark.parametrize(
+    "block", ["{loss: poisson, release: joint}", "{release: separate}", "{design: gaussian, covariance: private}"]
+)
 def test_settings_of_the_block(block):
     problem = problem_for(public(Task.parse(TASK + f"moments: {block}\n")))
     # Normal features of so small a covariance stay well within their box.

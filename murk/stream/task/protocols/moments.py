@@ -10,8 +10,8 @@ from murk.stream.task.block import Block
 from murk.stream.task.errors import problem
 from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
-_TOLD: Final = ("logistic", "identity")
-"""Losses and links whose coefficients released directions tell."""
+_TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus")
+"""Losses and links whose coefficients released directions tell; the cubic link is flat at coefficients of zero."""
 _OF_MOMENTS: Final = {"design": "bounded", "covariance": "both", "solver": "stein"}
 """Settings that say how second moments are released or used, with their defaults."""
 
@@ -23,7 +23,7 @@ class MomentsBlock(Block):
         default=None,
         description="`directions` releases y z / abs(z), z the features whitened by the public ones; `joint` "
         "randomizes x x' and x y as one vector; `separate` as two, as published; `null`: `directions` with public "
-        "covariates, where the loss is logistic or the link the identity and no key below asks for more; else `joint`",
+        "covariates, unless the link is cubic or a key below asks for more; else `joint`",
     )
     loss: Literal["logistic", "poisson", "boosting"] | None = Field(
         default=None, description="of a binary target's model; `null`: logistic"
@@ -89,8 +89,8 @@ def check_directions(block: MomentsBlock, curve: str) -> None:
     chosen = getattr(block, curve)
     if chosen not in _TOLD:
         raise problem(
-            f"{chosen} is not learned from directions, which tell {' and '.join(_TOLD)} models only; say "
-            "release: joint, or leave release out",
+            f"{chosen} is not learned from directions, which tell {', '.join(_TOLD)} models only; say release: joint, "
+            "or leave release out",
             "moments", "release",
         )  # fmt: skip
     for key, value in _OF_MOMENTS.items():
