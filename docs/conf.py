@@ -32,6 +32,7 @@ nitpicky = True  # a reference that leads nowhere is a warning
 smartquotes = False  # X'X and --log mean what they say
 html_math_renderer = "mathml"
 myst_heading_anchors = 4  # headings are link targets, as on a forge
+myst_fence_as_directive = ["math"]  # a block of formulas, which a forge shows, too
 
 # In docstrings, single backticks name something that the reference has.
 default_role = "py:obj"
