@@ -39,7 +39,7 @@ _LOOK = 1.0
 # garbage collector again and again, which takes as long as learning them; these die young.
 _LEARN = 256
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True, slots=True)
