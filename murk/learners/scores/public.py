@@ -352,11 +352,14 @@ class PublicSolution:
 class CurveSolution(PublicSolution):
     """The same for a mean function of its own: where rows are not like the people's, nothing else would do."""
 
+    @property
+    def alike(self) -> bool:
+        """Whether what was released is what the public rows predict, and they are worth some number of people."""
+        return super().alike and self.useful
+
     def half_widths(self, quantile: float) -> Array:
         """As of any; infinite where the rows are not like the people's."""
-        if self.alike and self.useful:
-            return super().half_widths(quantile)
-        return np.full(self.features, np.inf)
+        return super().half_widths(quantile) if self.alike else np.full(self.features, np.inf)
 
 
 def _shares(evidence: Array) -> Array:
