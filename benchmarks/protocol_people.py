@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.pipe import learn
 from benchmarks.score_people import answer, covariates_of, features
-from murk.cli.report import average_effects
+from murk.cli.results import average_effects
 from murk.learners.gaussmix.problem import GramProblem
 from murk.learners.iwp_sgd.engine import IWPEngine
 from murk.learners.iwp_sgd.inference import estimate as estimate_examples

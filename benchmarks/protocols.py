@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.mothers import raw
 from benchmarks.protocol_people import Setting, drawn, estimate_of, outcome, predictions
-from murk.cli.report import average_effects
+from murk.cli.results import average_effects
 from murk.learners.choice import recommend
 from murk.stream import Task
 

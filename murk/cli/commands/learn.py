@@ -15,7 +15,8 @@ from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import learner_metrics, metrics_port
 from murk.cli.options import as_json, begin_on, existing_log, wait_for_task
 from murk.cli.output import print_json, progress
-from murk.cli.report import brief, print_result, result
+from murk.cli.report import brief, print_result
+from murk.cli.results import result
 
 if TYPE_CHECKING:
     from murk.stream import Task

@@ -13,7 +13,8 @@ from murk.cli.metrics import metrics_port, people_metrics
 from murk.cli.options import as_json, patiently, population
 from murk.cli.output import print_json, progress
 from murk.cli.publication import asking
-from murk.cli.report import print_accounts, print_labels, print_windows, say_notice, spent_together
+from murk.cli.report import print_accounts, print_labels, print_windows, say_notice
+from murk.cli.results import spent_together
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee

@@ -12,7 +12,8 @@ import click
 from murk.cli.options import as_json, population
 from murk.cli.output import print_json, progress
 from murk.cli.publication import asking
-from murk.cli.report import brief, print_result, result, say_notice, spent_together
+from murk.cli.report import brief, print_result, say_notice
+from murk.cli.results import result, spent_together
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee

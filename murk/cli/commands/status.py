@@ -6,7 +6,8 @@ import click
 
 from murk.cli.options import as_json, existing_log, open_existing
 from murk.cli.output import print_json
-from murk.cli.report import print_result, result
+from murk.cli.report import print_result
+from murk.cli.results import result
 
 
 @click.command("status")

@@ -1,0 +1,239 @@
+"""What a run came to, as one dictionary: it is what ``--json`` prints, and what `murk.cli.report` puts into words."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from murk.learners.curve import CurvePoint
+    from murk.learners.estimate import Estimate
+    from murk.producers import Ledger
+    from murk.stream import Task
+    from murk.stream.log.base import Log
+
+
+def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...]]:
+    """What all chains of a log have learned together, what became of the messages they read, and the estimate's curve.
+
+    ``state_digest`` is equal where, bit for bit, the same was learned.
+    """
+    from murk.learners.curve import merged_curve
+    from murk.learners.problem import plausible, problem_for
+    from murk.stream.messages.state import decode_state
+
+    problem = problem_for(task)
+    engines = [problem.engine() for _ in range(task.log.partitions)]
+    messages = []
+    lag = 0
+    for chain, engine in enumerate(engines):
+        standing = log.standing(chain)
+        lag += standing.lag
+        if standing.checkpoint.state is not None:
+            message = decode_state(standing.checkpoint.state, f"chain {chain} of {log.url}")
+            engine.load_state_dict(message.learner)
+            messages.append(message)
+    counters = [message.counters for message in messages]
+    dead: Counter[str] = Counter()
+    for one in counters:
+        dead.update(one.dead)
+    more = {}
+    if task.of_organisations:
+        more["records_learned"] = sum(state.learner["records"] for state in messages)
+    states = json.dumps([engine.state_dict() for engine in engines], sort_keys=True)
+    with plausible():
+        estimate = problem.estimate(engines)
+        points = merged_curve([message.trail for message in messages], len(estimate.names), estimate.method)
+    counts = {
+        "releases": sum(one.learned for one in counters),
+        "duplicates": sum(one.duplicates for one in counters),
+        "dead_letters": dict(dead),
+        "lag": lag,
+        "state_digest": hashlib.sha256(states.encode()).hexdigest(),
+        **more,
+    }
+    return estimate, counts, points
+
+
+def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
+    """Each level of the menu: its guarantee as data and in plain words.
+
+    ``right_at_most`` is how often an adversary who knows all else tells any two records apart: (1 + delta(0)) / 2.
+    A sketch's guarantee is about a record and a blank one; ``replace_one`` is the same for any two records.
+    """
+    if task.of_organisations:
+        return _describe_sketches(task)
+    from murk.learners.problem import problem_for
+    from murk.privacy.mechanisms.pure import really_given
+
+    found = {}
+    for level, mechanism in problem_for(task).mechanisms.items():
+        guarantee = really_given(task.privacy.levels[level], mechanism.claims)
+        found[level] = {
+            "guarantee": guarantee.to_dict(),
+            "mechanism": mechanism.kind,
+            "right_at_most": guarantee.right_at_most,
+            "words": guarantee.describe(),
+        }
+    return found
+
+
+def _describe_sketches(task: Task) -> dict[str, dict[str, Any]]:
+    from murk.privacy.gaussmix.words import described
+    from murk.producers.sketches.producer import sketch_problem_for
+
+    found = {}
+    for level, mechanism in sketch_problem_for(task).mechanisms.items():
+        words, replaced = described(mechanism)
+        found[level] = {
+            "guarantee": mechanism.stated.to_dict(),
+            "replace_one": replaced.to_dict(),
+            "right_at_most": replaced.right_at_most,
+            "words": words,
+        }
+    return found
+
+
+def describe_cap(task: Task) -> str:
+    """What all releases of one person to the task may come to, in words."""
+    cap = task.privacy.per_person
+    if task.of_organisations:
+        from murk.privacy.gaussmix.words import against_a_blank_record
+
+        if cap is None:
+            return "One window an organisation, at its level."
+        return f"All windows of one organisation together: {against_a_blank_record(cap)}"
+    if cap is None:
+        return "One release a person, at their level."
+    return f"All releases of one person together: {cap.describe()}"
+
+
+def per_unit(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
+    """Coefficients and intervals per unit of each feature, with what a unit is, in words.
+
+    ``factor * coefficient + shift`` is what stands there, for whoever has others: those of ``history``, say.
+    """
+    from murk.learners.units import units
+
+    known = units(task)
+    found = {}
+    for name, value, half in zip(estimate.names, estimate.values, estimate.half_widths(level), strict=True):
+        unit = known.get(name)
+        if unit is None:
+            continue
+        effect, width = float(value) * unit.factor + unit.shift, float(half) * unit.factor
+        found[name] = {
+            "unit": unit.label, "value": effect, "interval": [effect - width, effect + width],
+            "factor": unit.factor, "shift": unit.shift,
+        }  # fmt: skip
+    return found
+
+
+def average_effects(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str, Any]] | None:
+    """Average marginal effects per unit of each feature: on the chance of a positive target, or on a real one.
+
+    It is what all models have in common. None where a task's coefficients are neither log odds nor slopes, or where
+    nothing is known of the people whom it would be an average over.
+    """
+    from murk.learners.effects import marginal_effects
+    from murk.learners.gaussmix.estimates import GramEstimate
+    from murk.learners.units import fits_chances, has_slopes, on_logit_scale, units
+
+    known = units(task)
+    if isinstance(estimate, GramEstimate):
+        found: tuple[Any, Any] | None = estimate.effects(level)
+    elif on_logit_scale(task):
+        found = marginal_effects(estimate, level)
+    elif fits_chances(task) or has_slopes(task):
+        found = estimate.values, estimate.half_widths(level)
+    else:
+        found = None
+    if found is None:
+        return None
+    effects = {}
+    for name, value, half in zip(estimate.names, *found, strict=True):
+        unit = known.get(name)
+        if unit is not None and name != "intercept":
+            effect, width = float(value) * unit.factor, float(half) * unit.factor
+            effects[name] = {"unit": unit.label, "value": effect, "interval": [effect - width, effect + width]}
+    return effects
+
+
+def needed(estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
+    """The coefficients that scores did not learn, and what it would take to.
+
+    What they have instead of an estimate is a guess near zero.
+    """
+    from murk.learners.scores.estimate import ScoreEstimate
+
+    if not isinstance(estimate, ScoreEstimate):
+        return {}
+    return {name: need.to_dict() for name, need in estimate.needs(level).items()}
+
+
+def not_learned(estimate: Estimate, level: float) -> list[str]:
+    """The coefficients that noise hides where an organisation's second moments are released."""
+    from murk.learners.gaussmix.estimates import GRAM_METHOD
+
+    if estimate.method != GRAM_METHOD:
+        return []
+    halves = estimate.half_widths(level)
+    return [name for name, half in zip(estimate.names, halves, strict=True) if not math.isfinite(half)]
+
+
+def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, **more: Any) -> dict[str, Any]:
+    """The one object that ``--json`` prints: what is committed on the log, and what else is known.
+
+    ``history`` adds how the estimate came there.
+    """
+    from murk.learners.curve import columns
+    from murk.learners.problem import plausible
+    from murk.learners.units import fits_chances, on_logit_scale
+    from murk.stream.task.disclosure import Disclosure
+    from murk.stream.task.privacy import DEFAULT_LEVEL
+
+    estimate, counts, points = committed(task, log)
+    intervals = estimate.intervals(level)
+    disclosure = Disclosure.of(task)
+    levels = describe_levels(task)
+    with plausible():
+        needs = needed(estimate, level)
+    return {
+        "task": task.name,
+        "protocol": task.protocol,
+        "objective": task.objective,
+        "odds_ratios": on_logit_scale(task),
+        "chances": fits_chances(task),
+        **more,
+        **counts,
+        "coefficients": dict(zip(estimate.names, map(float, estimate.values), strict=True)),
+        "confidence_intervals": {name: list(interval) for name, interval in intervals.items()},
+        "interval": {"method": intervals.method, "level": intervals.level, "note": intervals.note},
+        "per_unit": per_unit(task, estimate, level),
+        "average_effects": average_effects(task, estimate, level),
+        "not_learned": list(needs) or not_learned(estimate, level),
+        "needed": needs,
+        **({"history": columns(points, estimate.names)} if history else {}),
+        "guarantee": levels[DEFAULT_LEVEL]["guarantee"],
+        "levels": levels,
+        "cap": None if task.privacy.per_person is None else task.privacy.per_person.to_dict(),
+        "cap_words": describe_cap(task),
+        "public_sample": None if disclosure is None else disclosure.to_dict(),
+        "simulated": task.simulated,
+        "task_hash": task.hash,
+    }
+
+
+def spent_together(ledger: Ledger) -> dict[str, Any]:
+    """Where the accounts lie, and what their people have spent on all tasks together."""
+    from murk.producers.ledger.accounts import describe_together
+
+    standings = ledger.together()
+    return {
+        "ledger": str(ledger.path),
+        "together": [one.to_dict() for one in standings],
+        "together_words": describe_together(standings),
+    }
