@@ -272,10 +272,11 @@ def main(argv):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--once", action="store_true", help="directions, which are released without reading a model")
     parser.add_argument("--at", type=setting, metavar="D,MU,N", help="features, mu and people of all generated tasks")
-    parser.add_argument("--only", choices=("accuracy", "coverage", "real"))
+    parser.add_argument("--only", choices=("accuracy", "demonstration", "coverage", "real"))
     given = parser.parse_args(argv)
     if given.only in (None, "accuracy"):
         accuracy(given.replications, given.seed)
+    if given.only in (None, "accuracy", "demonstration"):
         women(given.replications, given.seed)
     shapes, kinds = given.shapes.split(","), given.kinds.split(";")
     if given.once:
