@@ -18,8 +18,8 @@ import numpy as np
 
 from murk.learners.gaussmix.baselines import AdaSSP, ObjectivePerturbation, Sheffet
 from murk.learners.gaussmix.baselines.common import Draws
-from murk.learners.gaussmix.engine import SketchEngine
-from murk.learners.gaussmix.settings import SketchSettings, default_rows, largest_rows
+from murk.learners.gaussmix.windows.sketch_engine import SketchEngine
+from murk.learners.gaussmix.windows.sketch_settings import SketchSettings, default_rows, largest_rows
 from murk.privacy import ApproxDP, SimulatedNoise
 from murk.privacy.gaussmix import GaussMixMechanism
 from murk.privacy.mechanisms.base import WIDTH

@@ -24,13 +24,13 @@ from benchmarks.score_people import learned
 from benchmarks.timing import compare
 from murk._jit import jit
 from murk.learners import PublicDataGLM, PublicDataRegression
-from murk.learners.public_glm.curves import LOSSES
-from murk.learners.public_glm.fit import Response, fit
+from murk.learners.public_glm.fitting.curves import LOSSES
+from murk.learners.public_glm.fitting.fit import Response, fit
+from murk.learners.public_glm.fitting.statistics import Statistics, balanced
 from murk.learners.public_glm.kernels import moments
 from murk.learners.public_glm.mechanism import calibrated
 from murk.learners.public_glm.moments import Sums
 from murk.learners.public_glm.public import Covariates
-from murk.learners.public_glm.statistics import Statistics, balanced
 from murk.privacy import ApproxDP, GaussianDP
 from murk.privacy.noise.kernels import simulated_gaussian
 

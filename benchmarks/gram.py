@@ -26,10 +26,10 @@ from benchmarks.gaussmix import (
 )
 from murk.learners.gaussmix.baselines import AdaSSP, ObjectivePerturbation
 from murk.learners.gaussmix.baselines.common import Draws
-from murk.learners.gaussmix.estimates import GramEstimate, estimate_grams
-from murk.learners.gaussmix.gram_settings import GramSettings
-from murk.learners.gaussmix.gram_sums import GramSums
-from murk.learners.gaussmix.settings import default_rows
+from murk.learners.gaussmix.solving.estimates import GramEstimate, estimate_grams
+from murk.learners.gaussmix.windows.gram_settings import GramSettings
+from murk.learners.gaussmix.windows.gram_sums import GramSums
+from murk.learners.gaussmix.windows.sketch_settings import default_rows
 from murk.privacy import ApproxDP, SimulatedNoise
 from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
 from murk.privacy.mechanisms import calibrate

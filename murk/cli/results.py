@@ -82,7 +82,7 @@ def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
 
 
 def _describe_sketches(task: Task) -> dict[str, dict[str, Any]]:
-    from murk.privacy.gaussmix.words import described
+    from murk.privacy.gaussmix.explain import described
     from murk.producers.sketches.producer import sketch_problem_for
 
     found = {}
@@ -101,7 +101,7 @@ def describe_cap(task: Task) -> str:
     """What all releases of one person to the task may come to, in words."""
     cap = task.privacy.per_person
     if task.of_organisations:
-        from murk.privacy.gaussmix.words import against_a_blank_record
+        from murk.privacy.gaussmix.explain import against_a_blank_record
 
         if cap is None:
             return "One window an organisation, at its level."
@@ -139,7 +139,7 @@ def average_effects(task: Task, estimate: Estimate, level: float) -> dict[str, d
     nothing is known of the people whom it would be an average over.
     """
     from murk.learners.effects import marginal_effects
-    from murk.learners.gaussmix.estimates import GramEstimate
+    from murk.learners.gaussmix.solving.estimates import GramEstimate
     from murk.learners.units import fits_chances, has_slopes, on_logit_scale, units
 
     known = units(task)
@@ -176,7 +176,7 @@ def needed(estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
 
 def not_learned(estimate: Estimate, level: float) -> list[str]:
     """The coefficients that noise hides where an organisation's second moments are released."""
-    from murk.learners.gaussmix.estimates import GRAM_METHOD
+    from murk.learners.gaussmix.solving.estimates import GRAM_METHOD
 
     if estimate.method != GRAM_METHOD:
         return []

@@ -18,7 +18,7 @@ from murk.learners.scores.estimate import ScoreEstimate
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
-from murk.privacy.gaussmix.words import described
+from murk.privacy.gaussmix.explain import described
 from murk.privacy.mechanisms import Costed
 from murk.privacy.mechanisms.pure import really_given
 from murk.stream.messages.state import Counters, StateMessage

@@ -37,7 +37,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-        self._block = 0\n+        self._block = 1",
     ): "before the first message both blocks are empty",
     (
-        "murk/privacy/gaussmix/analysis.py",
+        "murk/privacy/gaussmix/analysis/renyi.py",
         "-        low, high = high, 4 * high\n+        low, high = high, 5 * high",
     ): "whatever brackets the root, the search ends at it",
     (
@@ -45,7 +45,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-        if wanted <= 0:\n+        if wanted < 0:",
     ): "at zero the search begins at its root",
     (
-        "murk/privacy/gaussmix/tight.py",
+        "murk/privacy/gaussmix/analysis/tight.py",
         "-    share = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))\n"
         "+    share = np.where(low >= 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))",
     ): "at zero both are the same",
@@ -71,7 +71,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "+        one, other = _convergent(x, length), _convergent(x, length + 2)",
     ): "both are the value to more digits than are asked for",
     (
-        "murk/privacy/gaussmix/tight_settings.py",
+        "murk/privacy/gaussmix/analysis/tight_settings.py",
         "-    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 2**13\n"
         "+    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 3**13",
     ): "whatever brackets the root, the search ends at it",
@@ -80,7 +80,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-TELL = 60.0\n+TELL = 120.0",
     ): "how often something is logged",
     (
-        "murk/privacy/gaussmix/tight.py",
+        "murk/privacy/gaussmix/analysis/tight.py",
         "-_CELL, _COARSE = 2.0**-6, 2.0**-3\n+_CELL, _COARSE = 2.0**-6, 2.0**(3)",
     ): "where the search for an order begins",
     (
@@ -107,7 +107,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-    if share <= chance:\n+    if share < chance:",
     ): "where both are the same the bound is 1 as well",
     (
-        "murk/privacy/gaussmix/tight.py",
+        "murk/privacy/gaussmix/analysis/tight.py",
         "-    return float(np.max(total[highest >= floor]))\n+    return float(np.max(total[highest > floor]))",
     ): "the cell before it begins where this one ends, and has no less",
     (

@@ -15,12 +15,12 @@ from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.base import Record, StreamEstimator
 from murk.learners.estimate import Estimate
-from murk.learners.gaussmix.engine import SketchEngine
-from murk.learners.gaussmix.estimates import estimate, estimate_grams
-from murk.learners.gaussmix.gram_engine import GramEngine
-from murk.learners.gaussmix.gram_settings import GramSettings
-from murk.learners.gaussmix.settings import SketchSettings, default_rows
-from murk.learners.gaussmix.window_settings import Kind, Weighting
+from murk.learners.gaussmix.solving.estimates import estimate, estimate_grams
+from murk.learners.gaussmix.windows.gram_engine import GramEngine
+from murk.learners.gaussmix.windows.gram_settings import GramSettings
+from murk.learners.gaussmix.windows.settings import Kind, Weighting
+from murk.learners.gaussmix.windows.sketch_engine import SketchEngine
+from murk.learners.gaussmix.windows.sketch_settings import SketchSettings, default_rows
 from murk.learners.values import number
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.gaussmix import (

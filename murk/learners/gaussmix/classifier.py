@@ -12,7 +12,7 @@ from river import base
 from murk.learners.base import Record
 from murk.learners.gaussmix.base import Budget, GaussMix, Method
 from murk.learners.gaussmix.regressor import PUBLISHED
-from murk.learners.gaussmix.window_settings import Kind, Weighting
+from murk.learners.gaussmix.windows.settings import Kind, Weighting
 from murk.learners.predictions import LabelEstimator, code_of, codes_of, logistic, two_chances, two_labels
 from murk.privacy import ApproxDP
 from murk.privacy.gaussmix import Analysis, Neighbours

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.estimate import Estimate
-from murk.learners.gaussmix.engine import SketchEngine
-from murk.learners.gaussmix.estimates import estimate, estimate_grams
-from murk.learners.gaussmix.gram_engine import GramEngine
-from murk.learners.gaussmix.gram_settings import GramSettings
-from murk.learners.gaussmix.settings import SketchSettings, check_message, default_rows
+from murk.learners.gaussmix.solving.estimates import estimate, estimate_grams
+from murk.learners.gaussmix.windows.gram_engine import GramEngine
+from murk.learners.gaussmix.windows.gram_settings import GramSettings
+from murk.learners.gaussmix.windows.sketch_engine import SketchEngine
+from murk.learners.gaussmix.windows.sketch_settings import SketchSettings, check_message, default_rows
 from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
 from murk.stream.messages.releases import GramRelease, Release, SketchRelease
 from murk.stream.task.protocols.sketch import GRAM, SketchBlock

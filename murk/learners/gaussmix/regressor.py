@@ -11,7 +11,7 @@ from river import base
 
 from murk.learners.base import Record
 from murk.learners.gaussmix.base import Budget, GaussMix, Method
-from murk.learners.gaussmix.window_settings import Kind, Weighting
+from murk.learners.gaussmix.windows.settings import Kind, Weighting
 from murk.learners.predictions import TargetEstimator
 from murk.learners.values import numbers, target
 from murk.privacy import ApproxDP

@@ -15,16 +15,16 @@ from river.utils import dataframe
 from murk.errors import UserError
 from murk.learners.base import Record, StreamEstimator
 from murk.learners.estimate import Estimate
-from murk.learners.public_glm.bounds import normal_reach
-from murk.learners.public_glm.curves import LOSSES, Curve
 from murk.learners.public_glm.directed import OF_MOMENTS, Directions, check_directions, release_by_rule
 from murk.learners.public_glm.engine import BLOCK, Model, MomentEngine, merged
-from murk.learners.public_glm.fit import Response
+from murk.learners.public_glm.fitting.bounds import normal_reach
+from murk.learners.public_glm.fitting.curves import LOSSES, Curve
+from murk.learners.public_glm.fitting.fit import Response
+from murk.learners.public_glm.fitting.root import NoRootError
+from murk.learners.public_glm.fitting.statistics import Statistics, balanced
 from murk.learners.public_glm.mechanism import calibrated
 from murk.learners.public_glm.problem import check_size
 from murk.learners.public_glm.public import PublicSample
-from murk.learners.public_glm.root import NoRootError
-from murk.learners.public_glm.statistics import Statistics, balanced
 from murk.learners.scores.local import LocalScores
 from murk.learners.values import number
 from murk.privacy import Guarantee

@@ -12,8 +12,8 @@ from river import base
 from murk.learners.base import Record
 from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
 from murk.learners.public_glm.base import PublicMoments
-from murk.learners.public_glm.curves import LOSSES, Curve, curve_of
-from murk.learners.public_glm.fit import Response
+from murk.learners.public_glm.fitting.curves import LOSSES, Curve, curve_of
+from murk.learners.public_glm.fitting.fit import Response
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 

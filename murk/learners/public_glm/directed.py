@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.estimate import PublicCovariates
-from murk.learners.public_glm.curves import Curve
 from murk.learners.public_glm.directions import own_curve
-from murk.learners.public_glm.fit import Response
+from murk.learners.public_glm.fitting.curves import Curve
+from murk.learners.public_glm.fitting.fit import Response
 from murk.learners.public_glm.public import PublicSample
 from murk.learners.scores.engine import BLOCK, merged
 from murk.learners.scores.estimate import ScoreEstimate

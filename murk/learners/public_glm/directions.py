@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.public_glm.curves import LINKS, LOSSES, CodedCurve, Curve, curve_of
+from murk.learners.public_glm.fitting.curves import LINKS, LOSSES, CodedCurve, Curve, curve_of
 from murk.learners.scores.model import QUESTIONS, Question
 from murk.learners.scores.problem import ScoreProblem, covariates_of, menus_of
 from murk.learners.scores.settings import Settings

@@ -13,12 +13,12 @@ from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.estimate import Estimate
 from murk.learners.public_glm import kernels
-from murk.learners.public_glm.curves import Curve
-from murk.learners.public_glm.fit import Fit, Response, fit
+from murk.learners.public_glm.fitting.curves import Curve
+from murk.learners.public_glm.fitting.fit import Fit, Response, fit
+from murk.learners.public_glm.fitting.statistics import Statistics
 from murk.learners.public_glm.mechanism import Level
 from murk.learners.public_glm.moments import Sums
 from murk.learners.public_glm.public import Covariates
-from murk.learners.public_glm.statistics import Statistics
 from murk.learners.state import count_of, pack, unpack
 from murk.privacy.mechanisms.reach import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
@@ -53,7 +53,7 @@ class Model:
     covariance
         ``"both"``, ``"private"`` or ``"pooled"``: see :func:`murk.learners.public_glm.moments.private_share`.
     solver
-        ``"stein"`` (the paper's) or ``"score"``: see :mod:`murk.learners.public_glm.score`.
+        ``"stein"`` (the paper's) or ``"score"``: see :mod:`murk.learners.public_glm.fitting.score`.
     """
 
     curve: Curve

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.learners.public_glm import kernels
-from murk.learners.public_glm.statistics import Statistics
+from murk.learners.public_glm.fitting.statistics import Statistics
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.mechanisms import (
     BEST,

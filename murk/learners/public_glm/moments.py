@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.public_glm import kernels
+from murk.learners.public_glm.fitting.statistics import Statistics
 from murk.learners.public_glm.public import Covariates
-from murk.learners.public_glm.statistics import Statistics
 
 Floats = NDArray[np.float64]
 

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.estimate import Estimate
-from murk.learners.public_glm.bounds import normal_reach
-from murk.learners.public_glm.curves import LINKS, LOSSES, curve_of
 from murk.learners.public_glm.directions import DirectionProblem, directions_of
 from murk.learners.public_glm.engine import Model, MomentEngine, merged
-from murk.learners.public_glm.fit import Response
+from murk.learners.public_glm.fitting.bounds import normal_reach
+from murk.learners.public_glm.fitting.curves import LINKS, LOSSES, curve_of
+from murk.learners.public_glm.fitting.fit import Response
+from murk.learners.public_glm.fitting.statistics import Statistics, balanced
 from murk.learners.public_glm.mechanism import calibrated
 from murk.learners.public_glm.public import Covariates
-from murk.learners.public_glm.statistics import Statistics, balanced
 from murk.learners.scores.problem import covariates_of
 from murk.privacy.mechanisms.base import Randomizer
 from murk.stream.log.base import MAX_MESSAGE, MAX_STATE

@@ -14,8 +14,8 @@ from murk.errors import UserError
 from murk.learners.base import Record
 from murk.learners.predictions import TargetEstimator
 from murk.learners.public_glm.base import PublicMoments
-from murk.learners.public_glm.curves import LINKS, Curve, curve_of
-from murk.learners.public_glm.fit import Response
+from murk.learners.public_glm.fitting.curves import LINKS, Curve, curve_of
+from murk.learners.public_glm.fitting.fit import Response
 from murk.learners.values import numbers, target
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource

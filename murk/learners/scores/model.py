@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from murk.learners.coordinates import contrasts
 from murk.learners.problem import HostileModelError
-from murk.learners.public_glm.curves import CodedCurve
+from murk.learners.public_glm.fitting.curves import CodedCurve
 from murk.learners.scores import kernels
 from murk.learners.scores.kernels import LARGEST_LOGIT
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from murk.learners.coordinates import whitening
 from murk.learners.estimate import PublicCovariates
-from murk.learners.public_glm.curves import CodedCurve
+from murk.learners.public_glm.fitting.curves import CodedCurve
 from murk.learners.scores.layout import FIRST, NEVER, epoch_end, epoch_start, matrix_size
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import LARGEST_REACH, Model, Response

@@ -7,7 +7,7 @@ The accumulators are loaded when they are first asked for, with the compiler: de
 from typing import TYPE_CHECKING
 
 from murk._lazy import lazy_exports
-from murk.privacy.gaussmix.analysis import (
+from murk.privacy.gaussmix.analysis.renyi import (
     Analysis,
     Method,
     Neighbours,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.conversions import gdp_epsilon
-from murk.privacy.gaussmix.bounds import Neighbours
+from murk.privacy.gaussmix.analysis.bounds import Neighbours
 from murk.privacy.gaussmix.mechanism import LARGEST_WINDOW, check_bound, check_choice
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import WIDTH, checked_integer

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from murk.errors import UserError
-from murk.privacy.gaussmix import tight, tight_settings
-from murk.privacy.gaussmix.analysis import joint_settings, smallest_threshold
-from murk.privacy.gaussmix.bounds import Analysis, Method, Neighbours, noise_on_eigenvalue, total
+from murk.privacy.gaussmix.analysis import tight, tight_settings
+from murk.privacy.gaussmix.analysis.bounds import Analysis, Method, Neighbours, noise_on_eigenvalue, total
+from murk.privacy.gaussmix.analysis.renyi import joint_settings, smallest_threshold
 from murk.privacy.guarantee import nearest
 from murk.privacy.guarantees import ApproxDP, Guarantee
 from murk.privacy.mechanisms.base import WIDTH, checked_integer

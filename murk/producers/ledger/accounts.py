@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from murk.privacy import Accountant, Amount, Guarantee
-from murk.privacy.gaussmix.words import against_a_blank_record, promised
+from murk.privacy.gaussmix.explain import against_a_blank_record, promised
 from murk.producers.ledger.windows import WindowSums
 
 _COUNTS = ("released", "refused", "queued", "dropped")

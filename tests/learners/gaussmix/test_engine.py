@@ -9,10 +9,10 @@ import pytest
 from statsmodels.api import OLS
 
 from murk.errors import MurkError, UserError
-from murk.learners.gaussmix.engine import SketchEngine
-from murk.learners.gaussmix.gram_settings import GramSettings
 from murk.learners.gaussmix.problem import problem_for
-from murk.learners.gaussmix.settings import SketchSettings, check_message, default_rows, largest_rows
+from murk.learners.gaussmix.windows.gram_settings import GramSettings
+from murk.learners.gaussmix.windows.sketch_engine import SketchEngine
+from murk.learners.gaussmix.windows.sketch_settings import SketchSettings, check_message, default_rows, largest_rows
 from murk.learners.state import pack
 from murk.privacy import SimulatedNoise
 from murk.privacy.gaussmix import SketchAccumulator

@@ -5,8 +5,8 @@ import pytest
 from statsmodels.api import OLS
 
 from murk.errors import UserError
-from murk.learners.gaussmix.solver import FEWEST, check_rows, least_squares, solve
-from murk.learners.gaussmix.sums import Sums, gram, precision
+from murk.learners.gaussmix.solving.solver import FEWEST, check_rows, least_squares, solve
+from murk.learners.gaussmix.windows.sketch_sums import Sums, gram, precision
 
 THETA = np.array([0.4, -0.3, 0.2])
 

@@ -7,7 +7,7 @@ from scipy.special import expit
 from statsmodels.api import Logit
 
 from murk.errors import UserError
-from murk.learners.gaussmix.surrogate import by_normal_scores, by_quadratic, quadratic
+from murk.learners.gaussmix.solving.surrogate import by_normal_scores, by_quadratic, quadratic
 
 
 def minimax(reach):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.learners.public_glm.curves import LINKS
 from murk.learners.public_glm.engine import BLOCK, Model, MomentEngine, merged
-from murk.learners.public_glm.fit import Response
+from murk.learners.public_glm.fitting.curves import LINKS
+from murk.learners.public_glm.fitting.fit import Response
+from murk.learners.public_glm.fitting.statistics import Statistics, balanced
 from murk.learners.public_glm.mechanism import calibrated
 from murk.learners.public_glm.moments import Sums
 from murk.learners.public_glm.problem import check_size, problem_for
-from murk.learners.public_glm.statistics import Statistics, balanced
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise
 from murk.stream import Task
 from murk.stream.log.base import MAX_MESSAGE

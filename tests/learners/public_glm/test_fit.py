@@ -9,11 +9,11 @@ import pytest
 import statsmodels.api as sm
 
 from murk.learners.estimate import PublicCovariates
-from murk.learners.public_glm.curves import LINKS, LOSSES
-from murk.learners.public_glm.fit import DELTA, LEAST_SQUARES, Response, fit
+from murk.learners.public_glm.fitting.curves import LINKS, LOSSES
+from murk.learners.public_glm.fitting.fit import DELTA, LEAST_SQUARES, Response, fit
+from murk.learners.public_glm.fitting.statistics import Statistics, balanced
 from murk.learners.public_glm.moments import Private, Sums, design_of, private_share
 from murk.learners.public_glm.public import Covariates
-from murk.learners.public_glm.statistics import Statistics, balanced
 
 BINARY, OWN = Response(0.0, 1.0), Response(-1.0, 1.0)
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from murk.errors import UserError
-from murk.learners.public_glm.bounds import normal_reach
+from murk.learners.public_glm.fitting.bounds import normal_reach
 from murk.learners.public_glm.public import KEPT, Covariates, PublicSample
 
 ROWS = np.random.default_rng(1).uniform(-1, 1, (300, 2))

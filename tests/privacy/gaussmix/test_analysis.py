@@ -11,7 +11,6 @@ from murk.errors import UserError
 from murk.privacy import ApproxDP
 from murk.privacy.gaussmix import (
     GaussMixMechanism,
-    bounds,
     eigenvalue_epsilon,
     joint_epsilon,
     joint_settings,
@@ -22,7 +21,8 @@ from murk.privacy.gaussmix import (
     smallest_threshold,
     two_steps,
 )
-from murk.privacy.gaussmix.bounds import eigenvalue, joint, steps
+from murk.privacy.gaussmix.analysis import bounds
+from murk.privacy.gaussmix.analysis.bounds import eigenvalue, joint, steps
 from murk.privacy.rounding import decimal, precise
 
 NEIGHBOURS = ["zero-out", "replace-one"]

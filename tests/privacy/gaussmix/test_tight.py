@@ -9,7 +9,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from murk.privacy import ApproxDP, GaussMixMechanism
-from murk.privacy.gaussmix import joint_settings, smallest_threshold, tight, tight_settings
+from murk.privacy.gaussmix import joint_settings, smallest_threshold
+from murk.privacy.gaussmix.analysis import tight, tight_settings
 from murk.privacy.rounding import precise
 from tests.privacy.gaussmix.test_claim import gaussian_divergence, mixing_delta, replaced_delta, signed_delta
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from murk.errors import UserError
 from murk.learners.gaussmix.baselines.common import Baseline, Draws, Matrix, Vector
-from murk.learners.gaussmix.solver import check_rows, least_squares
-from murk.privacy.gaussmix.analysis import smallest_threshold
+from murk.learners.gaussmix.solving.solver import check_rows, least_squares
+from murk.privacy.gaussmix.analysis.renyi import smallest_threshold
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.estimate import Estimate
-from murk.learners.gaussmix.estimates import estimate_grams
-from murk.learners.gaussmix.gram_settings import GramSettings
-from murk.learners.gaussmix.gram_sums import GramSums, precision
-from murk.learners.gaussmix.window_engine import WindowEngine
+from murk.learners.gaussmix.solving.estimates import estimate_grams
+from murk.learners.gaussmix.windows.engine import WindowEngine
+from murk.learners.gaussmix.windows.gram_settings import GramSettings
+from murk.learners.gaussmix.windows.gram_sums import GramSums, precision
 from murk.privacy.gaussmix import GramMechanism
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GramRelease

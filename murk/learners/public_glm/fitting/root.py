@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.public_glm.curves import Curve
+from murk.learners.public_glm.fitting.curves import Curve
 
 Floats = NDArray[np.float64]
 
@@ -62,7 +62,7 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
 
     Examples
     --------
-    >>> from murk.learners.public_glm.curves import LOSSES
+    >>> from murk.learners.public_glm.fitting.curves import LOSSES
     >>> s = np.linspace(-0.2, 0.2, 101)
     >>> a, c = solve(LOSSES["logistic"], s, np.full(101, 1 / 101), 0.5)
     >>> abs(a) < 1e-9, round(c, 2)

@@ -6,9 +6,9 @@ from decimal import Decimal
 from functools import lru_cache
 
 from murk.errors import UserError
-from murk.privacy.gaussmix.analysis import joint_settings
-from murk.privacy.gaussmix.bounds import quantile
-from murk.privacy.gaussmix.tight import SHARE, linear_epsilon, mixing_delta, replaced
+from murk.privacy.gaussmix.analysis.bounds import quantile
+from murk.privacy.gaussmix.analysis.renyi import joint_settings
+from murk.privacy.gaussmix.analysis.tight import SHARE, linear_epsilon, mixing_delta, replaced
 from murk.privacy.rounding import decimal, precise, rational
 
 __all__ = ["mixing_noise", "replaced_noise", "settings"]

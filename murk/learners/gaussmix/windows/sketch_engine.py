@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.estimate import Estimate
-from murk.learners.gaussmix.estimates import estimate
-from murk.learners.gaussmix.settings import SketchSettings
-from murk.learners.gaussmix.sums import Sums, gram, precision
-from murk.learners.gaussmix.window_engine import WindowEngine
+from murk.learners.gaussmix.solving.estimates import estimate
+from murk.learners.gaussmix.windows.engine import WindowEngine
+from murk.learners.gaussmix.windows.sketch_settings import SketchSettings
+from murk.learners.gaussmix.windows.sketch_sums import Sums, gram, precision
 from murk.privacy.gaussmix import GaussMixMechanism
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import SketchRelease

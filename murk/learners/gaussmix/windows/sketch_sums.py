@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import jit
-from murk.learners.gaussmix.window_sums import Matrix, WindowSums
+from murk.learners.gaussmix.windows.sums import Matrix, WindowSums
 
 
 @jit

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from murk.errors import UserError
-from murk.learners.gaussmix.surrogate import quadratic
+from murk.learners.gaussmix.solving.surrogate import quadratic
 
 Weighting = Literal["inverse-variance", "uniform"]
 Kind = Literal["real", "binary"]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.gaussmix.sums import Sums
+from murk.learners.gaussmix.windows.sketch_sums import Sums
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

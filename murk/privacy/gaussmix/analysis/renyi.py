@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from murk.errors import UserError
-from murk.privacy.gaussmix.bounds import (
+from murk.privacy.gaussmix.analysis.bounds import (
     MARGIN,
     Analysis,
     Method,

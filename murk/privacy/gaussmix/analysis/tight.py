@@ -50,7 +50,16 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from murk.privacy.gaussmix.bounds import EIGENVALUE_SLACK, MARGIN, Neighbours, joint, least, quantile, steps, tail
+from murk.privacy.gaussmix.analysis.bounds import (
+    EIGENVALUE_SLACK,
+    MARGIN,
+    Neighbours,
+    joint,
+    least,
+    quantile,
+    steps,
+    tail,
+)
 from murk.privacy.rounding import decimal, float_down, rational
 
 __all__ = ["SHARE", "linear_epsilon", "log_moment", "mixing_delta", "mixing_epsilon", "replaced", "total"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from murk.errors import UserError
-from murk.learners.gaussmix.window_settings import WindowSettings
+from murk.learners.gaussmix.windows.settings import WindowSettings
 from murk.stream.log.base import MAX_MESSAGE
 from murk.stream.messages.codec import longest_release
 

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimate import Estimate
-from murk.learners.gaussmix.gram_settings import GramSettings
-from murk.learners.gaussmix.gram_solver import GramSolution, solve_gram
-from murk.learners.gaussmix.gram_sums import GramSums
-from murk.learners.gaussmix.settings import SketchSettings
-from murk.learners.gaussmix.solver import FEWEST, Solution, solve
-from murk.learners.gaussmix.sums import Sums
-from murk.learners.gaussmix.surrogate import by_normal_scores, by_quadratic
-from murk.learners.gaussmix.unknown_law import Allowance, allowance
+from murk.learners.gaussmix.solving.gram_solver import GramSolution, solve_gram
+from murk.learners.gaussmix.solving.solver import FEWEST, Solution, solve
+from murk.learners.gaussmix.solving.surrogate import by_normal_scores, by_quadratic
+from murk.learners.gaussmix.solving.unknown_distribution import Allowance, allowance
+from murk.learners.gaussmix.windows.gram_settings import GramSettings
+from murk.learners.gaussmix.windows.gram_sums import GramSums
+from murk.learners.gaussmix.windows.sketch_settings import SketchSettings
+from murk.learners.gaussmix.windows.sketch_sums import Sums
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from murk.errors import UserError
-from murk.learners.gaussmix.window_settings import WindowSettings
+from murk.learners.gaussmix.windows.settings import WindowSettings
 from murk.stream.log.base import MAX_MESSAGE
 from murk.stream.messages.codec import longest_release
 
@@ -49,7 +49,7 @@ class SketchSettings(WindowSettings):
 
     @property
     def signal(self) -> float:
-        """What `murk.learners.gaussmix.sums.precision` takes for a person's mean square in a direction."""
+        """What `sketch_sums.precision` takes for a person's mean square in a direction."""
         return SIGNAL * self.square / self.columns
 
 

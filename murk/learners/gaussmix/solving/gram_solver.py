@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.gaussmix.gram_sums import GramSums
+from murk.learners.gaussmix.windows.gram_sums import GramSums
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from murk.learners.gaussmix.window_sums import Matrix, WindowSums
+from murk.learners.gaussmix.windows.sums import Matrix, WindowSums
 
 SIGNAL = 0.1
 """A person's residual times a feature, mean square, over C_X^2 C_Y^2, at which weights balance noise and sampling."""

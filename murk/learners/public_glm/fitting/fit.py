@@ -1,7 +1,7 @@
 r"""From moments to coefficients, and how far they may be off.
 
 Least squares ``beta = M^-1 b``, its slopes turned into a curve's coefficients ``(c u, a)`` by
-:func:`murk.learners.public_glm.root.solve`. Intervals are by the delta method: both equations are linearised
+:func:`murk.learners.public_glm.fitting.root.solve`. Intervals are by the delta method: both equations are linearised
 about the solution, and what enters them has a known or bounded variance:
 
 - the releases' noise in ``b`` and in ``M`` (known exactly);
@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimate import Estimate
-from murk.learners.public_glm.curves import Curve
+from murk.learners.public_glm.fitting.curves import Curve
+from murk.learners.public_glm.fitting.root import NoRootError, solve
+from murk.learners.public_glm.fitting.score import score_covariance, solve_score
+from murk.learners.public_glm.fitting.statistics import Statistics
 from murk.learners.public_glm.moments import Private, Sums, design_of
 from murk.learners.public_glm.public import Covariates
-from murk.learners.public_glm.root import NoRootError, solve
-from murk.learners.public_glm.score import score_covariance, solve_score
-from murk.learners.public_glm.statistics import Statistics
 
 Floats = NDArray[np.float64]
 
@@ -117,7 +117,7 @@ def fit(
     """Fit a curve to running sums. Any curve may be fitted to the same sums.
 
     ``solver="score"`` solves the model's own equations over public covariates (see
-    :mod:`murk.learners.public_glm.score`) in place of the paper's two.
+    :mod:`murk.learners.public_glm.fitting.score`) in place of the paper's two.
     """
     p = layout.size
     if sums.count == 0:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError
 from murk.learners.estimate import Estimate
-from murk.learners.gaussmix.window_settings import WindowSettings
-from murk.learners.gaussmix.window_sums import WindowSums
+from murk.learners.gaussmix.windows.settings import WindowSettings
+from murk.learners.gaussmix.windows.sums import WindowSums
 from murk.learners.state import pack, unpack
 from murk.privacy.gaussmix import LARGEST_WINDOW
 from murk.stream.messages.codec import RejectedError

@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.public_glm.curves import Curve
+from murk.learners.public_glm.fitting.curves import Curve
+from murk.learners.public_glm.fitting.root import NoRootError
 from murk.learners.public_glm.public import Covariates
-from murk.learners.public_glm.root import NoRootError
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) 
 
     Examples
     --------
-    >>> from murk.learners.public_glm.curves import LOSSES
+    >>> from murk.learners.public_glm.fitting.curves import LOSSES
     >>> X = np.column_stack([np.linspace(-1, 1, 201), np.ones(201)])
     >>> public = Covariates(X, np.full(201, 1 / 201), 201.0, X.T @ X / 201)
     >>> cross = X.T @ LOSSES["logistic"].mean(X @ np.array([2.0, -1.0])) / 201

@@ -1,0 +1,1 @@
+"""From released sketches and Gram matrices to coefficients with their intervals."""

@@ -1,0 +1,1 @@
+"""What is learned of windows: settings, sums and engines, of sketches and of Gram matrices."""
