@@ -1,10 +1,11 @@
 """IWP-SGD: the paper's figures, what the product release saves, coverage, and speed: ``python -m benchmarks.iwp``.
 
 Needs scikit-learn for the paper's synthetic data. ``--only NAME`` runs one part: paper, product, losses, coverage,
-designs, speed.
+designs, outer, speed.
 """
 
 import argparse
+import itertools
 import math
 
 import numpy as np
@@ -156,34 +157,74 @@ def design(kind, n, rng):
     return np.clip(0.6 * rng.normal(size=(n, 4)) @ (turn * scale).T, -1.0, 1.0)
 
 
-def designs(draws, n=100_000):
-    """Coverage of directions over generated designs, by budget and target; the model is right in all of them."""
-    print("\nNominal 95% intervals of directions, four features, n =", n, "in", draws, "draws: held, of those given")
-    print("| design | target | mu = 1 | mu = 2 | mu = 4 | mu = 16 |\n|" + "---|" * 6)
+BUDGETS_OF_DESIGNS = (GaussianDP(1.0), GaussianDP(2.0), GaussianDP(4.0), GaussianDP(16.0))
+
+
+def designs(draws, release, missing, n=100_000):
+    """Coverage of a release over generated designs, by budget and target; the model is right in all of them.
+
+    Of the people whose first feature is positive, a share ``missing`` have no target.
+    """
+    print(f"\nNominal 95% intervals of {release}, four features, n = {n:,} in {draws} draws, {missing:.0%} of the")
+    print("targets missing where the first feature is positive: held, of those given")
+    print(f"| design | target | {' | '.join(map(str, BUDGETS_OF_DESIGNS))} |\n|" + "---|" * 6)
     worst, truth = (1.0, ""), np.array([0.25, -0.2, 0.15, -0.1, 0.1])
     for kind in DESIGNS:
         for target in ("label", "real"):
             cells = []
-            for mu in (1.0, 2.0, 4.0, 16.0):
+            for budget in BUDGETS_OF_DESIGNS:
                 held = []
                 for draw in range(draws):
                     rng = np.random.default_rng([draw, DESIGNS.index(kind)])
                     x = design(kind, n, rng)
                     fit = np.column_stack([x, np.ones(n)]) @ truth
+                    y = rng.random(n) < 0.5 + 0.5 * fit if target == "label" else fit + rng.uniform(-0.2, 0.2, n)
+                    y = y.astype(object)
+                    y[(x[:, 0] > 0) & (rng.random(n) < missing)] = None
                     learner = IWPSGDClassifier if target == "label" else IWPSGDRegressor
-                    model = learner(budget=GaussianDP(mu), features=[0, 1, 2, 3], seed=draw)
-                    model.learn_many(
-                        x, rng.random(n) < 0.5 + 0.5 * fit if target == "label" else fit + rng.uniform(-0.2, 0.2, n)
-                    )
+                    model = learner(budget=budget, release=release, features=[0, 1, 2, 3], seed=draw)
+                    model.learn_many(x, y)
                     found = model.estimate()
                     given = np.isfinite(found.spread)
                     held += (np.abs(found.values - truth) <= found.half_widths(0.95))[given].tolist()
                 share = np.mean(held) if held else math.nan
                 cells.append(f"{share:.1%} of {len(held) / draws / 5:.0%}")
                 if len(held) >= 2 * draws:
-                    worst = min(worst, (share, f"{kind}, {target}, mu = {mu:g}"))
+                    worst = min(worst, (share, f"{kind}, {target}, {budget}"))
             print(f"| {kind} | {target} | {' | '.join(cells)} |", flush=True)
     print(f"worst, of those with at least two intervals a draw: {worst[0]:.1%} ({worst[1]})")
+
+
+def against_directions(draws, n=100_000):
+    """Squared distance to its own target of the fit from outer products, and from directions, without floors."""
+    print(
+        "\nOuter products against directions, n =", n, "uniform features: median squared distances in", draws, "draws"
+    )
+    print("| coefficients | target | mu | directions | outer products | ratio |\n|" + "---|" * 6)
+    for p, mu, target in itertools.product((3, 11), (0.5, 1.0, 2.0, 4.0, 8.0), ("label", "real")):
+        rng, errors = np.random.default_rng(0), []
+        for _ in range(draws):
+            x = np.column_stack([rng.uniform(-1, 1, (n, p - 1)), np.ones(n)])
+            mean = np.clip(x @ np.full(p, 0.5 / math.sqrt(p)), -1, 1)
+            if target == "label":
+                y = np.where(rng.random(n) < (1 + mean) / 2, 1.0, -1.0)
+            else:
+                y = np.clip(mean + rng.normal(0, 0.2, n), -1, 1)
+            length = np.linalg.norm(x, axis=1)
+            u, t = x / length[:, None], y / length
+            if target == "label":
+                u, t = u * y[:, None], 1 / length
+            u, t = u + 2 / mu * rng.normal(size=u.shape), t + 2 / mu * rng.normal(size=n)
+            own = np.mean((u**2).sum(axis=1) - 1) / p
+            directed = np.linalg.solve(u.T @ u / n - own * np.eye(p), u.T @ t / n)
+            v = np.column_stack([x, y]) / np.sqrt(1 + length**2)[:, None]
+            noise = math.sqrt(2 / n) / mu * rng.normal(size=(p + 1, p + 1))
+            outer = v.T @ v / n + (noise + noise.T) / 2
+            outer = np.linalg.solve(outer[:p, :p], outer[:p, p])
+            fits = [np.linalg.solve((x * w[:, None]).T @ x, x.T @ (w * y)) for w in (length**-2, 1 / (1 + length**2))]
+            errors.append([np.sum((directed - fits[0]) ** 2), np.sum((outer - fits[1]) ** 2)])
+        first, second = np.median(errors, axis=0)
+        print(f"| {p} | {target} | {mu:g} | {first:.2g} | {second:.2g} | {second / first:.2g} |", flush=True)
 
 
 def logistic_data(n, rng, p=4, truth=None):
@@ -304,7 +345,9 @@ def main(argv):
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--replications", type=int, default=40)
-    parser.add_argument("--only", choices=["paper", "product", "losses", "coverage", "designs", "speed"])
+    parser.add_argument("--only", choices=["paper", "product", "losses", "coverage", "designs", "outer", "speed"])
+    parser.add_argument("--release", choices=["outer", "directions"], default="outer", help="of designs")
+    parser.add_argument("--missing", type=float, default=0.0, help="of designs: share of targets of a half of them")
     given = parser.parse_args(argv)
     parts = {
         "speed": speed,
@@ -312,7 +355,8 @@ def main(argv):
         "product": lambda: products(given.draws),
         "losses": lambda: losses(given.draws),
         "coverage": lambda: coverage(given.replications),
-        "designs": lambda: designs(given.replications),
+        "outer": lambda: against_directions(given.draws),
+        "designs": lambda: designs(given.replications, given.release, given.missing),
     }
     for name, part in parts.items():
         if given.only in (None, name):

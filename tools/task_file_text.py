@@ -117,7 +117,7 @@ like any other sample.
 - Missing values, undeclared categories and what is not a finite number are 0. A missing or undeclared target
   gives a gradient of zero (a row of zeros in a sketch or an example, moments with the middle of the target's range),
   which is randomized and released like any other: nobody is left out because of what their record says. Many missing
-  targets bias moments, and examples of a real target that are not released as directions.
+  targets bias moments, and examples of a real target that are released jointly or separately.
 - A binary target is 1 or 0 (in examples and sketches +1 or -1), classes are numbered in their order, a real target
   maps [`low`, `high`] to [-1, 1].
 - Coefficients are in coded units. Per unit of a number they are 2 / (`high` - `low`) times as much; for a

@@ -112,6 +112,10 @@ def _tasks() -> Iterator[tuple[str, str]]:
             text = _people("gradients", target, guarantee, mechanism)
             yield f"gradients {objective}, {mechanism}", f"{text}objective: {objective}\n"
     yield "gradients balanced, gaussian", _people("gradients", _BINARY, _MU, "gaussian") + "objective: balanced\n"
+    for mechanism, guarantee in _guarantees():
+        for name, target in (("label", _BINARY), ("real", _REAL)):
+            text = _people("examples", target, guarantee, mechanism)
+            yield f"examples outer, {name}, {mechanism}", f"{text}examples: {{release: outer}}\n"
     for release in ("directions", "joint", "separate"):
         for name, target in (("label", _BINARY), ("real", _REAL)):
             block = f"examples: {{release: {release}}}\n"

@@ -52,7 +52,7 @@ class Silence:
 
 def _inner(mechanism: Any) -> Any:
     """What adds the noise, where a mechanism makes a vector of its input first and gives that to another."""
-    return mechanism.inner if isinstance(mechanism, OuterMechanism) else mechanism
+    return mechanism.noise if isinstance(mechanism, OuterMechanism) else mechanism
 
 
 def _code(mechanism: Any) -> int | None:
@@ -76,7 +76,7 @@ def yardsticks(mechanism: Costed) -> tuple[Yardstick, ...]:
 def places(mechanism: Any, vectors: Points) -> Points:
     """Where releases of vectors (m, d) are centred, on the mechanism's lattice; the vectors, for directions."""
     if isinstance(mechanism, OuterMechanism):
-        return places(mechanism.inner, outer(vectors, mechanism.features))
+        return places(mechanism.noise, outer(vectors, mechanism.features))
     if _code(mechanism) in DIRECTIONS:
         return np.where(np.isnan(vectors), 0.0, vectors)
     found: Points = mechanism.randomize(vectors, Silence(), np.zeros(len(vectors), dtype=np.int64))

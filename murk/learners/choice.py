@@ -9,7 +9,8 @@ size, about
     50\, c \sqrt{p\,(s^2 + 1/p) / n} \quad\text{(scores, gradients, directions)}, \qquad
     50\, c \sqrt{4\,(s_{xy}^2 + s_{xx}^2) / n} \quad\text{(second moments)}
 
-and, of examples without public rows, as the second with ``s_xy^2 = (s^4 + s^2) L^4``, L^2 a record's squared length.
+and, of examples without public rows, as the second with ``s_xy^2 = (s^4 + s^2) L^4``, L^2 a record's squared length; of
+their outer products always, with ``s_xy^2 = s_xx^2 = s^2 (1 + L^2)^2 / 2``.
 Where the law of the features is not known, moments and examples miss something of a logistic model that no number of
 people lowers, about ``2 / sqrt(d)`` points for d features. The factors c were measured (`python -m
 benchmarks.protocols`), of a binary target, and hold within a factor of 2 or so: enough to tell protocols apart, not to
@@ -175,6 +176,10 @@ def _variance(problem: Problem, task: Task, n: int) -> float:
         noise = made.variance / problem.settings.bound**2
     elif isinstance(problem, ExampleProblem):
         noise = made.variance
+        if problem.settings.outer:
+            # Of numbers off the diagonal, half of the noise; records are divided by 1 + their squared length.
+            own = noise / 2.0 * (2.0 + _VARIANCE * (p - 1)) ** 2
+            return factor**2 * _of_moments(own, own, n) + missed
         if not public:
             length = 1.0 + _VARIANCE * (p - 1)
             return factor**2 * _of_moments((noise**2 + noise) * length**2, noise**2 * length**2, n) + missed

@@ -147,6 +147,10 @@ def test_a_task_by_another_protocol_has_that_ones_defaults():
     scores, examples = of.with_protocol("scores"), of.with_protocol("examples")
     assert scores.objective is None
     assert scores.privacy.mechanism == "best"
-    assert examples.privacy.mechanism is None
-    assert examples.examples.release == "directions"
+    assert examples.privacy.mechanism == "best"
+    assert examples.examples.release == "outer"
+    plain = task(3).with_protocol("examples")
+    assert (plain.privacy.mechanism, plain.examples.release) == (None, "directions")
+    # Outer products under a pure guarantee: within the noise of second moments, and far below Gaussian directions'.
+    assert expected_error(examples, "examples", 100_000) < expected_error(plain, "examples", 10_000)
     assert of.with_protocol("gradients").objective == "balanced"

@@ -45,7 +45,7 @@ KNOWN = {
     "scores": set(), "moments": set(), "sketch": set(),
 }  # fmt: skip
 MODELS = {
-    "gradients": "logistic", "examples": "quadratic loss over |x|^2", "moments": "logistic loss",
+    "gradients": "logistic", "examples": "quadratic loss over 1 + |x|^2", "moments": "logistic loss",
     "sketch": "quadratic surrogate of the logistic loss", "scores": "logistic",
 }  # fmt: skip
 TASK = {"task": "third-child"}

@@ -19,6 +19,8 @@ from murk.learners.iwp_sgd.directions import own_variance, parts
 from murk.learners.iwp_sgd.engine import IWPEngine
 from murk.learners.iwp_sgd.evaluation import Example
 from murk.learners.iwp_sgd.inference import estimate
+from murk.learners.iwp_sgd.outer import matrix_of
+from murk.learners.iwp_sgd.outer_engine import engine_of
 from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.learners.options import Averaging, Weighting
 from murk.learners.sgd_estimator import SGDEstimator, step_setting
@@ -32,7 +34,8 @@ class IWPSGD(SGDEstimator):
     """What both estimators share: levels, releases, learning, what is known of the loss."""
 
     levels: Mapping[str, Guarantee] | None
-    release: Literal["directions", "joint", "separate"] | None
+    release: Literal["outer", "directions", "joint", "separate"] | None
+    mechanism: Literal["gaussian", "laplace", "l2-ball", "privunit"] | None
     split: float
     calibration: Literal["analytic", "classic"]
     bound: float | None
@@ -69,7 +72,7 @@ class IWPSGD(SGDEstimator):
             names=coded,
             square=float(len(coded)) if self.bound is None else self.bound**2 + 1.0,
             boxed=self.bound is None,
-            release=released(self.release, self.loss),
+            release=self._released(len(coded) - 1),
             split=self.split,
             loss=self.loss,
             truncation=getattr(self, "truncation", None),
@@ -80,11 +83,23 @@ class IWPSGD(SGDEstimator):
             step=step_setting(self.step),
             averaging=self.averaging,
             weighting=self.weighting,
-            polish=len(coded) <= POLISHED if self.polish is None else self.polish,
+            polish=self._polished(len(coded)),
             unit=float(getattr(self, "target_bound", 1.0)),
             intercept=self.intercept,
             intervals=self.intervals,
+            kind=self.mechanism,
         )
+
+    def _released(self, coded: int) -> Any:
+        menu = [
+            guarantee for guarantee in (self.budget, *(self.levels or {}).values()) if isinstance(guarantee, Guarantee)
+        ]
+        return released(self.release, self.loss, menu, coded)
+
+    def _polished(self, coefficients: int) -> bool:
+        if self.polish is not None:
+            return self.polish
+        return coefficients <= POLISHED or self._released(coefficients - 1) == "outer"
 
     def _expected(self) -> tuple[float | None, float | None]:
         return self.bound or 1.0, getattr(self, "target_bound", None)
@@ -92,7 +107,7 @@ class IWPSGD(SGDEstimator):
     def _begin(self, names: tuple[Any, ...]) -> IWPEngine:
         self._settings = self._made_settings(self._coded_names(names))
         menu = self._menu()
-        engine = IWPEngine(settle(self._settings, menu), menu, seed=self.seed, noise=self.noise)
+        engine = engine_of(settle(self._settings, menu), menu, seed=self.seed, noise=self.noise)
         self._start(names, engine)
         return engine
 
@@ -107,6 +122,12 @@ class IWPSGD(SGDEstimator):
         if engine is None:
             engine = self._begun(tuple(sorted(name for name in x if name != "intercept")))
         mechanism = self._default if budget is None else self._calibrated(budget)
+        if engine.settings.outer:
+            numbers = getattr(x, "matrix", None)
+            if numbers is None or len(numbers) != engine.dimension:
+                raise UserError("x is not what `decoded` gives of an outer product of these features")
+            engine.learn_decoded(numbers[None, :], np.zeros(1), mechanism)
+            return
         vector = np.array([*(number(x.get(name)) for name in self._names), 1.0])
         product, directed = self._settings.form == k.PRODUCT, self._settings.directed
         if product or directed:
@@ -120,11 +141,18 @@ class IWPSGD(SGDEstimator):
 
         ``x`` are the noisy features (of a product: times the label, the constant as ``"intercept"``); ``y`` is the
         label or the noisy target (of a product always the second class, as its vector holds the label). Of a direction
-        ``x`` is the vector u, its constant as ``"intercept"``, and ``y`` the number t that theta'u is to meet.
+        ``x`` is the vector u, its constant as ``"intercept"``, and ``y`` the number t that theta'u is to meet. Of an
+        outer product ``x`` is the noisy product of features and target, ``y`` as of a product, and the whole matrix
+        stands beside.
         """
         engine: IWPEngine = self._require()
         mechanism = engine.mechanisms[release.level]
         values = mechanism.decode(np.array([release.payload], dtype=np.int64))
+        if engine.settings.outer:
+            p = engine.settings.features
+            x = Example(zip((*self._names, "intercept"), matrix_of(values[0], p)[:p, p].tolist(), strict=True))
+            x.noise, x.matrix, x.product = engine.settings.noise(mechanism), values[0], True
+            return x, self._shown(1.0)
         form, directed, target = engine.settings.form, engine.settings.directed, float(values[0, -1])
         if directed:
             values, beside = parts(form, values)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,10 +38,9 @@ from murk.errors import UserError
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.layout import DIRECTED_LABEL, DIRECTED_RIDGE, FORM, VARIANCE, Array
 from murk.privacy import GaussianMechanism, Guarantee
-from murk.privacy.guarantees import GaussianDP
 from murk.privacy.mechanisms import lattice
-from murk.privacy.mechanisms.loss import Amount, Currency
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
+from murk.privacy.mechanisms.wrapped import Wrapped
 from murk.privacy.noise import NoiseSource
 
 BESIDE = 2
@@ -149,7 +148,7 @@ def parts(form: int, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], 
 
 
 @dataclass(frozen=True)
-class DirectionMechanism:
+class DirectionMechanism(Wrapped):
     r"""Gaussian noise on ``(w, a, r, m)``, of which any two are at most 2 apart.
 
     The bound is kept in integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps, and ``|r|`` is
@@ -173,7 +172,6 @@ class DirectionMechanism:
 
     features: int
     noise: GaussianMechanism
-    kind: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
         if self.noise.dimension != self.features + BESIDE or self.noise.radius != 1.0:
@@ -189,11 +187,6 @@ class DirectionMechanism:
         return cls(features, GaussianMechanism.calibrate(guarantee, dimension=size, radius=1.0, method=method))
 
     @property
-    def dimension(self) -> int:
-        """Numbers in a release."""
-        return self.noise.dimension
-
-    @property
     def steps(self) -> int:
         """Integer bound of ``|(w, a)|``."""
         return self.noise.steps
@@ -204,29 +197,9 @@ class DirectionMechanism:
         return self.noise.spacing
 
     @property
-    def unit(self) -> float:
-        """What decoding multiplies by: the spacing."""
-        return self.noise.unit
-
-    @property
     def sensitivity(self) -> float:
         """l2 diameter of K."""
         return 2.0
-
-    @property
-    def variance(self) -> float:
-        """Variance of the noise on a number."""
-        return self.noise.variance
-
-    @property
-    def guarantee(self) -> GaussianDP:
-        """What one release promises."""
-        return self.noise.guarantee
-
-    @property
-    def claims(self) -> tuple[Guarantee, ...]:
-        """GDP, zCDP, and what was stated."""
-        return self.noise.claims
 
     @property
     def magnitude(self) -> int:
@@ -238,10 +211,6 @@ class DirectionMechanism:
         """How long an honest payload is; a longer one is forged. Without noise it reaches sqrt 2."""
         longest = math.isqrt(2 * self.steps**2) + 1
         return Reach(((0, self.dimension, gaussian_square(self.dimension, longest)),))
-
-    def cost(self, currency: Currency) -> Amount:
-        """What one release costs an account, rounded up."""
-        return self.noise.cost(currency)
 
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> NDArray[np.int64]:
         """Randomize vectors ``(w, a, r, m / sqrt 2)``, (m, p + 2), into payloads; what is outside is brought back."""

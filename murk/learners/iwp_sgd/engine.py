@@ -93,7 +93,7 @@ class IWPEngine:
         self._levels = {level: place for place, level in enumerate(self.mechanisms)}
         self._menu = level_rows(settings, list(self.mechanisms.values()))
         self._labelled = settings.form == k.LABEL
-        self._row_names = (*_ROWS, "first", "second") if settings.directed else _ROWS
+        self._row_names = (*_ROWS, "first", "second") if settings.weighted else _ROWS
         self._bounds = {
             level: mechanism.magnitudes.tolist() if hasattr(mechanism, "magnitudes") else None
             for level, mechanism in self.mechanisms.items()

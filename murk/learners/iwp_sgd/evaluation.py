@@ -21,10 +21,13 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from river import base, metrics
 
 from murk.errors import UserError
 from murk.learners.iwp_sgd.losses import CODES, DIRECTED_LOSSES, LOGIT_WIDTH, Noise
+from murk.learners.iwp_sgd.outer import matrix_of
 from murk.learners.iwp_sgd.transforms import value
 from murk.privacy.guarantee import nearest
 
@@ -44,12 +47,15 @@ class Example(dict[Any, float]):
         Whether they are a direction, beside a number that the score is to meet: losses are then weighted by 1/|x|^2.
     missing
         Of a direction: an unbiased estimate of whether its target is missing.
+    matrix
+        Of an outer product: all its numbers. Losses are then weighted by 1/(1 + |x|^2).
     """
 
     noise: Noise = Noise(0.0)
     product: bool = False
     directed: bool = False
     missing: float = 0.0
+    matrix: NDArray[np.float64] | None = None
 
 
 class Score(NamedTuple):
@@ -67,6 +73,8 @@ class Score(NamedTuple):
         Whether the example is multiplied by its label.
     directed
         Whether it is a direction.
+    outer
+        Whether it is an outer product: ``value`` is then twice the loss.
     """
 
     value: float
@@ -74,6 +82,7 @@ class Score(NamedTuple):
     noise: Noise
     product: bool
     directed: bool = False
+    outer: bool = False
 
 
 def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
@@ -117,6 +126,10 @@ class Evaluated(base.Estimator):
         """The score of a released example, with its noise."""
         weights, constant = coefficients(self.model)
         noise: Noise = x.noise
+        if x.matrix is not None:
+            theta = np.array([*(float(weights.get(name, 0.0)) for name in x if name != "intercept"), constant, -1.0])
+            twice = float(theta @ matrix_of(x.matrix, len(theta) - 1) @ theta)
+            return Score(twice, 0.0, noise, x.product, outer=True)
         score = constant * (x.get("intercept", 0.0) if x.product or x.directed else 1.0)
         variance = noise.constant_variance * constant * constant
         for name, number in x.items():
@@ -132,7 +145,7 @@ class Evaluated(base.Estimator):
 
 
 class UnbiasedLoss(metrics.base.Metric):
-    """Mean loss on the true examples, estimated without bias from released ones; of directions weighted by 1/|x|^2.
+    """Mean loss on the true examples, estimated without bias from released ones, weighted as it is learned from them.
 
     Parameters
     ----------
@@ -160,12 +173,14 @@ class UnbiasedLoss(metrics.base.Metric):
         self._total = self._squares = 0.0
 
     def _estimate(self, y_true: Any, y_pred: Score) -> float:
-        z, v, noise, product, directed = y_pred
-        if directed and self.loss not in DIRECTED_LOSSES:
+        z, v, noise, product, directed, outer = y_pred
+        if (directed or outer) and self.loss not in DIRECTED_LOSSES:
             raise UserError(
-                f"the {self.loss} loss has no unbiased estimate from directions, which tell the "
-                f"{' and '.join(DIRECTED_LOSSES)} losses alone; use one of them, or release='joint'"
+                f"the {self.loss} loss has no unbiased estimate from {'directions' if directed else 'outer products'}, "
+                f"which tell the {' and '.join(DIRECTED_LOSSES)} losses alone; use one of them, or release='joint'"
             )
+        if outer:
+            return 0.5 * z
         if directed or self.loss == "squared":
             return 0.5 * ((z - float(y_true)) ** 2 - v - noise.target_variance)
 

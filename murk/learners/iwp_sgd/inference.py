@@ -4,7 +4,8 @@
 Where the mean Hessian is not known well enough to be inverted, the average stands in and there is no interval: that is
 how a hopeless budget shows.
 
-*public rows*: directions of labels where covariates are public, see :mod:`murk.learners.iwp_sgd.public`.
+*public rows*: directions of labels, and outer products, where covariates are public, see
+:mod:`murk.learners.iwp_sgd.public` and :mod:`murk.learners.iwp_sgd.rows`.
 
 *random scaling*: where nothing is polished and it is asked for by name, as for LDP-SGD (Lee, Liao, Seo, Shin 2022),
 over the updates' averages.
@@ -14,23 +15,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.estimate import FEWEST, RANDOM_SCALING, Estimate
+from murk.learners.estimate import FEWEST, RANDOM_SCALING, Estimate, PublicCovariates
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.polish import TRUST, uncertainty
-from murk.learners.iwp_sgd.public import with_public
+from murk.learners.iwp_sgd.public import PUBLIC_ROWS, UNUSED, rows_are_used, with_public
+from murk.learners.iwp_sgd.rows import MOST_NUMBERS, UNLIKE, Released, Rows, hypotheses, share_of, unlike
+from murk.learners.scores.layout import matrix_size
 
 if TYPE_CHECKING:
     from murk.learners.iwp_sgd.engine import IWPEngine
 
 SANDWICH = "sandwich"
 MISSING = "; needs next to no target missing"
-WEIGHTED = "; of the fit weighted by 1/|x|^2 (docs/iwp-sgd.md)"
+WEIGHTED = "; of the fit weighted by {} (docs/iwp-sgd.md)"
 MOST_HIDDEN = 0.25
 """A coefficient with more of its length in hidden directions has no interval: it would say next to nothing."""
 LEAST_QUANTILE = NormalDist().inv_cdf(0.9)
@@ -39,6 +43,10 @@ NOT_ASKED = (
     "none: without the polish only random scaling is known, which covers far less than its name before the iterates "
     "settle; polish=True gives others, and intervals='random-scaling' asks for these"
 )
+ROWS_TRUST = 3.0
+"""Standard deviations that an eigenvalue must have to be used, where rows say how large one is."""
+LIGHT = 0.002
+"""Hypotheses of less weight are left out of intervals."""
 _NEAR = 0.98
 
 
@@ -54,7 +62,10 @@ def estimate(engines: Sequence[IWPEngine]) -> Estimate:
     if not settings.polish:
         return _random_scaling(engines, average)
     found, covariates = _sandwich(engines, average), engines[0].covariates
-    if covariates is None or settings.form != k.DIRECTED_LABEL or settings.regularization > 0.0:
+    if covariates is None or not settings.weighted or settings.regularization > 0.0:
+        return found
+    noisiest = max(settings.noise(mechanism).variance for mechanism in engines[0].mechanisms.values())
+    if settings.directed and not rows_are_used(settings, covariates, noisiest):
         return found
     sums = np.sum([engine.real for engine in engines], axis=0)
     if not sums[k.POLISH_WEIGHT] > 0.0:
@@ -62,6 +73,8 @@ def estimate(engines: Sequence[IWPEngine]) -> Estimate:
     bend = np.sum([engine.triangles[0] for engine in engines], axis=0) / sums[k.POLISH_WEIGHT]
     first, second = (np.sum([engine.rows[row] for engine in engines], axis=0) for row in (k.FIRST, k.SECOND))
     bend = _symmetric(bend, settings.features)
+    if settings.outer:
+        return _beside_rows(found, engines, covariates, sums, bend, first)
     return with_public(found, settings, covariates, sums, bend, first / sums[k.POLISH_WEIGHT], second)
 
 
@@ -79,14 +92,14 @@ def _sandwich(engines: Sequence[IWPEngine], average: NDArray[np.float64]) -> Est
     meat = _symmetric(np.sum([engine.triangles[1] for engine in engines], axis=0), p) / sums[k.MEAT_SQUARES]
     share = sums[k.POLISH_SQUARES] / total**2
     bend, aimed, meat = bend[:free, :free], aimed[:free], meat[:free, :free]
-    if not settings.directed:
+    if not settings.weighted:
         bend = bend + settings.regularization * np.eye(free)
     values, vectors = np.linalg.eigh(bend)
     noise = uncertainty(sums, p)
     seen = values > TRUST * noise
     found, spread, note = np.zeros(p), np.zeros(p), _shares(noise, values[0])
     if not seen.all():
-        if not settings.directed:
+        if not settings.weighted:
             note = (
                 "none: these releases do not determine the coefficients. The smallest eigenvalue of their mean Hessian "
                 f"is {values[0]:.3g}, and noise alone moves it by about {noise:.3g}. It takes far more releases, a "
@@ -100,8 +113,8 @@ def _sandwich(engines: Sequence[IWPEngine], average: NDArray[np.float64]) -> Est
         inverse = (vectors / values) @ vectors.T
         found[:free] = inverse @ aimed
         spread[:free] = np.sqrt(np.diag(inverse @ meat @ inverse * share))
-    if settings.directed:
-        note += WEIGHTED
+    if settings.weighted:
+        note += WEIGHTED.format(settings.weight)
     elif settings.target == "real":
         note += MISSING
     length = float(np.linalg.norm(found))
@@ -114,6 +127,51 @@ def _sandwich(engines: Sequence[IWPEngine], average: NDArray[np.float64]) -> Est
         )
         return Estimate(settings.names, found, SANDWICH, none, note, len(engines), n)
     return Estimate(settings.names, found, SANDWICH, spread, note, len(engines), n)
+
+
+def _beside_rows(
+    found: Estimate, engines: Sequence[IWPEngine], covariates: PublicCovariates, sums: NDArray[np.float64],
+    bend: NDArray[np.float64], noise: NDArray[np.float64],
+) -> Estimate:  # fmt: skip
+    """The fit of outer products with what public rows say of A."""
+    settings = engines[0].settings
+    assert settings.radius is not None
+    p, free, total = settings.features, settings.features - (not settings.intercept), sums[k.POLISH_WEIGHT]
+    if matrix_size(free) > MOST_NUMBERS:
+        note = f"{found.note}; public rows are not used: {free} coefficients have too many second moments to compare"
+        return replace(found, note=note)
+    aimed = np.sum([engine.rows[k.AIMED] for engine in engines], axis=0)[:free] / total
+    meat = _symmetric(np.sum([engine.triangles[1] for engine in engines], axis=0), p)[:free, :free]
+    told = Released(
+        bend[:free, :free], aimed, meat / sums[k.MEAT_SQUARES] * sums[k.POLISH_SQUARES] / total**2,
+        (float(noise[0]) / total**2, float(noise[1]) / total**2), total**2 / sums[k.POLISH_SQUARES],
+    )  # fmt: skip
+    rows = Rows.of(covariates, free, 1.0)
+    if share_of(told, rows) == 0.0:
+        return found
+    if unlike(told, rows) > UNLIKE:
+        return replace(found, note=f"{found.note}; {UNUSED}", alike=False)
+    mean = np.asarray(found.values)
+    # Errors are those at the coefficients, which rows change where noise hides some.
+    for _ in range(2):
+        length = max(float(np.linalg.norm(mean)), settings.radius)
+        fitted = hypotheses(told, rows, mean[:free] * (settings.radius / length))
+        weights = np.exp([one.evidence - max(each.evidence for each in fitted) for one in fitted])
+        heavy = [i for i in range(len(fitted)) if weights[i] >= LIGHT * weights.sum()]
+        weights = weights[heavy] / weights[heavy].sum()
+        values, spreads = np.zeros((len(heavy), p)), np.zeros((len(heavy), p))
+        for i, one in enumerate(fitted[place] for place in heavy):
+            own, vectors = np.linalg.eigh(one.matrix)
+            least = ROWS_TRUST * one.error
+            values[i, :free], spreads[i, :free] = _beside_hidden(own, vectors, aimed, one.meat, least, settings.radius)
+        mean = weights @ values
+        spread = np.sqrt(weights @ (spreads**2 + (values - mean) ** 2))
+    note = f"by the releases and {int(rows.count):,} public rows, as far as these are like the people's"
+    missing = [name for name, one in zip(settings.names, spread, strict=True) if not math.isfinite(one)]
+    if missing:
+        note = f"none for {', '.join(missing)}, which noise hides; {note}"
+    note += WEIGHTED.format(settings.weight)
+    return replace(found, values=mean, spread=spread, method=PUBLIC_ROWS, note=note, alike=True)
 
 
 def _shares(noise: float, least: float) -> str:

@@ -98,15 +98,20 @@ def pulls(whole: Array, real: Array, z: float, v: float, target: float) -> tuple
 
 
 @inlined
-def follow_loss(whole: Array, real: Array, z: float, v: float, target: float, weight: float) -> None:
-    """Add a release's estimate of the average's loss to the running mean."""
-    found = loss_at(whole, real, z, v, target)
+def add_loss(real: Array, found: float, weight: float) -> None:
+    """Add a release's loss to the running mean."""
     if found - found == 0.0:
         real[LOSS_WEIGHT] += weight
         real[LOSS_SUM] += weight * found
         real[LOSS_WEIGHT_SQUARES] += weight * weight
         real[LOSS_CROSS] += weight * weight * found
         real[LOSS_SQUARES] += weight * weight * found * found
+
+
+@inlined
+def follow_loss(whole: Array, real: Array, z: float, v: float, target: float, weight: float) -> None:
+    """Add a release's estimate of the average's loss to the running mean."""
+    add_loss(real, loss_at(whole, real, z, v, target), weight)
 
 
 @inlined
@@ -150,6 +155,18 @@ def update(whole: Array, real: Array, theta: Array, average: Array, a: Array, b:
         b[j] += square * average[j]
         a[j] += square * average[j] * average[j]
     return done
+
+
+@inlined
+def step_on(
+    whole: Array, real: Array, theta: Array, average: Array, a: Array, b: Array, gathered: Array, reference: Array
+) -> None:
+    """What follows each release: a step where the batch is full, and from time to time a new reference point."""
+    whole[IN_BATCH] += 1
+    if whole[IN_BATCH] >= whole[BATCH] and not update(whole, real, theta, average, a, b, gathered):
+        whole[REFUSED] += 1
+    if whole[COUNT] == whole[NEXT_REFRESH]:
+        refresh(whole, real, average, reference)
 
 
 @inlined
@@ -212,11 +229,7 @@ def apply(
         real[SUM_SPREAD] += weight * weight * real[SPREAD]
     else:
         whole[REFUSED] += 1
-    whole[IN_BATCH] += 1
-    if whole[IN_BATCH] >= whole[BATCH] and not update(whole, real, theta, average, a, b, gathered):
-        whole[REFUSED] += 1
-    if whole[COUNT] == whole[NEXT_REFRESH]:
-        refresh(whole, real, average, reference)
+    step_on(whole, real, theta, average, a, b, gathered, reference)
 
 
 @jit

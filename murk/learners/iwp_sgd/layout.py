@@ -11,8 +11,9 @@ from typing import Any
 Array = Any
 
 # What a release holds: the product y x; features beside a label in randomized response; features beside a real target;
-# the direction of x, times a label and with 1/|x|, or beside a real target over |x| (see `directions`).
-PRODUCT, LABEL, REAL, DIRECTED_LABEL, DIRECTED_REAL = 0, 1, 2, 3, 4
+# the direction of x, times a label and with 1/|x|, or beside a real target over |x| (see `directions`); the outer
+# product of the direction of (x, y) with itself (see `outer`).
+PRODUCT, LABEL, REAL, DIRECTED_LABEL, DIRECTED_REAL, OUTER_LABEL, OUTER_REAL = 0, 1, 2, 3, 4, 5, 6
 NOISE_AWARE, INVERSE_SCALING = 0, 1
 NO_AVERAGE, POLYAK, POLYNOMIAL_DECAY = 0, 1, 2
 UNIFORM, INVERSE_VARIANCE = 0, 1

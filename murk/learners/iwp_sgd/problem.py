@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,13 @@ from murk.learners.iwp_sgd import kernels as f
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.engine import IWPEngine
 from murk.learners.iwp_sgd.inference import estimate
+from murk.learners.iwp_sgd.outer import to_units
+from murk.learners.iwp_sgd.outer_engine import engine_of
 from murk.learners.iwp_sgd.polish import triangle
 from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.learners.options import InverseScalingStep
-from murk.stream.log.base import MAX_STATE
+from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
+from murk.stream.messages.codec import longest_release
 from murk.stream.messages.trail import trail_bytes
 from murk.stream.task.task import Task
 
@@ -61,8 +64,9 @@ class ExampleProblem:
         """
         p = self.settings.features
         numbers = k.ROWS * p + (2 * triangle(p) if self.settings.polish else 0)
-        size = 11 * numbers + trail_bytes(self.dimension) + 4096
-        if size > MAX_STATE:
+        size = 11 * numbers + trail_bytes(len(self.settings.names)) + 4096
+        release = longest_release(self.kind, self.dimension)
+        if size > MAX_STATE or release > MAX_MESSAGE:
             raise UserError(
                 f"a chain's state would take up to {size / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}: an "
                 f"example has {self.dimension:,} numbers. Give the task fewer features"
@@ -73,20 +77,25 @@ class ExampleProblem:
     ) -> NDArray[np.float64]:
         """What the mechanism randomizes of coded records, ``(m, p)``.
 
-        A direction; ``y x`` with labels -1 and +1; ``(x, a y)``; or, in a separate release, ``(x, y)``. The constant is
-        the last column of ``X``. A record without a target (NaN) gives zeros: it is released like any other.
+        The v of an outer product, (m, p + 1); a direction; ``y x`` with labels -1 and +1; ``(x, a y)``; or, in a
+        separate release, ``(x, y)``. The constant is the last column of ``X``. A record without a target (NaN) gives
+        zeros: it is released like any other.
         """
         rows = np.ascontiguousarray(X, dtype=np.float64)
-        out = np.zeros((len(rows), self.dimension))
         settings = self.settings
         targets = np.ascontiguousarray(y, dtype=np.float64)
+        if settings.outer:
+            units = np.empty((len(rows), settings.features + 1))
+            to_units(settings.form, int(settings.boxed), math.sqrt(settings.square - 1.0), rows, targets, units)
+            return units
+        out = np.zeros((len(rows), self.dimension))
         scale = math.sqrt(settings.square - 1.0) if settings.directed else settings.scale
         f.to_vectors(settings.form, int(settings.boxed), scale, rows, targets, out)
         return out
 
     def engine(self) -> IWPEngine:
         """A fold for this task's releases, standing at version 0."""
-        made = IWPEngine(self.settings, self.mechanisms)
+        made = engine_of(self.settings, self.mechanisms)
         made.covariates = self.covariates
         return made
 
@@ -112,7 +121,7 @@ def problem_for(task: Task) -> ExampleProblem:
         target="binary" if task.target.kind == "binary" else "real",
         names=tuple(coding.names),
         square=coding.largest_square,
-        release=block.release or released(None, block.loss or default),
+        release=block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1),
         intercept=block.intercept,
         split=block.split,
         loss=block.loss or default,  # type: ignore[arg-type]
@@ -123,10 +132,12 @@ def problem_for(task: Task) -> ExampleProblem:
         step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
         averaging=learner.averaging,
         weighting=learner.weighting,
-        polish=coding.size <= POLISHED,
+        polish=coding.size <= POLISHED or block.release == "outer",
     )
     mechanisms: Mapping[str, ExampleMechanism] = {
-        level: settings.mechanism(guarantee) for level, guarantee in task.privacy.levels.items()
-    }
+        level: replace(settings, kind=task.privacy.kind_for(guarantee)).mechanism(guarantee)
+        if settings.outer else settings.mechanism(guarantee)
+        for level, guarantee in task.privacy.levels.items()
+    }  # fmt: skip
     covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
     return ExampleProblem(settle(settings, mechanisms), dict(mechanisms), covariates)

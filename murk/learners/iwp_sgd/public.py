@@ -6,12 +6,15 @@ The mean of ``u = y x / |x|`` is linear in the fit, with a matrix that public ro
 
 so that ``theta^ = A_1^-1 mean u~`` takes no product of noise with noise. Its error is that of the mean, with noise of
 variance s^2 and not s^4, and that of the rows. It is the fit weighted by ``1/|x|``, and it needs rows like the
-people's: their second moment of ``x / |x|`` is compared with the released one, as far as noise lets see it.
+people's: their second moment of ``x / |x|`` is compared with the released one, as far as noise lets see it, at one
+false alarm in 10,000.
+
+It is another fit than the one without rows, so which one is learned must not depend on what is released:
+:func:`rows_are_used` decides by the task and the rows alone.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,20 +23,33 @@ from numpy.typing import NDArray
 
 from murk.learners.estimate import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd.rows import MOST_NUMBERS, UNLIKE, Rows, misfit
+from murk.learners.scores.layout import flattened, matrix_size, symmetric
 
 if TYPE_CHECKING:
     from murk.learners.iwp_sgd.settings import ExampleSettings
 
 PUBLIC_ROWS = "public rows"
+UNUSED = "public rows are not used: they are unlike the people's"
 _LEAST = 1e-6
-_UNLIKE = 8.0
+_LOUD, _ROWS_OF_EACH = 1.0, 20
+
+
+def rows_are_used(settings: ExampleSettings, covariates: PublicCovariates, noise: float) -> bool:
+    """Whether the fit is the one by public rows, by what is public before anybody releases anything.
+
+    It is for labels, where noise is at least 1 in variance (mu <= 2), so that its square would be more, and there are
+    20 rows for each coefficient, so that they can be compared. ``noise`` is the variance at the noisiest level.
+    """
+    enough = float(covariates.counts.sum()) >= _ROWS_OF_EACH * settings.features
+    return settings.form == k.DIRECTED_LABEL and noise >= _LOUD and enough
 
 
 def with_public(
     found: Estimate, settings: ExampleSettings, covariates: PublicCovariates, sums: NDArray[np.float64],
     bend: NDArray[np.float64], first: NDArray[np.float64], second: NDArray[np.float64],
 ) -> Estimate:  # fmt: skip
-    """The fit by public rows where its standard errors are smaller than those of ``found``, from the releases alone.
+    """The fit by public rows, or ``found``, from the releases alone, where rows are unlike the people or degenerate.
 
     Parameters
     ----------
@@ -51,21 +67,20 @@ def with_public(
     inverse = 1.0 / np.linalg.norm(rows, axis=1)
     if not known > 0.1:  # next to no targets, as far as can be told
         return found
-    unit = rows * inverse[:, None]
-    theirs = (unit * share[:, None]).T @ unit
-    # Squared distances of noise are no more than a few of their means; k = p (p + 1) / 2 - 1 of them are added up.
-    expected = sums[k.BEND_SQUARES] / (total * known) ** 2 + (1.0 - float(np.sum(theirs**2))) / count
-    bound = expected * (1.0 + _UNLIKE * math.sqrt(2.0 / max(p * (p + 1) / 2 - 1, 1)))
-    if float(np.sum((bend / known - theirs) ** 2)) > bound:
-        note = f"{found.note}; public rows are not used: they are unlike the people's"
-        return replace(found, note=note, alike=False)
+    noise = max(float(np.sum(second)) - squares * known, 0.0) / p / total**2
+    if matrix_size(p) <= MOST_NUMBERS:
+        theirs = Rows.of(covariates, p, 0.0)
+        off = flattened(bend) / known - theirs.alpha
+        spread = _noise_of_products(p, noise, total**2 / squares, known, symmetric(theirs.alpha, p))
+        people = total**2 / squares
+        if misfit(off, spread / known**2 + (1.0 / count + 1.0 / people) * theirs.gamma) > UNLIKE:
+            return replace(found, note=f"{found.note}; {UNUSED}", alike=False)
     matrix = ((rows * (share * inverse)[:, None]).T @ rows)[:free, :free]
     values, vectors = np.linalg.eigh(matrix)
     if not values[0] > _LEAST * values[-1]:
         return replace(found, alike=True)
     back = (vectors / values) @ vectors.T
     theta = back @ (first[:free] / known)
-    noise = max(float(np.sum(second)) - squares * known, 0.0) / p / total**2
     spread = (bend - np.outer(first, first) / known) * squares / total**2
     meat = (spread[:free, :free] + noise * np.eye(free)) / known**2
     pulled = rows[:, :free] * (inverse * (rows[:, :free] @ theta))[:, None]
@@ -78,8 +93,26 @@ def with_public(
         "people's (docs/iwp-sgd.md)"
     )
     error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    made = Estimate(
+    return Estimate(
         found.names, np.append(theta, np.zeros(p - free)), PUBLIC_ROWS, error, note, found.chains, found.n_releases,
         covariance, alike=True,
     )  # fmt: skip
-    return made if made.standard_error < found.standard_error else replace(found, alike=True)
+
+
+def _noise_of_products(
+    p: int, noise: float, people: float, known: float, directions: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Covariance of the noise in the numbers of mean ``u~ u~' - own_variance I``, of directions u.
+
+    ``u~ u~' = u u' + (u n' + n u') + n n'``: with noise n of variance s^2 the last has 2 s^4 in every number, and the
+    other is linear in ``u u'``. The trace is taken out.
+    """
+    square = noise * people
+    found = 2.0 * square**2 * np.eye(matrix_size(p))
+    values, vectors = np.linalg.eigh(known * directions)
+    for value, vector in zip(values, vectors.T, strict=True):
+        crossed = np.array([flattened(np.outer(vector, one) + np.outer(one, vector)) for one in np.eye(p)])
+        found += square * max(float(value), 0.0) * crossed.T @ crossed
+    ones = flattened(np.eye(p))
+    project = np.eye(len(ones)) - np.outer(ones, ones) / p
+    return np.asarray(project @ found @ project.T / people)

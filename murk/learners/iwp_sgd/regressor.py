@@ -33,13 +33,16 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     Parameters
     ----------
     budget
-        Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``. Gaussian noise cannot give
-        ``PureDP``.
+        Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``; of outer products ``PureDP``,
+        too.
     target_bound
         Public bound of ``|y|``; a target beyond it is brought back to it.
     release
         ``"directions"``, the default: one Gaussian release of ``x/|x|`` and ``y/|x|``, which tells the fit weighted by
-        ``1/|x|^2``. ``"joint"``: one of ``(x, a y)``, with a public factor a that balances the two.
+        ``1/|x|^2``. ``"outer"``, the default under ``PureDP`` and ``ApproxDP`` (of the latter up to 64 features): one
+        release, by any mechanism, of the outer product of ``(x, y)/sqrt(1 + |x|^2)`` with itself, which tells the fit
+        weighted by ``1/(1 + |x|^2)``, of far fewer people at mu <= 2, too.
+        ``"joint"``: one of ``(x, a y)``, with a public factor a that balances the two.
         ``"separate"``: one of x and one of y, as published.
     split
         The features' share of the budget in a separate release.
@@ -73,6 +76,9 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     intervals
         ``"random-scaling"`` asks for intervals from the path of the average, where nothing is polished. They hold the
         truth far less often than they say before the iterates have settled.
+    mechanism
+        Of outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least
+        noise. All other releases are Gaussian.
     inputs
         ``"records"``: ``learn_one`` takes raw records and randomizes them. ``"released"``: it takes examples that
         :meth:`decoded` gave, whose targets are in units of ``target_bound``.
@@ -83,8 +89,8 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     Notes
     -----
-    A record without a target (missing, or no number) is released as the mechanism of a zero vector. In directions that
-    tells nothing; in a joint or separate release it pulls the constant alone, towards 0.
+    A record without a target (missing, or no number) is released as the mechanism of a zero vector. In outer products
+    and directions that tells nothing; in a joint or separate release it pulls the constant alone, towards 0.
 
     References
     ----------
@@ -111,7 +117,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         budget: Guarantee,
         target_bound: float = 1.0,
         levels: Mapping[str, Guarantee] | None = None,
-        release: Literal["directions", "joint", "separate"] | None = None,
+        release: Literal["outer", "directions", "joint", "separate"] | None = None,
         split: float = 0.5,
         calibration: Literal["analytic", "classic"] = "analytic",
         features: Sequence[Any] | None = None,
@@ -125,6 +131,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         polish: bool | None = None,
         intercept: bool = True,
         intervals: Literal["random-scaling"] | None = None,
+        mechanism: Literal["gaussian", "laplace", "l2-ball", "privunit"] | None = None,
         inputs: Literal["records", "released"] = "records",
         seed: int | None = None,
         noise: NoiseSource | None = None,
@@ -146,6 +153,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         self.polish = polish
         self.intercept = intercept
         self.intervals = intervals
+        self.mechanism = mechanism
         self.inputs = inputs
         self.seed = seed
         self.noise = noise
@@ -209,4 +217,5 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     @classmethod
     def _unit_test_params(cls) -> Any:
         yield {"budget": GaussianDP(mu=1.0), "seed": 1}
+        yield {"budget": GaussianDP(mu=4.0), "target_bound": 10.0, "seed": 1}
         yield {"budget": ApproxDP(epsilon=2.0, delta=1e-5), "release": "separate", "target_bound": 100.0, "seed": 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -29,20 +29,24 @@ from murk.learners.iwp_sgd.losses import (
 )
 from murk.learners.iwp_sgd.polish import FIRST_REFRESH
 from murk.learners.options import Averaging, InverseScalingStep, Weighting
-from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, PureDP, RandomizedResponse
+from murk.learners.scores.layout import matrix_size
+from murk.learners.scores.mechanism import OuterGaussian, OuterMechanism, noise_of, outer_mechanism
+from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, RandomizedResponse
 from murk.privacy.mechanisms import divided
+from murk.privacy.mechanisms.pure import is_pure
+from murk.stream.task.protocols.examples import example_release
 
-ReleaseForm = Literal["directions", "joint", "separate"]
-ExampleMechanism = GaussianMechanism | CompositeMechanism | DirectionMechanism
-
-
-def released(release: str | None, loss: str) -> Any:
-    """The form of release; by default directions for the losses that these tell, else joint."""
-    return release or ("directions" if loss in DIRECTED_LOSSES else "joint")
-
+ReleaseForm = Literal["outer", "directions", "joint", "separate"]
+ExampleMechanism = GaussianMechanism | CompositeMechanism | DirectionMechanism | OuterGaussian | OuterMechanism
 
 POLISHED = 64
 """Coefficients up to which estimates are polished by default: the polish keeps, and adds to, O(p^2) sums."""
+
+
+def released(release: str | None, loss: str, guarantees: Iterable[Guarantee] = (), coded: int = 0) -> Any:
+    """The form of release; by default by `example_release`."""
+    return release or example_release(loss, [guarantee.to_dict() for guarantee in guarantees], coded)
+
 
 # The square of a coefficient vector for which a real target's share of a joint release is best; see `target_scale`.
 _TYPICAL_SQUARE = 0.25
@@ -80,8 +84,9 @@ class ExampleSettings:
     boxed
         Whether each feature is also brought back to [-1, 1].
     release
-        ``"directions"``: see :mod:`murk.learners.iwp_sgd.directions`. ``"joint"``: the product ``y x``, or ``(x, a y)``
-        for a real target. ``"separate"``: the paper's.
+        ``"outer"``: see :mod:`murk.learners.iwp_sgd.outer`. ``"directions"``: see
+        :mod:`murk.learners.iwp_sgd.directions`. ``"joint"``: the product ``y x``, or ``(x, a y)`` for a real target.
+        ``"separate"``: the paper's.
     split
         The features' share of the guarantee in a separate release.
     loss, truncation, radius
@@ -98,6 +103,9 @@ class ExampleSettings:
         Whether the constant has a coefficient; without it the coefficient is 0.
     intervals
         ``"random-scaling"`` where these intervals are asked for of an average without polish, else ``None``.
+    kind
+        Of mechanism, as `murk.privacy.calibrate` has it; ``None`` for the best of an outer product, Gaussian noise of
+        the others.
     """
 
     target: Literal["binary", "real"]
@@ -119,11 +127,12 @@ class ExampleSettings:
     unit: float = 1.0
     intercept: bool = True
     intervals: Literal["random-scaling"] | None = None
+    kind: str | None = None
 
     def __post_init__(self) -> None:
         check_loss(self.loss, self.target)
         for name, value, known in (
-            ("release", self.release, ("directions", "joint", "separate")),
+            ("release", self.release, ("outer", "directions", "joint", "separate")),
             ("averaging", self.averaging, tuple(AVERAGING)),
             ("weighting", self.weighting, ("inverse-variance", "uniform")),
             ("intervals", self.intervals, (ASKED, None)),
@@ -135,10 +144,21 @@ class ExampleSettings:
                 f"intervals={self.intervals!r} are of the average, and what is polished has better ones; give "
                 "polish=False with it"
             )
-        if self.release == "directions" and self.loss not in DIRECTED_LOSSES:
+        if self.weighted and self.loss not in DIRECTED_LOSSES:
+            of = "directions" if self.directed else "outer products"
             raise UserError(
-                f"loss={self.loss!r} cannot be learned from directions, which tell the {' and '.join(DIRECTED_LOSSES)} "
+                f"loss={self.loss!r} cannot be learned from {of}, which tell the {' and '.join(DIRECTED_LOSSES)} "
                 "losses alone; give release='joint'"
+            )
+        if self.kind not in (None, "gaussian") and not self.outer:
+            raise UserError(
+                f"mechanism={self.kind!r} is for release='outer', which needs nothing of noise but no bias; "
+                f"what is learned from release={self.release!r} inverts Gaussian noise"
+            )
+        if self.calibration == "classic" and self.outer:
+            raise UserError(
+                "calibration='classic' is of release='separate', 'joint' and 'directions'; an outer product takes the "
+                "analytic one, of less noise at the same guarantee"
             )
         if not (math.isfinite(self.square) and self.square > 1.0):
             raise UserError(
@@ -162,6 +182,8 @@ class ExampleSettings:
     @property
     def dimension(self) -> int:
         """Numbers in a release."""
+        if self.outer:
+            return matrix_size(self.features + 1)
         return self.features + (BESIDE if self.directed else 0)
 
     @property
@@ -170,8 +192,25 @@ class ExampleSettings:
         return self.release == "directions"
 
     @property
+    def outer(self) -> bool:
+        """Whether outer products are released."""
+        return self.release == "outer"
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the loss is weighted by the length of a record."""
+        return self.directed or self.outer
+
+    @property
+    def weight(self) -> str:
+        """What it is weighted by."""
+        return "1/(1 + |x|^2)" if self.outer else "1/|x|^2" if self.directed else "1"
+
+    @property
     def form(self) -> int:
         """What a release holds, as kernels number it."""
+        if self.outer:
+            return k.OUTER_REAL if self.target == "real" else k.OUTER_LABEL
         if self.directed:
             return k.DIRECTED_REAL if self.target == "real" else k.DIRECTED_LABEL
         if self.target == "real":
@@ -186,13 +225,14 @@ class ExampleSettings:
     @property
     def bound(self) -> float:
         """Public bound of the vector that is learned from: of ``||x||``, the constant included; of directions 1."""
-        return 1.0 if self.directed else math.sqrt(self.square)
+        return 1.0 if self.weighted else math.sqrt(self.square)
 
     @property
     def digest(self) -> str:
         """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
         # What was added later says something only where it is not what it was before: older states go on.
-        parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name not in ("intercept", "intervals")]
+        added = ("intercept", "intervals", "kind")
+        parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name not in added]
         parts += [] if self.intercept else ["no intercept"]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
@@ -202,12 +242,15 @@ class ExampleSettings:
         Raises
         ------
         UserError
-            For a pure guarantee, which Gaussian noise cannot give, naming those that it can.
+            For a pure guarantee, unless outer products are released: Gaussian noise cannot give it.
         """
-        if isinstance(guarantee, PureDP) or getattr(guarantee, "delta", None) == 0:
+        if self.outer:
+            return outer_mechanism(self.kind, guarantee, self.features + 1)
+        if is_pure(guarantee):
             raise UserError(
-                f"IWP-SGD cannot give {guarantee!r}: its correction inverts Gaussian noise, and Gaussian noise has no "
-                "pure guarantee; ask for ApproxDP (delta > 0), GaussianDP or ZeroConcentratedDP"
+                f"IWP-SGD cannot give {guarantee!r} with release={self.release!r}: its correction inverts Gaussian "
+                "noise, and Gaussian noise has no pure guarantee; ask for ApproxDP (delta > 0), GaussianDP or "
+                "ZeroConcentratedDP, or, for the quadratic and squared losses, give release='outer'"
             )
         p, method, inner = self.features, self.calibration, math.sqrt(self.square - 1.0)
         if self.directed:
@@ -229,6 +272,9 @@ class ExampleSettings:
 
     def noise(self, mechanism: ExampleMechanism) -> Noise:
         """The noise of a mechanism's releases."""
+        if isinstance(mechanism, OuterGaussian | OuterMechanism):
+            least, most = noise_of(mechanism)
+            return Noise(most, target_variance=least)
         if isinstance(mechanism, DirectionMechanism):
             return Noise(mechanism.variance, mechanism.variance, mechanism.variance)
         if isinstance(mechanism, GaussianMechanism):
@@ -287,6 +333,13 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
             "give a smaller radius, or use loss='quadratic'"
         )
     real, whole = np.zeros(k.LEVEL_REALS), np.zeros(k.LEVEL_WHOLES, dtype=np.int64)
+    if settings.outer:
+        # Half a number's noise in b, and in each of the p products of A with theta.
+        real[k.SPREAD - k.UNIT] = (1.0 + radius**2) * (1.0 + 0.5 * (settings.features + 1) * noise.variance)
+        real[k.VARIANCE - k.UNIT], real[k.TARGET_VARIANCE - k.UNIT] = noise.variance, noise.target_variance
+        assert not isinstance(mechanism, CompositeMechanism)
+        real[k.LIMIT - k.UNIT] = 1.0 + math.sqrt(mechanism.variance) * (math.sqrt(settings.dimension) + 8.0)
+        return real, whole
     features = mechanism.parts[0] if isinstance(mechanism, CompositeMechanism) else mechanism
     assert isinstance(features, GaussianMechanism | DirectionMechanism)
     noised = settings.features if settings.directed or settings.form == k.PRODUCT else settings.features - 1
@@ -318,9 +371,9 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
 def fill(real: NDArray[np.float64], whole: NDArray[np.int64], settings: ExampleSettings) -> None:
     """Write settled settings where kernels read them."""
     assert settings.radius is not None
-    directed = settings.directed
+    weighted = settings.weighted
     # The quadratic loss of a label's direction, (theta'u - t)^2 / 2, is the squared loss of a target t.
-    whole[k.LOSS], whole[k.TERMS] = CODES["squared" if directed else settings.loss], settings.truncation or 0
+    whole[k.LOSS], whole[k.TERMS] = CODES["squared" if weighted else settings.loss], settings.truncation or 0
     whole[k.NUMBERS], whole[k.FREE] = settings.dimension, settings.features - (not settings.intercept)
     whole[k.FORM], whole[k.FEATURES], whole[k.BATCH] = settings.form, settings.features, settings.batch
     whole[k.AVERAGING] = AVERAGING[settings.averaging]
@@ -330,8 +383,8 @@ def fill(real: NDArray[np.float64], whole: NDArray[np.int64], settings: ExampleS
     whole[k.NEXT_REFRESH] = FIRST_REFRESH if settings.polish else 0
     real[k.WIDTH], real[k.RADIUS], real[k.BOUND] = LOGIT_WIDTH, settings.radius, settings.bound
     # As the loss is weighted, so is the penalty.
-    real[k.DIRECTED_RIDGE if directed else k.RIDGE] = settings.regularization
-    real[k.DECAY], real[k.TARGET_SCALE] = 3.0, math.sqrt(settings.square - 1.0) if directed else settings.scale
+    real[k.DIRECTED_RIDGE if weighted else k.RIDGE] = settings.regularization
+    real[k.DECAY], real[k.TARGET_SCALE] = 3.0, math.sqrt(settings.square - 1.0) if weighted else settings.scale
     if isinstance(settings.step, InverseScalingStep):
         whole[k.STEP] = k.INVERSE_SCALING
         real[k.ETA], real[k.ALPHA] = settings.step.eta, settings.step.alpha

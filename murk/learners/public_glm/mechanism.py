@@ -23,6 +23,7 @@ from murk.privacy.mechanisms import (
 from murk.privacy.mechanisms.base import WIDTH, Randomizer
 from murk.privacy.mechanisms.codes import DIRECTIONS
 from murk.privacy.mechanisms.loss import Amount, Currency
+from murk.privacy.mechanisms.pure import is_pure
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.noise import NoiseSource
 
@@ -210,7 +211,7 @@ def calibrated(
         If the mechanism cannot give the guarantee; the message says which can.
     """
     if release == "joint":
-        if kind == "gaussian" or (kind in (None, BEST) and not _pure(guarantee)):
+        if kind == "gaussian" or (kind in (None, BEST) and not is_pure(guarantee)):
             half = statistics.sensitivity / 2.0
             found = calibrate("gaussian", guarantee, dimension=statistics.dimension, radius=half, method=method)
             assert isinstance(found, GaussianMechanism)
@@ -245,10 +246,6 @@ def _better(own: MomentMechanism, guarantee: Guarantee) -> Randomizer:
 def _worst(mechanism: Any) -> float:
     """Variance of the noise in the worst direction, at most."""
     return float(max(getattr(mechanism, "second_moment", (mechanism.variance,))))
-
-
-def _pure(guarantee: Guarantee) -> bool:
-    return isinstance(guarantee, PureDP) or (isinstance(guarantee, ApproxDP) and guarantee.delta == 0)
 
 
 @dataclass(frozen=True)

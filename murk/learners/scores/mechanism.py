@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,20 @@ import numpy.typing as npt
 from murk.errors import UserError
 from murk.learners.scores import kernels
 from murk.learners.scores.layout import matrix_size
-from murk.privacy.guarantees import GaussianDP, Guarantee
-from murk.privacy.mechanisms import GaussianMechanism, Mechanism, calibrate
+from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from murk.privacy.mechanisms import (
+    BEST,
+    GaussianMechanism,
+    L2BallMechanism,
+    Mechanism,
+    PrivUnitMechanism,
+    calibrate,
+    former_kind,
+)
 from murk.privacy.mechanisms.base import WIDTH, Costed, Randomizer
 from murk.privacy.mechanisms.loss import Amount, Currency
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
+from murk.privacy.mechanisms.wrapped import Wrapped
 from murk.privacy.noise import NoiseSource
 
 Vectors = npt.NDArray[np.float64]
@@ -28,7 +37,7 @@ _SENSITIVITY = math.sqrt(2.0)
 
 
 @dataclass(frozen=True)
-class OuterGaussian:
+class OuterGaussian(Wrapped):
     r"""Gaussian noise on ``v v'`` of a vector v no longer than 1.
 
     Two such matrices are at most sqrt 2 apart in Frobenius norm, for ``|v v' - u u'|^2 <= |v|^4 + |u|^4``: less than
@@ -60,7 +69,6 @@ class OuterGaussian:
 
     features: int
     noise: GaussianMechanism
-    kind: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
         if self.noise.dimension != matrix_size(self.features):
@@ -83,11 +91,6 @@ class OuterGaussian:
         return 2.0 * self.noise.steps - math.sqrt(self.dimension) - 2.0
 
     @property
-    def dimension(self) -> int:
-        """Numbers in a release."""
-        return self.noise.dimension
-
-    @property
     def unit(self) -> float:
         """Width of a lattice step, which decoding multiplies by."""
         return _SENSITIVITY / self._room
@@ -96,16 +99,6 @@ class OuterGaussian:
     def variance(self) -> float:
         """Variance of the noise on a number."""
         return (WIDTH * self.unit) ** 2
-
-    @property
-    def guarantee(self) -> GaussianDP:
-        """What one release promises."""
-        return self.noise.guarantee
-
-    @property
-    def claims(self) -> tuple[Guarantee, ...]:
-        """GDP, zCDP, and what was stated."""
-        return self.noise.claims
 
     @property
     def _steps(self) -> int:
@@ -120,10 +113,6 @@ class OuterGaussian:
     def reach(self) -> Reach:
         """How long an honest payload is; a longer one is forged."""
         return Reach(((0, self.dimension, gaussian_square(self.dimension, self._steps)),))
-
-    def cost(self, currency: Currency) -> Amount:
-        """What one release costs an account, rounded up."""
-        return self.noise.cost(currency)
 
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize ``v v'`` of m vectors v (m, p) into payloads, int64 of shape (m, d)."""
@@ -151,75 +140,90 @@ class OuterGaussian:
 
 
 @dataclass(frozen=True)
-class OuterMechanism:
+class OuterMechanism(Wrapped):
     """Any mechanism for vectors of norm 1, given ``v v'`` as a vector.
 
     Parameters
     ----------
     features
         p, the length of v.
-    inner
+    noise
         The mechanism of dimension p (p + 1) / 2.
     """
 
     features: int
-    inner: Mechanism
-
-    @property
-    def kind(self) -> str:
-        """That of the inner mechanism."""
-        return self.inner.kind
-
-    @property
-    def dimension(self) -> int:
-        """Numbers in a release."""
-        return self.inner.dimension
-
-    @property
-    def unit(self) -> float:
-        """What decoding multiplies by."""
-        return self.inner.unit
-
-    @property
-    def variance(self) -> float:
-        """Variance of a number of a decoded release."""
-        return self.inner.variance
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What one release promises."""
-        return self.inner.guarantee
-
-    @property
-    def claims(self) -> tuple[Guarantee, ...]:
-        """Everything that is known of one release."""
-        return self.inner.claims
-
-    @property
-    def magnitude(self) -> int:
-        """No number of an honest payload exceeds it, up to a probability below 1e-30."""
-        return self.inner.magnitude
-
-    @property
-    def reach(self) -> Reach:
-        """How long an honest payload is; a longer one is forged."""
-        return self.inner.reach
-
-    def cost(self, currency: Currency) -> Amount:
-        """What one release costs an account, rounded up."""
-        return self.inner.cost(currency)
+    noise: Mechanism
 
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize ``v v'`` of m vectors v (m, p) into payloads, int64 of shape (m, d)."""
-        return self.inner.randomize(outer(vectors, self.features), noise, records)
+        return self.noise.randomize(outer(vectors, self.features), noise, records)
 
-    def decode(self, payload: npt.ArrayLike) -> Vectors:
-        """Turn payloads (m, d) into unbiased estimates (m, d)."""
-        return self.inner.decode(payload)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The inner mechanism's public parameters."""
-        return self.inner.to_dict()
+# As in `calibrate`: the last digits must not decide what a release is.
+_BETTER = 0.99
+
+
+def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> OuterGaussian | OuterMechanism:
+    """The mechanism that releases ``v v'`` of a vector v of so many features, no longer than 1.
+
+    Parameters
+    ----------
+    kind
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; None or ``"best"`` for the one of least noise in
+        the worst direction of a unit vector's ``v v'``: Gaussian noise has half of what it has for any vectors of
+        norm 1.
+    guarantee
+        What one release promises.
+    features
+        Length of v.
+
+    Raises
+    ------
+    UserError
+        If the kind is unknown or cannot give the guarantee.
+
+    Examples
+    --------
+    >>> from murk.privacy import GaussianDP
+    >>> outer_mechanism(None, GaussianDP(1.0), 4).kind
+    'gaussian'
+    >>> best = outer_mechanism(None, ApproxDP(1.0, 1e-6), 4)
+    >>> best.kind, best.guarantee
+    ('l2-ball', PureDP(epsilon=1.0))
+    """
+    if kind in (None, BEST) and isinstance(guarantee, PureDP | ApproxDP):
+        found = [outer_mechanism(each, guarantee, features) for each in _able(guarantee)]
+        best = found[0]
+        for one in found[1:]:
+            best = one if _worst(one) < _BETTER * _worst(best) else best
+        return best
+    kind = former_kind(guarantee) if kind in (None, BEST) else kind
+    if kind == "gaussian":
+        return OuterGaussian.calibrate(guarantee, features=features)
+    return OuterMechanism(features, calibrate(kind, guarantee, dimension=matrix_size(features), radius=1.0))
+
+
+def _able(guarantee: Guarantee) -> tuple[str, ...]:
+    """Kinds of mechanism that can be the best for a guarantee."""
+    pure = ("l2-ball", "privunit") if getattr(guarantee, "epsilon", 0.0) > 0.0 else ()
+    return (*pure, "gaussian") if getattr(guarantee, "delta", 0.0) > 0.0 else pure or ("l2-ball",)
+
+
+def _worst(mechanism: OuterGaussian | OuterMechanism) -> float:
+    """Variance of the noise on ``v v'`` of a unit vector in the worst direction."""
+    if isinstance(mechanism.noise, PrivUnitMechanism | L2BallMechanism):
+        across, along = mechanism.noise.second_moment
+        return max(across, along - 1.0)
+    return mechanism.variance
+
+
+def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
+    """The least and the largest variance that the noise on ``v v'`` has in any direction, whatever v is."""
+    if isinstance(mechanism.noise, PrivUnitMechanism | L2BallMechanism):
+        # A shorter vector's direction has the same mean square along it, of which less is its own.
+        across, along = mechanism.noise.second_moment
+        return min(across, along - 1.0), max(across, along)
+    return mechanism.variance, mechanism.variance
 
 
 @dataclass(frozen=True)

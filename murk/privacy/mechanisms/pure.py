@@ -10,7 +10,16 @@ from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms.loss import UNITS, Amount, Currency, cap_of, ceil_units, gdp_units
 from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise
 
-__all__ = ["epsilon_cost", "epsilon_units", "log_odds", "odds_claim", "odds_cost", "pure_only", "really_given"]
+__all__ = [
+    "epsilon_cost",
+    "epsilon_units",
+    "is_pure",
+    "log_odds",
+    "odds_claim",
+    "odds_cost",
+    "pure_only",
+    "really_given",
+]
 
 
 def epsilon_units(guarantee: Guarantee) -> int:
@@ -54,6 +63,11 @@ def really_given(guarantee: Guarantee, claims: Iterable[Guarantee]) -> Guarantee
         return guarantee
     pure = PureDP(guarantee.epsilon)
     return pure if any(isinstance(claim, PureDP) and claim.implies(pure) for claim in claims) else guarantee
+
+
+def is_pure(guarantee: Guarantee) -> bool:
+    """Whether no Gaussian noise can give it."""
+    return isinstance(guarantee, PureDP) or (isinstance(guarantee, ApproxDP) and guarantee.delta == 0)
 
 
 def pure_only(kind: str, method: str) -> None:

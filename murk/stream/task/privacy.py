@@ -71,11 +71,11 @@ def _mechanism(value: Any) -> Any:
     return value
 
 
-def filled_in(privacy: Any, protocol: object) -> Any:
+def filled_in(privacy: Any, protocol: object, released: str | None = None) -> Any:
     """The privacy block of a task file with the mechanism that `null` means for it, where that is not what it was.
 
     Documents carry it, so that a log that was begun before there was a `best` mechanism goes on with its own. What is
-    wrong is left as it is: its own mistake is reported.
+    wrong is left as it is: its own mistake is reported. ``released`` is what the protocol's block names as its release.
     """
     if not isinstance(privacy, dict) or privacy.get("mechanism") is not None or not isinstance(protocol, str):
         return privacy
@@ -85,7 +85,7 @@ def filled_in(privacy: Any, protocol: object) -> Any:
     dear = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp"}
     if (
         protocol not in PROTOCOLS
-        or BEST not in PROTOCOLS[protocol].offer.mechanisms
+        or BEST not in PROTOCOLS[protocol].offer_of(released).mechanisms
         or dear
         or not kinds & {"pure", "approx"}
     ):

@@ -30,12 +30,13 @@ from murk.stream.task.protocols.moments import MomentsBlock
 from murk.stream.task.protocols.registry import (
     BLOCKS,
     FORMER_PROTOCOL,
-    FORMER_RELEASE,
+    FORMER_RELEASES,
     FORMER_SET_ASIDE,
     PROTOCOLS,
     ProtocolName,
     check_protocol,
     protocol_by_rule,
+    release_named,
     resolved,
 )
 from murk.stream.task.protocols.scores import ScoresBlock
@@ -170,7 +171,7 @@ class Task(Block):
         if by_rule:
             content["protocol"] = protocol_by_rule(content)
         if "privacy" in content:
-            content["privacy"] = filled_in(content["privacy"], content["protocol"])
+            content["privacy"] = filled_in(content["privacy"], content["protocol"], release_named(content))
         task = cls._resolve(content, source, lines)
         block = content.get(task.protocol)
         task._by_rule, task._release_by_rule = by_rule, not isinstance(block, dict) or block.get("release") is None
@@ -233,7 +234,8 @@ class Task(Block):
         classes = len(self.target.classes) if isinstance(self.target, ClassTarget) else 1
         # Close to a release's dimension; which guarantees are possible hardly depends on it.
         try:
-            self.privacy.check_feasible(self.protocol, self.coding.size * classes, self.release_kind)
+            offered = PROTOCOLS[self.protocol].offered(self._block)
+            self.privacy.check_feasible(self.protocol, self.coding.size * classes, offered)
         except PydanticCustomError as error:
             context = error.context or {}
             raise problem(str(context["message"]), "privacy", *context["at"]) from None
@@ -334,14 +336,14 @@ class Task(Block):
 
         Up to 0.3, a file that names no protocol had gradients, those of a binary target were of the logistic loss,
         moments without ``public`` set 1,000 records aside, organisations mixed their records, no mechanism was
-        ``best``, and neither examples nor moments were released as directions. A log that carries that goes on as it
-        is.
+        ``best``, and examples and moments were released jointly, examples later as directions. A log that carries that
+        goes on as it is.
         """
         changes: dict[str, Any] = {}
         for name in ("examples", "moments"):
             own, former = getattr(self, name), getattr(carried, name)
-            if self._release_by_rule and own and former and former.release == FORMER_RELEASE:
-                changes[name] = own.model_dump(mode="json") | {"release": FORMER_RELEASE}
+            if self._release_by_rule and own and former and former.release in FORMER_RELEASES[name]:
+                changes[name] = own.model_dump(mode="json") | {"release": former.release}
         if self._by_rule and carried.protocol == FORMER_PROTOCOL != self.protocol:
             changes |= {"protocol": FORMER_PROTOCOL, self.protocol: None}
         same = "protocol" in changes or self.protocol == carried.protocol
@@ -372,10 +374,11 @@ class Task(Block):
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         for key in ("objective", "learner", "max_staleness", *BLOCKS):
             content.pop(key, None)
-        privacy = dict(content["privacy"])
-        if protocol not in PROTOCOLS or privacy.get("mechanism") not in PROTOCOLS[protocol].offer.mechanisms:
+        privacy, released = dict(content["privacy"]), release_named({**content, "protocol": protocol})
+        offer = PROTOCOLS[protocol].offer_of(released) if protocol in PROTOCOLS else None
+        if offer is None or privacy.get("mechanism") not in offer.mechanisms:
             privacy["mechanism"] = None
-        content |= {"protocol": protocol, "privacy": filled_in(privacy, protocol)}
+        content |= {"protocol": protocol, "privacy": filled_in(privacy, protocol, released)}
         return self._resolve(content, self.name, {})
 
     def _with(self, **changes: Any) -> Self:

@@ -160,7 +160,7 @@ def test_a_direction_that_noise_hides_has_no_interval_and_the_others_have():
         [rng.choice([-1.0, 1.0], n), rng.choice([-1.0, 1.0], n), np.where(rng.random(n) < 0.01, 1.0, -1)]
     )
     y = (rng.random(n) < 0.5 + 0.5 * (0.3 * x[:, 0] - 0.2 * x[:, 1] + 0.1)).astype(float)
-    model = IWPSGDClassifier(budget=GaussianDP(1.5), features=["a", "b", "rare"], seed=2)
+    model = IWPSGDClassifier(budget=GaussianDP(1.5), release="directions", features=["a", "b", "rare"], seed=2)
     model.learn_many(x, y)
     found = model.confidence_intervals()
     assert found.note.startswith("none for rare, intercept: noise hides 1 of 4 directions")
@@ -176,7 +176,7 @@ def test_losses_that_directions_do_not_tell_are_refused():
     with pytest.raises(UserError, match="cannot be learned from directions"):
         IWPSGDClassifier(budget=GaussianDP(1.0), loss="probit", release="directions")
     assert IWPSGDClassifier(budget=GaussianDP(1.0), features=["a"], loss="probit")._engine.settings.release == "joint"
-    model = IWPSGDRegressor(budget=GaussianDP(1.0), features=["a"], seed=1)
+    model = IWPSGDRegressor(budget=GaussianDP(4.0), features=["a"], seed=1)
     assert model._engine.settings.release == "directions"
     with pytest.raises(UserError, match="intercept=1"):
         IWPSGDClassifier(budget=GaussianDP(1.0), features=["a"], intercept=1)
@@ -281,11 +281,21 @@ def test_public_rows_unlike_the_people_are_not_used():
     assert found.note.endswith("unlike the people's")
 
 
-def test_where_noise_is_small_public_rows_are_too_few_to_help():
-    people = Public(2, rows=20)
-    made = engine(seed=2, guarantee=GaussianDP(16.0), release="directions", loss="quadratic")
-    made.covariates = people.covariates
-    made.learn_records(people.x, people.y)
-    assert (made.estimate().method, made.estimate().alike) == ("sandwich", True)
+def test_which_fit_is_learned_is_settled_before_anybody_releases_anything():
+    """The fit by public rows is of another weight: where noise is small, or rows are few, it is not the one learned."""
+    people = Public(2)
+    few = Public(2, rows=59)
+    for covariates, mu, method in ((people.covariates, 16.0, "sandwich"), (few.covariates, 1.0, "sandwich"),
+                                   (people.covariates, 1.0, PUBLIC_ROWS)):  # fmt: skip
+        made = engine(seed=2, guarantee=GaussianDP(mu), release="directions", loss="quadratic")
+        made.covariates = covariates
+        # Whatever is released: of nobody, of a few, and of all.
+        methods = []
+        for stop in (200, 5_000, 20_000):
+            made.learn_records(people.x[:stop], people.y[:stop])
+            methods.append(made.estimate().method)
+        assert methods[1:] == [method] * 2
+        weight = "1/|x|," if method == PUBLIC_ROWS else "1/|x|^2"
+        assert weight in made.estimate().note
     without = people.estimate(2, intercept=False)
     assert without.values[2] == without.spread[2] == 0.0

@@ -28,6 +28,9 @@ KINDS = [
     ("binary", {"release": "directions", "loss": "quadratic", "regularization": 0.1}),
     ("binary", {"release": "directions", "loss": "quadratic", "intercept": False, "batch": 7}),
     ("real", {"release": "directions"}),
+    ("binary", {"release": "outer", "loss": "quadratic", "regularization": 0.1}),
+    ("binary", {"release": "outer", "loss": "quadratic", "intercept": False, "batch": 7, "guarantee": PureDP(2.0)}),
+    ("real", {"release": "outer", "guarantee": ApproxDP(3.0, 1e-6)}),
 ]
 every = pytest.mark.parametrize(("target", "more"), KINDS)
 
@@ -42,6 +45,10 @@ def vectors(made, x, y):
         labels = np.where(y > 0.5, 1.0, -1.0)
         rows[:, :2] *= labels[:, None] if form == k.PRODUCT else 1.0
         rows[:, -1] = labels
+    if made.settings.outer:
+        targets = np.clip(y, -1, 1) if form == k.OUTER_REAL else np.where(y > 0.5, 1.0, -1.0)
+        rows = np.column_stack([np.clip(np.nan_to_num(x, posinf=0, neginf=0), -1, 1), np.ones(len(x))])
+        rows = np.column_stack([rows, targets]) / np.sqrt(1 + (rows**2).sum(axis=1, keepdims=True))
     if made.settings.directed:
         rows = np.column_stack(
             [np.clip(np.nan_to_num(x, posinf=0, neginf=0), -1, 1), np.ones(len(x)), np.clip(y, -1, 1)]
@@ -78,7 +85,7 @@ def test_records_are_learned_as_their_releases_would_be(target, more):
     targets = np.zeros(600)
     if many.settings.directed:
         values, targets = direction_parts(many.settings.form, values)
-    elif many.settings.form != k.PRODUCT:
+    elif many.settings.form != k.PRODUCT and not many.settings.outer:
         targets = payloads[:, -1] * decoded.real[k.TARGET_UNIT]
         values[:, -1] = 1.0
     decoded.learn_decoded(values, targets)

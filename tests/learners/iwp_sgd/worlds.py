@@ -3,7 +3,7 @@
 import numpy as np
 
 from murk.learners.iwp_sgd import layout as k
-from murk.learners.iwp_sgd.engine import IWPEngine
+from murk.learners.iwp_sgd.outer_engine import engine_of
 from murk.learners.iwp_sgd.settings import ExampleSettings, settle
 from murk.privacy import GaussianDP
 from murk.stream.messages.releases import ExampleRelease
@@ -20,7 +20,7 @@ def engine(target="binary", guarantee=None, levels=None, seed=None, noise=None, 
     chosen = settings(target, **more)
     menu = {"default": chosen.mechanism(GaussianDP(4.0) if guarantee is None else guarantee)}
     menu |= {level: chosen.mechanism(each) for level, each in (levels or {}).items()}
-    made = IWPEngine(settle(chosen, menu), menu, seed=seed, noise=noise)
+    made = engine_of(settle(chosen, menu), menu, seed=seed, noise=noise)
     made.use(menu["default"])
     return made
 

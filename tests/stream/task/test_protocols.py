@@ -56,8 +56,8 @@ def test_every_kind_of_release_is_of_a_protocol() -> None:
     [
         ("scores", LOGISTIC, {"exponent": None}),
         ("scores", HUBER, {"exponent": None}),
-        ("examples", LOGISTIC, {"loss": "quadratic", "release": "directions"}),
-        ("examples", HUBER, {"loss": "squared", "release": "directions"}),
+        ("examples", LOGISTIC, {"loss": "quadratic", "release": "outer"}),
+        ("examples", HUBER, {"loss": "squared", "release": "outer"}),
         ("moments", LOGISTIC, {"loss": "logistic", "link": None, "release": "joint"}),
         ("moments", HUBER, {"loss": None, "link": "identity", "release": "joint"}),
         ("sketch", LOGISTIC, {"method": "moments", "window": None}),
@@ -159,11 +159,13 @@ def test_a_log_of_examples_that_was_begun_before_directions_goes_on() -> None:
     """Its task says `joint`, and hashes to what it did; a file that asks for directions does not mean the same."""
     former = task("examples", LOGISTIC, "examples: {release: joint}")
     assert former.hash == "796056dcc69f9961272555402e091606aa61eb207f1389e7282435fb3914a788"
-    silent, named = task("examples"), task("examples", LOGISTIC, "examples: {release: directions}")
-    assert silent == named != former
-    assert silent.with_defaults_of(former) == former
-    assert silent.with_simulated(True).with_defaults_of(former) == former.with_simulated(True)
-    assert named.with_defaults_of(former) == named
+    directions = task("examples", LOGISTIC, "examples: {release: directions}")
+    silent, named = task("examples"), task("examples", LOGISTIC, "examples: {release: outer}")
+    assert silent == named != directions != former
+    for before in (former, directions):
+        assert silent.with_defaults_of(before) == before
+        assert silent.with_simulated(True).with_defaults_of(before) == before.with_simulated(True)
+        assert named.with_defaults_of(before) != before
     probit = task("examples", LOGISTIC, "examples: {loss: probit}")
     assert probit.examples is not None
     assert probit.examples.release == "joint"
@@ -186,7 +188,28 @@ def test_a_log_that_was_begun_with_the_former_loss_goes_on() -> None:
 @pytest.mark.parametrize("guarantee", WRITTEN)
 def test_a_guarantee_that_a_protocol_cannot_give_is_refused_with_those_it_can(protocol: str, guarantee: str) -> None:
     mixing = ["sketch: {method: mixing}"] if protocol == "sketch" else []
-    _check_guarantee(protocol, guarantee, PROTOCOLS[protocol].offer.guarantees, mixing)
+    # Outer products, the default of examples, have every guarantee.
+    named = ["examples: {release: directions}"] if protocol == "examples" else mixing
+    _check_guarantee(protocol, guarantee, PROTOCOLS[protocol].offer.guarantees, named)
+
+
+@pytest.mark.parametrize("guarantee", WRITTEN)
+def test_outer_products_have_every_guarantee_and_the_best_mechanism(guarantee: str) -> None:
+    assert PROTOCOLS["examples"].offer_of("outer").guarantees == tuple(WRITTEN)
+    found = task("examples", guarantee=WRITTEN[guarantee])
+    assert found.examples is not None
+    able = guarantee in ("pure", "approx")
+    assert found.examples.release == ("outer" if able else "directions")
+    assert found.privacy.mechanism == ("best" if able else None)
+    named = task("examples", LOGISTIC, "examples: {release: outer}", guarantee=WRITTEN[guarantee])
+    assert (named == found) is able
+    # A log that was begun with Gaussian directions goes on with these.
+    if guarantee == "approx":
+        before = task("examples", LOGISTIC, "examples: {release: directions}", guarantee=WRITTEN[guarantee])
+        assert before.privacy.mechanism is None
+        assert found.with_defaults_of(before) == before
+    with pytest.raises(UserError, match="'l2-ball' is not of this protocol; use gaussian"):
+        task("examples", LOGISTIC, "examples: {loss: probit}", guarantee=f"{APPROX}, mechanism: l2-ball")
 
 
 @pytest.mark.parametrize("guarantee", WRITTEN)
@@ -257,14 +280,14 @@ def test_a_log_that_was_begun_with_mixing_goes_on_with_it() -> None:
             ["examples: {truncation: 2}"],
             "examples.truncation: has no effect with loss: quadratic",
         ),
-        ("examples", LOGISTIC, ["examples: {split: 0.3}"], "examples.split: has no effect with release: directions"),
+        ("examples", LOGISTIC, ["examples: {split: 0.3}"], "examples.split: has no effect with release: outer"),
         ("examples", LOGISTIC, ["learner: {weights: mallows}"], "learner.weights: has no effect with protocol"),
         ("examples", LOGISTIC, ["examples: {K: 2}"], "examples.K: unknown key"),
         (
             "examples",
             LOGISTIC,
             ["examples: {release: directions, loss: probit}"],
-            "examples.release: directions tell the quadratic and squared losses alone, not probit; say release: joint",
+            "examples.release: directions tells the quadratic and squared losses alone, not probit; say release: joint",
         ),
         ("examples", LOGISTIC, ["examples: {intercept: 0}"], "examples.intercept"),
         ("moments", LOGISTIC, ["moments: {link: cubic}"], "moments.link: has no effect on a binary target"),
@@ -299,7 +322,6 @@ def test_a_radius_may_stand_in_every_task_but_of_scores() -> None:
 @pytest.mark.parametrize(
     ("protocol", "mechanism", "message"),
     [
-        ("examples", "l2-ball", "'l2-ball' is not of this protocol; use gaussian"),
         ("sketch", "laplace", "'laplace' is not of this protocol; use gaussian"),
     ],
 )

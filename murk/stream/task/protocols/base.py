@@ -32,6 +32,17 @@ class Offer:
 ALL_GUARANTEES = ("pure", "approx", "gdp", "zcdp")
 
 
+def coded_features(task: Mapping[str, Any]) -> int:
+    """Coded features of a task file, without the constant; what is no feature counts as one."""
+    features = task.get("features")
+    return sum(map(_coded, features)) if isinstance(features, list | tuple) else 0
+
+
+def _coded(feature: object) -> int:
+    categories = feature.get("categories") if isinstance(feature, dict) else getattr(feature, "categories", None)
+    return len(categories) - 1 if isinstance(categories, list | tuple) else 1
+
+
 class TaskProtocol:
     """One protocol of tasks. What it says here is all that task files, reports and the monitor know of it.
 
@@ -78,8 +89,12 @@ class TaskProtocol:
         """What can randomize releases of a kind (None: the usual one)."""
         return self.offer
 
-    def fill_in(self, block: Mapping[str, Any], target: str, *, public: bool) -> dict[str, Any]:
-        """Return a task file's block with what follows from the task's target and its public covariates."""
+    def offered(self, block: Any) -> str:
+        """What `offer_of` is to be asked of a task with this block: kind of its releases, or a name within it."""
+        return self.release_kind(block)
+
+    def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a task file's block with what follows from the task's kind of target and the rest of the file."""
         return dict(block)
 
     def check(self, block: Any, target: str) -> None:

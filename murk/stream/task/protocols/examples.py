@@ -1,16 +1,20 @@
 """Released examples, for IWP-SGD (`protocol: examples`)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from murk.stream.task.block import Block, Integer, Number
 from murk.stream.task.errors import nearest, problem
-from murk.stream.task.protocols.base import Offer, Scale, TaskProtocol
+from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol, coded_features
 
 DIRECTED: Final = ("quadratic", "squared")
-"""Losses that `release: directions` tells."""
+"""Losses that `release: outer` and `release: directions` tell."""
+OUTER: Final = "outer"
+"""Release of which only means are taken, so that any mechanism will do that is unbiased."""
+_OF_OUTER: Final = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
+_MOST_OUTER = 64
 LOSSES: Final = {"binary": ("probit", "quadratic", "exponential", "log"), "real": ("squared",)}
 """Losses by kind of target."""
 _BY_RULE: Final = {"binary": "quadratic", "real": "squared"}
@@ -19,12 +23,15 @@ _BY_RULE: Final = {"binary": "quadratic", "real": "squared"}
 class ExamplesBlock(Block):
     """Released examples, for IWP-SGD (`protocol: examples`)."""
 
-    release: Literal["directions", "joint", "separate"] | None = Field(
+    release: Literal["outer", "directions", "joint", "separate"] | None = Field(
         default=None,
-        description="`directions` randomizes features, constant and target divided by the record's length, which tells "
-        "the `quadratic` and `squared` losses weighted by 1 over its square; `joint` "
+        description="`outer` randomizes the outer product of the direction of features, constant and target with "
+        "itself, by any mechanism, which tells the `quadratic` and `squared` losses weighted by 1 over 1 + the square "
+        "of the record's length; `directions` randomizes these divided by the record's length, which tells the two "
+        "losses weighted by 1 over its square; `joint` "
         "randomizes features and target as one vector (for a binary target their product); `separate` randomizes each "
-        "with its share of the budget, as published; `null`: directions for these two losses, else joint",
+        "with its share of the budget, as published; `null`: for these two losses directions, but outer where "
+        "a level's guarantee is pure or approx (approx: up to 64 coded features); else joint",
     )
     intercept: Annotated[bool, Field(strict=True)] = Field(
         default=True, description="whether the constant has a coefficient; without it the coefficient is 0"
@@ -46,6 +53,45 @@ class ExamplesBlock(Block):
     batch: Annotated[Integer, Field(ge=1, le=65_536)] = Field(default=1, description="releases averaged for each step")
 
 
+def example_release(loss: object, guarantees: Iterable[object], coded: int) -> str:
+    """Choose the release of examples that do not say.
+
+    Of the quadratic and squared losses it is `outer` where a level's guarantee is pure or (epsilon, delta), which other
+    mechanisms than Gaussian noise meet better, or alone; but not with so many coded features (more than 64) that
+    thousands of numbers are too much to ask of a person, if Gaussian noise will do. Else it is `directions`.
+
+    Parameters
+    ----------
+    loss
+        The block's.
+    guarantees
+        Of all levels, as a task file writes them.
+    coded
+        Coded features without the constant.
+
+    Examples
+    --------
+    >>> (
+    ...     example_release("quadratic", [{"pure": {"epsilon": 1.0}}], 2),
+    ...     example_release("squared", [{"gdp": {"mu": 1.0}}], 2),
+    ... )
+    ('outer', 'directions')
+    >>> example_release("probit", [{"gdp": {"mu": 1.0}}], 2)
+    'joint'
+    """
+    if loss not in DIRECTED:
+        return "joint"
+    kinds = {kind for each in guarantees if isinstance(each, dict) for kind in each}
+    return OUTER if "pure" in kinds or ("approx" in kinds and coded <= _MOST_OUTER) else "directions"
+
+
+def _menu(privacy: object) -> list[object]:
+    if not isinstance(privacy, dict):
+        return []
+    levels = privacy.get("levels")
+    return [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
+
+
 class Examples(TaskProtocol):
     """People release their features and target, once and without reading a model."""
 
@@ -56,18 +102,28 @@ class Examples(TaskProtocol):
     offer = Offer(
         ("gaussian",),
         ("approx", "gdp", "zcdp"),
-        "its learner takes back Gaussian smoothing, and Gaussian noise gives no pure guarantee",
+        "what is learned from this release takes back Gaussian smoothing, and Gaussian noise gives no pure guarantee "
+        "(examples: {release: outer}, for the quadratic and squared losses, has one)",
     )
     learner_keys = ("step", "averaging", "weighting", "radius")
     estimates_loss = True
 
-    def fill_in(self, block: Mapping[str, Any], target: str, *, public: bool) -> dict[str, Any]:
-        """Fill in the target's loss, and directions where they tell it."""
+    def offered(self, block: Any) -> str:
+        """Outer products have mechanisms of their own."""
+        return OUTER if block is not None and block.release == OUTER else self.releases
+
+    def offer_of(self, released: str | None) -> Offer:
+        """Any mechanism of an outer product, Gaussian noise of other releases."""
+        return _OF_OUTER if released == OUTER else self.offer
+
+    def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill in the target's loss, and the release of least noise that tells it."""
         filled = dict(block)
         if target in _BY_RULE and filled.get("loss") is None:
             filled["loss"] = _BY_RULE[target]
         if filled.get("release") is None:
-            filled["release"] = "directions" if filled.get("loss") in DIRECTED else "joint"
+            menu = _menu(task.get("privacy"))
+            filled["release"] = example_release(filled.get("loss"), menu, coded_features(task))
         return filled
 
     def check(self, block: Any, target: str) -> None:
@@ -85,9 +141,10 @@ class Examples(TaskProtocol):
             raise problem(
                 f"has no effect with release: {block.release}; remove it, or say release: separate", "examples", "split"
             )
-        if block.release == "directions" and block.loss not in DIRECTED:
+        if block.release in (OUTER, "directions") and block.loss not in DIRECTED:
             raise problem(
-                f"directions tell the {' and '.join(DIRECTED)} losses alone, not {block.loss}; say release: joint",
+                f"{block.release} tells the {' and '.join(DIRECTED)} losses alone, not {block.loss}; say "
+                "release: joint",
                 "examples", "release",
             )  # fmt: skip
 
@@ -97,4 +154,4 @@ class Examples(TaskProtocol):
 
     def model(self, block: Any, target: str) -> str:
         """The loss, and its weight."""
-        return f"{block.loss} loss" + (" over |x|^2" if block.release == "directions" else "")
+        return f"{block.loss} loss" + {OUTER: " over 1 + |x|^2", "directions": " over |x|^2"}.get(block.release, "")

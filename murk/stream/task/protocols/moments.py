@@ -111,14 +111,14 @@ class Moments(TaskProtocol):
         """Directions are scores at the model of version 0."""
         return "score" if block is not None and block.release == "directions" else self.releases
 
-    def fill_in(self, block: Mapping[str, Any], target: str, *, public: bool) -> dict[str, Any]:
+    def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in the target's loss or link, and the release."""
         filled = dict(block)
         for key, kind, value in (("loss", "binary", "logistic"), ("link", "real", "identity")):
             if target == kind and filled.get(key) is None:
                 filled[key] = value
         if filled.get("release") is None:
-            filled["release"] = release_by_rule(filled, public)
+            filled["release"] = release_by_rule(filled, bool(task.get("public")))
         return filled
 
     def check(self, block: Any, target: str) -> None:

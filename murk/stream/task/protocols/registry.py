@@ -12,7 +12,7 @@ from murk.stream.task.checks import OBJECTIVES
 from murk.stream.task.errors import nearest, problem, shown
 from murk.stream.task.features import Target
 from murk.stream.task.learner import LearnerBlock, MaxStaleness
-from murk.stream.task.protocols.base import TaskProtocol
+from murk.stream.task.protocols.base import TaskProtocol, coded_features
 from murk.stream.task.protocols.examples import Examples
 from murk.stream.task.protocols.gradients import Gradients
 from murk.stream.task.protocols.moments import Moments
@@ -28,8 +28,8 @@ BLOCKS: Final = {name: one.block for name, one in PROTOCOLS.items() if one.block
 
 FORMER_PROTOCOL: Final = "gradients"
 """Protocol that versions up to 0.3 took for a task file that names none; logs that were begun so go on."""
-FORMER_RELEASE: Final = "joint"
-"""Release of examples and moments that versions up to 0.3 took for a file that names none; logs begun so go on."""
+FORMER_RELEASES: Final = {"examples": ("joint", "directions"), "moments": ("joint",)}
+"""Releases that were taken before for a file that names none (up to 0.3 joint ones); logs begun so go on."""
 FORMER_SET_ASIDE: Final = 1000
 """Records that versions up to 0.3 set aside of moments' own accord; logs that were begun so go on."""
 
@@ -54,17 +54,12 @@ def protocol_by_rule(data: Mapping[str, Any]) -> str:
     staleness), several classes without public covariates, or so many coded features that a matrix of their second
     moments is too much to ask of a person.
     """
-    target, features = data.get("target"), data.get("features")
+    target = data.get("target")
     kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
-    many = isinstance(features, list | tuple) and sum(map(_coded, features)) >= MOST_OF_SCORES
+    many = coded_features(data) >= MOST_OF_SCORES
     if (kind == "classes" and not data.get("public")) or many or any(data.get(key) for key in _OF_GRADIENTS):
         return "gradients"
     return "scores"
-
-
-def _coded(feature: object) -> int:
-    categories = feature.get("categories") if isinstance(feature, dict) else getattr(feature, "categories", None)
-    return len(categories) - 1 if isinstance(categories, list | tuple) else 1
 
 
 def resolved(data: dict[str, Any]) -> dict[str, Any]:
@@ -92,8 +87,16 @@ def resolved(data: dict[str, Any]) -> dict[str, Any]:
     if block is None:
         block = {}
     if isinstance(block, dict):
-        block = PROTOCOLS[protocol].fill_in(block, kind, public=bool(data.get("public")))
+        block = PROTOCOLS[protocol].fill_in(block, kind, data)
     return {**data, protocol: block}
+
+
+def release_named(data: dict[str, Any]) -> str | None:
+    """Release that a task file's block names when it is filled in; None where it names none."""
+    protocol = data.get("protocol")
+    block = resolved(data).get(protocol) if isinstance(protocol, str) else None
+    release = block.get("release") if isinstance(block, dict) else None
+    return release if isinstance(release, str) else None
 
 
 def check_protocol(

@@ -94,7 +94,7 @@ class Sketch(TaskProtocol):
         """What second moments can have, or mixtures."""
         return _OF_MOMENTS if released == GRAM else self.offer
 
-    def fill_in(self, block: Mapping[str, Any], target: str, *, public: bool) -> dict[str, Any]:
+    def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in the method."""
         return dict(block) if block.get("method") is not None else {**block, "method": method_by_rule(block)}
 

@@ -1,0 +1,102 @@
+"""The fold of released outer products: mechanisms of any kind randomize by themselves, and matrices are learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._turns import in_turn
+from murk.errors import MurkError
+from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd.engine import IWPEngine
+from murk.learners.iwp_sgd.outer import learn_outer, to_units
+from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings, level_rows
+from murk.learners.values import number
+from murk.stream.messages.releases import ExampleRelease
+
+_BLOCK = 4096
+_ALL = np.zeros(0, dtype=np.int64)
+"""In place of each release's level, where all are at the current one."""
+_NO_LEVELS = np.zeros((0, k.LEVEL_REALS)), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
+
+
+class OuterEngine(IWPEngine):
+    """An `IWPEngine` of outer products; its gradients and Hessians are linear in what is released."""
+
+    def learn_record(self, values: Sequence[Any], y: float, mechanism: ExampleMechanism | None = None) -> None:
+        """Randomize one record once, and learn from the release; see :meth:`IWPEngine.learn_record`."""
+        row = np.array([[number(value) for value in values]])
+        self.learn_records(row, np.array([y]), None if mechanism is None else [mechanism])
+
+    def _learn_records(
+        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[ExampleMechanism] | None
+    ) -> None:
+        rows, targets = (np.ascontiguousarray(values, dtype=np.float64) for values in (X, y))
+        levels, menu, known = _ALL, [self.current], _NO_LEVELS
+        if mechanisms is not None and len(mechanisms) == 1:
+            self.use(mechanisms[0])
+            menu = [self.current]
+        elif mechanisms is not None:
+            distinct = {id(mechanism): mechanism for mechanism in mechanisms}
+            places = {key: place for place, key in enumerate(distinct)}
+            menu = list(distinct.values())
+            known = level_rows(self.settings, list(distinct.values()))
+            levels = np.array([places[id(mechanism)] for mechanism in mechanisms], dtype=np.int64)
+            self.current = None
+        for start in range(0, len(rows), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            numbers = self._randomized(rows[block], targets[block], levels[block], menu)
+            learn_outer(self.real, self.whole, numbers, levels[block], *known)
+
+    def _randomized(
+        self, rows: NDArray[np.float64], targets: NDArray[np.float64], levels: NDArray[np.int64], menu: Sequence[Any]
+    ) -> NDArray[np.float64]:
+        """Decoded releases of records, of one mechanism or of each row's own."""
+        p, m = self.settings.features, len(rows)
+        whole = rows if rows.shape[1] == p else np.column_stack([rows, np.ones(m)])
+        vectors, numbers = np.empty((m, p + 1)), np.empty((m, self.dimension))
+        indices = np.arange(self.n_releases, self.n_releases + m, dtype=np.int64)
+        try:
+            scale = float(self.real[k.TARGET_SCALE])
+            to_units(self.settings.form, int(self.settings.boxed), scale, whole, targets, vectors)
+            for place, mechanism in enumerate(menu):
+                own = levels == place if len(levels) else slice(None)
+                numbers[own] = mechanism.decode(mechanism.randomize(vectors[own], self._noise, indices[own]))
+        finally:
+            # Nothing of a record stays behind.
+            vectors[:] = 0.0
+        return numbers
+
+    @in_turn
+    def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
+        """Learn from admitted releases in turn."""
+        if not releases:
+            return
+        if {len(release.payload) for release in releases} != {self.dimension}:
+            raise MurkError(f"a release does not hold the {self.dimension} numbers of an example")
+        payloads = np.array([release.payload for release in releases], dtype=np.int64)
+        levels = np.array([self._levels[release.level] for release in releases], dtype=np.int64)
+        self.current = None
+        numbers = np.empty(payloads.shape)
+        for level, mechanism in self.mechanisms.items():
+            own = levels == self._levels[level]
+            if own.any():
+                numbers[own] = mechanism.decode(payloads[own])
+        learn_outer(self.real, self.whole, numbers, levels, *self._menu)
+
+    @in_turn
+    def learn_decoded(
+        self, vectors: NDArray[np.float64], targets: NDArray[np.float64], mechanism: ExampleMechanism | None = None
+    ) -> None:
+        """Learn from the numbers of decoded releases of a mechanism, by default the one in use, without targets."""
+        if mechanism is not None:
+            self.use(mechanism)
+        learn_outer(self.real, self.whole, np.ascontiguousarray(vectors, dtype=np.float64), _ALL, *_NO_LEVELS)
+
+
+def engine_of(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism], **more: Any) -> IWPEngine:
+    """The fold of a release; ``more`` is the engine's."""
+    return (OuterEngine if settings.outer else IWPEngine)(settings, mechanisms, **more)

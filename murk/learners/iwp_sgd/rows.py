@@ -1,0 +1,202 @@
+r"""Public rows beside outer products: what they say of ``A = E x x'/(1 + |x|^2)``, as far as they are like the people.
+
+The target stays the same, ``A^-1 b`` with ``b = E x y/(1 + |x|^2)``: rows only make A better known. With a, alpha the
+numbers of the released and of the rows' matrix (symmetric matrices as vectors, norms kept), pi the share of targets
+that are there and ``d = a / pi - alpha``,
+
+.. math:: d \sim N(0,\; \nu I + (\kappa + 1/n) \Gamma), \qquad \alpha^{} + K d, \quad
+    K = \kappa \Gamma (\kappa \Gamma + \nu I)^{-1}
+
+is the best combination: nu the noise, Gamma the covariance of one row's numbers, and 1 / kappa how many of the people
+the rows are worth. kappa is 1 over their number where they are drawn from the people, and up to 1/4 where they are not
+quite: each kappa of a grid is a hypothesis, weighed by its marginal likelihood, and intervals are of the mean over
+hypotheses, as in `murk.learners.scores.public`. pi is told by the trace.
+
+Before that, `misfit` compares both under the first hypothesis: rows that fail it at 1 in 10,000 are not used at all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.estimate import PublicCovariates
+from murk.learners.scores.layout import flattened, matrix_size, symmetric
+
+Array = NDArray[np.float64]
+
+UNLIKE = 3.72
+"""Standard deviations: one false alarm in 10,000 checks."""
+MOST_NUMBERS = 600
+"""Numbers of a matrix up to which rows are used: 34 coefficients."""
+_FACTOR, _MOST, _RIGHT = 4.0, 0.25, 0.5
+_AT_ONCE = 2**20
+_NULL = 1e-9
+
+
+def misfit(off: Array, covariance: Array) -> float:
+    """By how many standard deviations ``off' covariance^-1 off`` is larger than chance makes it, were off normal.
+
+    Directions without any variance are left out. Wilson and Hilferty (1931): the cube root of a chi-square over its
+    degrees of freedom is nearly normal.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > _NULL * values[-1]
+    free = int(kept.sum())
+    if not free:
+        return 0.0
+    square = float(np.sum((vectors[:, kept].T @ off) ** 2 / values[kept]))
+    return float((square / free) ** (1.0 / 3.0) - 1.0 + 2.0 / (9.0 * free)) / math.sqrt(2.0 / (9.0 * free))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Moments of the public rows' matrices ``w x x'``, of the first ``size`` coefficients.
+
+    Attributes
+    ----------
+    count
+        How many rows there are.
+    alpha, gamma
+        Mean and covariance of their numbers, (k,) and (k, k).
+    """
+
+    size: int
+    count: float
+    alpha: Array
+    gamma: Array
+
+    @classmethod
+    def of(cls, covariates: PublicCovariates, size: int, extra: float) -> Rows:
+        """Those with weights ``1 / (extra + |x|^2)``."""
+        k, count = matrix_size(size), float(covariates.counts.sum())
+        alpha, square = np.zeros(k), np.zeros((k, k))
+        block = max(_AT_ONCE // k, 1)
+        for start in range(0, len(covariates.points), block):
+            points, share = covariates.points[start : start + block], covariates.counts[start : start + block] / count
+            weight = 1.0 / (extra + np.square(points).sum(axis=1))
+            own = points[:, :size]
+            numbers = flattened(own[:, :, None] * own[:, None, :]) * weight[:, None]
+            alpha += share @ numbers
+            square += (numbers * share[:, None]).T @ numbers
+        return cls(size, count, alpha, square - np.outer(alpha, alpha))
+
+    @cached_property
+    def _ones(self) -> Array:
+        return flattened(np.eye(self.size))
+
+    @property
+    def trace(self) -> float:
+        """Of the mean matrix."""
+        return float(self._ones @ self.alpha)
+
+    @cached_property
+    def off_share(self) -> Array:
+        """What is left of an error of a when pi is told by the trace of a, (k, k)."""
+        return np.asarray(np.eye(len(self.alpha)) - np.outer(self.alpha, self._ones) / self.trace)
+
+    @cached_property
+    def relative(self) -> Array:
+        """Covariance of one row's numbers, so compared."""
+        return np.asarray(self.off_share @ self.gamma @ self.off_share.T)
+
+
+@dataclass(frozen=True)
+class Released:
+    """What the people's releases say, of the coefficients that are learned.
+
+    Attributes
+    ----------
+    mean, aimed
+        Mean A and b.
+    meat
+        Covariance of ``A theta - b`` of these means, (p, p).
+    noise
+        Variances of the noise of a number of the means: the largest and the smallest that it may have.
+    people
+        How many they are, in weight.
+    """
+
+    mean: Array
+    aimed: Array
+    meat: Array
+    noise: tuple[float, float]
+    people: float
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """What follows if the rows are worth ``1 / kappa`` people.
+
+    Attributes
+    ----------
+    evidence
+        Logarithm of its weight.
+    matrix
+        A.
+    error
+        Standard deviation of its eigenvalues, at most.
+    meat
+        Covariance of ``A theta - b``.
+    """
+
+    evidence: float
+    matrix: Array
+    error: float
+    meat: Array
+
+
+def share_of(told: Released, rows: Rows) -> float:
+    """pi, the share of the people whose target is there; 0 where that is not told."""
+    trace = float(np.trace(told.mean))
+    return trace / rows.trace if trace > 5.0 * math.sqrt(rows.size * told.noise[0]) else 0.0
+
+
+def unlike(told: Released, rows: Rows) -> float:
+    """By how many standard deviations the released matrix and that of the rows differ more than chance makes them."""
+    share, project = share_of(told, rows), rows.off_share
+    noise = told.noise[0] / share**2 * project @ project.T
+    off = flattened(told.mean) / share - rows.alpha
+    return misfit(off, noise + (1.0 / rows.count + 1.0 / told.people) * rows.relative)
+
+
+def hypotheses(told: Released, rows: Rows, theta: Array) -> list[Hypothesis]:
+    """Every kappa of the grid, with what follows from it at the coefficients theta."""
+    kappas = [1.0 / rows.count]
+    while kappas[-1] * _FACTOR <= _MOST:
+        kappas.append(kappas[-1] * _FACTOR)
+    others = (1.0 - _RIGHT) / max(len(kappas) - 1, 1)
+    return [_fit(told, rows, theta, kappa, _RIGHT if i == 0 else others) for i, kappa in enumerate(kappas)]
+
+
+def _fit(told: Released, rows: Rows, theta: Array, kappa: float, prior: float) -> Hypothesis:
+    share, project, own = share_of(told, rows), rows.off_share, rows.relative
+    off = flattened(told.mean) / share - rows.alpha
+    noise = told.noise[0] / share**2
+    spread = noise * project @ project.T + (kappa + 1.0 / told.people) * own
+    values, vectors = np.linalg.eigh(spread)
+    kept = values > _NULL * values[-1]
+    square = float(np.sum((vectors[:, kept].T @ off) ** 2 / values[kept]))
+    evidence = math.log(prior) - 0.5 * (square + float(np.sum(np.log(values[kept]))))
+    gain = np.linalg.solve(kappa * own + noise * np.eye(len(own)), kappa * own).T
+    left = np.eye(len(own)) - gain
+    # Errors of a enter the combination by into, and what is taken from the rows instead by beside = 1 - into.
+    beside = left @ project
+    into = np.eye(len(own)) - beside
+    doubt = share**2 * (kappa + 1.0 / told.people) * left @ own @ left.T
+    turn = _acting(theta)
+    high, low = told.noise
+    cross = turn @ beside @ turn.T
+    meat = told.meat - low * (cross + cross.T) + turn @ (high * beside @ beside.T + doubt) @ turn.T
+    error = math.sqrt(max(float(np.linalg.eigvalsh(high * into @ into.T + doubt)[-1]), 0.0))
+    return Hypothesis(evidence, symmetric(share * (rows.alpha + gain @ off), rows.size), error, meat)
+
+
+def _acting(theta: Array) -> Array:
+    """The matrix that makes ``E theta`` of the numbers of a symmetric E, (p, k)."""
+    p = len(theta)
+    return np.column_stack([symmetric(one, p) @ theta for one in np.eye(matrix_size(p))])
