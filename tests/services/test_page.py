@@ -14,11 +14,12 @@ import urllib.parse
 
 import pytest
 
+from murk.demo import DATA
 from tests.monitoring.web.page_server import HOSTILE, PAGE, SCENARIOS, FakeMonitor, made_up, many
 from tests.services.services import eventually
 
 SIZES = {"phone": (360, 740), "tablet": (820, 1180), "wide": (1440, 900)}
-MOTHERS = PAGE.parents[1] / "demo" / "data" / "mothers-1980.csv.gz"
+MOTHERS = DATA
 PIXELS = "return [...document.querySelectorAll('.plot canvas')].map(canvas => canvas.toDataURL())"
 
 
