@@ -13,7 +13,7 @@ from benchmarks.score_people import answer, covariates_of, features
 from murk.cli.results import average_effects
 from murk.learners.gaussmix.problem import GramProblem
 from murk.learners.iwp_sgd.engine import IWPEngine
-from murk.learners.iwp_sgd.inference import estimate as estimate_examples
+from murk.learners.iwp_sgd.estimation.inference import estimate as estimate_examples
 from murk.learners.iwp_sgd.problem import ExampleProblem
 from murk.learners.ldp_sgd.problem import GradientProblem
 from murk.learners.problem import problem_for

@@ -46,6 +46,59 @@ def test_imports_point_one_way(part):
                 assert used in ALLOWED[part] | EVERYBODY | {part}, f"{path.relative_to(PACKAGE)} imports {name}"
 
 
+def imported_modules(known, path):
+    """Modules of Murk that a file imports, wherever in the file and for types, too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield from (name for name in [inner if inner in known else node.module] if name in known)
+
+
+def circles(graph):
+    """Sets of modules that import each other, by Tarjan's algorithm."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(module):
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for other in graph[module]:
+            if other not in index:
+                visit(other)
+                low[module] = min(low[module], low[other])
+            elif other in stack:
+                low[module] = min(low[module], index[other])
+        if low[module] == index[module]:
+            place = stack.index(module)
+            if len(stack) - place > 1:
+                found.append(sorted(stack[place:]))
+            del stack[place:]
+
+    for module in graph:
+        if module not in index:
+            visit(module)
+    return found
+
+
+def module_graph():
+    files = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return {name: sorted(set(imported_modules(files, path)) - {name}) for name, path in sorted(files.items())}
+
+
+def test_circles_are_found():
+    assert circles({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}) == [["b", "c"]]
+
+
+def test_no_imports_run_in_a_circle():
+    """Of all imports: also those inside of functions, and those for types alone."""
+    assert circles(module_graph()) == []
+
+
 def test_every_part_has_a_place_in_the_order():
     parts = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert parts == set(ALLOWED)

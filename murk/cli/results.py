@@ -167,7 +167,7 @@ def needed(estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
 
     What they have instead of an estimate is a guess near zero.
     """
-    from murk.learners.scores.estimate import ScoreEstimate
+    from murk.learners.scores.solving.estimate import ScoreEstimate
 
     if not isinstance(estimate, ScoreEstimate):
         return {}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from murk.learners.curve import CurvePoint, merged_curve
 from murk.learners.estimate import Estimate
 from murk.learners.problem import Problem, plausible
-from murk.learners.scores.estimate import ScoreEstimate
+from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism

@@ -12,7 +12,7 @@ import pytest
 
 from murk.learners.estimate import RANDOM_SCALING, Estimate
 from murk.learners.problem import problem_for
-from murk.learners.scores.estimate import ScoreEstimate
+from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.monitoring import Monitor
 from murk.monitoring import monitor as module
 from murk.monitoring.figures import Place, figures

@@ -17,8 +17,8 @@ from murk.learners.estimate import Estimate
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.directions import own_variance, parts
 from murk.learners.iwp_sgd.engine import IWPEngine
+from murk.learners.iwp_sgd.estimation.inference import estimate
 from murk.learners.iwp_sgd.evaluation import Example
-from murk.learners.iwp_sgd.inference import estimate
 from murk.learners.iwp_sgd.outer import matrix_of
 from murk.learners.iwp_sgd.outer_engine import engine_of
 from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle

@@ -17,8 +17,8 @@ from murk.errors import MurkError, UserError
 from murk.learners.estimate import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import kernels as f
 from murk.learners.iwp_sgd import layout as k
-from murk.learners.iwp_sgd.inference import estimate
-from murk.learners.iwp_sgd.polish import triangle
+from murk.learners.iwp_sgd.estimation.inference import estimate
+from murk.learners.iwp_sgd.estimation.polish import triangle
 from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings, fill, level_rows
 from murk.learners.state import count_of, pack, unpack
 from murk.learners.values import number

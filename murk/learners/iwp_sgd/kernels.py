@@ -14,8 +14,8 @@ import numpy as np
 
 from murk._jit import brief, inlined, jit
 from murk.learners.iwp_sgd.directions import own_variance, quantise_direction, read_direction, ridge_of, to_direction
+from murk.learners.iwp_sgd.estimation.polish import follow, refresh
 from murk.learners.iwp_sgd.layout import *
-from murk.learners.iwp_sgd.polish import follow, refresh
 from murk.learners.iwp_sgd.transforms import SQUARED, slopes, value
 from murk.privacy.mechanisms import lattice
 from murk.privacy.noise.kernels import draw, simulated_gaussian

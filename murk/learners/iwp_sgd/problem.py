@@ -17,10 +17,10 @@ from murk.learners.estimate import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import kernels as f
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.engine import IWPEngine
-from murk.learners.iwp_sgd.inference import estimate
+from murk.learners.iwp_sgd.estimation.inference import estimate
+from murk.learners.iwp_sgd.estimation.polish import triangle
 from murk.learners.iwp_sgd.outer import to_units
 from murk.learners.iwp_sgd.outer_engine import engine_of
-from murk.learners.iwp_sgd.polish import triangle
 from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.learners.options import InverseScalingStep
 from murk.stream.log.base import MAX_MESSAGE, MAX_STATE

@@ -15,6 +15,7 @@ from murk.errors import UserError
 from murk.learners.estimate import ASKED
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.directions import BESIDE, DirectionMechanism
+from murk.learners.iwp_sgd.estimation.polish import FIRST_REFRESH
 from murk.learners.iwp_sgd.losses import (
     CODES,
     DIRECTED_LOSSES,
@@ -27,7 +28,6 @@ from murk.learners.iwp_sgd.losses import (
     largest_radius,
     spread,
 )
-from murk.learners.iwp_sgd.polish import FIRST_REFRESH
 from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.scores.layout import matrix_size
 from murk.learners.scores.mechanism import OuterGaussian, OuterMechanism, noise_of, outer_mechanism
@@ -98,7 +98,7 @@ class ExampleSettings:
     unit
         What 1 of a coded real target stands for.
     polish
-        Whether to keep the O(p^2) sums of :mod:`murk.learners.iwp_sgd.polish`.
+        Whether to keep the O(p^2) sums of :mod:`murk.learners.iwp_sgd.estimation.polish`.
     intercept
         Whether the constant has a coefficient; without it the coefficient is 0.
     intervals

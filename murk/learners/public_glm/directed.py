@@ -16,10 +16,10 @@ from murk.learners.public_glm.fitting.curves import Curve
 from murk.learners.public_glm.fitting.fit import Response
 from murk.learners.public_glm.public import PublicSample
 from murk.learners.scores.engine import BLOCK, merged
-from murk.learners.scores.estimate import ScoreEstimate
 from murk.learners.scores.local import LocalScores
 from murk.learners.scores.mechanism import Menu, menu_of
 from murk.learners.scores.settings import Settings
+from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
 

@@ -13,10 +13,10 @@ from murk.learners.base import Record, StreamEstimator
 from murk.learners.estimate import PublicCovariates
 from murk.learners.public_glm.public import PublicSample
 from murk.learners.scores.engine import BLOCK, merged
-from murk.learners.scores.estimate import ScoreEstimate
 from murk.learners.scores.local import LocalScores
 from murk.learners.scores.mechanism import Menu, menu_of
 from murk.learners.scores.settings import Settings
+from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.learners.values import number
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError
-from murk.learners.scores.estimate import ScoreEstimate, estimate_of
 from murk.learners.scores.layout import FIRST, NEVER, REMEMBERED, epoch_start, matrix_size
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import Model, Question
-from murk.learners.scores.needed import Outlook
 from murk.learners.scores.settings import Settings
-from murk.learners.scores.solved import solved
+from murk.learners.scores.solving.estimate import ScoreEstimate, estimate_of
+from murk.learners.scores.solving.needed import Outlook
+from murk.learners.scores.solving.solved import solved
 from murk.learners.scores.sums import Epoch, Tally, summaries
 from murk.learners.state import count_of
 from murk.privacy.mechanisms.reach import FORGED, Reach

@@ -74,7 +74,7 @@ def class_scores(
 ) -> None:
     """Scores of coded records of K classes into ``out`` (m, (K - 1) p): no longer than 1, zeros without a target.
 
-    See `murk.learners.scores.classes` for what they are; ``basis`` (K, K - 1) is that of the contrasts.
+    See `murk.learners.scores.solving.classes` for what they are; ``basis`` (K, K - 1) is that of the contrasts.
     """
     p, classes, c = X.shape[1], basis.shape[0], basis.shape[1]
     unit, answer, odds = np.zeros((1, p)), np.zeros(c), np.zeros(classes)

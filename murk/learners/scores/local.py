@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from murk._turns import in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.scores.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
-from murk.learners.scores.estimate import ScoreEstimate
 from murk.learners.scores.layout import shown_next
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import QUESTIONS, Question, asked, vectors
 from murk.learners.scores.settings import Settings
+from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.learners.scores.sums import Epoch
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.noise import NoiseSource, Purpose

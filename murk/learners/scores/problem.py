@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.learners.estimate import PublicCovariates
 from murk.learners.scores.engine import ScoreEngine, lengths_of, merged
-from murk.learners.scores.estimate import ScoreEstimate
 from murk.learners.scores.layout import REMEMBERED, matrix_size
 from murk.learners.scores.mechanism import Menu, menu_of
 from murk.learners.scores.model import QUESTIONS, Model, Question, asked, check_model, model_size, vectors
 from murk.learners.scores.settings import Settings
+from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.stream.log.base import MAX_MESSAGE, MAX_STATE

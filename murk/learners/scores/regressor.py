@@ -14,7 +14,7 @@ from murk.errors import UserError
 from murk.learners.base import Record
 from murk.learners.predictions import TargetEstimator
 from murk.learners.scores.base import Scores
-from murk.learners.scores.estimate import ScoreEstimate
+from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.learners.values import numbers, target
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource

@@ -16,8 +16,8 @@ from murk.learners.public_glm.fitting.curves import CodedCurve
 from murk.learners.scores.layout import FIRST, NEVER, epoch_end, epoch_start, matrix_size
 from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import LARGEST_REACH, Model, Response
-from murk.learners.scores.rows import Rows
-from murk.learners.scores.solved import AnySolution, solved
+from murk.learners.scores.solving.rows import Rows
+from murk.learners.scores.solving.solved import AnySolution, solved
 from murk.learners.scores.sums import Summary
 
 REACH: Final = 1.3

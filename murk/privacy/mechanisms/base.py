@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
-from murk.privacy.mechanisms.codes import DIRECTIONS, LAPLACE
+from murk.privacy.mechanisms.codes import DIRECTIONS, LAPLACE, WIDTH
 from murk.privacy.mechanisms.loss import Amount, Currency
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ __all__ = ["WIDTH", "Costed", "Mechanism", "Randomizer"]
 Vectors = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-WIDTH = 2**20
-"""Width of all noise in lattice steps: `murk.privacy.noise.LATTICE_WIDTH`, here so that describing a mechanism
-does not load the sampler."""
 
 _STEPS_BELOW = 2**31
 _NOISE_AT_ONCE = 2**20

@@ -5,7 +5,7 @@ Mechanisms that do it in the same way share a code: they differ in what they are
 
 from typing import Final
 
-__all__ = ["DIRECTIONS", "GAUSSIAN", "L2BALL", "LAPLACE", "PRIVUNIT"]
+__all__ = ["DIRECTIONS", "GAUSSIAN", "L2BALL", "LAPLACE", "PRIVUNIT", "WIDTH"]
 
 GAUSSIAN: Final = 0
 """Quantised with a bounded l2 norm, plus Gaussian noise."""
@@ -18,3 +18,7 @@ PRIVUNIT: Final = 3
 
 DIRECTIONS: Final = (L2BALL, PRIVUNIT)
 """Codes whose payloads stand for their direction alone; they take coins."""
+
+WIDTH: Final = 2**20
+"""Width of all noise in lattice steps: `murk.privacy.noise.LATTICE_WIDTH`, here so that describing a mechanism
+does not load the sampler."""

@@ -6,12 +6,19 @@ payloads exceed the squares below with probability at most e^-t, t = `NATS`: tha
 deviations out. Whole numbers throughout, so that every receiver decides alike, whatever a stranger sends.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
+from typing import TYPE_CHECKING
 
-from murk.privacy.mechanisms.base import WIDTH, Integers
+from murk.privacy.mechanisms.codes import WIDTH
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["FALSE_ALARM", "FORGED", "Reach", "gaussian_square", "laplace_square"]
 
@@ -49,7 +56,7 @@ def gaussian_square(dimension: int, steps: int, nats: int = NATS) -> int:
 
     Examples
     --------
-    >>> from murk.privacy.mechanisms.base import WIDTH
+    >>> from murk.privacy.mechanisms.codes import WIDTH
     >>> round((gaussian_square(10, WIDTH // 2) / WIDTH**2) ** 0.5, 2)  # as a norm, in widths of the noise
     10.53
     """
@@ -81,7 +88,7 @@ def laplace_square(dimension: int, steps: int, nats: int = NATS) -> int:
 
     Examples
     --------
-    >>> from murk.privacy.mechanisms.base import WIDTH
+    >>> from murk.privacy.mechanisms.codes import WIDTH
     >>> round((laplace_square(10, WIDTH // 2) / WIDTH**2) ** 0.5, 2)
     67.8
     """
@@ -120,7 +127,7 @@ class Reach:
                 return False
         return True
 
-    def holds_all(self, payloads: Integers) -> bool:
+    def holds_all(self, payloads: NDArray[np.int64]) -> bool:
         """Whether all rows (m, d) are: by floats where these leave no doubt, and by `holds` where they do."""
         rows = payloads.astype("f8")
         doubtful = False

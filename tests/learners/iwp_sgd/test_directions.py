@@ -15,10 +15,10 @@ from murk.learners.estimate import PublicCovariates
 from murk.learners.iwp_sgd import Evaluated, UnbiasedLoss
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.directions import DirectionMechanism, missing_steps
-from murk.learners.iwp_sgd.inference import estimate
+from murk.learners.iwp_sgd.estimation.inference import estimate
+from murk.learners.iwp_sgd.estimation.public import PUBLIC_ROWS
+from murk.learners.iwp_sgd.estimation.spectral import eigen
 from murk.learners.iwp_sgd.kernels import to_vectors
-from murk.learners.iwp_sgd.public import PUBLIC_ROWS
-from murk.learners.iwp_sgd.spectral import eigen
 from murk.privacy import ApproxDP, GaussianDP, GaussianMechanism, SimulatedNoise
 from tests.learners.iwp_sgd.worlds import engine, release, settings
 

@@ -11,7 +11,7 @@ import pytest
 from murk.errors import MurkError, UserError
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.directions import parts as direction_parts
-from murk.learners.iwp_sgd.inference import SANDWICH, estimate
+from murk.learners.iwp_sgd.estimation.inference import SANDWICH, estimate
 from murk.learners.iwp_sgd.settings import target_scale
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise, ZeroConcentratedDP
 from murk.stream.messages.codec import RejectedError

@@ -12,10 +12,10 @@ from murk.errors import UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.learners.estimate import PublicCovariates
 from murk.learners.iwp_sgd import layout as k
-from murk.learners.iwp_sgd.inference import estimate
+from murk.learners.iwp_sgd.estimation.inference import estimate
+from murk.learners.iwp_sgd.estimation.public import PUBLIC_ROWS
+from murk.learners.iwp_sgd.estimation.rows import UNLIKE, Released, Rows, misfit, unlike
 from murk.learners.iwp_sgd.outer import matrix_of, to_units
-from murk.learners.iwp_sgd.public import PUBLIC_ROWS
-from murk.learners.iwp_sgd.rows import UNLIKE, Released, Rows, misfit, unlike
 from murk.learners.scores.mechanism import OuterGaussian, noise_of, outer_mechanism
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise
 from tests.learners.iwp_sgd.worlds import engine, release, settings

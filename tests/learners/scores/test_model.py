@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from murk.learners.problem import HostileModelError
-from murk.learners.scores.expected import Expected, mean_matrix
 from murk.learners.scores.model import LARGEST_REACH, Model, Response, chance, check_model, model_size, vectors
-from murk.learners.scores.rows import Rows
+from murk.learners.scores.solving.expected import Expected, mean_matrix
+from murk.learners.scores.solving.rows import Rows
 from tests.learners.scores.people import problem_of
 
 P = 4

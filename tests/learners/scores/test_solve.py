@@ -6,7 +6,7 @@ import pytest
 from murk.errors import UserError
 from murk.learners.scores.layout import FIRST
 from murk.learners.scores.model import LARGEST_REACH, Model
-from murk.learners.scores.rows import Rows
+from murk.learners.scores.solving.rows import Rows
 from murk.privacy import ApproxDP, PureDP
 from tests.learners.scores.people import features, learn, learn_sums, outcomes, problem_of, public
 
@@ -62,8 +62,8 @@ def stretched(rows):
 def test_intervals_hold_the_truth_where_public_rows_are_wrong(wrong, monkeypatch):
     assert replicate(held, sample=2000, wrong=wrong) >= FEWEST
     # The twin: rows that are taken to be right, whatever was released.
-    monkeypatch.setattr("murk.learners.scores.public._MOST", 0.0)
-    monkeypatch.setattr("murk.learners.scores.public._UNLIKE", 1e9)
+    monkeypatch.setattr("murk.learners.scores.solving.public._MOST", 0.0)
+    monkeypatch.setattr("murk.learners.scores.solving.public._UNLIKE", 1e9)
     assert replicate(held, sample=2000, wrong=wrong) < FEWEST
 
 
@@ -187,10 +187,10 @@ def test_what_few_people_have_is_learned_from_more_of_them(monkeypatch):
     few, many = rare(24_000), rare(400_000)
     assert 2.0 * many < few < np.inf
     # The twins: stretched as far as it would have to be to seem even, which it never does, it is known half as well;
-    monkeypatch.setattr("murk.learners.scores.solve._BEYOND", 1.0)
+    monkeypatch.setattr("murk.learners.scores.solving.solve._BEYOND", 1.0)
     assert rare(400_000) > 1.4 * many
     # stretched again at every epoch, no better from sixteen times as many people.
-    monkeypatch.setattr("murk.learners.scores.solve._STRETCHED", np.inf)
+    monkeypatch.setattr("murk.learners.scores.solving.solve._STRETCHED", np.inf)
     assert rare(400_000) > few
 
 

@@ -27,17 +27,17 @@ from numpy.typing import NDArray
 
 from murk.errors import MurkError, UserError
 from murk.learners.coordinates import contrasts
-from murk.learners.scores import classes
-from murk.learners.scores.expected import Expected, mean_matrix
 from murk.learners.scores.layout import flattened
 from murk.learners.scores.mechanism import Menu, menu_of
 from murk.learners.scores.model import QUESTIONS, Model, Question, Response
-from murk.learners.scores.moments import pooled
-from murk.learners.scores.public import PublicSolution
-from murk.learners.scores.rows import Rows, inverse
 from murk.learners.scores.settings import Settings
-from murk.learners.scores.solve import Solution
-from murk.learners.scores.solved import AnySolution
+from murk.learners.scores.solving import classes
+from murk.learners.scores.solving.expected import Expected, mean_matrix
+from murk.learners.scores.solving.moments import pooled
+from murk.learners.scores.solving.public import PublicSolution
+from murk.learners.scores.solving.rows import Rows, inverse
+from murk.learners.scores.solving.solve import Solution
+from murk.learners.scores.solving.solved import AnySolution
 from murk.learners.scores.sums import Epoch, Summary, Tally, step_of, summaries
 from murk.privacy.guarantees import Guarantee
 

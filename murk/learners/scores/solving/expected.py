@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.scores.model import Model, Response, directions
-from murk.learners.scores.rows import Rows
+from murk.learners.scores.solving.rows import Rows
 
 Array = NDArray[np.float64]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from murk.errors import UserError
-from murk.learners.scores.classes import ClassSolution
 from murk.learners.scores.model import Response
-from murk.learners.scores.public import CurveSolution, PublicSolution
-from murk.learners.scores.rows import Rows
-from murk.learners.scores.solve import Solution
+from murk.learners.scores.solving.classes import ClassSolution
+from murk.learners.scores.solving.public import CurveSolution, PublicSolution
+from murk.learners.scores.solving.rows import Rows
+from murk.learners.scores.solving.solve import Solution
 from murk.learners.scores.sums import Summary
 
 AnySolution = Solution | PublicSolution | ClassSolution

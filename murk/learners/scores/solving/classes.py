@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.coordinates import contrasts
-from murk.learners.scores.expected import mean_matrix
 from murk.learners.scores.model import Model, Response, directions
-from murk.learners.scores.moments import pooled
-from murk.learners.scores.rows import Rows, inverse
-from murk.learners.scores.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE
+from murk.learners.scores.solving.expected import mean_matrix
+from murk.learners.scores.solving.moments import pooled
+from murk.learners.scores.solving.rows import Rows, inverse
+from murk.learners.scores.solving.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE
 from murk.learners.scores.sums import Answer, Summary
 
 Array = NDArray[np.float64]

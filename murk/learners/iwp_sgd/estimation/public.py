@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from murk.learners.estimate import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import layout as k
-from murk.learners.iwp_sgd.rows import MOST_NUMBERS, UNLIKE, Rows, misfit
+from murk.learners.iwp_sgd.estimation.rows import MOST_NUMBERS, UNLIKE, Rows, misfit
 from murk.learners.scores.layout import flattened, matrix_size, symmetric
 
 if TYPE_CHECKING:

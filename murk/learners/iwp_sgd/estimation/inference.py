@@ -1,11 +1,11 @@
 """Estimates from released examples, and their intervals.
 
-*sandwich*: the polished estimate with the covariance of :mod:`murk.learners.iwp_sgd.polish`, from the releases alone.
+*sandwich*: the polished estimate with the covariance of :mod:`.polish`, from the releases alone.
 Where the mean Hessian is not known well enough to be inverted, the average stands in and there is no interval: that is
 how a hopeless budget shows.
 
 *public rows*: directions of labels, and outer products, where covariates are public, see
-:mod:`murk.learners.iwp_sgd.public` and :mod:`murk.learners.iwp_sgd.rows`.
+:mod:`murk.learners.iwp_sgd.estimation.public` and :mod:`murk.learners.iwp_sgd.estimation.rows`.
 
 *random scaling*: where nothing is polished and it is asked for by name, as for LDP-SGD (Lee, Liao, Seo, Shin 2022),
 over the updates' averages.
@@ -14,23 +14,23 @@ over the updates' averages.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimate import FEWEST, RANDOM_SCALING, Estimate, PublicCovariates
 from murk.learners.iwp_sgd import layout as k
-from murk.learners.iwp_sgd.polish import TRUST, uncertainty
-from murk.learners.iwp_sgd.public import PUBLIC_ROWS, UNUSED, rows_are_used, with_public
-from murk.learners.iwp_sgd.rows import MOST_NUMBERS, UNLIKE, Released, Rows, hypotheses, share_of, unlike
+from murk.learners.iwp_sgd.estimation.polish import TRUST, uncertainty
+from murk.learners.iwp_sgd.estimation.public import PUBLIC_ROWS, UNUSED, rows_are_used, with_public
+from murk.learners.iwp_sgd.estimation.rows import MOST_NUMBERS, UNLIKE, Released, Rows, hypotheses, share_of, unlike
 from murk.learners.scores.layout import matrix_size
 
 if TYPE_CHECKING:
-    from murk.learners.iwp_sgd.engine import IWPEngine
+    from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings
 
 SANDWICH = "sandwich"
 MISSING = "; needs next to no target missing"
@@ -50,7 +50,26 @@ LIGHT = 0.002
 _NEAR = 0.98
 
 
-def estimate(engines: Sequence[IWPEngine]) -> Estimate:
+class ChainSums(Protocol):
+    """What a chain has summed of its releases, in the places that `murk.learners.iwp_sgd.layout` names."""
+
+    settings: ExampleSettings
+    covariates: PublicCovariates | None
+    real: NDArray[np.float64]
+    whole: NDArray[np.int64]
+    rows: NDArray[np.float64]
+    triangles: NDArray[np.float64]
+
+    @property
+    def mechanisms(self) -> Mapping[str, ExampleMechanism]:
+        """Level name to mechanism."""
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned."""
+
+
+def estimate(engines: Sequence[ChainSums]) -> Estimate:
     """Estimate from one chain's fold, or from several merged.
 
     Averages are weighted by each chain's sum of weights; the sums of the polish add up.
@@ -78,7 +97,7 @@ def estimate(engines: Sequence[IWPEngine]) -> Estimate:
     return with_public(found, settings, covariates, sums, bend, first / sums[k.POLISH_WEIGHT], second)
 
 
-def _sandwich(engines: Sequence[IWPEngine], average: NDArray[np.float64]) -> Estimate:
+def _sandwich(engines: Sequence[ChainSums], average: NDArray[np.float64]) -> Estimate:
     settings = engines[0].settings
     assert settings.radius is not None
     p, n = settings.features, sum(engine.n_releases for engine in engines)
@@ -130,7 +149,7 @@ def _sandwich(engines: Sequence[IWPEngine], average: NDArray[np.float64]) -> Est
 
 
 def _beside_rows(
-    found: Estimate, engines: Sequence[IWPEngine], covariates: PublicCovariates, sums: NDArray[np.float64],
+    found: Estimate, engines: Sequence[ChainSums], covariates: PublicCovariates, sums: NDArray[np.float64],
     bend: NDArray[np.float64], noise: NDArray[np.float64],
 ) -> Estimate:  # fmt: skip
     """The fit of outer products with what public rows say of A."""
@@ -214,7 +233,7 @@ def _symmetric(packed: NDArray[np.float64], p: int) -> NDArray[np.float64]:
     return whole
 
 
-def _random_scaling(engines: Sequence[IWPEngine], average: NDArray[np.float64]) -> Estimate:
+def _random_scaling(engines: Sequence[ChainSums], average: NDArray[np.float64]) -> Estimate:
     settings = engines[0].settings
     assert settings.radius is not None
     n = sum(engine.n_releases for engine in engines)
@@ -234,7 +253,7 @@ def _random_scaling(engines: Sequence[IWPEngine], average: NDArray[np.float64]) 
     return Estimate(settings.names, average, RANDOM_SCALING, spread, note, len(engines), n)
 
 
-def _scaling(engine: IWPEngine) -> NDArray[np.float64]:
+def _scaling(engine: ChainSums) -> NDArray[np.float64]:
     """Diagonal of V = t^-2 sum s^2 (bar_s - bar_t)^2."""
     count = float(engine.whole[k.UPDATES])
     if count == 0:

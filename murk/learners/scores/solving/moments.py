@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.scores.expected import mean_matrix
 from murk.learners.scores.model import Model, Response
-from murk.learners.scores.rows import Rows, inverse
+from murk.learners.scores.solving.expected import mean_matrix
+from murk.learners.scores.solving.rows import Rows, inverse
 from murk.learners.scores.sums import Answer, Summary
 
 Array = NDArray[np.float64]

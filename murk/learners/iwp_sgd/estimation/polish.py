@@ -21,8 +21,8 @@ import numpy as np
 
 from murk._jit import jit
 from murk.learners.iwp_sgd.directions import own_variance, ridge_of
+from murk.learners.iwp_sgd.estimation.spectral import floored
 from murk.learners.iwp_sgd.layout import *
-from murk.learners.iwp_sgd.spectral import floored
 from murk.learners.iwp_sgd.transforms import SQUARED, bends, slopes
 
 FIRST_REFRESH = 16

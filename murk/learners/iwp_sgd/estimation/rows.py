@@ -10,7 +10,7 @@ that are there and ``d = a / pi - alpha``,
 is the best combination: nu the noise, Gamma the covariance of one row's numbers, and 1 / kappa how many of the people
 the rows are worth. kappa is 1 over their number where they are drawn from the people, and up to 1/4 where they are not
 quite: each kappa of a grid is a hypothesis, weighed by its marginal likelihood, and intervals are of the mean over
-hypotheses, as in `murk.learners.scores.public`. pi is told by the trace.
+hypotheses, as in `murk.learners.scores.solving.public`. pi is told by the trace.
 
 Before that, `misfit` compares both under the first hypothesis: rows that fail it at 1 in 10,000 are not used at all.
 """

@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 from murk.errors import MurkError
 from murk.learners.coordinates import whitening
-from murk.learners.scores.expected import mean_matrix
 from murk.learners.scores.model import Model, Response
-from murk.learners.scores.rows import Rows, inverse
-from murk.learners.scores.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, first_rejected
+from murk.learners.scores.solving.equations import Told
+from murk.learners.scores.solving.expected import mean_matrix
+from murk.learners.scores.solving.rows import Rows, inverse
+from murk.learners.scores.solving.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, first_rejected
 from murk.learners.scores.sums import Summary
-from murk.learners.scores.told import Told
 
 Array = NDArray[np.float64]
 

@@ -30,11 +30,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError
-from murk.learners.scores.curvature import Curvature
-from murk.learners.scores.expected import Expected
 from murk.learners.scores.model import Model, Response
-from murk.learners.scores.moments import Moments, gain, stretched
-from murk.learners.scores.rows import Rows, inverse, power
+from murk.learners.scores.solving.curvature import Curvature
+from murk.learners.scores.solving.expected import Expected
+from murk.learners.scores.solving.moments import Moments, gain, stretched
+from murk.learners.scores.solving.rows import Rows, inverse, power
 from murk.learners.scores.sums import Answer, Summary
 
 Array = NDArray[np.float64]

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from murk.learners.scores.expected import mean_matrix
 from murk.learners.scores.model import Model, Response
-from murk.learners.scores.moments import facing, pooled
-from murk.learners.scores.rows import Rows, inverse
+from murk.learners.scores.solving.expected import mean_matrix
+from murk.learners.scores.solving.moments import facing, pooled
+from murk.learners.scores.solving.rows import Rows, inverse
 from murk.learners.scores.sums import Summary
 
 Array = NDArray[np.float64]

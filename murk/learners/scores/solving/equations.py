@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.scores.expected import Expected
 from murk.learners.scores.layout import flattened
 from murk.learners.scores.model import Response, directions
-from murk.learners.scores.moments import gain, own_variance
-from murk.learners.scores.rows import Rows, inverse
+from murk.learners.scores.solving.expected import Expected
+from murk.learners.scores.solving.moments import gain, own_variance
+from murk.learners.scores.solving.rows import Rows, inverse
 from murk.learners.scores.sums import Answer, Summary
 
 Array = NDArray[np.float64]

@@ -1,0 +1,1 @@
+"""From the sums of released examples to coefficients with their intervals."""

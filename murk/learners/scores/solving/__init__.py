@@ -1,0 +1,1 @@
+"""From sums of answers to coefficients with their intervals: moments, curvature, equations, and what is needed."""
