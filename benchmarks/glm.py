@@ -23,7 +23,7 @@ from scipy.stats import chi2
 from benchmarks.score_people import learned
 from benchmarks.timing import compare
 from murk._jit import jit
-from murk.learners import PublicDataGLM, PublicDataRegression
+from murk.learners import PublicGLMClassifier, PublicGLMRegressor
 from murk.learners.public_glm.fitting.curves import LOSSES
 from murk.learners.public_glm.fitting.fit import Response, fit
 from murk.learners.public_glm.fitting.statistics import Statistics, balanced
@@ -83,7 +83,9 @@ def women(replications, rows=5_000):
             order = rng.permutation(len(X))
             public, people = order[:rows], order[rows:]
             once = learned(Z[people], y[people].astype(float), GaussianDP(1.0), rng, public=Z[public], once=True)
-            before = PublicDataGLM(budget=GaussianDP(1.0), public=X[public], features=chosen, release="joint", seed=r)
+            before = PublicGLMClassifier(
+                budget=GaussianDP(1.0), public=X[public], features=chosen, release="joint", seed=r
+            )
             before.learn_many(X[people], y[people])
             for name, one in (("joint", before.estimate()), ("directions", once)):
                 found.setdefault(name, []).append((one.values[:-1] - likely, one.half_widths()[:-1]))
@@ -100,9 +102,9 @@ def joint(X, y, n, p, binary, seed):
     """The joint release of the first n rows; one in 10,000 is beyond its bound."""
     more = {"public": X[n:], "features": list(range(p)), "radius": math.sqrt(chi2.ppf(0.9999, p)), "seed": seed}
     if binary:
-        model = PublicDataGLM(budget=GaussianDP(1.0), **more)
+        model = PublicGLMClassifier(budget=GaussianDP(1.0), **more)
     else:
-        model = PublicDataRegression(budget=GaussianDP(1.0), target_bounds=(-1.0, 1.0), **more)
+        model = PublicGLMRegressor(budget=GaussianDP(1.0), target_bounds=(-1.0, 1.0), **more)
     model.learn_many(X[:n], y > 0 if binary else y)
     return model
 
@@ -135,7 +137,7 @@ def error(n, budget, replications, p=5, **more):
         rng = np.random.default_rng(100 + r)
         X, y = normal(rng, n, p, truth, -0.5)
         # A radius of 3 standard deviations of the norm: fewer than one in 10^4 is beyond it.
-        model = PublicDataGLM(
+        model = PublicGLMClassifier(
             budget=budget,
             public=normal(rng, 20_000, p, truth, 0)[0],
             features=list(range(p)),
@@ -234,7 +236,7 @@ def coverage(replications):
             rng = np.random.default_rng(r)
             X, y = normal(rng, n, 3, truth, -0.5)
             more = {"public": normal(rng, 2000, 3, truth, 0)[0], **extra}
-            model = PublicDataGLM(budget=GaussianDP(mu), features=[0, 1, 2], radius=1.5, seed=r, **more)
+            model = PublicGLMClassifier(budget=GaussianDP(mu), features=[0, 1, 2], radius=1.5, seed=r, **more)
             model.learn_many(X, y)
             found = model.estimate()
             held.append(np.abs(found.values - np.append(truth, -0.5)) <= found.half_widths())
@@ -250,7 +252,7 @@ def coverage(replications):
         for r in range(replications):
             rng = np.random.default_rng(r)
             rows, public = rng.integers(len(X), size=250_000), rng.integers(len(X), size=5_000)
-            model = PublicDataGLM(
+            model = PublicGLMClassifier(
                 budget=GaussianDP(mu), public=X[public], features=list(names), seed=r, release="joint", solver=solver
             )
             model.learn_many(X[rows], y[rows])
@@ -386,7 +388,7 @@ def speed(replications):
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (1_000_000, 5)), rng.uniform(-1, 1, 1_000_000)
     Z = np.column_stack([X, np.ones(len(X))])
-    model = PublicDataRegression(budget=GaussianDP(1.0), features=list(range(5)), seed=1)
+    model = PublicGLMRegressor(budget=GaussianDP(1.0), features=list(range(5)), seed=1)
     model.learn_many(X[:10], y[:10])
     layout, spacing = model._engine.layout, model._engine.mechanisms["default"].spacing
     total = np.zeros(layout.dimension)

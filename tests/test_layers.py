@@ -137,7 +137,8 @@ def test_public_names_are_there():
         murk.privacy: "PureDP ApproxDP GaussianDP ZeroConcentratedDP GaussianMechanism LaplaceMechanism "
         "L2BallMechanism RandomizedResponse SecureNoise SimulatedNoise Accountant",
         murk.learners: "LDPSGDRegressor LDPSGDClassifier IWPSGDClassifier IWPSGDRegressor PublicDataGLM "
-        "PublicDataRegression GaussMixRegressor GaussMixClassifier ScoreClassifier ScoreRegressor",
+        "PublicDataRegression PublicGLMClassifier PublicGLMRegressor GaussMixRegressor GaussMixClassifier "
+        "ScoreClassifier ScoreRegressor",
         murk.stream: "Task GradientRelease ExampleRelease MomentRelease SketchRelease open_log Worker",
         murk.producers: "Encoder Ledger Producer SketchProducer",
         murk.monitoring: "Monitor",

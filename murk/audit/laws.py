@@ -63,7 +63,7 @@ def _code(mechanism: Any) -> int | None:
 def yardsticks(mechanism: Costed) -> tuple[Yardstick, ...]:
     """The claims of a mechanism that a test can refute (zCDP is implied by them, or implies GDP's)."""
     found: list[Yardstick] = []
-    for claim in mechanism.claims:
+    for claim in mechanism.guarantees:
         if isinstance(claim, GaussianDP):
             found.append(Mu(claim.mu))
         elif isinstance(claim, PureDP):

@@ -71,11 +71,11 @@ def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
 
     found = {}
     for level, mechanism in problem_for(task).mechanisms.items():
-        guarantee = really_given(task.privacy.levels[level], mechanism.claims)
+        guarantee = really_given(task.privacy.levels[level], mechanism.guarantees)
         found[level] = {
             "guarantee": guarantee.to_dict(),
             "mechanism": mechanism.kind,
-            "right_at_most": guarantee.right_at_most,
+            "right_at_most": guarantee.max_attack_accuracy,
             "words": guarantee.describe(),
         }
     return found
@@ -91,7 +91,7 @@ def _describe_sketches(task: Task) -> dict[str, dict[str, Any]]:
         found[level] = {
             "guarantee": mechanism.stated.to_dict(),
             "replace_one": replaced.to_dict(),
-            "right_at_most": replaced.right_at_most,
+            "right_at_most": replaced.max_attack_accuracy,
             "words": words,
         }
     return found

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from murk.learners.iwp_sgd.regressor import IWPSGDRegressor
     from murk.learners.ldp_sgd.classifier import LDPSGDClassifier
     from murk.learners.ldp_sgd.regressor import LDPSGDRegressor
-    from murk.learners.public_glm.classifier import PublicDataGLM
-    from murk.learners.public_glm.regressor import PublicDataRegression
+    from murk.learners.public_glm.classifier import PublicDataGLM, PublicGLMClassifier
+    from murk.learners.public_glm.regressor import PublicDataRegression, PublicGLMRegressor
     from murk.learners.scores.classifier import ScoreClassifier
     from murk.learners.scores.regressor import ScoreRegressor
 
@@ -29,6 +29,8 @@ __all__ = [
     "LDPSGDRegressor",
     "PublicDataGLM",
     "PublicDataRegression",
+    "PublicGLMClassifier",
+    "PublicGLMRegressor",
     "ScoreClassifier",
     "ScoreRegressor",
 ]
@@ -42,6 +44,8 @@ _HOMES = {
     "LDPSGDRegressor": ".ldp_sgd.regressor",
     "PublicDataGLM": ".public_glm.classifier",
     "PublicDataRegression": ".public_glm.regressor",
+    "PublicGLMClassifier": ".public_glm.classifier",
+    "PublicGLMRegressor": ".public_glm.regressor",
     "ScoreClassifier": ".scores.classifier",
     "ScoreRegressor": ".scores.regressor",
 }

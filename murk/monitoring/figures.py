@@ -60,7 +60,7 @@ class LevelFigures:
     guarantee: Mapping[str, Any]
     epsilon: float | None
     mu: float | None
-    right_at_most: float
+    max_attack_accuracy: float
     learned: int
 
 
@@ -283,7 +283,7 @@ def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:
 
 def _level(name: str, guarantee: Guarantee, mechanism: Costed, learned: int) -> LevelFigures:
     epsilon = mu = None
-    guarantee = really_given(guarantee, mechanism.claims)
+    guarantee = really_given(guarantee, mechanism.guarantees)
     if isinstance(guarantee, PureDP | ApproxDP):
         epsilon = guarantee.epsilon
     elif isinstance(guarantee, GaussianDP):
@@ -294,7 +294,7 @@ def _level(name: str, guarantee: Guarantee, mechanism: Costed, learned: int) -> 
     if isinstance(mechanism, GaussMixMechanism | GramMechanism):
         # Stated for a record and a blank one: how well two records are told apart is another figure.
         words, pair = described(mechanism)
-    return LevelFigures(name, words, guarantee.to_dict(), epsilon, mu, pair.right_at_most, learned)
+    return LevelFigures(name, words, guarantee.to_dict(), epsilon, mu, pair.max_attack_accuracy, learned)
 
 
 def _unbiased_loss(chains: Sequence[ChainFigures]) -> tuple[float | None, float | None]:

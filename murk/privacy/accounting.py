@@ -64,7 +64,7 @@ class Accountant:
         Parameters
         ----------
         release
-            A guarantee, or a mechanism of ``murk.privacy`` (with its ``claims``).
+            A guarantee, or a mechanism of ``murk.privacy`` (with its ``guarantees``).
         count
             How many times it was made.
 
@@ -165,7 +165,7 @@ class Accountant:
 def _claims(release: Any) -> tuple[Guarantee, ...]:
     if isinstance(release, Guarantee):
         return (release,)
-    claims = getattr(release, "claims", None)
+    claims = getattr(release, "guarantees", None)
     if isinstance(claims, tuple) and claims and all(isinstance(claim, Guarantee) for claim in claims):
         return claims
     raise UserError(

@@ -59,7 +59,7 @@ def _factor(epsilon: float) -> str:
     return f"{exact} = {number(_odds(epsilon))}" if epsilon < 12 else exact
 
 
-def right_at_most(kind: str, **parameters: float) -> float:
+def max_attack_accuracy(kind: str, **parameters: float) -> float:
     """How often an adversary who knows all else tells any two records apart at best: (1 + total variation) / 2."""
     if kind == "gdp":
         return _phi(parameters["mu"] / 2)
@@ -79,7 +79,7 @@ def describe_pure(epsilon: float) -> str:
     return (
         f"Pure differential privacy, epsilon = {epsilon:.10g}: whatever odds anyone gave one possible record "
         f"against another, what is released multiplies them by at most {_factor(epsilon)}. "
-        + _adversary(right_at_most("pure", epsilon=epsilon), found)
+        + _adversary(max_attack_accuracy("pure", epsilon=epsilon), found)
     )
 
 
@@ -87,7 +87,7 @@ def describe_approx(epsilon: float, delta: float) -> str:
     """Words for (epsilon, delta)-differential privacy."""
     if delta == 0:
         return describe_pure(epsilon)
-    success = right_at_most("approx", epsilon=epsilon, delta=delta)
+    success = max_attack_accuracy("approx", epsilon=epsilon, delta=delta)
     found = min(
         1.0,
         delta + _odds(epsilon) * _FALSE_ALARMS,
@@ -107,7 +107,7 @@ def describe_gdp(mu: float, equivalents: str) -> str:
     return (
         f"Gaussian differential privacy, mu = {mu:.10g}: telling any two possible records apart is at least "
         f"as hard as telling from one draw whether a bell curve of width 1 is centred at 0 or at {mu:.10g}. "
-        + _adversary(right_at_most("gdp", mu=mu), _phi(mu - _NORMAL_95))
+        + _adversary(max_attack_accuracy("gdp", mu=mu), _phi(mu - _NORMAL_95))
         + equivalents
     )
 
@@ -116,7 +116,7 @@ def describe_zcdp(rho: float, equivalents: str) -> str:
     """Words for zero-concentrated differential privacy."""
     if rho == 0:
         return "Zero-concentrated differential privacy, rho = 0: nothing about the record is disclosed."
-    success = right_at_most("zcdp", rho=rho)
+    success = max_attack_accuracy("zcdp", rho=rho)
     curve = (zcdp_delta(rho, k / 8) + math.exp(k / 8) * _FALSE_ALARMS for k in range(25))
     return (
         f"Zero-concentrated differential privacy, rho = {rho:.10g}: what is released tells any two possible "

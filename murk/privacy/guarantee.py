@@ -51,11 +51,11 @@ class Guarantee(ABC):
         """
 
     @property
-    def right_at_most(self) -> float:
+    def max_attack_accuracy(self) -> float:
         """How often an adversary who knows all else tells any two records apart at best; guessing is 1/2."""
-        from murk.privacy.explain import right_at_most
+        from murk.privacy.explain import max_attack_accuracy
 
-        return right_at_most(self.kind, **self.to_dict()[self.kind])
+        return max_attack_accuracy(self.kind, **self.to_dict()[self.kind])
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Plain data, as in a task file: ``{"gdp": {"mu": 1.0}}``."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from murk.errors import UserError
-from murk.privacy import Amount, CompositeMechanism, GaussMixMechanism, GramMechanism, cap_of
+from murk.privacy import CompositeMechanism, GaussMixMechanism, GramMechanism, PrivacyLoss, cap_of
 from murk.privacy.mechanisms import KINDS
 from murk.producers.ledger.prices import Charge
 
@@ -35,8 +35,8 @@ class Admission:
 
     charges: Mapping[str, Charge]
     refused: Mapping[str, str]
-    caps: tuple[tuple[str, Amount], ...]
-    lifetime: Amount | None
+    caps: tuple[tuple[str, PrivacyLoss], ...]
+    lifetime: PrivacyLoss | None
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Policy:
             caps.append(("", most))
         return Admission(charges, refused, tuple(caps), lifetime)
 
-    def _objection(self, mechanism: Costed, caps: Mapping[str, Amount | None]) -> str | None:
+    def _objection(self, mechanism: Costed, caps: Mapping[str, PrivacyLoss | None]) -> str | None:
         if mechanism.kind not in self.mechanisms:
             return f"the mechanism {mechanism.kind!r} is not among {', '.join(self.mechanisms)}"
         for scope, cap in caps.items():

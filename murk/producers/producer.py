@@ -145,8 +145,8 @@ class Producer(Releaser["PersonProblem"]):
         index = np.array([SINGLES + self._ledger.next_number if self._noise.simulated else 0])
         chain = int(self._chains(index)[0])
         model = self._models.cached_model(chain)
-        claims = ReleaseRequests([key], [person], [level])
-        with self._ledger.spending(self.task.hash, claims) as spend:
+        requests = ReleaseRequests([key], [person], [level])
+        with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:
                 coded = self.task.coding.encode_record(record)
                 x, y = coded.x[None, :], np.array([coded.y])
@@ -202,14 +202,14 @@ class Producer(Releaser["PersonProblem"]):
         self._check_levels(levels)
         chains = self._chains(rows)
         models = {chain: self._models.newest(chain) for chain in set(chains.tolist())}
-        claims = ReleaseRequests(
+        requests = ReleaseRequests(
             rows.tolist(),
             block.people,
             levels,
             source=block.source,
             keep_levels=block.levels is None and block.people is not None,
         )
-        with self._ledger.spending(self.task.hash, claims) as spend:
+        with self._ledger.spending(self.task.hash, requests) as spend:
             granted = np.array(spend.granted, dtype=np.int64)
             if spend.granted:
                 indices = rows[granted] if simulated else granted

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from murk.learners import LDPSGDClassifier, PublicDataRegression
+from murk.learners import LDPSGDClassifier, PublicGLMRegressor
 from murk.learners.ldp_sgd.engine import SGDEngine
 from murk.learners.ldp_sgd.losses import Logistic
 from murk.learners.ldp_sgd.settings import Settings
@@ -44,7 +44,7 @@ def gradients(guarantee, features):
 
 def moments(guarantee, features, **more):
     names = [f"x{i}" for i in range(features)]
-    model = PublicDataRegression(budget=guarantee, features=names, **more)
+    model = PublicGLMRegressor(budget=guarantee, features=names, **more)
     return model._require(), moment
 
 
@@ -87,7 +87,7 @@ def test_one_forged_release_reaches_less_far_than_its_coordinates_would_let_it(m
 def test_an_estimator_refuses_what_a_worker_refuses(budget):
     for model, release in (
         (LDPSGDClassifier(budget=budget, features=list("abcdef")), gradient),
-        (PublicDataRegression(budget=budget, features=list("abc")), moment),
+        (PublicGLMRegressor(budget=budget, features=list("abc")), moment),
     ):
         engine = model._require()
         before = model.state_dict()
@@ -95,7 +95,7 @@ def test_an_estimator_refuses_what_a_worker_refuses(budget):
         with pytest.raises(RejectedError, match="longer than"):
             model.learn_release(forged)
         assert model.state_dict() == before
-    table = PublicDataRegression(budget=budget, features=list("abc"), inputs="released")
+    table = PublicGLMRegressor(budget=budget, features=list("abc"), inputs="released")
     with pytest.raises(RejectedError, match="longer than"):
         table.learn_many(np.array([[0] * len(forged.payload), forged.payload]))
     assert table.n_releases == 0

@@ -51,7 +51,7 @@ def test_pure_and_approximate_budgets_get_the_best_mechanism(guarantee):
     mechanism = problem_for(task).mechanisms["default"]
     assert mechanism.kind == "privunit"
     assert mechanism.cost("epsilon") <= cap_of(PureDP(1.0))
-    assert mechanism.claims == (PureDP(1.0),)
+    assert mechanism.guarantees == (PureDP(1.0),)
 
 
 def test_a_log_of_before_goes_on_with_its_own_mechanisms():

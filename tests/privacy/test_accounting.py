@@ -171,7 +171,7 @@ MECHANISMS = [
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.kind)
 def test_mechanisms_enter_by_what_they_claim(mechanism):
     composed = account(mechanism)
-    for claim in mechanism.claims:
+    for claim in mechanism.guarantees:
         if claim.kind == "approx":
             assert composed.spent("approx", delta=claim.delta).epsilon <= claim.epsilon
         else:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import murk.privacy
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, cap_of, guarantee_from_dict
-from murk.privacy.explain import _percent, number, right_at_most
+from murk.privacy.explain import _percent, max_attack_accuracy, number
 from murk.privacy.guarantees import KINDS
 
 ALL = [PureDP(1.0), ApproxDP(1.0, 1e-6), GaussianDP(1.0), ZeroConcentratedDP(0.5)]
@@ -226,12 +226,12 @@ def test_exports_exist_and_loading_them_is_light():
 def test_nobody_tells_two_records_apart_better_than_is_said(mu):
     """The best guess from Gaussian noise is right with probability Phi(mu / 2): mu-GDP and (mu^2 / 2)-zCDP."""
     exact = (1 + math.erf(mu / math.sqrt(8))) / 2
-    assert right_at_most("gdp", mu=mu) == pytest.approx(exact, rel=1e-12)
+    assert max_attack_accuracy("gdp", mu=mu) == pytest.approx(exact, rel=1e-12)
     rho = mu**2 / 2
-    assert exact <= right_at_most("zcdp", rho=rho) <= min(1.0, (1 + mu / 2) / 2)
+    assert exact <= max_attack_accuracy("zcdp", rho=rho) <= min(1.0, (1 + mu / 2) / 2)
     # Randomized response: the answer itself.
-    assert right_at_most("pure", epsilon=mu) == pytest.approx(math.exp(mu) / (1 + math.exp(mu)), rel=1e-12)
-    assert right_at_most("approx", epsilon=mu, delta=0.1) == pytest.approx(
+    assert max_attack_accuracy("pure", epsilon=mu) == pytest.approx(math.exp(mu) / (1 + math.exp(mu)), rel=1e-12)
+    assert max_attack_accuracy("approx", epsilon=mu, delta=0.1) == pytest.approx(
         0.1 + 0.9 * math.exp(mu) / (1 + math.exp(mu)), rel=1e-12
     )
 

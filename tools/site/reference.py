@@ -34,7 +34,10 @@ def public_names() -> Iterator[tuple[str, Any]]:
     for package in PACKAGES:
         module = import_module(package)
         for name in module.__all__:
-            yield f"{package}.{name}", getattr(module, name)
+            thing = getattr(module, name)
+            # A former name is an alias, documented under its present one.
+            if not inspect.isclass(thing) or thing.__name__ == name:
+                yield f"{package}.{name}", thing
 
 
 def check(app: Sphinx, env: BuildEnvironment) -> None:

@@ -18,7 +18,7 @@ from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 
 
-class PublicDataGLM(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
+class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
 
     Each person releases, once and without seeing any model, what is said of ``release``: by default, where covariates
@@ -96,12 +96,12 @@ class PublicDataGLM(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     Examples
     --------
     >>> import numpy as np
-    >>> from murk.learners import PublicDataGLM
+    >>> from murk.learners import PublicGLMClassifier
     >>> from murk.privacy import GaussianDP
     >>> rng = np.random.default_rng(1)
     >>> X = np.clip(rng.normal(size=(60_000, 2)) / 2, -1, 1)
     >>> y = rng.random(60_000) < 1 / (1 + np.exp(-(X[:, 0] - 0.5)))
-    >>> model = PublicDataGLM(budget=GaussianDP(mu=2.0), public=X[:2_000], features=["a", "b"], seed=1)
+    >>> model = PublicGLMClassifier(budget=GaussianDP(mu=2.0), public=X[:2_000], features=["a", "b"], seed=1)
     >>> model.learn_many(X[2_000:], y[2_000:])
     >>> {name: round(value, 1) for name, value in model.coefficients().items()}
     {'a': 1.0, 'b': 0.0, 'intercept': -0.5}
@@ -202,3 +202,7 @@ class PublicDataGLM(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     def _unit_test_params(cls) -> Any:
         yield {"budget": GaussianDP(mu=1.0), "seed": 1}
         yield {"budget": PureDP(epsilon=2.0), "loss": "boosting", "seed": 1}
+
+
+PublicDataGLM = PublicGLMClassifier
+"""Its name until 0.3."""

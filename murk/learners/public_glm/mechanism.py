@@ -22,7 +22,7 @@ from murk.privacy.mechanisms import (
 )
 from murk.privacy.mechanisms.base import WIDTH, Randomizer
 from murk.privacy.mechanisms.codes import DIRECTIONS
-from murk.privacy.mechanisms.loss import Amount, Currency
+from murk.privacy.mechanisms.loss import Currency, PrivacyLoss
 from murk.privacy.mechanisms.pure import is_pure
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.noise import NoiseSource
@@ -126,9 +126,9 @@ class MomentMechanism:
         return self.noise.guarantee
 
     @property
-    def claims(self) -> tuple[Guarantee, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         """GDP, zCDP, and what was stated."""
-        return self.noise.claims
+        return self.noise.guarantees
 
     @property
     def magnitude(self) -> int:
@@ -141,7 +141,7 @@ class MomentMechanism:
         steps = math.ceil(self.statistics.norm / self.spacing)
         return Reach(((0, self.dimension, gaussian_square(self.dimension, steps)),))
 
-    def cost(self, currency: Currency) -> Amount:
+    def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account, rounded up."""
         return self.noise.cost(currency)
 

@@ -21,7 +21,7 @@ from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 
 
-class PublicDataRegression(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
+class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
     """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
 
     Each person releases, once and without seeing any model, what is said of ``release``: by default, where covariates
@@ -101,9 +101,9 @@ class PublicDataRegression(PublicMoments, TargetEstimator, base.MiniBatchRegress
 
     Examples
     --------
-    >>> from murk.learners import PublicDataRegression
+    >>> from murk.learners import PublicGLMRegressor
     >>> from murk.privacy import GaussianDP
-    >>> model = PublicDataRegression(budget=GaussianDP(mu=2.0), features=["x"], seed=1)
+    >>> model = PublicGLMRegressor(budget=GaussianDP(mu=2.0), features=["x"], seed=1)
     >>> for i in range(20_000):
     ...     x = (i * 7919 % 2003) / 1001.5 - 1
     ...     model.learn_one({"x": x}, 0.25 + 0.5 * x)
@@ -217,7 +217,7 @@ class PublicDataRegression(PublicMoments, TargetEstimator, base.MiniBatchRegress
         return np.asarray((held - self._range.middle) / self._range.half)
 
     def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
-        """Randomize the record's moments once and learn from the result; as :meth:`PublicDataGLM.learn_one`."""
+        """Randomize the record's moments once and learn from the result; as :meth:`PublicGLMClassifier.learn_one`."""
         self._learn(x, float(self._code(np.array([target(y)]))[0]), budget)
 
     def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
@@ -231,3 +231,7 @@ class PublicDataRegression(PublicMoments, TargetEstimator, base.MiniBatchRegress
     def _unit_test_params(cls) -> Any:
         yield {"budget": GaussianDP(mu=1.0), "seed": 1}
         yield {"budget": PureDP(epsilon=2.0), "link": "softplus", "seed": 1}
+
+
+PublicDataRegression = PublicGLMRegressor
+"""Its name until 0.3."""

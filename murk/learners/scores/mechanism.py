@@ -23,7 +23,7 @@ from murk.privacy.mechanisms import (
     former_kind,
 )
 from murk.privacy.mechanisms.base import WIDTH, Costed, Randomizer
-from murk.privacy.mechanisms.loss import Amount, Currency
+from murk.privacy.mechanisms.loss import Currency, PrivacyLoss
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.mechanisms.wrapped import Wrapped
 from murk.privacy.noise import NoiseSource
@@ -263,16 +263,16 @@ class Menu:
         return self._dearer.guarantee
 
     @property
-    def claims(self) -> tuple[Guarantee, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         """Everything that is known of one release."""
-        return self._dearer.claims
+        return self._dearer.guarantees
 
     @property
     def magnitude(self) -> int:
         """No number of an honest payload exceeds it."""
         return max(self.score.magnitude, self.mechanism("curvature").magnitude)
 
-    def cost(self, currency: Currency) -> Amount:
+    def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account, rounded up."""
         return self._dearer.cost(currency)
 

@@ -15,7 +15,7 @@ from murk.privacy.gaussmix.mechanism import LARGEST_WINDOW, check_bound, check_c
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import WIDTH, checked_integer
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
-from murk.privacy.mechanisms.loss import Amount, Currency
+from murk.privacy.mechanisms.loss import Currency, PrivacyLoss
 
 __all__ = ["LARGEST_COLUMNS", "GramMechanism"]
 
@@ -98,7 +98,7 @@ class GramMechanism:
         check_choice("neighbours", self.neighbours, Neighbours)
         if self.noise.dimension != self.dimension:
             raise UserError(f"a Gram matrix of {size} columns has {self.dimension} numbers, not {self.noise.dimension}")
-        if self.asked is not None and not any(claim.implies(self.asked) for claim in self.noise.claims):
+        if self.asked is not None and not any(claim.implies(self.asked) for claim in self.noise.guarantees):
             raise UserError(f"{self.asked!r} does not hold with steps={self.noise.steps}; use calibrate()")
         if self.room < self.noise.steps:
             raise UserError(
@@ -211,9 +211,9 @@ class GramMechanism:
         return self.stated
 
     @property
-    def claims(self) -> tuple[Guarantee, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         """GDP, zCDP, and what was stated."""
-        return self.noise.claims
+        return self.noise.guarantees
 
     def replace_one(self) -> Guarantee:
         """The guarantee for replaced rows: sqrt 2 times the mu, as epsilon at the same delta where that was stated.
@@ -235,7 +235,7 @@ class GramMechanism:
         stated = self.stated if isinstance(self.stated, GaussianDP) else self.noise.guarantee
         return GaussianDP(more * stated.mu)
 
-    def cost(self, currency: Currency) -> Amount:
+    def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account in ``currency``, rounded up."""
         return self.noise.cost(currency)
 

@@ -16,7 +16,7 @@ from murk.privacy.gaussmix.analysis.renyi import joint_settings, smallest_thresh
 from murk.privacy.guarantee import nearest
 from murk.privacy.guarantees import ApproxDP, Guarantee
 from murk.privacy.mechanisms.base import WIDTH, checked_integer
-from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Amount, Currency, cap_of
+from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
 from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 
 __all__ = ["LARGEST_WINDOW", "LEAST_SPREAD", "GaussMixMechanism"]
@@ -182,7 +182,7 @@ class GaussMixMechanism:
         return self.stated
 
     @property
-    def claims(self) -> tuple[Guarantee, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         """The stated guarantee alone: its Renyi curve ends at order g, so there is no GDP and no zCDP one."""
         return (self.stated,)
 
@@ -257,7 +257,7 @@ class GaussMixMechanism:
         with precise():
             return ApproxDP(float_up(self._epsilon("replace-one")), self.stated.delta)
 
-    def cost(self, currency: Currency) -> Amount:
+    def cost(self, currency: Currency) -> PrivacyLoss:
         """What one sketch costs an account.
 
         Raises

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.codes import DIRECTIONS, LAPLACE, WIDTH
-from murk.privacy.mechanisms.loss import Amount, Currency
+from murk.privacy.mechanisms.loss import Currency, PrivacyLoss
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms.reach import Reach
@@ -39,14 +39,14 @@ class Costed(Protocol):
         """What one release promises, rounded up."""
 
     @property
-    def claims(self) -> tuple[Guarantee, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         """Everything that is known of one release, `guarantee` first; an accountant takes its pick."""
 
     @property
     def magnitude(self) -> int:
         """No coordinate of an honest payload exceeds it, up to a probability below 1e-30."""
 
-    def cost(self, currency: Currency) -> Amount:
+    def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account in ``currency``, rounded up."""
 
 

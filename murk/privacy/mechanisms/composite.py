@@ -16,7 +16,7 @@ from murk.privacy.accounting import Accountant
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import Integers, Vectors
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
-from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Amount, Currency, cap_of
+from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.rounding import decimal, float_down, gdp_delta_bound, precise, rational
@@ -106,7 +106,7 @@ class CompositeMechanism:
     def _account(self) -> Accountant:
         return reduce(Accountant.compose, self.parts, Accountant())
 
-    def _added(self) -> Amount | None:
+    def _added(self) -> PrivacyLoss | None:
         """The sum of what was stated for the parts, if something was for each Gaussian one."""
         if any(isinstance(part, GaussianMechanism) and part.stated is None for part in self.parts):
             return None
@@ -161,10 +161,10 @@ class CompositeMechanism:
     @property
     def guarantee(self) -> Guarantee:
         """mu-GDP if all parts are Gaussian; else (epsilon, delta) by addition of what was stated, else mu-GDP."""
-        return self.claims[0]
+        return self.guarantees[0]
 
     @property
-    def claims(self) -> tuple[Guarantee, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         """GDP, zCDP and (epsilon, delta), as far as they are known."""
         account = self._account()
         curves = (account.spent("gdp"), account.spent("zcdp"))
@@ -240,7 +240,7 @@ class CompositeMechanism:
         decoded: Vectors = rows.astype(np.int64) * self.units
         return decoded
 
-    def cost(self, currency: Currency) -> Amount:
+    def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account, rounded up: the sum of the parts' costs.
 
         Raises

@@ -23,7 +23,7 @@ from murk.privacy.mechanisms.base import (
     randomize_block,
 )
 from murk.privacy.mechanisms.codes import GAUSSIAN
-from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Amount, Currency, cap_of, ceil_units
+from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of, ceil_units
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, largest_integer, precise
 
@@ -145,7 +145,7 @@ class GaussianMechanism:
             return GaussianDP(float_up(mu * (1 + Decimal("1e-50"))))
 
     @property
-    def claims(self) -> tuple[Guarantee, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         """GDP, zCDP, and what was stated."""
         rho = ZeroConcentratedDP(float_up(self._rho))
         return (self.guarantee, rho) if self.stated is None else (self.guarantee, rho, self.stated)
@@ -191,7 +191,7 @@ class GaussianMechanism:
         """Turn payloads (m, d) into unbiased estimates (m, d): spacing times payload."""
         return decode_block(self, payload)
 
-    def cost(self, currency: Currency) -> Amount:
+    def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account, rounded up.
 
         Raises
@@ -201,9 +201,9 @@ class GaussianMechanism:
             calibrated to such a guarantee.
         """
         if currency == "rho":
-            return Amount("rho", ceil_units(self._rho))
+            return PrivacyLoss("rho", ceil_units(self._rho))
         if currency == "gdp":
-            return Amount("gdp", ceil_units(Fraction(4 * self.steps**2, _VARIANCE)))
+            return PrivacyLoss("gdp", ceil_units(Fraction(4 * self.steps**2, _VARIANCE)))
         if currency == "epsilon":
             raise UserError(
                 "Gaussian noise has no cost in epsilon alone; give the account a cap in zcdp, gdp or approx, "
@@ -305,7 +305,7 @@ def _analytic_steps(epsilon_units: int, delta_units: int) -> int:
     return largest_integer(lambda steps: steps == 0 or _within(steps, epsilon_units, delta_units), 2**31)
 
 
-def _classic_steps(guarantee: ApproxDP, cap: Amount) -> int:
+def _classic_steps(guarantee: ApproxDP, cap: PrivacyLoss) -> int:
     # The spread D / scale of the classic formula is a mu; the exact curve says what it really promises.
     if guarantee.epsilon == 0:
         raise UserError(f"the classic calibration needs epsilon > 0, got {guarantee!r}; use method='analytic'")

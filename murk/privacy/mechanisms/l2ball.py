@@ -20,7 +20,7 @@ from murk.privacy.mechanisms.base import (
     randomize_block,
 )
 from murk.privacy.mechanisms.codes import L2BALL
-from murk.privacy.mechanisms.loss import UNITS, Amount, Currency
+from murk.privacy.mechanisms.loss import UNITS, Currency, PrivacyLoss
 from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost, pure_only
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.rounding import decimal, precise
@@ -138,7 +138,7 @@ class L2BallMechanism:
         return odds_claim(self.threshold, _WORDS - self.threshold)
 
     @property
-    def claims(self) -> tuple[Guarantee, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         """The pure guarantee; it implies all others."""
         return (self.guarantee,)
 
@@ -179,7 +179,7 @@ class L2BallMechanism:
         """Turn payloads (m, d) into unbiased estimates (m, d): B times the payload's direction."""
         return decode_block(self, payload)
 
-    def cost(self, currency: Currency) -> Amount:
+    def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
         return odds_cost(self.threshold, _WORDS - self.threshold, currency)
 

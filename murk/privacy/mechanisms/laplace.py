@@ -19,7 +19,7 @@ from murk.privacy.mechanisms.base import (
     randomize_block,
 )
 from murk.privacy.mechanisms.codes import LAPLACE
-from murk.privacy.mechanisms.loss import UNITS, Amount, Currency
+from murk.privacy.mechanisms.loss import UNITS, Currency, PrivacyLoss
 from murk.privacy.mechanisms.pure import epsilon_cost, epsilon_units, pure_only
 from murk.privacy.mechanisms.reach import Reach, laplace_square
 from murk.privacy.rounding import float_up
@@ -128,7 +128,7 @@ class LaplaceMechanism:
         return PureDP(float_up(self._epsilon))
 
     @property
-    def claims(self) -> tuple[Guarantee, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         """The pure guarantee; it implies all others."""
         return (self.guarantee,)
 
@@ -169,7 +169,7 @@ class LaplaceMechanism:
         """Turn payloads (m, d) into unbiased estimates (m, d): spacing times payload."""
         return decode_block(self, payload)
 
-    def cost(self, currency: Currency) -> Amount:
+    def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
         return epsilon_cost(self._epsilon, currency)
 

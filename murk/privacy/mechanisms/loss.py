@@ -15,7 +15,7 @@ from murk.privacy.explain import number
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.rounding import precise, pure_mu_bound, rational
 
-__all__ = ["DELTA_UNITS", "UNITS", "Amount", "Currency", "cap_of"]
+__all__ = ["DELTA_UNITS", "UNITS", "Amount", "Currency", "PrivacyLoss", "cap_of"]
 
 Currency = Literal["gdp", "rho", "epsilon", "approx"]
 
@@ -26,7 +26,7 @@ DELTA_UNITS = 10**15
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class PrivacyLoss:
     """An amount of privacy loss, as a cap or as a cost.
 
     Amounts of one currency add, and compare by ``<=`` (for ``approx``: in epsilon and in delta).
@@ -73,26 +73,26 @@ class Amount:
         if self.delta_units and self.currency != "approx":
             raise UserError(f"an amount in {self.currency} has no delta, got {self.delta_units} units of it")
 
-    def _same(self, other: "Amount") -> None:
+    def _same(self, other: "PrivacyLoss") -> None:
         if self.currency != other.currency:
             raise UserError(
                 f"an amount in {other.currency} does not compare or add with one in {self.currency}; "
                 "ask the mechanism for its cost in the account's currency"
             )
 
-    def __add__(self, other: "Amount") -> "Amount":
-        if not isinstance(other, Amount):
+    def __add__(self, other: "PrivacyLoss") -> "PrivacyLoss":
+        if not isinstance(other, PrivacyLoss):
             return NotImplemented
         self._same(other)
-        return Amount(self.currency, self.units + other.units, self.delta_units + other.delta_units)
+        return PrivacyLoss(self.currency, self.units + other.units, self.delta_units + other.delta_units)
 
-    def __mul__(self, count: int) -> "Amount":
+    def __mul__(self, count: int) -> "PrivacyLoss":
         if not isinstance(count, int):
             return NotImplemented
-        return Amount(self.currency, self.units * count, self.delta_units * count)
+        return PrivacyLoss(self.currency, self.units * count, self.delta_units * count)
 
-    def __le__(self, other: "Amount") -> bool:
-        if not isinstance(other, Amount):
+    def __le__(self, other: "PrivacyLoss") -> bool:
+        if not isinstance(other, PrivacyLoss):
             return NotImplemented
         self._same(other)
         return self.units <= other.units and self.delta_units <= other.delta_units
@@ -123,6 +123,10 @@ class Amount:
         return f"{self.currency} = {write(loss)}"
 
 
+Amount = PrivacyLoss
+"""Its name until 0.3."""
+
+
 def floor_units(value: float, scale: int = UNITS) -> int:
     """A float in integer units, rounded down; 0.1 means 1/10."""
     return int(rational(value) * scale // 1)
@@ -150,7 +154,7 @@ def gdp_figure(claims: Iterable[Guarantee]) -> int | None:
     return min(found, default=None)
 
 
-def cap_of(guarantee: Guarantee) -> Amount:
+def cap_of(guarantee: Guarantee) -> PrivacyLoss:
     """A guarantee as the cap of an account, rounded down.
 
     GDP becomes ``gdp``, zCDP ``rho``, pure ``epsilon``, (epsilon, delta) ``approx``. What was calibrated to a
@@ -168,11 +172,11 @@ def cap_of(guarantee: Guarantee) -> Amount:
     Amount(currency='gdp', units=250000000000, delta_units=0)
     """
     if isinstance(guarantee, GaussianDP):
-        return Amount("gdp", int(rational(guarantee.mu) ** 2 * UNITS // 1))
+        return PrivacyLoss("gdp", int(rational(guarantee.mu) ** 2 * UNITS // 1))
     if isinstance(guarantee, ZeroConcentratedDP):
-        return Amount("rho", floor_units(guarantee.rho))
+        return PrivacyLoss("rho", floor_units(guarantee.rho))
     if isinstance(guarantee, PureDP):
-        return Amount("epsilon", floor_units(guarantee.epsilon))
+        return PrivacyLoss("epsilon", floor_units(guarantee.epsilon))
     if isinstance(guarantee, ApproxDP):
-        return Amount("approx", floor_units(guarantee.epsilon), floor_units(guarantee.delta, DELTA_UNITS))
+        return PrivacyLoss("approx", floor_units(guarantee.epsilon), floor_units(guarantee.delta, DELTA_UNITS))
     raise UserError(f"not a guarantee: {guarantee!r}; use PureDP, ApproxDP, GaussianDP or ZeroConcentratedDP")

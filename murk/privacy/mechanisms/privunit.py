@@ -21,7 +21,7 @@ from murk.privacy.mechanisms.base import (
 )
 from murk.privacy.mechanisms.closest import fitted, gain, moments
 from murk.privacy.mechanisms.codes import PRIVUNIT
-from murk.privacy.mechanisms.loss import UNITS, Amount, Currency
+from murk.privacy.mechanisms.loss import UNITS, Currency, PrivacyLoss
 from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost, pure_only
 from murk.privacy.mechanisms.reach import NATS, Reach, gaussian_square
 from murk.privacy.rounding import decimal, precise
@@ -183,7 +183,7 @@ class PrivUnitMechanism:
         return odds_claim(*self.odds)
 
     @property
-    def claims(self) -> tuple[Guarantee, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         """The pure guarantee; it implies all others."""
         return (self.guarantee,)
 
@@ -226,7 +226,7 @@ class PrivUnitMechanism:
         """Turn payloads (m, d) into unbiased estimates (m, d): B times the payload's direction."""
         return decode_block(self, payload)
 
-    def cost(self, currency: Currency) -> Amount:
+    def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
         return odds_cost(*self.odds, currency)
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
-from murk.privacy.mechanisms.loss import UNITS, Amount, Currency, cap_of, ceil_units, gdp_units
+from murk.privacy.mechanisms.loss import UNITS, Currency, PrivacyLoss, cap_of, ceil_units, gdp_units
 from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise
 
 __all__ = [
@@ -38,15 +38,15 @@ def epsilon_units(guarantee: Guarantee) -> int:
     return math.isqrt(2 * cap.units * UNITS) if cap.currency == "rho" else cap.units
 
 
-def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> Amount:
+def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> PrivacyLoss:
     """The cost of a pure release whose epsilon is known exactly, or by an upper bound of many digits."""
     exact = Fraction(epsilon)
     if currency == "gdp":
-        return Amount("gdp", gdp_units(epsilon))
+        return PrivacyLoss("gdp", gdp_units(epsilon))
     if currency == "rho":
-        return Amount("rho", ceil_units(exact * exact / 2))
+        return PrivacyLoss("rho", ceil_units(exact * exact / 2))
     if currency in ("epsilon", "approx"):
-        return Amount(currency, ceil_units(exact))
+        return PrivacyLoss(currency, ceil_units(exact))
     raise UserError(f"unknown currency {currency!r}; one of gdp, rho, epsilon, approx")
 
 
@@ -94,7 +94,7 @@ def odds_claim(favoured: int, other: int) -> PureDP:
         return PureDP(float_up(log_odds(favoured, other)))
 
 
-def odds_cost(favoured: int, other: int, currency: Currency) -> Amount:
+def odds_cost(favoured: int, other: int, currency: Currency) -> PrivacyLoss:
     """What such a choice costs an account."""
     with precise():
         epsilon = log_odds(favoured, other)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee, PureDP
 from murk.privacy.mechanisms.base import Integers, Vectors, checked_integer
-from murk.privacy.mechanisms.loss import UNITS, Amount, Currency
+from murk.privacy.mechanisms.loss import UNITS, Currency, PrivacyLoss
 from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost
 from murk.privacy.rounding import decimal, precise
 
@@ -91,7 +91,7 @@ class RandomizedResponse:
         return odds_claim(self.threshold, self.other)
 
     @property
-    def claims(self) -> tuple[Guarantee, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         """The pure guarantee; it implies all others."""
         return (self.guarantee,)
 
@@ -150,7 +150,7 @@ class RandomizedResponse:
         indicators = np.arange(self.classes)[None, :] == np.asarray(released)[:, None]
         return np.where(indicators, own, others).astype(np.float64)
 
-    def cost(self, currency: Currency) -> Amount:
+    def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
         return odds_cost(self.threshold, self.other, currency)
 

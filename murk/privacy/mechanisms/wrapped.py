@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import Mechanism
-from murk.privacy.mechanisms.loss import Amount, Currency
+from murk.privacy.mechanisms.loss import Currency, PrivacyLoss
 from murk.privacy.mechanisms.reach import Reach
 
 __all__ = ["Wrapped"]
@@ -52,9 +52,9 @@ class Wrapped:
         return self.noise.guarantee
 
     @property
-    def claims(self) -> tuple[Guarantee, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         """Everything that is known of one release."""
-        return self.noise.claims
+        return self.noise.guarantees
 
     @property
     def magnitude(self) -> int:
@@ -66,7 +66,7 @@ class Wrapped:
         """How long an honest payload is; a longer one is forged."""
         return self.noise.reach
 
-    def cost(self, currency: Currency) -> Amount:
+    def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account, rounded up."""
         return self.noise.cost(currency)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from murk.privacy import Accountant, Amount, Guarantee
+from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.gaussmix.explain import against_a_blank_record, promised
 from murk.producers.ledger.windows import WindowSums
 
@@ -69,8 +69,8 @@ class LevelAccount:
 class Standing:
     """A cap that was promised (None: no cap), and how much of it is spent (None where that has no figure)."""
 
-    cap: Amount | None
-    spent: Amount | None
+    cap: PrivacyLoss | None
+    spent: PrivacyLoss | None
     level: str = ""
 
     def to_dict(self) -> dict[str, dict[str, dict[str, float]] | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 
 from murk.errors import MurkError, UserError
-from murk.privacy import Amount
+from murk.privacy import PrivacyLoss
 from murk.producers.ledger.prices import Charge, Promise, Tariff
 from murk.producers.ledger.schema import LedgerFile
 
@@ -67,8 +67,8 @@ def book(
     tariffs: Tariffs,
     task_hash: str,
     charges: Sequence[Charge],
-    caps: Sequence[tuple[str, Amount]],
-    lifetime: Amount | None,
+    caps: Sequence[tuple[str, PrivacyLoss]],
+    lifetime: PrivacyLoss | None,
 ) -> Booked:
     """Note costs and promises; see `Ledger.book`."""
     with file.write() as connection:
@@ -90,13 +90,13 @@ def promises(file: LedgerFile, task: int) -> list[Promise]:
     return [Promise(*row) for row in file.query(query, (task,))]
 
 
-def loosen(file: LedgerFile, task: int, level: str, cap: Amount) -> None:
+def loosen(file: LedgerFile, task: int, level: str, cap: PrivacyLoss) -> None:
     """Put a cap in the place of the one that was promised; see `Ledger.loosen`."""
     with file.write() as connection:
         connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", _row(task, level, cap))
 
 
-def _tighten(file: LedgerFile, connection: Connection, task: int, level: str, cap: Amount) -> None:
+def _tighten(file: LedgerFile, connection: Connection, task: int, level: str, cap: PrivacyLoss) -> None:
     query = "SELECT units, delta_units FROM promises WHERE task = ? AND level = ? AND currency = ?"
     before = connection.execute(query, (task, level, cap.currency)).fetchone()
     if cap.currency == "gdp":
@@ -109,7 +109,7 @@ def _tighten(file: LedgerFile, connection: Connection, task: int, level: str, ca
         elif cap.units == before[0] + 1:
             return  # It was rounded down when it was kept in rho.
     if before is not None and (cap.units > before[0] or cap.delta_units > before[1]):
-        promised = Amount(cap.currency, *before)
+        promised = PrivacyLoss(cap.currency, *before)
         scope = "over all tasks" if task == 0 else f"for this task at the level {level!r}" if level else "for this task"
         raise UserError(
             f"the ledger {file.path} promises people to spend at most {promised} {scope}, and {cap} is asked "
@@ -118,5 +118,5 @@ def _tighten(file: LedgerFile, connection: Connection, task: int, level: str, ca
     connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", _row(task, level, cap))
 
 
-def _row(task: int, level: str, cap: Amount) -> tuple[int, str, str, int, int]:
+def _row(task: int, level: str, cap: PrivacyLoss) -> tuple[int, str, str, int, int]:
     return task, level, cap.currency, cap.units, cap.delta_units

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NoReturn, Self
 
 from murk.errors import MurkError, UserError
-from murk.privacy import Amount
+from murk.privacy import PrivacyLoss
 from murk.producers.ledger import outbox, statements
 from murk.producers.ledger.accounts import Account, Standing, Totals
 from murk.producers.ledger.aggregates import GroupSums
@@ -32,7 +32,7 @@ from murk.stream.messages.releases import truncate_time
 class Ledger:
     """Accounts of any number of people in one SQLite file, with the outbox of what they released.
 
-    A release is paid in integer units of `Amount` and must fit every cap that was promised: over all tasks,
+    A release is paid in integer units of `PrivacyLoss` and must fit every cap that was promised: over all tasks,
     for its task, and for its level, each in its own currency. All caps are looked at before any is drawn on,
     and one block of releases is one transaction (``synchronous=FULL``).
 
@@ -119,8 +119,8 @@ class Ledger:
         task_hash: str,
         charges: Sequence[Charge],
         *,
-        caps: Sequence[tuple[str, Amount]] = (),
-        lifetime: Amount | None = None,
+        caps: Sequence[tuple[str, PrivacyLoss]] = (),
+        lifetime: PrivacyLoss | None = None,
     ) -> None:
         """Note what releases of a bound task cost, and what is promised to everyone.
 
@@ -143,7 +143,7 @@ class Ledger:
         """
         self._tasks[task_hash] = book(self._file, self._tariffs, task_hash, charges, caps, lifetime)
 
-    def loosen(self, cap: Amount, *, task_hash: str | None = None, level: str = "") -> None:
+    def loosen(self, cap: PrivacyLoss, *, task_hash: str | None = None, level: str = "") -> None:
         """Replace a cap by a larger one, after those whom it was promised to have agreed.
 
         Parameters
@@ -160,7 +160,7 @@ class Ledger:
         return promises(self._file, self._number(task_hash) or 0)
 
     @contextmanager
-    def spending(self, task_hash: str, claims: ReleaseRequests) -> Iterator[Spending]:
+    def spending(self, task_hash: str, requests: ReleaseRequests) -> Iterator[Spending]:
         """Decide who may release, and write debits, releases and progress in one transaction.
 
         The caller randomizes for those who may, and only for those, inside of the ``with`` block, and hands
@@ -170,7 +170,7 @@ class Ledger:
         ----------
         task_hash
             A task noted by `book`.
-        claims
+        requests
             Who asks, for which record, at which level.
 
         Yields
@@ -186,14 +186,14 @@ class Ledger:
             When the ledger cannot be written; nothing was debited and nothing may be sent.
         """
         booked = self._booked(task_hash)
-        claims = claims.checked()
+        requests = requests.checked()
         with self._settling() as connection:
             spend = Spending(
                 connection,
                 task=booked.number,
                 menu=booked.levels,
-                source=self._source(connection, claims.source),
-                claims=claims,
+                source=self._source(connection, requests.source),
+                requests=requests,
                 tariffs=self._tariffs.refresh(connection),
             )
             spend.decide()

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from murk.errors import MurkError, UserError
-from murk.privacy import Amount, Currency, guarantee_from_dict
+from murk.privacy import Currency, PrivacyLoss, guarantee_from_dict
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
@@ -34,16 +34,16 @@ class Charge:
     guarantee
         What the level promises for one release, as the task states it.
     costs
-        Currency -> `Amount`; a currency in which the mechanism has no honest figure is left out.
-    claims
+        Currency -> `PrivacyLoss`; a currency in which the mechanism has no honest figure is left out.
+    guarantees
         All that is known of the mechanism, for `Accountant`; by default the guarantee alone.
     """
 
     level: str
     mechanism: str
     guarantee: Guarantee
-    costs: Mapping[Currency, Amount]
-    claims: tuple[Guarantee, ...] = ()
+    costs: Mapping[Currency, PrivacyLoss]
+    guarantees: tuple[Guarantee, ...] = ()
 
     @classmethod
     def of(cls, level: str, guarantee: Guarantee, mechanism: Costed) -> Charge:
@@ -70,7 +70,7 @@ class Charge:
                 f"a release at the level {level!r} costs more than a ledger can count, and protects nothing: "
                 "choose a smaller guarantee"
             )
-        return cls(level, mechanism.kind, guarantee, costs, mechanism.claims)
+        return cls(level, mechanism.kind, guarantee, costs, mechanism.guarantees)
 
     def row(self) -> Row:
         """Columns of the ledger's table of tariffs."""
@@ -78,7 +78,7 @@ class Charge:
         return (
             self.level,
             self.mechanism,
-            json.dumps([one.to_dict() for one in (self.guarantee, *self.claims)], sort_keys=True),
+            json.dumps([one.to_dict() for one in (self.guarantee, *self.guarantees)], sort_keys=True),
             None if rho is None else rho.units,
             None if epsilon is None else epsilon.units,
             None if approx is None else approx.units,
@@ -118,14 +118,14 @@ class Tariff:
         return None if units is None else (units, 0)
 
     @cached_property
-    def claims(self) -> tuple[Guarantee, ...]:
+    def guarantees(self) -> tuple[Guarantee, ...]:
         """The level's guarantee, and what else is known of the mechanism; `Accountant` composes it."""
         return tuple(map(guarantee_from_dict, json.loads(self.description)))
 
     @property
     def guarantee(self) -> Guarantee:
         """What the level promises for one release."""
-        return self.claims[0]
+        return self.guarantees[0]
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,9 @@ class Promise:
     delta_units: int
 
     @property
-    def amount(self) -> Amount:
+    def amount(self) -> PrivacyLoss:
         """The cap."""
-        return Amount(self.currency, self.units, self.delta_units)
+        return PrivacyLoss(self.currency, self.units, self.delta_units)
 
     def spent(self, history: Mapping[int, int], tariffs: Mapping[int, Tariff]) -> tuple[int, int] | None:
         """Add up a person's releases (tariff -> how many) in this cap's currency.

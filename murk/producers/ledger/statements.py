@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from murk._sqlite import Database
 from murk.errors import UserError
-from murk.privacy import Accountant, Amount, Guarantee
+from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.mechanisms.pure import really_given
 from murk.producers.ledger import windows as window_notes
 from murk.producers.ledger.accounts import Account, LevelAccount, Standing, TaskAccount, Totals
@@ -85,11 +85,11 @@ def together(file: Database) -> tuple[Standing, ...]:
     return ()
 
 
-def _most(cap: Promise, histories: Sequence[Mapping[int, int]], tariffs: Mapping[int, Tariff]) -> Amount | None:
+def _most(cap: Promise, histories: Sequence[Mapping[int, int]], tariffs: Mapping[int, Tariff]) -> PrivacyLoss | None:
     """What is spent by whoever has spent most; None where nobody can say."""
     spent = [cap.spent(history, tariffs) for history in histories]
     known = [one for one in spent if one is not None]
-    return None if len(known) < len(spent) else Amount(cap.currency, *max(known, default=(0, 0)))
+    return None if len(known) < len(spent) else PrivacyLoss(cap.currency, *max(known, default=(0, 0)))
 
 
 def tasks_named(file: Database, name: str) -> list[str]:
@@ -147,7 +147,7 @@ def _level(tariff: Tariff, row: Sequence[int], waiting: int) -> LevelAccount:
     _, released, refused, dropped, first, last = row
     return LevelAccount(
         tariff.level,
-        really_given(tariff.guarantee, tariff.claims),
+        really_given(tariff.guarantee, tariff.guarantees),
         tariff.mechanism,
         released,
         refused,
@@ -173,7 +173,7 @@ def _standings(
     found = []
     for promise in promises:
         spent = promise.spent(history, tariffs)
-        amount = None if spent is None else Amount(promise.amount.currency, *spent)
+        amount = None if spent is None else PrivacyLoss(promise.amount.currency, *spent)
         found.append(Standing(promise.amount, amount, promise.level))
     return tuple(found)
 

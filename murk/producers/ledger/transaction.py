@@ -9,7 +9,7 @@ from sqlite3 import Connection
 from typing import Any, cast
 
 from murk.errors import MurkError, UserError
-from murk.privacy import Amount, Currency
+from murk.privacy import Currency, PrivacyLoss
 from murk.producers.ledger.prices import Promise, Tariff
 from murk.producers.ledger.requests import Key, ReleaseRequests
 from murk.producers.ledger.windows import WindowNotes
@@ -43,8 +43,8 @@ class Refusal:
     key: Key | None
     level: str
     scope: str
-    needed: Amount | None = None
-    left: Amount | None = None
+    needed: PrivacyLoss | None = None
+    left: PrivacyLoss | None = None
 
     @property
     def reason(self) -> str:
@@ -87,18 +87,18 @@ class Spending:
         task: int,
         menu: Mapping[str, int],
         source: int,
-        claims: ReleaseRequests,
+        requests: ReleaseRequests,
         tariffs: Mapping[int, Tariff],
     ) -> None:
         self._connection = connection
         self._task = task
         self._menu = menu
         self._source = source
-        self._claims = claims
+        self._requests = requests
         self._tariffs = tariffs
-        self._home = source if claims.people is None else 0
+        self._home = source if requests.people is None else 0
         # Without names every row is a person, and its key is their name.
-        self._people = cast(Sequence[Key], claims.keys if claims.people is None else claims.people)
+        self._people = cast(Sequence[Key], requests.keys if requests.people is None else requests.people)
         self._first = int(connection.execute("SELECT value FROM meta WHERE key = 'next'").fetchone()[0])
         self._paid: list[int] = []
         self._messages: Sequence[bytes] | None = None
@@ -136,11 +136,11 @@ class Spending:
         """Sort the block into granted, known and refused, each record after those before it."""
         known, history, withdrawn = self._known(), self._history(), self._withdrawn()
         caps = self._caps()
-        wanted = [self._tariff_of(level) for level in self._claims.levels]
+        wanted = [self._tariff_of(level) for level in self._requests.levels]
         fresh = {number: self._lacking(caps[number], {}, number) for number in set(wanted)}
-        keep = self._claims.keep_levels
+        keep = self._requests.keep_levels
         own_keys = self._source == 0
-        for place, (key, person, number) in enumerate(zip(self._claims.keys, self._people, wanted, strict=True)):
+        for place, (key, person, number) in enumerate(zip(self._requests.keys, self._people, wanted, strict=True)):
             record = (key, person) if own_keys else key
             if record in known and key is not None:
                 self.known[place] = known[record]
@@ -192,7 +192,7 @@ class Spending:
         self._day = day
 
     def progress(self, next_row: int, more: Mapping[str, int]) -> None:
-        """Note how far the work through the claims' file has come, and add to its counters.
+        """Note how far the work through the requests' file has come, and add to its counters.
 
         Raises
         ------
@@ -219,7 +219,7 @@ class Spending:
         MurkError
             When somebody was granted a release and none was handed over.
         """
-        run, people, keys = self._connection.executemany, self._people, self._claims.keys
+        run, people, keys = self._connection.executemany, self._people, self._requests.keys
         if self.granted:
             if self._messages is None:
                 raise MurkError("releases were granted and not made: nothing was debited")
@@ -275,7 +275,7 @@ class Spending:
 
     def _known(self) -> dict[Any, int]:
         query = "SELECT key, person, number FROM debits WHERE task = ? AND source = ? AND key IN ({})"
-        keys = [key for key in self._claims.keys if key is not None]
+        keys = [key for key in self._requests.keys if key is not None]
         rows = self._chunks(query, (self._task, self._source), keys)
         if self._source == 0:
             return {(key, person): number for key, person, number in rows}
@@ -312,7 +312,7 @@ class Spending:
 
     def _lacking(
         self, caps: Sequence[Promise], past: Mapping[int, int], number: int
-    ) -> tuple[str, Amount | None, Amount | None] | None:
+    ) -> tuple[str, PrivacyLoss | None, PrivacyLoss | None] | None:
         """Name a cap that has no room for one more release; None when every cap has."""
         for cap in caps:
             cost = self._tariffs[number].cost(cap.currency)
@@ -322,7 +322,7 @@ class Spending:
                 if cost[0] <= left[0] and cost[1] <= left[1]:
                     continue
             scope = "lifetime" if cap.task == 0 else "level" if cap.level else "task"
-            needed = None if cost is None else Amount(cap.currency, *cost)
+            needed = None if cost is None else PrivacyLoss(cap.currency, *cost)
             rest = None if cost is None or spent is None else _not_below_zero(cap.currency, left)
             return scope, needed, rest
         return None
@@ -331,9 +331,9 @@ class Spending:
         levels = {self._tariffs[one].level for one in past if self._tariffs[one].task == self._task}
         return number if not levels or self._tariffs[number].level in levels else self._tariff_of(min(levels))
 
-    def _refuse(self, place: int, number: int, why: tuple[str, Amount | None, Amount | None]) -> None:
+    def _refuse(self, place: int, number: int, why: tuple[str, PrivacyLoss | None, PrivacyLoss | None]) -> None:
         level = self._tariffs[number].level
-        self.refusals[place] = Refusal(self._people[place], self._claims.keys[place], level, *why)
+        self.refusals[place] = Refusal(self._people[place], self._requests.keys[place], level, *why)
 
     def _tariff_of(self, level: str) -> int:
         try:
@@ -343,6 +343,6 @@ class Spending:
             raise UserError(f"the level {level!r} cannot be chosen here: choose one of {menu}") from None
 
 
-def _not_below_zero(currency: Currency, left: tuple[int, int]) -> Amount:
+def _not_below_zero(currency: Currency, left: tuple[int, int]) -> PrivacyLoss:
     """What is left of a cap; one that was tightened may lie below what is spent already."""
-    return Amount(currency, max(0, left[0]), max(0, left[1]))
+    return PrivacyLoss(currency, max(0, left[0]), max(0, left[1]))

@@ -364,8 +364,8 @@ class SketchProducer(Releaser["WindowProblem"]):
         return self._window
 
     def _spending(self, window: Window) -> AbstractContextManager[Spending]:
-        claims = ReleaseRequests([window.key], [self.organisation], [self.level], source=self._source)
-        return self._ledger.spending(self.task.hash, claims)
+        requests = ReleaseRequests([window.key], [self.organisation], [self.level], source=self._source)
+        return self._ledger.spending(self.task.hash, requests)
 
     def _sketch(self, window: Window, now: float) -> bytes:
         assert window.accumulator is not None

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, fi
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
-from murk.privacy.mechanisms import BEST, KINDS, Amount, Currency, Mechanism, calibrate, cap_of, former_kind
+from murk.privacy.mechanisms import BEST, KINDS, Currency, Mechanism, PrivacyLoss, calibrate, cap_of, former_kind
 from murk.stream.messages.releases import LEVEL_PATTERN
 from murk.stream.task.block import Block
 from murk.stream.task.errors import nearest, problem, shown
@@ -97,7 +97,7 @@ def _kinds(guarantee: Any) -> set[str]:
     return {kind for kind in guarantee if isinstance(kind, str)} if isinstance(guarantee, dict) else set()
 
 
-def _own_cost(guarantee: Guarantee, currency: Currency) -> Amount:
+def _own_cost(guarantee: Guarantee, currency: Currency) -> PrivacyLoss:
     cost = cap_of(guarantee)
     if cost.currency != currency:
         raise UserError(f"it costs {cost}, which says nothing in {currency}; write the cap as the guarantee is")
@@ -212,7 +212,7 @@ class PrivacyBlock(Block):
             "mechanism",
         )
 
-    def _check_cap(self, level: str, cost_in: Callable[[Currency], Amount]) -> None:
+    def _check_cap(self, level: str, cost_in: Callable[[Currency], PrivacyLoss]) -> None:
         if self.per_person is None:
             return
         try:

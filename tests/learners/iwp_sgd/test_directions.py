@@ -75,7 +75,7 @@ def test_the_bound_is_reached_and_not_by_less_noise():
 def test_the_promise_is_that_of_a_vector_no_longer_than_1():
     plain = GaussianMechanism.calibrate(ApproxDP(1.0, 1e-6), dimension=COUNT + 2, radius=1.0)
     made = DirectionMechanism.calibrate(ApproxDP(1.0, 1e-6), features=COUNT)
-    assert (made.guarantee, made.claims, made.steps) == (plain.guarantee, plain.claims, plain.steps)
+    assert (made.guarantee, made.guarantees, made.steps) == (plain.guarantee, plain.guarantees, plain.steps)
     for currency in ("gdp", "rho", "approx"):
         assert made.cost(currency) == plain.cost(currency)
     assert made.magnitude > plain.magnitude

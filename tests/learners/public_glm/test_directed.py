@@ -10,7 +10,7 @@ import pytest
 from river import compose, datasets, evaluate, metrics
 
 from murk.errors import MurkError, UserError
-from murk.learners import PublicDataGLM, PublicDataRegression
+from murk.learners import PublicGLMClassifier, PublicGLMRegressor
 from murk.learners.public_glm.fitting.curves import LINKS, LOSSES
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise
 from murk.stream.messages.codec import RejectedError
@@ -25,12 +25,14 @@ PUBLIC = RNG.normal(size=(3000, 3)) * 0.4
 
 
 def glm(**more):
-    return PublicDataGLM(**{"budget": GaussianDP(4.0), "public": PUBLIC, "features": [0, 1, 2], "seed": 1, **more})
+    return PublicGLMClassifier(
+        **{"budget": GaussianDP(4.0), "public": PUBLIC, "features": [0, 1, 2], "seed": 1, **more}
+    )
 
 
 def regression(**more):
     given = {"budget": GaussianDP(4.0), "public": PUBLIC, "features": [0, 1, 2], "seed": 1, "target_bounds": (-30, 82)}
-    return PublicDataRegression(**{**given, **more})
+    return PublicGLMRegressor(**{**given, **more})
 
 
 def test_a_logistic_model_is_found_within_its_intervals_and_nearer_than_by_moments():
@@ -244,7 +246,7 @@ def test_in_a_pipeline_with_progressive_validation():
         return {name: 2 * value - 1 for name, value in x.items()}
 
     data = list(datasets.Phishing().take(900))
-    learner = PublicDataGLM(budget=GaussianDP(16.0), public=[half(x) for x, _ in data[:300]], seed=4)
+    learner = PublicGLMClassifier(budget=GaussianDP(16.0), public=[half(x) for x, _ in data[:300]], seed=4)
     metric = evaluate.progressive_val_score(data[300:], compose.FuncTransformer(half) | learner, metrics.Accuracy())
     # Chance is about 0.56; a learner that learned nothing stays there.
     assert metric.get() > 0.75

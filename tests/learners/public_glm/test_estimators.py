@@ -11,7 +11,7 @@ import pytest
 from river import compose, datasets, evaluate, metrics
 
 from murk.errors import MurkError, UserError
-from murk.learners import PublicDataGLM, PublicDataRegression
+from murk.learners import PublicGLMClassifier, PublicGLMRegressor
 from murk.learners.public_glm.fitting.root import NoRootError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise, ZeroConcentratedDP
 from murk.stream.messages.codec import RejectedError
@@ -26,11 +26,11 @@ PUBLIC = RNG.normal(size=(3000, 3)) * 0.4
 
 def glm(**more):
     more = {"budget": GaussianDP(4.0), "public": PUBLIC, "features": [0, 1, 2], "seed": 1, "release": "joint", **more}
-    return PublicDataGLM(**more)
+    return PublicGLMClassifier(**more)
 
 
 def regression(**more):
-    return PublicDataRegression(**{"budget": GaussianDP(4.0), "features": [0, 1, 2], "seed": 1, **more})
+    return PublicGLMRegressor(**{"budget": GaussianDP(4.0), "features": [0, 1, 2], "seed": 1, **more})
 
 
 @pytest.mark.parametrize("solver", ["stein", "score"])
@@ -67,9 +67,9 @@ def test_every_kind_of_budget(budget, mechanism):
 
 def test_a_budget_that_is_none_is_refused():
     with pytest.raises(UserError, match="GaussianDP"):
-        PublicDataGLM(budget=1.0)
+        PublicGLMClassifier(budget=1.0)
     with pytest.raises(TypeError, match="budget"):
-        PublicDataRegression()
+        PublicGLMRegressor()
 
 
 @pytest.mark.parametrize("make", [glm, regression])
@@ -241,7 +241,7 @@ def test_merging_adds_the_sums():
 
 
 def test_where_there_is_no_root_the_direction_stays():
-    model = PublicDataGLM(
+    model = PublicGLMClassifier(
         budget=GaussianDP(50.0), public=PUBLIC + 2.0, features=[0, 1, 2], radius=8.0, intercept=False, seed=1
     )
     model.learn_many(X + 2.0, LABELS)
@@ -286,7 +286,7 @@ def test_counts_by_poisson_regression():
 
 
 def test_as_published_has_the_papers_settings():
-    model = PublicDataGLM.as_published(budget=ApproxDP(1.0, 1e-6), radius=1.5, features=[0, 1, 2])
+    model = PublicGLMClassifier.as_published(budget=ApproxDP(1.0, 1e-6), radius=1.5, features=[0, 1, 2])
     assert (model.release, model.calibration, model.covariance, model.intercept, model.beyond) == (
         "separate", "classic", "pooled", False, "zero",
     )  # fmt: skip
@@ -295,7 +295,7 @@ def test_as_published_has_the_papers_settings():
     paper = 32 * math.log(2.5e6)
     assert mechanism.variances[0] / gain**4 == pytest.approx(paper * 1.5**4, rel=1e-3)
     assert mechanism.variances[-1] / gain**2 == pytest.approx(paper * 1.5**2, rel=1e-3)
-    bounded = PublicDataRegression.as_published(
+    bounded = PublicGLMRegressor.as_published(
         budget=ApproxDP(1.0, 1e-6), link="sigmoid", radius=1.5, lipschitz=0.25, error=0.1, features=[0, 1, 2]
     )
     size = 0.25 * 1.5 + 0.5 + 0.1
@@ -303,7 +303,7 @@ def test_as_published_has_the_papers_settings():
     noise = bounded._engine.mechanisms["default"].variances[-1] / bounded._gain**2 * size**2
     assert noise == pytest.approx(paper * 1.5**2 * size**2, rel=1e-3)
     with pytest.raises(UserError, match="classic"):
-        PublicDataGLM.as_published(budget=ApproxDP(10.0, 1e-6), radius=1.0, features=[0])
+        PublicGLMClassifier.as_published(budget=ApproxDP(10.0, 1e-6), radius=1.0, features=[0])
 
 
 def test_a_normal_design_takes_its_bound_from_public_covariates():
@@ -355,7 +355,8 @@ def test_in_a_pipeline_with_progressive_validation():
     data = list(datasets.Phishing().take(900))
     public = [_half(x) for x, _ in data[:300]]
     model = compose.Pipeline(
-        compose.FuncTransformer(_half), PublicDataGLM(budget=GaussianDP(16.0), public=public, release="joint", seed=4)
+        compose.FuncTransformer(_half),
+        PublicGLMClassifier(budget=GaussianDP(16.0), public=public, release="joint", seed=4),
     )
     metric = evaluate.progressive_val_score(data[300:], model, metrics.Accuracy())
     # Chance is about 0.56; a learner that learned nothing stays there.
@@ -363,7 +364,7 @@ def test_in_a_pipeline_with_progressive_validation():
 
 
 def test_moments_in_other_units_do_not_merge():
-    near, far = (PublicDataGLM(budget=GaussianDP(4.0), features=["a"], seed=1, radius=r) for r in (1.5, 15.0))
+    near, far = (PublicGLMClassifier(budget=GaussianDP(4.0), features=["a"], seed=1, radius=r) for r in (1.5, 15.0))
     for model in (near, far):
         model.learn_one({"a": 0.5}, True)
     with pytest.raises(UserError, match="merge"):

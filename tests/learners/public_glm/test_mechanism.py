@@ -109,7 +109,7 @@ def test_releases_are_unbiased_at_the_promised_noise(budget, release, kind):
 def test_claims_are_the_gaussian_mechanisms():
     mechanism = calibrated(ApproxDP(1.0, 1e-6), LAYOUT, kind="gaussian")
     assert isinstance(mechanism, MomentMechanism)
-    assert ApproxDP(1.0, 1e-6) in mechanism.claims
+    assert ApproxDP(1.0, 1e-6) in mechanism.guarantees
     assert mechanism.cost("rho") == mechanism.noise.cost("rho")
     # sensitivity / scale, less what the lattice takes.
     mu = mechanism.sensitivity / math.sqrt(mechanism.variance)

@@ -101,7 +101,7 @@ def made_up(
             "levels": [
                 {
                     "name": level, "words": promise.describe(), "guarantee": promise.to_dict(), "epsilon": None,
-                    "mu": None, "right_at_most": promise.right_at_most, "learned": round(part * releases),
+                    "mu": None, "right_at_most": promise.max_attack_accuracy, "learned": round(part * releases),
                 }
                 for level, promise, part in levels
             ],

@@ -111,7 +111,7 @@ def test_the_noise_is_that_of_the_exact_curve(epsilon, delta):
 
 def test_what_it_costs_is_what_gaussian_noise_costs():
     mechanism = made(ApproxDP(1.0, 1e-6))
-    assert [type(claim) for claim in mechanism.claims] == [GaussianDP, ZeroConcentratedDP, ApproxDP]
+    assert [type(claim) for claim in mechanism.guarantees] == [GaussianDP, ZeroConcentratedDP, ApproxDP]
     assert mechanism.cost("gdp") == mechanism.noise.cost("gdp")
     assert str(mechanism.cost("approx")) == str(made(ApproxDP(1.0, 1e-6)).cost("approx"))
     with pytest.raises(UserError, match="not one point of it"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.privacy import Amount, ApproxDP, GaussianDP, GaussMixMechanism, PureDP, ZeroConcentratedDP, cap_of
+from murk.privacy import ApproxDP, GaussianDP, GaussMixMechanism, PrivacyLoss, PureDP, ZeroConcentratedDP, cap_of
 from murk.privacy.gaussmix import LEAST_SPREAD, two_steps
 
 SHAPE = {"rows": 100, "columns": 4, "feature_bound": 1.5, "target_bound": 1.0}
@@ -50,9 +50,9 @@ TIGHT = [{"analysis": "tight", "method": method} for method in ("mixing", "linea
 def test_what_is_calibrated_is_claimed_and_charged(guarantee, changes):
     mechanism = calibrated(guarantee, **changes)
     assert mechanism.guarantee == guarantee
-    assert mechanism.claims == (guarantee,)
+    assert mechanism.guarantees == (guarantee,)
     assert mechanism.cost("approx") == cap_of(guarantee)
-    assert isinstance(mechanism.cost("approx"), Amount)
+    assert isinstance(mechanism.cost("approx"), PrivacyLoss)
     # A little less of anything and the statement is refused.
     with pytest.raises(UserError, match="does not hold"):
         dataclasses.replace(mechanism, g=max(1.01 if mechanism.g > 1.02 else 0.0, 0.99 * mechanism.g))

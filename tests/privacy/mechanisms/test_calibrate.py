@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from murk.errors import UserError
 from murk.privacy import (
-    Amount,
     ApproxDP,
     GaussianDP,
     GaussianMechanism,
     L2BallMechanism,
     LaplaceMechanism,
+    PrivacyLoss,
     PrivUnitMechanism,
     PureDP,
     RandomizedResponse,
@@ -50,7 +50,7 @@ radii = logarithmic(1e-6, 1e6)
 
 def holds(mechanism, guarantee):
     """Whether what the mechanism claims of itself implies what it was calibrated to."""
-    return any(claim.implies(guarantee) for claim in mechanism.claims)
+    return any(claim.implies(guarantee) for claim in mechanism.guarantees)
 
 
 @settings(max_examples=400, deadline=None)
@@ -119,7 +119,7 @@ def test_costs_are_the_exact_loss_rounded_up(steps):
 def test_half_of_one_rho_is_exact():
     mechanism = GaussianMechanism.calibrate(ZeroConcentratedDP(0.5), dimension=3, radius=1.0)
     assert mechanism.steps == WIDTH // 2
-    assert mechanism.cost("rho") == Amount("rho", 500_000_000_000)
+    assert mechanism.cost("rho") == PrivacyLoss("rho", 500_000_000_000)
     # As GDP, the lattice's own loss would exceed mu = 1 by 4e-12: one step less.
     assert GaussianMechanism.calibrate(GaussianDP(1.0), dimension=3, radius=1.0).steps == WIDTH // 2 - 1
 
@@ -128,7 +128,7 @@ def test_a_tenth_means_a_tenth():
     # 0.1 as a float is a little more than 1/10: two releases at 0.1 fit under a cap of 0.2, eleven at 1/10 not under 1.
     cost = LaplaceMechanism.calibrate(PureDP(0.1), dimension=1, radius=1.0).cost("epsilon")
     assert cost + cost <= cap_of(PureDP(0.2))
-    assert cap_of(PureDP(0.1)) == Amount("epsilon", 10**11)
+    assert cap_of(PureDP(0.1)) == PrivacyLoss("epsilon", 10**11)
     assert cap_of(PureDP(0.3)).units == 3 * cap_of(PureDP(0.1)).units
     assert cost * 10 <= cap_of(PureDP(1.0))
     assert not cost * 11 <= cap_of(PureDP(1.0))
@@ -253,8 +253,8 @@ def test_what_no_mechanism_can_give_says_why():
 def test_a_pure_mechanism_states_what_it_gives_of_an_approximate_guarantee():
     stated = ApproxDP(4.0, 1e-6)
     for kind in ("laplace", "l2-ball", "privunit"):
-        assert really_given(stated, calibrate(kind, stated, dimension=3, radius=1.0).claims) == PureDP(4.0)
-    assert really_given(stated, calibrate("gaussian", stated, dimension=3, radius=1.0).claims) == stated
+        assert really_given(stated, calibrate(kind, stated, dimension=3, radius=1.0).guarantees) == PureDP(4.0)
+    assert really_given(stated, calibrate("gaussian", stated, dimension=3, radius=1.0).guarantees) == stated
     assert really_given(ApproxDP(3.9, 1e-6), [PureDP(4.0)]) == ApproxDP(3.9, 1e-6)
     assert really_given(GaussianDP(1.0), [PureDP(0.1)]) == GaussianDP(1.0)
 
@@ -309,33 +309,33 @@ def test_costs_without_an_honest_figure_are_refused():
     with pytest.raises(UserError, match="state the level as approx"):
         gaussian.cost("approx")
     ball = L2BallMechanism.calibrate(PureDP(1.0), dimension=3, radius=1.0)
-    assert ball.cost("epsilon") == Amount("epsilon", 10**12)
-    assert ball.cost("approx") == Amount("approx", 10**12, 0)
-    assert ball.cost("rho") == Amount("rho", 5 * 10**11)
+    assert ball.cost("epsilon") == PrivacyLoss("epsilon", 10**12)
+    assert ball.cost("approx") == PrivacyLoss("approx", 10**12, 0)
+    assert ball.cost("rho") == PrivacyLoss("rho", 5 * 10**11)
     for mechanism in (gaussian, ball):
         with pytest.raises(UserError, match="unknown currency"):
             mechanism.cost("euro")
 
 
 def test_amounts_add_and_compare_in_their_own_currency_only():
-    rho, approx = Amount("rho", 5), Amount("approx", 5, 7)
-    assert rho + rho == rho * 2 == Amount("rho", 10)
-    assert approx + approx == Amount("approx", 10, 14)
-    assert approx <= Amount("approx", 5, 7)
-    assert not approx <= Amount("approx", 6, 6)
-    assert not approx <= Amount("approx", 4, 8)
-    assert str(Amount("approx", 10**12, 10**9)) == "epsilon = 1, delta = 1e-06"
-    assert str(Amount("rho", 1)) == "rho = 1e-12"
-    assert str(Amount("gdp", 4 * 10**12)) == "mu = 2"
+    rho, approx = PrivacyLoss("rho", 5), PrivacyLoss("approx", 5, 7)
+    assert rho + rho == rho * 2 == PrivacyLoss("rho", 10)
+    assert approx + approx == PrivacyLoss("approx", 10, 14)
+    assert approx <= PrivacyLoss("approx", 5, 7)
+    assert not approx <= PrivacyLoss("approx", 6, 6)
+    assert not approx <= PrivacyLoss("approx", 4, 8)
+    assert str(PrivacyLoss("approx", 10**12, 10**9)) == "epsilon = 1, delta = 1e-06"
+    assert str(PrivacyLoss("rho", 1)) == "rho = 1e-12"
+    assert str(PrivacyLoss("gdp", 4 * 10**12)) == "mu = 2"
     # A cost is rounded up for reading, too.
-    assert Amount("gdp", 999_996_185_308).rounded() == "mu = 1"
-    assert Amount("gdp", 1_000_400_040_000).rounded() == "mu = 1.001"
+    assert PrivacyLoss("gdp", 999_996_185_308).rounded() == "mu = 1"
+    assert PrivacyLoss("gdp", 1_000_400_040_000).rounded() == "mu = 1.001"
     for action in (lambda: rho + approx, lambda: rho <= approx):
         with pytest.raises(UserError, match="account's currency"):
             action()
     for bad in (("rho", -1), ("rho", 1.0), ("rho", True), ("rho", 1, 1), ("euro", 1)):
         with pytest.raises(UserError):
-            Amount(*bad)
+            PrivacyLoss(*bad)
     for nonsense in (lambda: rho + 1, lambda: rho <= 1, lambda: rho * 0.5):
         with pytest.raises(TypeError):
             nonsense()

@@ -144,7 +144,7 @@ def test_gaussian_the_exact_divergence_is_bounded_for_any_two_vectors(one, other
     p, q = quantised(mechanism, one), quantised(mechanism, other)
     square = sum((a - b) ** 2 for a, b in zip(p, q, strict=True))
     assert square <= 4 * mechanism.steps**2
-    rho = mechanism.claims[1].rho
+    rho = mechanism.guarantees[1].rho
     assert Fraction(square, 2 * WIDTH**2) <= Fraction(rho)
     assert square <= Fraction(mechanism.guarantee.mu) ** 2 * (WIDTH**2 - 9)
 

@@ -134,7 +134,7 @@ def test_the_divergence_of_two_vectors_is_the_sum_of_the_parts():
     quiet = Fixed([0] * 5)
     gap = GAUSSIANS.randomize(far, quiet, [0]) - GAUSSIANS.randomize(-far, quiet, [0])
     rho = Fraction(int((gap.astype(object) ** 2).sum()), 2 * WIDTH**2)
-    assert rho <= Fraction(GAUSSIANS.claims[1].rho)
+    assert rho <= Fraction(GAUSSIANS.guarantees[1].rho)
     assert rho == Fraction(2 * (FEATURES.steps**2 + OTHER.steps**2), WIDTH**2)
 
 
@@ -142,13 +142,13 @@ def test_guarantees_compose():
     assert MIXED.guarantee == ApproxDP(3.5, 2e-6)
     assert GAUSSIANS.guarantee == GaussianDP(Accountant().compose(FEATURES).compose(OTHER).spent("gdp").mu)
     assert GAUSSIANS.guarantee.mu == pytest.approx(math.hypot(FEATURES.guarantee.mu, OTHER.guarantee.mu), rel=1e-12)
-    assert GAUSSIANS.claims[2] == ApproxDP(3.0, 2e-6)
+    assert GAUSSIANS.guarantees[2] == ApproxDP(3.0, 2e-6)
     # What the parts promise together is far below what addition says.
     assert gdp_epsilon(GAUSSIANS.guarantee.mu, 2e-6) < 2.3
     unstated = CompositeMechanism((GaussianMechanism.calibrate(GaussianDP(1.0), dimension=1, radius=1.0), LABEL))
     mu = math.sqrt(1 + pure_to_gdp(LABEL.guarantee.epsilon) ** 2)
     assert unstated.guarantee.mu == pytest.approx(mu, rel=1e-5)  # steps are whole: 1 in 2^19
-    assert Accountant().compose(MIXED, 2).spent("zcdp").rho == pytest.approx(2 * MIXED.claims[2].rho)
+    assert Accountant().compose(MIXED, 2).spent("zcdp").rho == pytest.approx(2 * MIXED.guarantees[2].rho)
 
 
 def test_costs_are_sums_of_the_parts():
@@ -166,7 +166,7 @@ def test_what_is_stated_is_checked():
     tight = ApproxDP(2.3, 2e-6)
     stated = CompositeMechanism((FEATURES, OTHER), tight)
     assert stated.cost("approx") == cap_of(tight)
-    assert tight in stated.claims
+    assert tight in stated.guarantees
     assert CompositeMechanism((FEATURES, LABEL), ApproxDP(1.5, 1e-6)).guarantee == ApproxDP(1.5, 1e-6)
     with pytest.raises(UserError, match="does not follow"):
         CompositeMechanism((FEATURES, OTHER), ApproxDP(2.0, 1e-6))

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from murk.privacy import Amount, GaussianDP
+from murk.privacy import GaussianDP, PrivacyLoss
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.prices import Charge
 from murk.producers.ledger.requests import ReleaseRequests
@@ -21,19 +21,19 @@ def charge(level: str = "default", **costs: int | tuple[int, int]) -> Charge:
     amounts = {}
     for currency, units in costs.items():
         pair = units if isinstance(units, tuple) else (units, 0)
-        amounts[currency] = Amount(currency, *pair)
+        amounts[currency] = PrivacyLoss(currency, *pair)
     return Charge(level, "gaussian", GaussianDP(1.0), amounts)
 
 
-def rho(units: int) -> Amount:
-    return Amount("rho", units, 0)
+def rho(units: int) -> PrivacyLoss:
+    return PrivacyLoss("rho", units, 0)
 
 
 def booked(
     path: Path,
     charges: Sequence[Charge] = (charge(rho=30),),
-    caps: Sequence[tuple[str, Amount]] = (("", rho(100)),),
-    lifetime: Amount | None = None,
+    caps: Sequence[tuple[str, PrivacyLoss]] = (("", rho(100)),),
+    lifetime: PrivacyLoss | None = None,
     task: str = TASK,
 ) -> Ledger:
     """A ledger that knows one task."""

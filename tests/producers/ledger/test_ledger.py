@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.privacy import Amount
+from murk.privacy import PrivacyLoss
 from murk.producers.ledger.accounts import Totals
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.requests import ReleaseRequests
@@ -76,26 +76,26 @@ class TestCaps:
 
     @pytest.mark.parametrize("units", [(25, 100), (100, 25)])
     def test_in_several_currencies_all_hold(self, path: Path, units: tuple[int, int]) -> None:
-        caps = [("", rho(units[0])), ("", Amount("epsilon", units[1], 0))]
+        caps = [("", rho(units[0])), ("", PrivacyLoss("epsilon", units[1], 0))]
         with booked(path, [charge(rho=10, epsilon=10)], caps=caps) as ledger:
             assert [ask(ledger) for _ in range(3)] == ["released", "released", "task"]
 
     def test_count_delta(self, path: Path) -> None:
-        cap = Amount("approx", 1_000, 5)
+        cap = PrivacyLoss("approx", 1_000, 5)
         with booked(path, [charge(approx=(1, 2))], caps=[("", cap)]) as ledger:
             assert [ask(ledger) for _ in range(3)] == ["released", "released", "task"]
             refusal = spend(ledger, ReleaseRequests([None], ["ann"], ["default"])).refusals[0]
-        assert refusal.left == Amount("approx", 998, 1)
+        assert refusal.left == PrivacyLoss("approx", 998, 1)
 
     def test_in_a_currency_without_a_figure_refuse(self, path: Path) -> None:
-        with booked(path, [charge(rho=1)], caps=[("", Amount("epsilon", 100, 0))]) as ledger:
+        with booked(path, [charge(rho=1)], caps=[("", PrivacyLoss("epsilon", 100, 0))]) as ledger:
             refusal = spend(ledger, ReleaseRequests([None], ["ann"], ["default"])).refusals[0]
         assert refusal.needed is None
         assert "no honest figure" in refusal.reason
 
     def test_refuse_after_a_release_without_a_figure(self, path: Path) -> None:
         charges = [charge("a", rho=1), charge("b", rho=1, epsilon=1)]
-        caps = [("a", rho(10)), ("b", Amount("epsilon", 10, 0))]
+        caps = [("a", rho(10)), ("b", PrivacyLoss("epsilon", 10, 0))]
         with booked(path, charges, caps) as ledger:
             assert [ask(ledger, level="b"), ask(ledger, level="a"), ask(ledger, level="b")] == [
                 "released",

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from murk.privacy import Amount
+from murk.privacy import PrivacyLoss
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.requests import ReleaseRequests
 from tests.producers.ledger.accounts import LOG, OTHER, TASK, charge, rho, spend
@@ -45,7 +45,7 @@ class LedgerMachine(RuleBasedStateMachine):
         for task, levels in TASKS.items():
             self.ledger.bind(LOG, task, name=f"task-{task[0]}")
             charges = [charge(level, rho=cost, epsilon=1) for level, cost in levels.items()]
-            caps = [("", rho(self.caps[task])), ("", Amount("epsilon", 1_000, 0))]
+            caps = [("", rho(self.caps[task])), ("", PrivacyLoss("epsilon", 1_000, 0))]
             self.ledger.book(task, charges, caps=caps, lifetime=rho(self.lifetime))
 
     def expected(self, task: str, person: str, key: str | None, level: str) -> str:

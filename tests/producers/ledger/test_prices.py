@@ -3,7 +3,7 @@
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.privacy import Amount, ApproxDP, GaussianDP, calibrate
+from murk.privacy import ApproxDP, GaussianDP, PrivacyLoss, calibrate
 from murk.producers.ledger.prices import LARGEST, Charge, Promise, Tariff
 
 
@@ -16,10 +16,10 @@ class Costed:
     def __init__(self, **costs: tuple[int, int]) -> None:
         self.costs = costs
 
-    def cost(self, currency: str) -> Amount:
+    def cost(self, currency: str) -> PrivacyLoss:
         if currency not in self.costs:
             raise UserError("no honest figure")
-        return Amount(currency, *self.costs[currency])
+        return PrivacyLoss(currency, *self.costs[currency])
 
 
 def tariff(number: int, task: int, **costs: int | None) -> Tariff:
@@ -38,7 +38,7 @@ def test_what_is_written_stays_the_same() -> None:
     )  # fmt: skip
     kept = Tariff(7, 1, *charge.row())
     assert kept.row == charge.row()
-    assert kept.claims == (guarantee, *mechanism.claims)
+    assert kept.guarantees == (guarantee, *mechanism.guarantees)
     assert kept.guarantee == guarantee
     assert [kept.cost(one) for one in ("gdp", "rho", "epsilon", "approx")] == [
         (1_517_911_190_742, 0), (500_000_000_000, 0), (10**12, 0), (10**12, 0)
@@ -76,4 +76,4 @@ def test_what_was_spent_of_a_promise() -> None:
     assert Promise(1, "", "approx", 9, 9).spent(history, tariffs) == (24, 36)
     assert Promise(0, "", "approx", 9, 9).spent(history, tariffs) is None
     assert Promise(0, "", "approx", 9, 9).spent({}, tariffs) == (0, 0)
-    assert Promise(1, "", "approx", 9, 8).amount == Amount("approx", 9, 8)
+    assert Promise(1, "", "approx", 9, 8).amount == PrivacyLoss("approx", 9, 8)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from murk.errors import UserError
-from murk.privacy import Amount, ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, cap_of
+from murk.privacy import ApproxDP, GaussianDP, PrivacyLoss, PureDP, ZeroConcentratedDP, cap_of
 from murk.producers import Ledger, Policy
 from murk.producers.ledger.accounts import LevelAccount, Standing, describe_together
 from murk.producers.ledger.prices import Charge
@@ -217,7 +217,7 @@ def test_all_releases_together_are_stated_in_the_strongest_terms_that_all_allow(
         "approx": ApproxDP(0.5, 1e-6),
         "none": ApproxDP(0.5, 0.5),
     }
-    costs = {"epsilon": Amount("epsilon", 1), "approx": Amount("approx", 1, 1)}
+    costs = {"epsilon": PrivacyLoss("epsilon", 1), "approx": PrivacyLoss("approx", 1, 1)}
     charges = [Charge(name, "any", claim, costs) for name, claim in claims.items()]
     with booked(tmp_path / "ledger.db", charges, caps=[]) as ledger:
         found = {}

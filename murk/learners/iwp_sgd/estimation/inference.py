@@ -1,8 +1,8 @@
 """Estimates from released examples, and their intervals.
 
-*sandwich*: the polished estimate with the covariance of :mod:`.polish`, from the releases alone.
-Where the mean Hessian is not known well enough to be inverted, the average stands in and there is no interval: that is
-how a hopeless budget shows.
+*sandwich*: the polished estimate with the covariance of
+:mod:`murk.learners.iwp_sgd.estimation.polish`, from the releases alone. Where the mean Hessian is not known well enough
+to be inverted, the average stands in and there is no interval: that is how a hopeless budget shows.
 
 *public rows*: directions of labels, and outer products, where covariates are public, see
 :mod:`murk.learners.iwp_sgd.estimation.public` and :mod:`murk.learners.iwp_sgd.estimation.rows`.
