@@ -1,6 +1,6 @@
 """How often intervals hold the truth, at the demonstration's own settings: ``python -m benchmarks.coverage``.
 
-Each replication shuffles the 254,654 women, draws the 5,000 of the public sample and everybody's level anew,
+Each replication shuffles the 254,654 women, draws the 5,000 of the public sample and everybody's level again,
 and learns with fresh noise. The truth is the fit of the same weighted objective to all raw records. Reported are
 the shares of nominal 95% intervals that hold it, their standard error, and the bias and spread of the estimate.
 """

@@ -5,7 +5,8 @@ The paper's comparison: excess empirical risk over the exact fit, by privacy bud
 fit's own explained variance: 0 is the exact fit, 1 as good as coefficients of zero.
 
 Sketches are drawn from a window's second moment (rows of S Z + std Xi are independent N(0, Z'Z + std^2 I), whatever
-Z is beside), which is the law of the accumulator's and lets hundreds be drawn; tests hold the accumulator to it.
+Z is beside), which is the distribution of the accumulator's and lets hundreds be drawn; tests hold the accumulator to
+it.
 """
 
 import argparse

@@ -5,7 +5,7 @@ directions: error of released directions and of the joint release, of the same p
 guarantee. women: the same errors on the demonstration's data. rate: error against the
 truth over n and over mu, and the fitted slopes (the theorem: n^-1/2 and mu^-1, epsilon^-1). coverage: how often nominal
 95% intervals hold the truth. bias: what it converges to where features are not normal. repair: ways to
-mend an indefinite moment matrix. weight: the target's scale in the joint release, and the published one. speed:
+fix an indefinite moment matrix. weight: the target's scale in the joint release, and the published one. speed:
 ``learn_many`` against a bare compiled loop with the same draws and arithmetic.
 """
 
@@ -226,7 +226,7 @@ def limit(X, y):
 
 
 def coverage(replications):
-    """Share of nominal 95% intervals that hold the truth, people and public covariates drawn anew each time."""
+    """Share of nominal 95% intervals that hold the truth, people and public covariates drawn again each time."""
     truth = np.array([1.0, -0.5, 0.25])
     print("| setting | coefficient: share of intervals that hold the limit |")
     print("|---|---|")
@@ -301,7 +301,7 @@ def bias(replications):
 
 
 def repairs(matrix, spread, public):
-    """Candidates: name and mended matrix. ``spread`` is the root mean square of the noise on an entry."""
+    """Candidates: name and fixed matrix. ``spread`` is the root mean square of the noise on an entry."""
     size = len(matrix)
     edge = 2.0 * math.sqrt(size) * spread
 
@@ -326,7 +326,7 @@ def repairs(matrix, spread, public):
 
 
 def repair(replications):
-    """Squared error of least squares' slopes for each way to mend the private matrix, and both by inverse variance."""
+    """Squared error of least squares' slopes for each way to fix the private matrix, and both by inverse variance."""
     settings = [(6, 3_000, 2_000), (6, 30_000, 100), (11, 20_000, 2_000), (11, 100_000, 2_000)]
     table = {}
     for rare in (False, True):

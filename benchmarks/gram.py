@@ -3,7 +3,7 @@
 Excess risk at equal (epsilon, delta), zero-out neighbours; logistic models; and how often 95% intervals hold the truth
 over generated designs (condition numbers 1 to 1,000, rare categories, skew) and on real records, worst cases too.
 
-Windows' matrices are drawn by their law: the exact Gram matrix and symmetric Gaussian noise.
+Windows' matrices are drawn by their distribution: the exact Gram matrix and symmetric Gaussian noise.
 """
 
 import argparse
@@ -136,8 +136,8 @@ def iterated(repeats):
 def second_window(x, y, budget, rng, first=25_000, edge=2.0):
     """What a window released at the model of a first one would tell: not a method of Murk.
 
-    Rows ``(sqrt(h w) x, sqrt(h / w) (y - q))`` at the first model's chances q, ``w = q (1 - q)``, h what keeps the last
-    within its bound: their second moments are those of a Newton step.
+    Rows ``(sqrt(h w) x, sqrt(h / w) (y - q))`` at the first model's probabilities q, ``w = q (1 - q)``, h what keeps
+    the last within its bound: their second moments are those of a Newton step.
     """
     p, order = x.shape[1], rng.permutation(len(y))
     own, others = order[:first], order[first:]

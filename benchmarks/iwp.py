@@ -271,7 +271,7 @@ def coverage(draws, budgets=BUDGETS):
         "| release | loss | budget | sandwich | median half width, share without interval | random scaling |\n|"
         + "---|" * 6
     )
-    # Of the law, not of a sample: from many other examples.
+    # Of the distribution, not of a sample: from many other examples.
     x, y, _ = logistic_data(4_000_000, np.random.default_rng(5))
     population = minimiser(product(x, y), 0.0, False)
     for budget in budgets:

@@ -1,4 +1,4 @@
-"""A simulated population as the pipe treats it (growing blocks, stale iterates, levels by lot), without its I/O."""
+"""A simulated population as the pipe treats it (growing blocks, stale iterates, levels at random), without its I/O."""
 
 import numpy as np
 

@@ -121,7 +121,7 @@ def estimate_of(task, X, y, public, rng):
 
 
 def predictions(task, values, X, exact=False):
-    """Predicted chances or means; ``exact`` where a binary target's coefficients are log odds whatever the task has."""
+    """Predicted probabilities or means; ``exact`` where a binary target's coefficients are log odds."""
     scores = X @ values[: X.shape[1]]
     if task.target.kind == "binary" and (exact or on_logit_scale(task)):
         return chance(scores)
@@ -133,8 +133,8 @@ def predictions(task, values, X, exact=False):
 def outcome(task, estimate, theta, test):
     """Errors of effects of a standard deviation of each feature and of predictions, in points; and their intervals.
 
-    A point is a hundredth of a chance, or of a real target's range. Effects for which no interval is known have the
-    coefficient's own, times the true mean slope.
+    A point is a hundredth of a probability, or of a real target's range. Effects for which no interval is known have
+    the coefficient's own, times the true mean slope.
     """
     binary, spread = task.target.kind == "binary", test[:, :-1].std(axis=0)
     truth = chance(test @ theta) if binary else test @ theta

@@ -3,12 +3,12 @@
 Generated people (half of the features coins, half numbers, correlated; log odds of standard deviation 1, or a line over
 four fifths of the target's range, and residuals over a fifth) release by each protocol at the same mu-GDP for any two
 records, an organisation too. Engines alone, no pipe: ten minutes on a free core, ``--quick`` one. In points
-(hundredths of a chance, or of a real target's range):
+(hundredths of a probability, or of a real target's range):
 
 *effect*: root mean squared error of the average marginal effect of a standard deviation of a feature, and the median
-half width of its 95% interval, where there is any; *prediction*: root mean squared distance to the true chances, or
-means. *none* is the error of who says that nothing has an effect: errors near it are of nothing learned. *rule* is what
-`murk.learners.choice` recommends where devices can read a model, and where they release once.
+half width of its 95% interval, where there is any; *prediction*: root mean squared distance to the true probabilities,
+or means. *none* is the error of who says that nothing has an effect: errors near it are of nothing learned. *rule* is
+what `murk.learners.choice` recommends where devices can read a model, and where they release once.
 
 ``--women``: the same of the demonstration's people, against the same fits of raw records.
 """

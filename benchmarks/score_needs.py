@@ -2,7 +2,7 @@
 
 On generated tasks, each with its own shape, number of features, budget, public rows or none, and coefficients: where
 some coefficients are not learned, what it would take is forecast, and done: people go on answering to the number that
-was forecast, and to twice as many; as many as there were answer anew at the budget, and at the one sqrt 2 times as
+was forecast, and to twice as many; as many as there were answer again at the budget, and at the one sqrt 2 times as
 large; and with as many public rows. Of how many coefficients were they learned?
 """
 

@@ -62,7 +62,7 @@ def features(shape, n, p, rng):
 def unlike(how, X, rng):
     """Public rows that are not like the people: made from rows that are."""
     X, p = X.copy(), X.shape[1] - 1
-    if how == "turned":  # each feature's own law, and other correlations
+    if how == "turned":  # each feature's own distribution, and other correlations
         load = np.random.default_rng(99 + p).normal(size=(p, max(1, p // 2)))
         covariance = load @ load.T + 0.5 * np.eye(p)
         ranks = np.argsort(np.argsort(rng.normal(size=(len(X), p)) @ np.linalg.cholesky(covariance).T, axis=0), axis=0)

@@ -202,7 +202,7 @@ TARGET = "target: {name: weeks_worked, kind: real, low: 0, high: 52}\n"
 
 
 def real(replications, seed, kinds, once, mu=1.0, rows=5_000):
-    """The demonstration's people in another order, those whose features are public and the noise drawn anew."""
+    """The demonstration's people in another order, those whose features are public and the noise drawn again."""
     asked = {0: "none" in kinds, rows: "right" in kinds}
     text = bare(TASK.read_text())
     print("\n| the demonstration's people, mu = 1 | runs | learned | covered |\n|---|---|---|---|")
@@ -249,7 +249,7 @@ def weighted_fit(X, y, model, binary, once):
         return np.linalg.solve(D.T @ X, D.T @ y)
     theta = np.zeros(X.shape[1])
     for _ in range(30):
-        # Balanced scores: the residual over the larger of both chances.
+        # Balanced scores: the residual over the larger of both probabilities.
         q = chance(X @ theta)
         weight = np.ones_like(q) if once else 1.0 / np.maximum(q, 1.0 - q)
         theta = theta + np.linalg.solve((D * (weight * q * (1.0 - q))[:, None]).T @ X, D.T @ (weight * (y - q)))

@@ -114,7 +114,7 @@ def main(argv: list[str]) -> None:
         )
 
     def learn_many():
-        # What a user calls on an array; the fold itself, without turning labels into codes, follows.
+        # What a user calls on an array; the update itself, without turning labels into codes, follows.
         model.learn_many(big, big_y)
 
     a, b, r = compare(learn_many, bare, rounds=5)

@@ -1,7 +1,7 @@
 """The error against the age of gradients: ``python -m benchmarks.staleness``, which draws docs/staleness.png too.
 
 A gradient that arrives when its chain has learned n releases was taken at the iterate of version n - age. Here
-the age is set, everything else is as it is: the compiled gradient, quantisation, exact noise law and fold. The
+the age is set, everything else is as it is: the compiled gradient, quantisation, exact noise distribution and fold. The
 same people and the same noise go through every age, so that ratios to fresh gradients are far more precise
 than the errors themselves.
 """
@@ -88,7 +88,7 @@ def fold(real, whole, X, y, at, seed, levels, reals, wholes, history):
 
 
 def run(settings, menu, X, y, levels, at, seed):
-    """The fold's memory after all rows."""
+    """The update's memory after all rows."""
     memory = Memory(settings)
     fold(memory.real, memory.whole, X, y, at, seed, levels, *level_rows(menu), np.empty((len(y) + 1, X.shape[1])))
     return memory
@@ -99,7 +99,7 @@ def check(problem, X, y, levels):
     engine = learn(problem, X, y, levels, seed=1, share=20)
     at = versions(len(y), "blocks", 0.05, problem.settings.staleness.floor)
     memory = run(problem.settings, list(problem.mechanisms.values()), X, y, levels, at, 1)
-    assert np.array_equal(memory.rows, engine.memory.rows), "the fold of this benchmark is not the engine's"
+    assert np.array_equal(memory.rows, engine.memory.rows), "the update of this benchmark is not the engine's"
 
 
 def synthetic(kind, mu, n=100_000):
@@ -120,7 +120,7 @@ def synthetic(kind, mu, n=100_000):
 
 
 def demonstration():
-    """The demonstration: its women in another order, its three levels by lot, its polished estimate."""
+    """The demonstration: its women in another order, its three levels at random, its polished estimate."""
     task = Task.parse(TASK.read_text() + "max_staleness: {share: 0.5}\n").with_simulated(True)
     blocks = list(FileSource(DATA, task).blocks(0, 65_536))
     x, y = np.concatenate([b.x for b in blocks]), np.concatenate([b.y for b in blocks])

@@ -25,7 +25,7 @@ _STAMP = source_stamp(Path(__file__).parent)
 def inlined(function: F) -> F:
     """Like :func:`jit`, for a function that is to be compiled into its callers.
 
-    Handing ten arrays to a compiled function costs as much as a step of the fold.
+    Handing ten arrays to a compiled function costs as much as a step of the update.
     """
     kernel: F = numba.njit(inline="always", error_model="numpy")(function)
     return kernel
@@ -47,7 +47,7 @@ def brief(function: F) -> F:
 def _compiled(function: F, nogil: bool) -> F:
     compiled: Any = numba.njit(cache=True, nogil=nogil, error_model="numpy")(function)
     # Numba takes a cached kernel as current while its own file is unchanged. Kernels hold compiled copies of
-    # those they call in other files: a mended sampler must not live on in a cached learner.
+    # those they call in other files: a fixed sampler must not live on in a cached learner.
     try:
         compiled._cache._cache_file._source_stamp = _STAMP
     except AttributeError:

@@ -146,7 +146,7 @@ class Database:
     def check(self) -> None:
         """Make sure that the open file is still the one under its name.
 
-        A deleted or replaced file stays readable and writable for whoever has it open: without this, all
+        A deleted or replaced file stays readable and writable for anyone who has it open: without this, all
         that is written would vanish when the last process closes it.
         """
         if self._inode() != self._file:
@@ -277,7 +277,7 @@ class Database:
         return status.st_dev, status.st_ino
 
     def _explained(self, error: Exception) -> Exception:
-        """Give the error to raise: one that names file and remedy, or SQLite's own where it shows a bug."""
+        """Return the error to raise: one that names file and remedy, or SQLite's own where it shows a bug."""
         name = f"the {self.kind.noun} {self.path}"
         detail = getattr(error, "sqlite_errorname", "") or str(error)
         match _primary(error):

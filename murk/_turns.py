@@ -54,7 +54,7 @@ def occupied() -> MurkError:
     return MurkError(
         "this is in the middle of something in this very thread: a signal's handler, or the code of a value that is "
         "being read, must not use the learner or window that it interrupts. (Or this process was forked while another "
-        "thread was learning: make the learner anew from its last state)"
+        "thread was learning: make the learner again from its last state)"
     )
 
 

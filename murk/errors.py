@@ -10,7 +10,7 @@ class MurkError(Exception):
 
 
 class UserError(MurkError, ValueError):
-    """A mistake that whoever called can mend; the command line exits with 2, without a traceback."""
+    """A mistake that anyone who called can fix; the command line exits with 2, without a traceback."""
 
 
 class DataWarning(UserWarning):

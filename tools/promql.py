@@ -22,7 +22,7 @@ _COUNTING: Final = re.compile(rf"\b(rate|increase|irate)\s*\(\s*({PREFIX}\w+)")
 
 
 def find(name: str) -> Metric:
-    """Give the described metric that a series' name belongs to.
+    """Return the described metric that a series' name belongs to.
 
     Raises
     ------
@@ -46,19 +46,19 @@ def find(name: str) -> Metric:
 
 
 def labels_of(name: str) -> frozenset[str]:
-    """Give all labels that a series of that name can have, Prometheus' own included."""
+    """Return all labels that a series of that name can have, Prometheus' own included."""
     if name in _FOREIGN:
         return _FOREIGN[name]
     return frozenset(find(name).labels) | SCRAPE_LABELS | ({"le"} if name.endswith("_bucket") else frozenset())
 
 
 def names(text: str) -> list[str]:
-    """Give the names of Murk's series in a query, in order."""
+    """Return the names of Murk's series in a query, in order."""
     return _NAME.findall(_STRING.sub('""', text))
 
 
 def query(text: str, *, legend: str = "", recorded: Iterable[str] = ()) -> str:
-    r"""Give the query unchanged, once everything it names is known to exist.
+    r"""Return the query unchanged, once everything it names is known to exist.
 
     Parameters
     ----------

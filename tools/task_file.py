@@ -47,7 +47,7 @@ _BOUNDS: Final = (
 
 
 def page() -> str:
-    """Give the reference page, as Markdown."""
+    """Return the reference page, as Markdown."""
     defaults = json.loads(Task.parse(MINIMAL).document())
     parts = [HEAD, "## The task\n", *_table(Task, defaults)]
     for title, key, block in SECTIONS:
@@ -84,7 +84,7 @@ def _default(field: FieldInfo, key: str, defaults: dict[str, Any]) -> str:
 
 
 def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
-    """Give what a value may be, in words."""
+    """Return what a value may be, in words."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _kind(arguments[0], arguments[1:])

@@ -44,7 +44,7 @@ def _run(port: int, data: Path) -> None:
     try:
         broker.start()
         print(f"Kafka listens on {broker.url}")
-        print(f"Topics are kept in {broker.folder}; delete it to start anew. Ctrl-C stops the broker.")
+        print(f"Topics are kept in {broker.folder}; delete it to start again. Ctrl-C stops the broker.")
         print(f"Next, in another terminal:\n  murk demo --log {broker.url}", flush=True)
         status = broker.wait()
         raise BrokerError(f"the broker ended by itself (status {status}); {broker.output} says:\n{broker.said()}")

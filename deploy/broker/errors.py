@@ -1,4 +1,4 @@
-"""What can go wrong with a local broker, said so that it can be mended."""
+"""What can go wrong with a local broker, said so that it can be fixed."""
 
 
 class BrokerError(Exception):

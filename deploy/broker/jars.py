@@ -115,7 +115,7 @@ def loaded(libs: Path) -> list[str]:
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # the system lets go of it when its last holder dies
+        fcntl.flock(file, fcntl.LOCK_EX)  # the system releases it when its last holder dies
         yield file.fileno()
 
 

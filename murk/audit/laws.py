@@ -1,4 +1,4 @@
-"""The laws of releases: where a mechanism puts a vector, how far apart two are, and their likelihood ratio.
+"""The distributions of releases: where a mechanism puts a vector, how far apart two are, and their likelihood ratio.
 
 Everything is read off the mechanism itself, run with noise that is zero: what the audit knows of a release is what
 the device's code does with a record, rounding and bounding included.
@@ -101,7 +101,7 @@ def distances(mechanism: Any, points: Points, other: Points) -> Floats:
 
 
 def exact(mechanism: Any, one: Points, other: Points, yardstick: Yardstick) -> float | None:
-    """What the law of this pair's releases has by that yardstick; None where it is not known in closed form."""
+    """What the distribution of this pair's releases has by that yardstick; None without a closed form."""
     mechanism = _inner(mechanism)
     apart = float(distances(mechanism, np.asarray(one)[None], other)[0])
     if isinstance(yardstick, EpsilonAt):
@@ -177,13 +177,13 @@ def _share(mechanism: L2BallMechanism | PrivUnitMechanism, vector: Points) -> fl
 
 
 def _ball(mechanism: L2BallMechanism, payloads: Points, vector: Points) -> Floats:
-    """Log density of a direction, against the uniform law's: only its side of the vector matters."""
+    """Log density of a direction, against the uniform distribution's: only its side of the vector matters."""
     towards = np.sign(payloads.astype(np.float64) @ np.asarray(vector, dtype=np.float64))
     return np.asarray(np.log1p(_bias(mechanism) * _share(mechanism, vector) * towards))
 
 
 def _closest(mechanism: PrivUnitMechanism, payloads: Points, vector: Points) -> Floats:
-    """Log density of a direction, against the uniform law's: by how close to the vector's it is."""
+    """Log density of a direction, against the uniform distribution's: by how close to the vector's it is."""
     near, far = mechanism.odds
     values = np.asarray(payloads, dtype=np.float64)
     towards, norm = _direction(vector)

@@ -32,7 +32,7 @@ class Finding:
     bound
         The lower bound that the releases gave.
     pair
-        What the law of the two inputs' releases has exactly, where it is known: what more draws would tend to.
+        What the distribution of the two inputs' releases has exactly, where it is known: what more draws would tend to.
     draws
         Releases of each input.
     failure

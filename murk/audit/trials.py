@@ -47,7 +47,7 @@ class Trial(Protocol):
         """How many releases of each input are made where so many are wanted."""
 
     def exact(self, yardstick: Yardstick) -> float | None:
-        """What the law of the two releases has by that yardstick, where it is known."""
+        """What the distribution of the two releases has by that yardstick, where it is known."""
 
     def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
         """Statistics of ``count`` releases of input 0 or 1, block by block: larger where input 0 is the likelier."""
@@ -60,7 +60,7 @@ class VectorTrial:
     Parameters
     ----------
     mechanism
-        Whose claims and whose law.
+        Whose claims and whose distribution.
     inputs
         The two vectors, or categories.
     release

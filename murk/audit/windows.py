@@ -1,6 +1,7 @@
-r"""Neighbouring windows of a sketch task, and the law of their sketches.
+r"""Neighbouring windows of a sketch task, and the distribution of their sketches.
 
-Where second moments are released, the law is that of a Gaussian mechanism: only how far the windows are apart counts.
+Where second moments are released, the distribution is that of a Gaussian mechanism: only how far the windows are apart
+counts.
 
 Given the noise of variance s^2 (all in units of C), the rows of a sketch are independent and normal with covariance
 G + s^2 I, G = Z'Z. Zeroing out a row x makes G smaller by x x', so that only one direction differs: there the
@@ -55,7 +56,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class SketchLaw:
-    """The joint law of spread and sketch of a window."""
+    """The joint distribution of spread and sketch of a window."""
 
     mechanism: GaussMixMechanism
     gram: Floats
@@ -172,7 +173,7 @@ def _epsilon(mechanism: GaussMixMechanism, first: Floats, second: Floats, delta:
         seen = float(row @ np.linalg.solve(other.gram + spread**2 * np.eye(len(row)), row))
         return (1 + seen) / seen
 
-    # Pieces of the spread's law: its probability under either window, and what the sketch then tells.
+    # Pieces of the spread's distribution: its probability under either window, and what the sketch then tells.
     if mechanism.releases_eigenvalue:
         eta, g = mechanism.eta, mechanism.g
         edges = np.unique(np.clip(np.concatenate([one.centre + eta * _GRID, other.centre + eta * _GRID]), 0.0, g))

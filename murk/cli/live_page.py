@@ -42,7 +42,7 @@ class LivePage:
             self._due = time.monotonic() + _EVERY
 
     def stay(self) -> None:
-        """Keep the last state on show for whoever sits at the terminal, until Ctrl-C."""
+        """Keep the last state on show for anyone who sits at the terminal, until Ctrl-C."""
         if self.url and sys.stdin.isatty() and sys.stdout.isatty():
             click.echo(f"The page stays at {self.url}/ until you press Ctrl-C.")
             try:

@@ -85,7 +85,7 @@ def _any_interval(found: Mapping[str, Any]) -> bool:
 
 
 def print_average_effects(found: Mapping[str, Any]) -> None:
-    """Print what a unit of each feature does to the chance on average, where coefficients are log odds."""
+    """Print what a unit of each feature does to the probability on average, where coefficients are log odds."""
     effects = found["average_effects"]
     if not found["odds_ratios"] or not effects:
         return
@@ -99,7 +99,11 @@ def print_average_effects(found: Mapping[str, Any]) -> None:
         )
         rows.append([effect["unit"], *points])
     click.echo()
-    table("Average marginal effect on the chance, in percentage points", ["per", "points", f"{percent} interval"], rows)
+    table(
+        "Average marginal effect on the probability, in percentage points",
+        ["per", "points", f"{percent} interval"],
+        rows,
+    )
 
 
 def print_not_learned(found: Mapping[str, Any]) -> None:

@@ -114,7 +114,7 @@ def describe_cap(task: Task) -> str:
 def per_unit(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
     """Coefficients and intervals per unit of each feature, with what a unit is, in words.
 
-    ``factor * coefficient + shift`` is what stands there, for whoever has others: those of ``history``, say.
+    ``factor * coefficient + shift`` is what stands there, for anyone who has others: those of ``history``, say.
     """
     from murk.learners.units import units
 
@@ -133,7 +133,7 @@ def per_unit(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str
 
 
 def average_effects(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str, Any]] | None:
-    """Average marginal effects per unit of each feature: on the chance of a positive target, or on a real one.
+    """Average marginal effects per unit of each feature: on the probability of a positive target, or on a real one.
 
     It is what all models have in common. None where a task's coefficients are neither log odds nor slopes, or where
     nothing is known of the people whom it would be an average over.

@@ -1,9 +1,9 @@
 r"""Which protocol is best for a task: a rule, from what each one's noise comes to.
 
-What is compared is the error of an average effect: by how much a standard deviation of a feature changes the chance of
-a positive target, or a real target in terms of its range, in points (hundredths). With n people, p coded features (the
-constant among them) and s^2 the variance of a number of a release of length 1 it is, for coefficients of ordinary
-size, about
+What is compared is the error of an average effect: by how much a standard deviation of a feature changes the
+probability of a positive target, or a real target in terms of its range, in points (hundredths). With n people, p coded
+features (the constant among them) and s^2 the variance of a number of a release of length 1 it is, for coefficients of
+ordinary size, about
 
 .. math::
     50\, c \sqrt{p\,(s^2 + 1/p) / n} \quad\text{(scores, gradients, directions)}, \qquad
@@ -11,8 +11,8 @@ size, about
 
 and, of examples without public rows, as the second with ``s_xy^2 = (s^4 + s^2) L^4``, L^2 a record's squared length; of
 their outer products always, with ``s_xy^2 = s_xx^2 = s^2 (1 + L^2)^2 / 2``.
-Where the law of the features is not known, moments and examples miss something of a logistic model that no number of
-people lowers, about ``2 / sqrt(d)`` points for d features. The factors c were measured (`python -m
+Where the distribution of the features is not known, moments and examples miss something of a logistic model that no
+number of people lowers, about ``2 / sqrt(d)`` points for d features. The factors c were measured (`python -m
 benchmarks.protocols`), of a binary target, and hold within a factor of 2 or so: enough to tell protocols apart, not to
 plan a study by. What is no error at all, but decides, is asked for: whether devices can read a model before they
 release, and whether an organisation that has the records is trusted with them.
@@ -50,7 +50,7 @@ _FACTORS: Final[Mapping[str, tuple[float, float]]] = {
 }
 # Of a coded feature's variance, and of the target's share that a model explains, on the way from moments to effects.
 _VARIANCE, _EXPLAINED = 0.25, 0.2
-# Points that are missed of a logistic model where the law of the features is not known, times the root of d.
+# Points that are missed of a logistic model where the distribution of the features is not known, times the root of d.
 _MISSED = 2.0
 _ONLINE: Final = ("scores", "gradients")
 
@@ -200,7 +200,9 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int) -> 
     if others:
         words.append("others: " + ", ".join(others))
     if best == "sketch" and task.target.kind == "binary":
-        words.append("the intervals of a binary target's effects are wide, as they hold for any law of the features")
+        words.append(
+            "the intervals of a binary target's effects are wide, as they hold for any distribution of the features"
+        )
     if best != "sketch" and "gradients" in ranked and task.target.kind == "real":
         words.append(
             "gradients of Huber's loss, the default of a real target, follow the bulk of it: where it lies close to a "

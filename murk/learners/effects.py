@@ -1,4 +1,4 @@
-"""Average marginal effects: what a unit of each feature does to the chance, on average over the people.
+"""Average marginal effects: what a unit of each feature does to the probability, on average over the people.
 
 A logit's coefficients say what a feature does to the log odds, a line's what it does to the target; only the average
 marginal effect is the same thing for all models:

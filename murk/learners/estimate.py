@@ -32,7 +32,7 @@ def scaling_quantile(level: float, chains: int = 1) -> float:
     Raises
     ------
     UserError
-        For a level other than 0.95, 0.90 and 0.80, for which the law is tabled.
+        For a level other than 0.95, 0.90 and 0.80, for which the distribution is tabled.
 
     Examples
     --------

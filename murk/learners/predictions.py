@@ -1,4 +1,4 @@
-"""What is predicted: labels by their chances, or targets; and how labels are coded."""
+"""What is predicted: labels by their probabilities, or targets; and how labels are coded."""
 
 from __future__ import annotations
 

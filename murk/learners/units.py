@@ -36,7 +36,7 @@ def on_logit_scale(task: Task) -> bool:
 
 
 def fits_chances(task: Task) -> bool:
-    """Whether a task fits a line through labels of -1 and +1, so that half an effect changes the chance."""
+    """Whether a task fits a line through labels of -1 and +1, so that half an effect changes the probability."""
     return task.coefficient_scale == "probability"
 
 
@@ -59,7 +59,7 @@ def units(task: Task) -> dict[str, Unit]:
     """The unit of each coefficient that has one, by name.
 
     The intercept is the fit at the middle of every feature: of a real target in its own units, unless a link stands
-    between; of a line through labels as a chance.
+    between; of a line through labels as a probability.
 
     Examples
     --------

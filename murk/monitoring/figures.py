@@ -28,7 +28,7 @@ from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
 
-# What it would take to learn what was not is forecast anew when the releases have grown so many times.
+# What it would take to learn what was not is forecast again when the releases have grown so many times.
 _ANEW = 1.25
 
 
@@ -40,7 +40,7 @@ class Needed(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a chain stands on the log: the offset that is committed, the end, and who owns the chain if known."""
+    """Where a chain is stored in the log: the offset that is committed, the end, and who owns the chain if known."""
 
     offset: int
     end: int

@@ -47,7 +47,7 @@ class Monitor:
     clock
         Time in seconds since 1970.
     reopen
-        Opens the log anew. Where it is given, a log that could not be read is closed and opened again at the
+        Opens the log again. Where it is given, a log that could not be read is closed and opened again at the
         next poll (unless it is only unreachable): a file that was deleted and put back is only then found.
     patience
         Without a poll for so many seconds the log counts as not readable: it does not answer.
@@ -203,7 +203,7 @@ class Monitor:
         if message.identity != log.identity or message.task != self._task.hash or message.chain != chain:
             raise MurkError(
                 f"the state of {where} was learned from another log, task or chain: the log was deleted and made "
-                "anew, or its parts were mixed up; no learner goes on from it"
+                "again, or its parts were mixed up; no learner goes on from it"
             )
         return message
 

@@ -62,7 +62,7 @@ class Guarantee(ABC):
         return {self.kind: {field.name: getattr(self, field.name) for field in fields(self)}}  # type: ignore[arg-type]
 
     def implies(self, other: "Guarantee") -> bool:
-        """Whether whoever was promised this was also promised ``other``."""
+        """Whether anyone who was promised this was also promised ``other``."""
         try:
             if other.kind == "approx":
                 mine = self.to("approx", epsilon=getattr(other, "epsilon"))  # noqa: B009

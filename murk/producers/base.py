@@ -94,9 +94,9 @@ class Releaser(ABC, Generic[P]):
         return tuple(self._admission.charges)
 
     def flush(self) -> FlushReport:
-        """Send what waits in the outbox, in its order; let go of what has expired.
+        """Send what waits in the outbox, in its order; delete what has expired.
 
-        What already stands on the log is not appended again.
+        What already is stored in the log is not appended again.
 
         Raises
         ------

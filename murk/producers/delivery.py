@@ -105,7 +105,7 @@ class Delivery:
         return FlushReport(sent, already, expired)
 
     def _stored_on_log(self, waiting: Sequence[Queued]) -> set[bytes]:
-        """Which of the releases that wait stand on the log, since a process died before it heard so."""
+        """Which of the releases that wait are stored in the log, since a process died before it heard so."""
         found: set[bytes] = set()
         if not self._log.readable_by_senders:
             return found

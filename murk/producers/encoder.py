@@ -32,7 +32,7 @@ class Encoder(base.MiniBatchTransformer):
     Attributes
     ----------
     counts
-        How many values were clamped, and how many missing: for the device's own eyes. They begin anew in
+        How many values were clamped, and how many missing: for the device's own eyes. They begin again in
         a copy, and are not pickled.
 
     Examples

@@ -57,7 +57,8 @@ class Models:
         self._read: dict[int, tuple[bytes, int, NDArray[np.float64]]] = {}
 
     def newest(self, chain: int) -> Model:
-        """Give a chain's newest iterate as it stands on the log now, or the task's initial one before there is one.
+        """Return a chain's newest iterate as it is stored in the log now, or the task's initial one before there is
+        one.
 
         Raises
         ------
@@ -67,7 +68,7 @@ class Models:
         return self._model(chain, self._log.model(chain), self._log.end(chain))
 
     def cached_model(self, chain: int) -> Model:
-        """Give a chain's newest iterate as it was last heard of, also while the log cannot be reached.
+        """Return a chain's newest iterate as it was last heard of, also while the log cannot be reached.
 
         Raises
         ------
@@ -107,7 +108,7 @@ class Models:
     def _refused(self, chain: int, why: str) -> UserError:
         return UserError(
             f"the model of chain {chain} on {self._log.url} is none that honest learners publish ({why}): "
-            "nothing was released. Ask whoever runs the log"
+            "nothing was released. Ask anyone who runs the log"
         )
 
 
@@ -124,11 +125,11 @@ class NoModels:
         self._log = log
 
     def newest(self, chain: int) -> Model:
-        """Give an empty model, with where the chain's partition ends now."""
+        """Return an empty model, with where the chain's partition ends now."""
         return Model(0, np.empty(0), self._log.end(chain))
 
     def cached_model(self, chain: int) -> Model:
-        """Give an empty model, with where the chain's partition was last heard to end."""
+        """Return an empty model, with where the chain's partition was last heard to end."""
         return Model(0, np.empty(0), self._log.cached_model(chain)[1])
 
 

@@ -96,7 +96,7 @@ def payloads_of(
 
 
 def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | NDArray[np.int64], Key]]:
-    """Give the places of each key; all of them as one slice, without a copy, where there is but one key."""
+    """Return the places of each key; all of them as one slice, without a copy, where there is but one key."""
     distinct = set(keys)
     if len(distinct) == 1:
         yield slice(None), distinct.pop()

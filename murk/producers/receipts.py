@@ -139,7 +139,7 @@ class Counts:
             self._shared = {"records": self.records, "clamped": self.clamped, "missing": self.missing}
 
     def shared(self) -> dict[str, int] | None:
-        """Give sums over whole groups of at least 20 people; None while there is no such group."""
+        """Return sums over whole groups of at least 20 people; None while there is no such group."""
         return None if self._shared is None else dict(self._shared)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Files of people with mistakes: file, row and column are named and no value is; mended, the same command runs."""
+"""Files of people with mistakes: file, row and column are named and no value is; fixed, the same command runs."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ CSV: dict[str, tuple[str | bytes, list[str]]] = {
     "an infinite number": (GOOD + line(age="-inf"), [LAST, "'age'", "not a finite number"]),
     "a label that is not declared": (GOOD + line(third_child=WORD), [LAST, "'third_child'", "declared"]),
     "a category that is not": (GOOD + line(same_sex=FIGURE), [LAST, "'same_sex'", "declared"]),
-    "too few cells": (GOOD + f"{WORD},{FIGURE}\n", [LAST, "2 cells", "the header has 9", "mend the row"]),
+    "too few cells": (GOOD + f"{WORD},{FIGURE}\n", [LAST, "2 cells", "the header has 9", "fix the row"]),
     "a quote that never ends": (GOOD + f'"{WORD}' + line(), [LAST, "not a CSV row", "double quotes"]),
     "not UTF-8": ((GOOD + line(same_sex="\xe9" + WORD)).encode("latin-1"), [LAST, "'same_sex'", "UTF-8"]),
     "UTF-16": ((GOOD + line(same_sex=WORD)).encode("utf-16"), ["people.csv", "UTF-8"]),
@@ -160,7 +160,7 @@ def gone(path: Path) -> None:
 
 @pytest.mark.parametrize("change", [grown, gone])
 def test_a_file_that_changes_between_two_runs(folder: Path, change: Callable[[Path], None]) -> None:
-    """The work of a file is carried on with that file alone: what was released stays, nothing is released anew."""
+    """The work of a file is carried on with that file alone: what was released stays, nothing is released again."""
     world(folder)
     (folder / "people.csv").write_text(GOOD)
     command = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--patience", 0]

@@ -37,7 +37,7 @@ def test_named_and_mended(folder: Path, mistake: str) -> None:
     change, words = MISTAKES[mistake]
     world(folder, rows=60, task=TASK.replace(*change))
     refused(run(folder), *words)
-    # What is mended is the task alone: the same command then begins.
+    # What is fixed is the task alone: the same command then begins.
     (folder / "task.yaml").write_text(TASK)
     if mistake in ("no bound", "too many set aside", "no public file"):
         assert run(folder).json["releases"] == 60

@@ -1,4 +1,4 @@
-"""A log is open to whoever can reach it: hostile messages become dead letters, hostile models are refused."""
+"""A log is open to anyone who can reach it: hostile messages become dead letters, hostile models are refused."""
 
 import json
 import random
@@ -110,7 +110,7 @@ def hostile_models(task: Task) -> dict[str, tuple[bytes, str]]:
 
 
 def test_hostile_models(folder: Path) -> None:
-    """Whoever would compute at one refuses before a record is read; nobody is debited, and a learner mends it."""
+    """Anyone who would compute at one refuses before a record is read; nobody is debited, and a learner fixes it."""
     begun(folder)
     learned = murk("learn", "--log", LOG, "--idle", 0.1, "--json", folder=folder).json
     assert learned["releases"] == 1

@@ -224,7 +224,7 @@ def test_mistakes_are_refused_before_anything_begins(
     command = ["run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", *options]
     refused(murk(*command, folder=folder), *words)
     (folder / "task.yaml").write_text(TASK)
-    # Nothing was begun, so that the mended command works in the same place.
+    # Nothing was begun, so that the fixed command works in the same place.
     assert run(folder)["windows"] == 3
 
 

@@ -27,7 +27,7 @@ CALLS = ("document", "join", "acquire", "read", "begin", "end", "model", "checkp
 
 
 class Away:
-    """A log that is away at the first call; begun anew, at the second; then at the third, and so on."""
+    """A log that is away at the first call; restarted, at the second; then at the third, and so on."""
 
     def __init__(self):
         self.met = []

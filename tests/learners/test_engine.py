@@ -1,4 +1,4 @@
-"""The fold: one arithmetic for records and releases, exact state, versions, chains."""
+"""The update: one arithmetic for records and releases, exact state, versions, chains."""
 
 import json
 import math
@@ -271,7 +271,7 @@ def test_a_malformed_state_is_refused_and_nothing_is_changed(spoil):
 
 
 def test_weights_steps_and_averages_are_the_formulas():
-    """The fold against numpy, written from the formulas, with two levels and inverse-variance weights."""
+    """The update against numpy, written from the formulas, with two levels and inverse-variance weights."""
     x, y = people(1200)
     engine = build(seed=2, radius=1.2, intervals="random-scaling")
     levels = [engine.mechanisms[["default", "strict"][i % 2]] for i in range(1200)]

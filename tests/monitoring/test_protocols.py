@@ -161,7 +161,7 @@ def test_whether_public_covariates_are_like_the_peoples(stand_in, monkeypatch, a
 
 
 def test_what_it_would_take_is_forecast_now_and_then(monkeypatch, tmp_path):
-    """Where scores did not learn a coefficient; anew when much was added, or something else is not learned."""
+    """Where scores did not learn a coefficient; again when much was added, or something else is not learned."""
     text = TEXT.format(protocol="scores").replace("partitions: 2", "partitions: 1")
     task = Task.parse(text.replace("approx: {epsilon: 2.0, delta: 1.0e-6}", "gdp: {mu: 0.05}")).with_simulated(True)
     asked = []

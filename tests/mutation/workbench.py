@@ -36,7 +36,7 @@ class Workbench:
     """A copy of the files that git knows, with the compiled kernels.
 
     Kernels are taken from the cache, whatever was changed, but those that may hold a copy of what was: these are
-    compiled anew and not kept.
+    compiled again and not kept.
     """
 
     def __init__(self, root: Path, place: Path) -> None:

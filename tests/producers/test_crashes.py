@@ -77,7 +77,7 @@ POINTS: dict[str, tuple[Any, str, Any]] = {
     "within the transaction, after everything is written": (Spending, "write", after),
     "between debit and send": ("log", "append", before),
     "between send and confirmation": ("log", "append", after),
-    "before what was sent is let go of": (Ledger, "confirm", after),
+    "before what was sent is released": (Ledger, "confirm", after),
     "while the outbox is emptied": (Ledger, "delete_confirmed", before),
     "after the outbox is emptied": (Ledger, "delete_confirmed", after),
 }

@@ -62,7 +62,7 @@ def test_caps_in_different_currencies_all_hold() -> None:
 
     task = Task.parse(PURE)
     admission = admit(Policy(lifetime=PureDP(3.0), per_task=GaussianDP(3.0)), task)
-    # The gaussian level has no honest figure in epsilon.
+    # The gaussian level has no valid bound in epsilon.
     assert list(admission.charges) == ["default"]
     assert "cannot be applied" in admission.refused["gauss"]
     assert admission.caps == (("default", cap_of(PureDP(1.0))), ("", cap_of(GaussianDP(3.0))))

@@ -542,7 +542,7 @@ def test_an_interrupt_leaves_accounts_whole_and_nothing_of_the_record(world: Wor
     coded = world.task.coding.encode_record({**RECORD, "age": age}).x[0]
 
     def release(number: int, stop: int) -> int:
-        """Give the number of instructions that it took, or that were left."""
+        """Return the number of instructions that it took, or that were left."""
         seen = 0
 
         def trace(frame: FrameType, event: str, argument: object) -> Any:

@@ -148,7 +148,7 @@ def run_blocks(world: World, source: FileSource, producer: Producer | None = Non
 
 
 def learn(world: World) -> None:
-    """Publish a model that depends on what stands on the log, as a learner's would."""
+    """Publish a model that depends on what is stored in the log, as a learner's would."""
     version = world.log.end(0)
     angles = version + np.arange(problem_for(world.task).dimension)
     world.publish((np.sin(angles) / 4).tolist(), version=version)

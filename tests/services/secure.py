@@ -59,7 +59,7 @@ RIGHTS = (
 class SecureBroker(Broker):
     """A broker with TLS, in two ways: with a password (``url``), and with a certificate of one's own (``ssl_url``).
 
-    ``authority`` signed the broker's certificate, ``stranger`` did not. Whoever shows a certificate with
+    ``authority`` signed the broker's certificate, ``stranger`` did not. Anyone who shows a certificate with
     ``CN=device`` is the same user as who logs in as ``device``. ``allow`` and ``allow_task`` permit; at first
     only ``admin`` may do anything.
     """

@@ -182,7 +182,7 @@ def start_chromium(folder):
 
 
 def _dies_with_its_parent(folder, program):
-    """A command that runs the program and is killed with whoever started it: selenium starts these, not we."""
+    """A command that runs the program and is killed with anyone who started it: selenium starts these, not we."""
     script = folder / Path(program).name
     setpriv = shutil.which("setpriv")
     tied = f"{setpriv} --pdeathsig KILL {program}" if setpriv else program

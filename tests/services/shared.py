@@ -34,7 +34,7 @@ class SharedBroker(NamedTuple):
 
 @contextmanager
 def shared_broker(folder):
-    """The broker of a folder, started by whoever comes first."""
+    """The broker of a folder, started by the one who comes first."""
     address = folder / "kafka.json"
     with (folder / "kafka.users").open("w") as users:
         with (folder / "kafka.first").open("w") as first:

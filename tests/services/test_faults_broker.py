@@ -17,7 +17,7 @@ from tests.services.services import eventually
 
 # Longer than any client waits for one answer; the long campaign makes it 20.
 FROZEN = float(os.environ.get("MURK_FREEZE", "12"))
-# Whoever waits for no model is much quicker.
+# Anyone who waits for no model is much quicker.
 ROWS = {GRADIENTS: 300, EXAMPLES: 1600, MOMENTS: 1600, SKETCH: 6_000}
 # Small blocks, so that there is something in flight at every moment.
 BLOCKS = {GRADIENTS: 10, EXAMPLES: 4, MOMENTS: 4, SKETCH: 10}

@@ -123,7 +123,7 @@ def test_two_learners_of_one_name_say_so_and_both_go_on(broker, nursery):
 
 
 class Away:
-    """A broker that is away at the first call; begun anew, at the second; and so on, until a chain is taken over."""
+    """A broker that is away at the first call; restarted, at the second; and so on, until a chain is taken over."""
 
     def __init__(self):
         self.met = []

@@ -60,7 +60,7 @@ def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
         assert (accounts.totals().releases, accounts.pending()) == (count, 0)
 
 
-# Kills at points in turn, each at most so many sends after the last one; whoever waits for no model sends blocks.
+# Kills at points in turn, each at most so many sends after the last one; anyone who waits for no model sends blocks.
 POPULATIONS = [
     (GRADIENTS, 200, 4, POINTS, 15, []),
     (EXAMPLES, 400, 4, POINTS, 15, ["--block", 5]),
@@ -152,7 +152,7 @@ def test_a_full_disk_for_the_ledger(broker, tmp_path, protocol, rows, size):
 
 
 def test_a_learner_needs_no_disk(broker, tmp_path):
-    """Where no file may grow at all, learning goes on: all that a learner writes stands on the log."""
+    """Where no file may grow at all, learning goes on: all that a learner writes is stored in the log."""
     task = Task.parse(task_text(2)).with_simulated(True)
     url = new_log(broker, task)
     done = harness.murk("learn", "--log", url, "--idle", 1, "--json", folder=tmp_path, file_limit=0)

@@ -1,4 +1,4 @@
-"""Topics deleted, recreated and refilled underneath learners: they stop and say so, and nothing is begun anew."""
+"""Topics deleted, recreated and refilled underneath learners: they stop and say so, and nothing is restarted."""
 
 import pytest
 
@@ -117,7 +117,7 @@ def test_a_topic_is_recreated_while_learners_are_at_work(broker, world, kind, bu
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_topic_is_recreated_while_nobody_looks(broker, world, kind):
-    """The next learner refuses; `murk topics` makes what is missing and neither hides nor mends it."""
+    """The next learner refuses; `murk topics` makes what is missing and neither hides nor fixes it."""
     _, released, url, nursery = world
     harness.world(nursery.folder, rows=1, task=task_text(2))
     arrive(broker, url, part(released, 0, 300))
@@ -127,7 +127,7 @@ def test_a_topic_is_recreated_while_nobody_looks(broker, world, kind):
     without(broker, getattr(names(url), kind))
     created = nursery.murk("topics", "task.yaml", "--log", url, "--simulated")
     if kind == "models":
-        # The task, and what topics it is about, stand there; all that matters is still there, and said anew.
+        # The task, and what topics it is about, stand there; all that matters is still there, and said again.
         assert created.wait() == 0, created.err
         learner = nursery.learner(url)
         arrive(broker, url, part(released, 300, 600))

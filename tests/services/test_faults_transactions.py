@@ -91,7 +91,7 @@ def test_a_transaction_that_the_broker_refused_in_part_is_not_taken_for_committe
         owner = log.acquire(0)
         owner.commit(b"one", 2, [one])
         owner._producer._transaction_manager._sequence_numbers[TopicPartition(names(url).states, 0)] += 5
-        # Whoever learns owns the chain anew, and does not end.
+        # Anyone who learns owns the chain again, and does not end.
         with pytest.raises(UnreachableError, match="by itself"):
             owner.commit(b"two", 3, [two])
         owner.close()
@@ -145,7 +145,7 @@ def test_a_stranger_s_transaction_does_not_hold_up_the_stream(broker, tmp_path):
         with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
             learner = nursery.learner(url)
             caught_up(url, learner)
-            # What it takes back has been read and counted, like everything that ever stood on the log.
+            # What it takes back has been read and counted, like everything that ever was stored in the log.
             stranger.abort_transaction()
             put(broker, url, released[0][300:400], 0)
             caught_up(url, learner)

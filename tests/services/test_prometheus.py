@@ -241,7 +241,7 @@ def test_values_say_what_happened(scraped):
     assert abs(loss - 0.7) < 0.3 + 6 * error
     assert last("murk_duplicates_total") == [5]
     assert sum(last("murk_dead_letters_total")) == 2
-    # Three levels by lot: one states an epsilon, the two others a mu.
+    # Three levels at random: one states an epsilon, the two others a mu.
     assert last("murk_release_epsilon_count")[0] + last("murk_release_mu_count")[0] == PEOPLE
     # Sums over people are told now and then, and not once more when the last one has left.
     assert 20 <= last("murk_ledger_spent_ratio_count")[0] <= PEOPLE

@@ -1,4 +1,4 @@
-"""`murk topics`: makes a task's topics, says what does not fit, mends what settings can mend."""
+"""`murk topics`: makes a task's topics, says what does not fit, fixes what settings can fix."""
 
 import json
 import uuid
@@ -143,7 +143,7 @@ def test_a_longer_retention_is_the_operator_s_and_stays(broker, standing, longer
     with admin(broker) as client:
         alter(client, names.releases, retention_ms=longer)
         assert topics(folder, url, "--check").status == 0
-        # Also where something else is mended.
+        # Also where something else is fixed.
         alter(client, names.releases, message_timestamp_type="CreateTime")
         assert topics(folder, url).status == 0
         have = configs(client, names.releases)

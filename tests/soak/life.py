@@ -154,7 +154,7 @@ class Life:
             if name == "device" and status == 0:
                 self.done = True
             elif name == "device" and status == 1 and self.broker is not None and any(w in child.err for w in AWAY):
-                # It found no broker and said so; whoever runs it starts it again.
+                # It found no broker and said so; anyone who runs it starts it again.
                 self._start(name)
             else:
                 raise AssertionError(f"a {name} ended by itself with status {status}: {child.out}{child.err}")

@@ -20,6 +20,6 @@ def code() -> dict[str, Any]:
 def release(
     document: bytes, model: bytes | None, chain: int, record: Mapping[str, Any], level: str = "default"
 ) -> bytes:
-    """The bytes of one release: the task's document and the chain's newest model as they stand on the log in."""
+    """The bytes of one release: the task's document and the chain's newest model as they are stored in the log in."""
     message: bytes = code()["release"](document, model, chain, record, level)
     return message

@@ -179,7 +179,7 @@ def drain(worker: Worker) -> list[Progress]:
 
 
 def learn(log: SqliteLog, task: Task | None = None, **settings: Any) -> StateMessage:
-    """Learn all there is with a new worker, and give the state that then stands on the log."""
+    """Learn all there is with a new worker, and give the state that then is stored in the log."""
     task = task or make_task()
     with Worker(log, task, learner_for(task), **settings) as worker:
         drain(worker)

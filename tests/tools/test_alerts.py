@@ -134,7 +134,7 @@ def test_the_services_of_the_deployment_are_scraped():
 
 
 def watched(coefficients, runs=2_000, steps=500, seed=11):
-    """The figure that MurkIntervalNotShrinking watches, at the end of runs of random scaling's limit law.
+    """The figure that MurkIntervalNotShrinking watches, at the end of runs of random scaling's limit distribution.
 
     A coefficient's average is a Brownian path over its time, ``W_s / s``, and its squared standard error is
     ``t^-3 sum s^2 (bar_s - bar_t)^2``.

@@ -249,7 +249,7 @@ def test_releases_made_by_hand_are_learned(tmp_path: Path, text: str | None) -> 
 
 @pytest.mark.parametrize("objective", ["balanced", "logistic"])
 def test_the_page_s_code_computes_what_a_device_computes(objective: str) -> None:
-    """Hash, coding, gradient and quantisation; the rest is noise, of which the law is tested below."""
+    """Hash, coding, gradient and quantisation; the rest is noise, of which the distribution is tested below."""
     task = Task.parse(LEVELS + f"objective: {objective}\n")
     problem: GradientProblem = problem_for(task)
     names = code()
@@ -299,7 +299,7 @@ def test_the_page_s_noise_has_the_lattice_s_width() -> None:
     assert not rejects(draws, 2**20)
     assert rejects(draws, 1.1 * 2**20)
     assert rejects(draws, 2**20 / 1.1)
-    # A normal law in its shape too: the fourth moment over the variance squared is 3 +- 5 sqrt(24 / n).
+    # A normal distribution in its shape too: the fourth moment over the variance squared is 3 +- 5 sqrt(24 / n).
     assert abs(np.mean(draws**4) / np.mean(draws**2) ** 2 - 3) < 5 * math.sqrt(24 / len(draws))
 
 

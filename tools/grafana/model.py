@@ -124,7 +124,7 @@ def _widths() -> Json:
 
 def _law() -> Json:
     return timeseries(
-        "Error against its law",
+        "Error against its distribution",
         "Estimated error times the root of the number of releases. The error should fall like one over that root, "
         "so this should be flat. A steady rise means that new releases no longer make the estimate better: the "
         "people are changing, gradients are stale, or later releases carry more noise.",
@@ -178,7 +178,7 @@ def _step() -> Json:
     return timeseries(
         "Step size",
         "Factor by which the next gradient is multiplied. It falls with the number of releases, as the task's "
-        "learner says, and jumps only if a chain was begun anew. Empty where nothing is learned in steps (moments, "
+        "learner says, and jumps only if a chain was restarted. Empty where nothing is learned in steps (moments, "
         "sketches).",
         target('max by (partition) (murk_step_size{task="$task"})', "chain {{partition}}"),
         log=True,

@@ -69,7 +69,7 @@ def rules(task: Task, magnitude: int) -> WireRules:
 
 
 def examples(magnitude: int) -> dict[str, Example]:
-    """Give an example by kind; ``magnitude`` is what payloads of the task's level stay below."""
+    """Return an example by kind; ``magnitude`` is what payloads of the task's level stay below."""
     name = TASK.name
     release = encode(
         GradientRelease(

@@ -16,7 +16,7 @@ WIDTH: Final = 100
 
 
 def page() -> str:
-    """Give the reference page, as Markdown."""
+    """Return the reference page, as Markdown."""
     mechanism = calibrate(None, TASK.privacy.guarantee, dimension=TASK.coding.size, radius=1.0)
     shown, known = examples(mechanism.magnitude), schemas()
     parts = [HEAD]
@@ -35,7 +35,7 @@ def page() -> str:
 
 
 def code() -> str:
-    """Give the code that makes a release by hand: its module without the docstring."""
+    """Return the code that makes a release by hand: its module without the docstring."""
     source = inspect.getsource(by_hand)
     end = ast.parse(source).body[0].end_lineno or 0
     return "\n".join(source.splitlines()[end:]).strip() + "\n"

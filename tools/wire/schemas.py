@@ -69,7 +69,7 @@ DEAD_LETTER: Final = _object(
 
 
 def schemas() -> dict[str, Schema]:
-    """Give the schemas by kind: of each protocol's release, and of everything else on a log's topics.
+    """Return the schemas by kind: of each protocol's release, and of everything else on a log's topics.
 
     Examples
     --------

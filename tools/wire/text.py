@@ -8,7 +8,7 @@ HEAD: Final = """\
 # What is on the wire
 
 Everything that devices, learners and monitors tell one another stands on a log's topics, in formats that are
-public: whoever follows this page takes part, in any language and with any Kafka client. All messages are JSON
+public: anyone who follows this page takes part, in any language and with any Kafka client. All messages are JSON
 in UTF-8; nothing is pickled, compressed or signed.
 
 *This page is written by `make generate` from the models that check the messages; in a checkout,
@@ -35,7 +35,7 @@ A task of P partitions has four topics. `NAME` is the task's name, or the one th
   nothing finer than `time` (the broker puts its own in the place of it).
 - A state's header `offset` is the state's own, as decimal text, and `owner` says who wrote it. A dead letter's value
   is the message as it stood, or its first 65,536 bytes. Headers are UTF-8.
-- Learners alone write models, states and dead letters, and whoever sets a task up writes its document: give
+- Learners alone write models, states and dead letters, and anyone who sets a task up writes its document: give
   devices the right to write releases and to read models, and no other.
 - A message is at most 1,000,000 bytes, a state at most 8 MiB.
 - The embedded log (`sqlite:///PATH`) holds the same messages, in tables instead of topics.
@@ -100,7 +100,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "The resolved task: every key with its value, keys sorted, no spaces, numbers as Python's `repr` writes "
         "them. What the keys mean, and which values go together, is in [task files](task-file.md). The hash that "
         "every message carries is the SHA-256 of these bytes without the key `log`. A parser that turns `35.0` "
-        "into `35` does not give it: take it from a model message, or from whoever runs the task.",
+        "into `35` does not give it: take it from a model message, or from anyone who runs the task.",
     ),
     "state": (
         "A state",
@@ -110,7 +110,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "organisations' releases from the first one on), every second one left out where they would be more than 200, "
         "or 256 KiB; of "
         "more than about 1,500 coefficients none is kept. At which counts follows from the count alone, and times are "
-        "the log's own, so that whoever replays the log has the same bytes.",
+        "the log's own, so that anyone who replays the log has the same bytes.",
     ),
     "dead letter": (
         "A dead letter",
@@ -170,7 +170,7 @@ c = min(1, R / |z|) / |z|:
 - `score`: r c z, p numbers no longer than C = 1. Of a binary target r = min(1, e^(-g t)) for 1 and -min(1, e^(g t))
   for 0; of a real one r is the coded target. Of K classes r is a vector, and the (K - 1) p numbers are r_1 c z, then
   r_2 c z, and so on: r = H'(e_y - q) / max_k |e_k - q|, with H as in step 3 below, a being A, (K - 1) x p, row by row,
-  and q the chances of the scores g H A x. Without a target all are 0.
+  and q the probabilities of the scores g H A x. Without a target all are 0.
 - `scatter` and `curvature`: v v', with v = sqrt(2 w c / M) z, with
   M = min(R, 2 sqrt(p)) in the place of R in c, too; the upper triangle row after row, p (p + 1) / 2 numbers,
   those off the diagonal times sqrt(2). w = 1/2 for a scatter; for a curvature w = q (1 - q) (r(1) - r(0)), where
@@ -184,7 +184,7 @@ ten answers a `curvature`, but nobody where p (p + 1) / 2 is above 600: a `curva
 
 A **learner** that takes a chain over goes on from the state and from `offset`. It refuses a state of another
 task, chain or log (`identity`), one whose `last_id` is not that of the last release before `offset`, and one
-that it cannot read; it never starts anew by itself.
+that it cannot read; it never starts again by itself.
 """
 
 BY_HAND: Final = """\
@@ -200,8 +200,8 @@ BY_HAND: Final = """\
      y = 0.
    - `logistic`: g = (1 / (1 + exp(-theta'x)) - y) w x, and C = 1.
    - `softmax` of K classes: g = H'(p - e_y) w x', row after row, and C = sqrt(2); theta is (K - 1) x p, row after
-     row, the scores are H theta x, p their chances. H (K x (K - 1)) holds the orthonormal Helmert contrasts: column
-     r compares class r + 1 with the mean of those before it.
+     row, the scores are H theta x, p their probabilities. H (K x (K - 1)) holds the orthonormal Helmert contrasts:
+     column r compares class r + 1 with the mean of those before it.
    - `huber`, scale known: g = -psi(u) w x, and C = c; c is `huber_c`, u = (y - theta'x) / scale, and psi(u) is u
      cut to [-c, c].
    - `huber`, scale estimated: the same with scale = 4 times theta's last number, and one number more,
@@ -214,18 +214,18 @@ BY_HAND: Final = """\
 4. *Quantise and add noise.* S = 2^20 is the width of the noise. What leaves is integers:
 
    - `gaussian` (the default for gdp and zcdp): the payload is g / (C / steps), fractions dropped, its l2 norm
-     at most steps, plus in each coordinate noise of the law P(x) ~ exp(-x^2 / 2 S^2). It stands for payload times
-     C / steps, and honest magnitudes are at most steps + 13 S, honest squared norms at most
+     at most steps, plus in each coordinate noise of the distribution P(x) ~ exp(-x^2 / 2 S^2). It stands for payload
+     times C / steps, and honest magnitudes are at most steps + 13 S, honest squared norms at most
      d S^2 + steps^2 + 2 S sqrt(32 (d S^2 + 2 steps^2)) + 64 S^2. For zcdp steps is the largest integer not above
      sqrt(rho S^2 / 2), rho rounded down to 1e-12; for gdp the same with rho = mu^2 / 2, and not above
      sqrt(mu^2 (S^2 - 9) / 4) either, mu^2 rounded down to 1e-12; for approx the largest at which
      mu = 2 steps / sqrt(S^2 - 9) keeps (epsilon, delta).
    - `laplace`: the payload is g / (sqrt(d) C / steps), fractions dropped, its l1 norm at most steps, plus noise of the
-     law P(x) ~ exp(-|x| / S). It stands for payload times sqrt(d) C / steps; magnitudes are at most steps + 90 S,
-     norms at most steps + S (d + 8 sqrt(d) + 32) + d;
+     distribution P(x) ~ exp(-|x| / S). It stands for payload times sqrt(d) C / steps; magnitudes are at most steps + 90
+     S, norms at most steps + S (d + 8 sqrt(d) + 32) + d;
      steps is the largest integer not above epsilon S / 2, epsilon rounded down to 1e-12.
-   - `l2-ball`: draw a vector of noise as for `gaussian`; let e be g with chance
-     (1 + norm of g / C) / 2, else -g. With chance t / 2^64 the payload is that one of the vector and its negative
+   - `l2-ball`: draw a vector of noise as for `gaussian`; let e be g with probability
+     (1 + norm of g / C) / 2, else -g. With probability t / 2^64 the payload is that one of the vector and its negative
      which points e's way, else the other; t is the largest integer with t / (2^64 - t) at most e^epsilon. It stands
      for its direction times B; magnitudes are at most 13 S, squared norms as for `gaussian` with steps = 0.
    - `privunit`: draw n such vectors of noise and let e be as before. Of the n vectors and their n negatives, order by
@@ -248,7 +248,7 @@ BY_HAND: Final = """\
    the task's `granularity` in seconds. `expires`: now + `expiry`, truncated alike. `simulated`: as the task says.
 6. *Keep the bytes* and the debit from the person's budget on disk before sending. What is sent again is these
    bytes, to the same partition, until the broker has confirmed them or `expires` has passed; noise is never
-   drawn anew for the same record, since the mean of several releases would tell more than was promised.
+   drawn again for the same record, since the mean of several releases would tell more than was promised.
 
 In Python, with its standard library alone, for a binary target, `norm` weights and a guarantee in gdp or zcdp:
 """

@@ -74,7 +74,7 @@ def command(
                 live.watch(run, last)
 
         crowd = PopulationConfig(DATA, level="lot", seed=seed)
-        # Whoever starts the demonstration is told, and not asked: these people's records are public already.
+        # Anyone who starts the demonstration is told, and not asked: these people's records are public already.
         agree = asking(url, str(DATA), simulated=seed is not None, agreed=True)
         found = execute(task, crowd, url, folder / f"{stem}.ledger.db", agree, quiet=as_json, watch=watch)
         _tell(found, task, folder, stem, url, path, picture=picture, as_json=as_json)

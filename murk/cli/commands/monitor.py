@@ -78,7 +78,7 @@ def command(
             _say(carried, server, as_json)
             _watch(monitor, interval)
     except KeyboardInterrupt:
-        # Whoever stops a monitor has seen what there was to see; the log is as it was.
+        # Anyone who stops a monitor has seen what there was to see; the log is as it was.
         say("stopped", INFO)
 
 

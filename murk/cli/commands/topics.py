@@ -23,9 +23,9 @@ from murk.cli.publication import asking, yes
 def command(
     task_path: str, log_url: str, simulated: bool, replication: int | None, check: bool, yes: bool, as_json: bool
 ) -> None:
-    """Create the topics of TASK on a Kafka cluster, mend their settings, and say what does not fit.
+    """Create the topics of TASK on a Kafka cluster, fix their settings, and say what does not fit.
 
-    The task is announced there, too, unless its public covariates come from the people themselves: then whoever
+    The task is announced there, too, unless its public covariates come from the people themselves: then anyone who
     lets them produce announces it.
     """
     from murk.errors import UserError
@@ -71,7 +71,7 @@ def command(
         if not problems:
             click.echo(f"{setup.url}: the topics fit the task {task.name!r}")
             if announced:
-                click.echo("the task stands on the log: devices and learners may begin")
+                click.echo("the task is stored in the log: devices and learners may begin")
             elif waiting:
                 click.echo("the task is announced by `murk produce`, which sets its public sample aside")
     sys.exit(1 if problems else 0)

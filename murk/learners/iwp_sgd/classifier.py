@@ -54,8 +54,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
         the first record.
     bound
-        Public bound of the features' norm; longer ones are brought back to it. By default every feature is
-        brought back to [-1, 1].
+        Public bound of the features' norm; longer ones are projected to it. By default every feature is
+        projected to [-1, 1].
     loss
         ``"quadratic"`` (valid whatever the noise; coefficients are those of a line through labels of -1 and +1),
         ``"probit"`` (exact in a ball that shrinks with the noise; logits), ``"exponential"``, or ``"log"`` (truncated).

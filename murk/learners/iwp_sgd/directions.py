@@ -213,7 +213,7 @@ class DirectionMechanism(Wrapped):
         return Reach(((0, self.dimension, gaussian_square(self.dimension, longest)),))
 
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> NDArray[np.int64]:
-        """Randomize vectors ``(w, a, r, m / sqrt 2)``, (m, p + 2), into payloads; what is outside is brought back."""
+        """Randomize vectors ``(w, a, r, m / sqrt 2)``, (m, p + 2), into payloads; what is outside is projected."""
         rows, indices = np.ascontiguousarray(vectors, dtype=np.float64), np.asarray(records, dtype=np.int64)
         if rows.ndim != 2 or rows.shape[1] != self.dimension or indices.shape != (len(rows),):
             raise UserError(

@@ -1,4 +1,4 @@
-"""One chain's fold of released examples, with everything around its kernel: levels, noise, admission, state."""
+"""One chain's learner of released examples, with everything around its kernel: levels, noise, admission, state."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class IWPEngine:
 
     @in_turn
     def __getstate__(self) -> dict[str, Any]:
-        # Views are made anew; and what is copied later, array by array, another thread could be writing to.
+        # Views are created again; and what is copied later, array by array, another thread could be writing to.
         state = {name: value for name, value in self.__dict__.items() if name not in _BOUND}
         state["real"], state["whole"] = self.real.copy(), self.whole.copy()
         # Whatever is going on or went wrong, a copy has nothing of a record.
@@ -252,7 +252,7 @@ class IWPEngine:
     def _learn_directly(self, y: float) -> None:
         words = np.frombuffer(os.urandom(self._word_bytes), dtype=np.uint64)
         if not f.learn_record_secure(self.real, self.whole, y, self._trials, words):
-            # The words did not suffice. Go on with these very ones: new ones would bias the law.
+            # The words did not suffice. Go on with these very ones: new ones would bias the distribution.
             first = [(words[: 2 * self._trials], words[2 * self._trials : -1])]
 
             def feed(trials: int, spares: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

@@ -1,4 +1,4 @@
-"""The fold: one compiled step from (state, released example) to state, shared by every way of learning.
+"""The update: one compiled step from (state, released example) to state, shared by every way of learning.
 
 ``learn_one``, ``learn_many`` and the worker end in :func:`apply`, so that they agree bit for bit. No BLAS and no
 clock: the same releases give the same state on one build and kind of CPU.
@@ -23,7 +23,7 @@ from murk.privacy.noise.philox import Purpose, block
 from murk.privacy.noise.streaming import DONE
 from murk.privacy.noise.tables import GAUSSIAN_LAW
 
-# The law, as constants of the compiled code.
+# The distribution, as constants of the compiled code.
 _SHAPE, _TABLE, _GUIDE = GAUSSIAN_LAW.shape, GAUSSIAN_LAW.table, GAUSSIAN_LAW.guide
 _TOSS, _FIRST = np.uint64(Purpose.COIN), np.uint64(0)
 _FAIR = np.uint64(2**63)
@@ -32,7 +32,7 @@ _NO_ROWS, _NO_TARGETS = np.zeros((0, LEVEL_REALS)), np.zeros(0)
 _NO_WORDS = np.zeros(0, dtype=np.uint64)
 _NO_LEVELS, _NO_WHOLES = np.zeros(0, dtype=np.int64), np.zeros((0, LEVEL_WHOLES), dtype=np.int64)
 
-# Honest Gaussian noise lies this many standard deviations from its mean with a chance below 2e-15.
+# Honest Gaussian noise lies this many standard deviations from its mean with a probability below 2e-15.
 IMPLAUSIBLE = 8.0
 
 # Noise-aware steps are this share of the worst case's best (measured in benchmarks/iwp.py).
@@ -44,7 +44,7 @@ def to_vector(form: int, boxed: int, scale: float, x: Array, y: float, out: Arra
     """What a record's mechanism randomizes: ``y x``; ``(x, y)`` with y -1 or +1; or ``(x, scale y)`` with y real.
 
     ``x`` is coded, the constant last; features that are not finite count as 0, and where the features' set is the
-    box they are brought back to [-1, 1]. ``y`` is 0 or 1, or real and brought back to [-1, 1]. Without a target
+    box they are projected to [-1, 1]. ``y`` is 0 or 1, or real and projected to [-1, 1]. Without a target
     (NaN) all is 0: the mechanism is the same, so nobody can tell. Directions are those of :func:`to_direction`.
     """
     last = x.shape[0] - 1

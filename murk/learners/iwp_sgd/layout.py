@@ -1,6 +1,6 @@
-"""Where everything that a fold of released examples touches lies in its two arrays, ``real`` and ``whole``.
+"""Where everything that a learner of released examples touches lies in its two arrays, ``real`` and ``whole``.
 
-Handing a dozen arrays to a compiled function costs more than a step of the fold: it gets two.
+Handing a dozen arrays to a compiled function costs more than a step of the update: it gets two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The fold of released outer products: mechanisms of any kind randomize by themselves, and matrices are learned."""
+"""The update of released outer products: mechanisms of any kind randomize by themselves, and matrices are learned."""
 
 from __future__ import annotations
 
@@ -98,5 +98,5 @@ class OuterEngine(IWPEngine):
 
 
 def engine_of(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism], **more: Any) -> IWPEngine:
-    """The fold of a release; ``more`` is the engine's."""
+    """The update of a release; ``more`` is the engine's."""
     return (OuterEngine if settings.outer else IWPEngine)(settings, mechanisms, **more)

@@ -94,7 +94,7 @@ class ExampleProblem:
         return out
 
     def engine(self) -> IWPEngine:
-        """A fold for this task's releases, standing at version 0."""
+        """A learner for this task's releases, standing at version 0."""
         made = engine_of(self.settings, self.mechanisms)
         made.covariates = self.covariates
         return made

@@ -36,7 +36,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``; of outer products ``PureDP``,
         too.
     target_bound
-        Public bound of ``|y|``; a target beyond it is brought back to it.
+        Public bound of ``|y|``; a target beyond it is projected to it.
     release
         ``"directions"``, the default: one Gaussian release of ``x/|x|`` and ``y/|x|``, which tells the fit weighted by
         ``1/|x|^2``. ``"outer"``, the default under ``PureDP`` and ``ApproxDP`` (of the latter up to 64 features): one

@@ -1,4 +1,4 @@
-"""What a fold of released examples is told beforehand: public settings, checked once, frozen."""
+"""What a learner of released examples is given beforehand: public settings, checked once, frozen."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def target_scale(square: float) -> float:
 
 @dataclass(frozen=True)
 class ExampleSettings:
-    """Everything public that decides what is released and how it is folded.
+    """Everything public that decides what is released and how it is learned.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class ExampleSettings:
     square
         Public bound of ``||x||^2``, the constant's 1 included.
     boxed
-        Whether each feature is also brought back to [-1, 1].
+        Whether each feature is also projected to [-1, 1].
     release
         ``"outer"``: see :mod:`murk.learners.iwp_sgd.outer`. ``"directions"``: see
         :mod:`murk.learners.iwp_sgd.directions`. ``"joint"``: the product ``y x``, or ``(x, a y)`` for a real target.

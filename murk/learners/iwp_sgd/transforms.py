@@ -37,7 +37,7 @@ _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
 def log_derivative(order: int, z: float) -> float:
     """Derivative of ``log(1 + exp(-z))``, of order 0 to 8.
 
-    By the chance ``s = 1 / (1 + exp(-z))``, with ``s' = s (1 - s)``: polynomials in s.
+    By the probability ``s = 1 / (1 + exp(-z))``, with ``s' = s (1 - s)``: polynomials in s.
     """
     if order == 0:
         return math.log1p(math.exp(-abs(z))) + max(-z, 0.0)

@@ -1,4 +1,4 @@
-"""The two arrays a fold lives in, and named views into them."""
+"""The two arrays a learner lives in, and named views into them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def drawn(
 
 
 class Memory:
-    """State, settings and scratch of one fold, packed so that a kernel takes two arguments.
+    """State, settings and scratch of one learner, packed so that a kernel takes two arguments.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Memory:
         self.whole[k.SEED] = np.array(seed, dtype=np.uint64).view(np.int64)
 
     def __getstate__(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        # Views would be copied one by one; they are made anew over the copied arrays instead. Whatever is going on
+        # Views would be copied one by one; they are created again over the copied arrays instead. Whatever is going on
         # or went wrong, a copy has nothing of a record.
         real, whole = self.real.copy(), self.whole.copy()
         forget(real, whole)
@@ -158,7 +158,7 @@ class Memory:
 
 
 def forget(real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
-    """Wipe what is of one record in a fold's two arrays."""
+    """Wipe what is of one record in a learner's two arrays."""
     p, d = int(whole[k.FEATURES]), int(whole[k.DIMENSION])
     x = k.places(whole)[1]
     real[x : x + 2 * p + d] = 0.0

@@ -1,4 +1,4 @@
-"""The fold as an object: learn records or releases, tell and take its state.
+"""The update as an object: learn records or releases, tell and take its state.
 
 River-free. The River estimators and the worker both drive this class.
 """
@@ -202,7 +202,7 @@ class SGDEngine:
         memory = self.memory
         words = np.frombuffer(os.urandom(self._word_bytes), dtype=np.uint64)
         if not k.learn_record_secure(memory.real, memory.whole, y, self._trials, words, self._coins):
-            # The words did not suffice. Go on with these very ones: new ones would bias the law.
+            # The words did not suffice. Go on with these very ones: new ones would bias the distribution.
             first = [(words[: 2 * self._trials], words[2 * self._trials : -3])]
 
             def feed(trials: int, spares: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
@@ -319,7 +319,7 @@ class SGDEngine:
     def step_size(self) -> float:
         """Factor by which the gradient of the next release at the default level is multiplied.
 
-        Noise-aware ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, else ``eta t^-alpha w t / sum w_i``, as the fold has it.
+        Noise-aware ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, else ``eta t^-alpha w t / sum w_i``, as the update has it.
         """
         settings, real = self.settings, self.memory.real
         spread = settings.objective.spread * settings.bound**2 + self.dimension * self.mechanisms["default"].variance

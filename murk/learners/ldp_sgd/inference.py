@@ -1,4 +1,4 @@
-"""Estimates and their intervals, from a fold's state and public covariates alone.
+"""Estimates and their intervals, from a learner's state and public covariates alone.
 
 Two ways, and every result says which it is:
 
@@ -9,7 +9,7 @@ gradients give ``theta^ = m_theta - A(m_theta)^-1 m_g`` (a Newton polish, which 
 behind) and the interval ``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, of the balanced objective by the logistic one's A.
 
 *random scaling*: ``V = t^-2 sum s^2 (bar_s - bar_t)^2`` and ``bar_j +- q sqrt(V_jj / t)`` need no Hessian (Lee,
-Liao, Seo and Shin 2022; for LDP-SGD arXiv 2505.08227). The law is asymptotic, and covers less than its name
+Liao, Seo and Shin 2022; for LDP-SGD arXiv 2505.08227). The distribution is asymptotic, and covers less than its name
 while a slow direction has not converged.
 """
 

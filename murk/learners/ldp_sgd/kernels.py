@@ -1,4 +1,4 @@
-"""The fold: one compiled step from (state, release) to state, shared by every way of learning.
+"""The update: one compiled step from (state, release) to state, shared by every way of learning.
 
 ``learn_one``, ``learn_many`` and the worker end in :func:`apply`, so that they agree bit for bit. Everything
 a step touches lies in two arrays (:mod:`murk.learners.ldp_sgd.layout`).
@@ -23,7 +23,7 @@ from murk.privacy.noise.streaming import DONE
 from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW
 from murk.stream.worker.publication import spacing
 
-# The two laws, as constants of the compiled code.
+# The two distributions, as constants of the compiled code.
 _GAUSSIAN_SHAPE, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_LAW.shape, GAUSSIAN_LAW.table, GAUSSIAN_LAW.guide
 _LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_LAW.shape, LAPLACE_LAW.table, LAPLACE_LAW.guide
 

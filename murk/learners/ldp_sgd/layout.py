@@ -1,6 +1,6 @@
-"""Where everything a fold touches lies in its two arrays, ``real`` and ``whole``.
+"""Where everything a learner touches lies in its two arrays, ``real`` and ``whole``.
 
-Handing a dozen arrays to a compiled function costs more than a step of the fold: it gets two.
+Handing a dozen arrays to a compiled function costs more than a step of the update: it gets two.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ LOGISTIC, SOFTMAX, HUBER, HUBER_SCALE, BALANCED = 0, 1, 2, 3, 4
 
 
 class Objective(Protocol):
-    """What the fold needs to know of an objective."""
+    """What the update needs to know of an objective."""
 
     code: ClassVar[int]
     spread: ClassVar[float]

@@ -48,7 +48,7 @@ class GradientProblem:
     Attributes
     ----------
     settings
-        Public settings of the fold.
+        Public settings of the update.
     mechanisms
         Level name to mechanism.
     covariates
@@ -157,7 +157,7 @@ class GradientProblem:
         return out
 
     def engine(self) -> SGDEngine:
-        """A fold for this task's releases, standing at version 0."""
+        """A learner for this task's releases, standing at version 0."""
         return SGDEngine(self.settings, self.mechanisms, covariates=self.covariates, classes=self.classes)
 
     def estimate(self, engines: Sequence[SGDEngine]) -> Estimate:

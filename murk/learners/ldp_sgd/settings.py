@@ -1,4 +1,4 @@
-"""What a fold is told beforehand: public settings, checked once, frozen."""
+"""What a learner is given beforehand: public settings, checked once, frozen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from murk.stream.worker.publication import StalenessLimit
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything public that decides how releases are made and folded.
+    """Everything public that decides how releases are made and learned.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ class Directions:
         return self.in_units(merged(engines))
 
     def responses(self, engine: LocalScores, rows: Floats) -> Floats:
-        """Mean responses of rows without the constant: chances, or targets in their own units."""
+        """Mean responses of rows without the constant: probabilities, or targets in their own units."""
         linear = with_constant(rows) @ engine.shown()
         if self.curve.name == "identity":
             return np.asarray(self.response.middle + self.response.half * linear)

@@ -1,4 +1,4 @@
-"""The fold of moments as an object: learn records or releases, tell and take its state. River-free."""
+"""The update of moments as an object: learn records or releases, tell and take its state. River-free."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ class MomentEngine:
         self.layout, self.model = layout, model
         self.mechanisms = dict(mechanisms)
         self._noise: NoiseSource = SecureNoise() if noise is None else noise
-        # Never written to, only replaced: whoever reads it reads one moment, and an interrupt finds the old or the new.
+        # Never written to, only replaced: anyone who reads it reads one moment, and an interrupt finds the old or the
+        # new.
         self._learned = Sums(np.zeros(layout.dimension), np.zeros(kernels.SUMS), 0)
         self._places = {level: place for place, level in enumerate(self.mechanisms)}
         self._menu = _table([Level.of(mechanism, layout) for mechanism in self.mechanisms.values()])
@@ -249,7 +250,7 @@ class MomentEngine:
     # State
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is computed from the rest is computed anew; ids of mechanisms are another process's.
+        # What is computed from the rest is computed again; ids of mechanisms are another process's.
         return {**self.__dict__, "_fit": None, "_others": {}}
 
     def state_dict(self) -> dict[str, Any]:

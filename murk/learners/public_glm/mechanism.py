@@ -41,7 +41,7 @@ class MomentMechanism:
     A `GaussianMechanism` bounds the norm of its vectors and takes twice the bound for the sensitivity. Moments
     are nearer to each other than that: with b = sqrt 2 r by 1.22 times, with b small by sqrt 2. So this mechanism
     bounds the *record*: whatever vector it is given, it reads a record off it, brings that within the task's
-    bounds, computes its moments anew and only then adds noise. Two vectors that it adds noise to are therefore
+    bounds, computes its moments again and only then adds noise. Two vectors that it adds noise to are therefore
     never further than D apart, and truncated to lattice steps of width g never further than ``D/g + sqrt d``;
 
     .. math:: g = D / (2\, \text{steps} - \sqrt d - 2)
@@ -250,7 +250,7 @@ def _worst(mechanism: Any) -> float:
 
 @dataclass(frozen=True)
 class Level:
-    """What the fold needs of a mechanism, all public.
+    """What the update needs of a mechanism, all public.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sums:
-    """What a fold keeps of its releases: O(p^2) numbers, whatever the number of people. Chains merge by ``+``.
+    """What a learner keeps of its releases: O(p^2) numbers, whatever the number of people. Chains merge by ``+``.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Design:
     share
         The private releases' share in it; the public covariates have the rest.
     repaired
-        Whether the noise had made it indefinite and it was mended.
+        Whether the noise had made it indefinite and it was fixed.
     """
 
     matrix: Floats
@@ -120,7 +120,7 @@ def design_of(private: Private, public: Covariates | None, covariance: str) -> D
 
     Noise can make an eigenvalue small or negative. Where one lies below the noise's own largest eigenvalue
     (``2 sqrt p`` times an entry's standard deviation, times the private share), nothing is known of it but that it is
-    positive: it is set to that. Of the ways to mend the matrix this had the smallest error (benchmarks/glm.py).
+    positive: it is set to that. Of the ways to fix the matrix this had the smallest error (benchmarks/glm.py).
     """
     share = private_share(private, public, covariance)
     matrix = share * private.matrix

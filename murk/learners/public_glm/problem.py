@@ -82,7 +82,7 @@ class MomentProblem:
         return self.layout.vectors(X, 2.0 * targets - 1.0 if self.binary else targets)
 
     def engine(self) -> MomentEngine:
-        """A fold for this task's releases, standing at version 0."""
+        """A learner for this task's releases, standing at version 0."""
         return MomentEngine(self.layout, self.model, self.mechanisms)
 
     def estimate(self, engines: Sequence[MomentEngine]) -> Estimate:

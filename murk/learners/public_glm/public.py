@@ -124,7 +124,7 @@ class PublicSample:
             moment += whole.T @ whole
             room = max(KEPT - len(kept), 0)
             kept = np.concatenate([kept, block[:room]])
-            # Vitter's algorithm R: row number t replaces a kept one with chance KEPT / t.
+            # Vitter's algorithm R: row number t replaces a kept one with probability KEPT / t.
             for offset, row_values in enumerate(block[room:], start=total + room + 1):
                 place = int(random.integers(offset))
                 if place < KEPT:

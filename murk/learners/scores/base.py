@@ -41,7 +41,7 @@ class Scores(StreamEstimator):
             raise UserError(f"exponent={self.exponent!r} is not from 0 to 1")
         if self.exponent is not None and self.exponent < 1.0 and self.public is None:
             raise UserError(
-                f"exponent={self.exponent!r}: a score that is not centred needs the law of the features; give public= "
+                f"exponent={self.exponent!r}: an uncentred score needs the features' distribution; give public= "
                 "covariates, or leave exponent out"
             )
         self._sample = None if self.public is None else PublicSample.read(self.public, self.features)

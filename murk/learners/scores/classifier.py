@@ -48,7 +48,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         the first record. Features are expected within [-1, 1] or so; what is missing or no number counts as 0.
     exponent
         g from 0 to 1: how much of a label's probability a score takes back. By default by rule; 1, the balanced score,
-        is right whatever the features' law is. Less needs ``public``.
+        is right whatever the features' distribution is. Less needs ``public``.
     seed
         Simulate the noise from this seed. Not private: for experiments.
     noise

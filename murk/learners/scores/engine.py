@@ -36,7 +36,7 @@ BLOCK = 4096
 
 @dataclass(frozen=True)
 class Chain:
-    """What a chain has learned. Never written to, only replaced, so that whoever reads it reads one moment.
+    """What a chain has learned. Never written to, only replaced, so that anyone who reads it reads one moment.
 
     Parameters
     ----------

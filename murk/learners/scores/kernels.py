@@ -12,7 +12,7 @@ from murk._jit import jit
 
 Array = NDArray[Any]
 
-# Beyond it a logit changes no chance that a float can tell from 0 or 1 by much, and nothing overflows.
+# Beyond it a logit changes no probability that a float can tell from 0 or 1 by much, and nothing overflows.
 LARGEST_LOGIT = 50.0
 # Places of the questions in `murk.learners.scores.model.QUESTIONS`.
 SCORE, SCATTER = 0, 1

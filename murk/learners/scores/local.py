@@ -177,7 +177,7 @@ class LocalScores(ScoreEngine):
     # State
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is computed from the rest is computed anew.
+        # What is computed from the rest is computed again.
         return {**self.__dict__, "_solved": ()}
 
     def state_dict(self) -> dict[str, Any]:

@@ -5,8 +5,8 @@ With coded features x (the constant last), the published origin a and transform 
 - *score* ``r(y, t) c(z) z``, with ``c = min(1, R/|z|) / |z|`` and, for a binary target, ``r(1) = min(1, e^(-g t))``,
   ``r(0) = -min(1, e^(g t))``; for a real one ``r = y``; for classes see `solving.classes`. No longer than 1.
 - *scatter* ``1/2 z z' c(z)``, and *curvature* ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the
-  score's mean in the logit, ``p`` the chance at t, and with ``M = min(R, 2 sqrt dim z)`` instead of R. At most M/2 in
-  Frobenius norm; both are released as ``v v'``, ``v = sqrt(2 w c / M) z``, no longer than 1.
+  score's mean in the logit, ``p`` the probability at t, and with ``M = min(R, 2 sqrt dim z)`` instead of R. At most M/2
+  in Frobenius norm; both are released as ``v v'``, ``v = sqrt(2 w c / M) z``, no longer than 1.
 
 Whatever a, W, g and R are, those bounds hold: a hostile model costs accuracy, never privacy.
 """
@@ -162,7 +162,7 @@ class Response:
     curve: CodedCurve | None = None
 
     def level(self, logit: Array) -> Array:
-        """The chance, or the coded real target's mean, at ``x'theta``."""
+        """The probability, or the coded real target's mean, at ``x'theta``."""
         if self.curve is None:
             return chance(logit) if self.binary else logit
         return self.curve.mean(logit)

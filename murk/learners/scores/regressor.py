@@ -32,7 +32,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     budget
         Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     target_bounds
-        Public bounds (low, high) of the target; what lies outside is brought back to them. Noise is added for the whole
+        Public bounds (low, high) of the target; what lies outside is projected to them. Noise is added for the whole
         range. A missing target counts as none: the fit is that of the people whose target is there.
     public
         Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a

@@ -140,7 +140,7 @@ class Settings:
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def first_model(self, menus: Mapping[str, Menu]) -> Model:
-        """The model of version 0: at zero, where every chance is 1/2."""
+        """The model of version 0: at zero, where every probability is 1/2."""
         p = self.features
         transform, curvature = np.eye(p), 0.5
         if self.covariates is not None:
@@ -165,7 +165,8 @@ class Settings:
 
         ``m >= n mu^2 / (4 p)``, n at the end of the epoch: in terms of the noise, ``n / (p s^2)``; with fewer 1/2; 1
         where there are none, or they are not like the people's, or targets are missing. It is 1 in every other epoch
-        at least: what a centred score says holds for any law of the covariates, and the others are held against it.
+        at least: what a centred score says holds for any distribution of the covariates, and the others are held
+        against it.
         """
         if self.exponent is not None:
             return self.exponent

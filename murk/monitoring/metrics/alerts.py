@@ -161,7 +161,7 @@ ALERTS: Final = (
         "MurkIntervalNotShrinking",
         # Error times root of count against its own lower tenth over a week: once the error does not fall any more,
         # this passes 2.5 when the count has grown 6.25 times, and stays above it. Plug-in intervals are smooth.
-        # Random scaling wanders by itself: by its limit law this is above 2.5 with probability 0.3% with three
+        # Random scaling wanders by itself: by its limit distribution this is above 2.5 with probability 0.3% with three
         # coefficients of equal weight, and 9% with a single one (tests/tools/test_alerts.py).
         f"{LAW} > {WIDER} * quantile_over_time({LOWER}, {LAW}[7d])"
         f" and on (task) max by (task) (increase(murk_releases_total{{result=\"{LEARNED}\"}}[1h])) > {FEW}",

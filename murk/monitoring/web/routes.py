@@ -63,7 +63,7 @@ def metrics(registry: CollectorRegistry, headers: Message) -> Response:
     try:
         encode, kind = choose_encoder(headers.get("Accept", ""))
     except (ValueError, TypeError):
-        # A version that is no number; whoever asks like that may have the plain format.
+        # A version that is no number; anyone who asks like that may have the plain format.
         encode, kind = generate_latest, "text/plain; version=0.0.4; charset=utf-8"
     return Response(200, kind, encode(registry))
 

@@ -49,9 +49,10 @@ def against_a_blank_record(guarantee: Guarantee) -> str:
     if not isinstance(guarantee, ApproxDP):
         [(name, value)] = guarantee.to_dict()[guarantee.kind].items()
         return (
-            f"For each record of the window, {name} = {value:.10g}: whoever knows all the others and sees everything "
+            f"For each record of the window, {name} = {value:.10g}: anyone who knows all the others and sees all "
             "tells the record from a blank one (all zeros) in at most "
-            f"{100 * guarantee.max_attack_accuracy:.2f}% of cases, where guessing has 50%. The organisation that holds the records is trusted with them."
+            f"{100 * guarantee.max_attack_accuracy:.2f}% of cases, where guessing has 50%. The organisation that holds "
+            "the records is trusted with them."
         )
     epsilon, delta = getattr(guarantee, "epsilon", math.inf), getattr(guarantee, "delta", 0.0)
     factor = f"e^{epsilon:.10g}" + (f" = {number(math.exp(epsilon))}" if epsilon < 12 else "")

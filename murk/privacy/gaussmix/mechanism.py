@@ -53,12 +53,12 @@ class GaussMixMechanism:
 
     (lambda = 0 if g <= tau: then the paper's algorithm releases no eigenvalue.)
 
-    The guarantee is central: whoever accumulates sees the rows, everybody else sees M. **Neighbours** are two
+    The guarantee is central: anyone who accumulates sees the rows, everybody else sees M. **Neighbours** are two
     windows of the same public number of rows in which one row differs: with ``"zero-out"`` it is the zero row in
     one of them, with ``"replace-one"`` it is any other (what local guarantees are about). It is claimed for
     real-valued normals S, which are drawn as 64-bit floats from a cryptographic stream. The noise, on the mixtures and
-    on the eigenvalue, has an exact law on integers; the mixtures it is added to are rounded to integers at random, by
-    probabilities that are floats: within 2^-48 of the exact distribution in total variation.
+    on the eigenvalue, has an exact distribution on integers; the mixtures it is added to are rounded to integers at
+    random, by probabilities that are floats: within 2^-48 of the exact distribution in total variation.
 
     Parameters
     ----------

@@ -2,8 +2,8 @@
 
 The ziggurat of 256 layers (Marsaglia, Tsang 2000) in the form with 52-bit abscissae (Doornik 2005): 98.8% of
 the draws take one word of the row's own blocks; the others go on with blocks that belong to that entry alone. So an
-entry is a function of the key, the row's index, j and k, whatever else is drawn. The law is that of real-valued
-normals to within the 53 bits of a float.
+entry is a function of the key, the row's index, j and k, whatever else is drawn. The distribution is that of
+real-valued normals to within the 53 bits of a float.
 """
 
 import math

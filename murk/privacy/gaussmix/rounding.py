@@ -21,11 +21,11 @@ def randomly_rounded(values: npt.NDArray[np.float64], words: npt.NDArray[np.uint
     discrete Gaussian of variance S^2 + w^2 *about the value itself*, which is a randomised rounding of the value plus
     continuous noise of variance S^2 + w^2 - 9 > S^2. So integers are post-processing of what is claimed.
 
-    That is of exact probabilities. These are 64-bit floats, a uniform of 53 bits decides, and nine widths out the law
-    is cut: A has the law above to within 2^-48 in total variation. Of the sum with noise of width S = 2^20, which is
-    nearly the same a few steps to either side, every outcome within 13 S has its probability to a factor 1 +- 2^-58,
-    so that an integer adds at most 2^-57 = 7e-18 to the log-likelihood ratio of two values: 3e-13 for the 40,960 of a
-    sketch of 4096 rows and ten columns.
+    That is of exact probabilities. These are 64-bit floats, a uniform of 53 bits decides, and nine widths out the
+    distribution is cut: A has the distribution above to within 2^-48 in total variation. Of the sum with noise of width
+    S = 2^20, which is nearly the same a few steps to either side, every outcome within 13 S has its probability to a
+    factor 1 +- 2^-58, so that an integer adds at most 2^-57 = 7e-18 to the log-likelihood ratio of two values: 3e-13
+    for the 40,960 of a sketch of 4096 rows and ten columns.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ class WindowAccumulator(ABC):
 
     @property
     def simulated(self) -> bool:
-        """Whether the randomness can be repeated by whoever knows the seed."""
+        """Whether the randomness can be repeated by anyone who knows the seed."""
         return self._noise.simulated
 
     @property

@@ -71,7 +71,7 @@ class Randomizer(Costed, Protocol):
 class Mechanism(Randomizer, Protocol):
     """A frozen public description of how a vector of bounded l2 norm is randomized.
 
-    Whoever holds it can compute the noise and the guarantee; nothing in it depends on data. It is defined by
+    Anyone who holds it can compute the noise and the guarantee; nothing in it depends on data. It is defined by
     integers (``steps`` or ``threshold``), and what it claims is computed from them.
     """
 
@@ -82,7 +82,7 @@ class Mechanism(Randomizer, Protocol):
 
     @property
     def radius(self) -> float:
-        """Public bound of their l2 norm; what lies beyond is brought back to it."""
+        """Public bound of their l2 norm; what lies beyond is projected to it."""
 
     @property
     def steps(self) -> int:

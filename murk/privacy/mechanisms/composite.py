@@ -184,7 +184,7 @@ class CompositeMechanism:
         Parameters
         ----------
         vectors
-            Shape (m, D). Each Gaussian part is brought back to its radius; a label is taken by its sign.
+            Shape (m, D). Each Gaussian part is projected to its radius; a label is taken by its sign.
         noise
             Where the noise and the coins come from. All Gaussian parts share one draw, so that simulated parts
             never hold the same noise.

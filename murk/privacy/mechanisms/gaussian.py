@@ -170,7 +170,7 @@ class GaussianMechanism:
         Parameters
         ----------
         vectors
-            Shape (m, d). Whatever is beyond the radius is brought back to it; NaN counts as 0.
+            Shape (m, d). Whatever is beyond the radius is projected to it; NaN counts as 0.
         noise
             Where the noise comes from.
         records

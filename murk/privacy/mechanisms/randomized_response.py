@@ -29,7 +29,7 @@ class RandomizedResponse:
     r"""Keep a category with probability e^epsilon / (e^epsilon + k - 1), else draw one of the other k - 1.
 
     One 64-bit word decides. Each other category gets the same whole number a of words and the true one the
-    rest, ``threshold = 2^64 - (k - 1) a``, so the law is exact:
+    rest, ``threshold = 2^64 - (k - 1) a``, so the distribution is exact:
 
     .. math:: \frac{P(\text{keep})}{P(\text{a given other})} = \frac{2^{64} - (k - 1) a}{a} \le e^\epsilon
 

@@ -35,7 +35,7 @@ _NOISE = np.uint64(Purpose.NOISE)
 _SPARE = np.uint64(Purpose.SPARE)
 _FIRST_SPARES = 8
 
-# The two laws in use, as constants of the compiled code.
+# The two distributions in use, as constants of the compiled code.
 _GAUSSIAN, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_LAW.shape, GAUSSIAN_LAW.table, GAUSSIAN_LAW.guide
 _LAPLACE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_LAW.shape, LAPLACE_LAW.table, LAPLACE_LAW.guide
 _NO_WORDS = np.empty(0, dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""OpenDP's exact samplers behind Murk's interface, for whoever must have them."""
+"""OpenDP's exact samplers behind Murk's interface, for anyone who must have them."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from murk.privacy.noise.tables import LATTICE_WIDTH
 
 
 class OpenDPNoise:
-    """Noise of the same laws and width as `SecureNoise`, drawn by OpenDP: much slower, independently written.
+    """Noise of the same distributions and width as `SecureNoise`, drawn by OpenDP: much slower, independently written.
 
     Coins and identifiers come from the operating system. There is no state, so copies do not repeat noise.
 
@@ -53,7 +53,7 @@ class OpenDPNoise:
 
 
 def opendp_draw(kind: str, scale: int, count: int) -> Integers:
-    """``count`` integers of a law by OpenDP (the mechanism applied to zeros)."""
+    """``count`` integers of a distribution by OpenDP (the mechanism applied to zeros)."""
     if count == 0:
         return np.empty(0, dtype=np.int64)
     domains, measurements, metrics = _measurements()

@@ -29,7 +29,7 @@ class NoiseSource(Protocol):
 
     @property
     def simulated(self) -> bool:
-        """Whether the draws can be repeated by whoever knows the seed, and so protect nobody."""
+        """Whether the draws can be repeated by anyone who knows the seed, and so protect nobody."""
 
     def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
         """(m, size) integers, ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)`` with S = 2^20."""
@@ -44,7 +44,7 @@ class NoiseSource(Protocol):
 class SecureNoise:
     r"""Exact noise from the operating system's randomness.
 
-    Given ideal random bits the law has no approximation at all: integers with
+    Given ideal random bits the distribution has no approximation at all: integers with
     ``P(x) \propto exp(-x^2 / 2 S^2)`` or ``P(x) \propto exp(-|x| / S)``, ``S = 2^20``.
 
     There is no pool and no state: a copy, a pickle, a fork or a snapshot of a virtual machine never
@@ -96,7 +96,7 @@ def _length(records: npt.ArrayLike) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNoise:
-    """Reproducible noise of the same law, for simulation only: it protects nobody.
+    """Reproducible noise of the same distribution, for simulation only: it protects nobody.
 
     A function of the seed, the record's index and the purpose alone (counter-based: Philox4x32-10), so
     that a record's draws do not depend on which others are drawn with it, nor on when. A copy repeats

@@ -1,6 +1,6 @@
 """From words that arrive in pieces to draws: rewind and resume, so that no trial is ever dropped.
 
-Dropping the trial during which the words ran out would bias the law: which trial that is depends on its
+Dropping the trial during which the words ran out would bias the distribution: which trial that is depends on its
 value.
 """
 

@@ -1,4 +1,4 @@
-"""The law of one draw, and the table of its leading part, made with integers only.
+"""The distribution of one draw, and the table of its leading part, made with integers only.
 
 A draw is written ``|x| = k J + j`` with ``0 <= j < J`` and ``S = m J``. The table holds the distribution
 function of ``k`` as binary digits; it is made by interval arithmetic on integers, so every digit is proved.
@@ -27,7 +27,7 @@ _LARGEST = 2**62
 
 @dataclass(frozen=True)
 class Law:
-    r"""A symmetric law on the integers, as the sampler needs it.
+    r"""A symmetric distribution on the integers, as the sampler needs it.
 
     ``gaussian``: P(x) proportional to exp(-x^2 / 2 S^2); ``laplace``: proportional to exp(-|x| / S).
 
@@ -43,7 +43,7 @@ class Law:
         Bits of a word that choose k (64; less in tests, to force the rare paths).
     levels
         Words to which the distribution function of k is known. A draw that even these leave undecided
-        asks for a :meth:`deeper` law, so the precision has no end.
+        asks for a :meth:`deeper` distribution, so the precision has no end.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class Law:
 
     def __post_init__(self) -> None:
         if self.kind not in ("gaussian", "laplace"):
-            raise UserError(f"no such law: {self.kind!r}; use 'gaussian' or 'laplace'")
+            raise UserError(f"no such distribution: {self.kind!r}; use 'gaussian' or 'laplace'")
         if self.scale < 1 or self.coarse < 1 or self.scale % self.coarse:
             raise UserError(f"the coarse width {self.coarse} must divide the scale {self.scale}")
         if not 1 <= self.width <= 64 or self.levels < 1:
@@ -89,7 +89,7 @@ class Law:
         return (self.denominator - 1).bit_length()
 
     def deeper(self) -> "Law":
-        """The same law, known to twice as many words."""
+        """The same distribution, known to twice as many words."""
         return Law(self.kind, self.scale, self.coarse, self.width, 2 * self.levels)
 
     @cached_property
@@ -121,7 +121,7 @@ class Law:
 
     @cached_property
     def shape(self) -> npt.NDArray[np.int64]:
-        """The law's numbers in the order in which the kernels read them."""
+        """The distribution's numbers in the order in which the kernels read them."""
         bits = min(self.width, _GUIDE_BITS)
         quadratic = int(self.kind == "gaussian")
         numbers = [

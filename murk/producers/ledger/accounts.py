@@ -24,7 +24,7 @@ class LevelAccount:
     released, refused
         Releases that were paid for, and that were refused.
     queued, dropped
-        Of those paid for, how many wait in the outbox, and how many were let go of unsent (expired, or the person
+        Of those paid for, how many wait in the outbox, and how many were deleted unsent (expired, or the person
         withdrew).
     first, last
         The days of the first and the last release (seconds since 1970, truncated); None where that is not known.
@@ -164,7 +164,7 @@ class Totals:
     people
         Number of people with an account.
     releases, refused, queued, dropped
-        Releases paid for; refused; waiting in the outbox; let go of unsent.
+        Releases paid for; refused; waiting in the outbox; deleted unsent.
     withdrawn
         Number of withdrawals.
     levels
@@ -202,7 +202,7 @@ def account_lines(account: Account) -> list[str]:
 def _task_lines(task: TaskAccount) -> list[str]:
     lines = []
     for one in task.levels:
-        state = [f"{one.sent} sent", f"{one.queued} waiting", f"{one.dropped} let go of unsent"]
+        state = [f"{one.sent} sent", f"{one.queued} waiting", f"{one.dropped} deleted unsent"]
         lines.append(
             f"{task.name}, level {one.level!r}: {one.released} released ({', '.join(state)}){one.days}, "
             f"{one.refused} refused. Each release: {promised(one.guarantee, one.mechanism)}"

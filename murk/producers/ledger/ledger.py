@@ -156,7 +156,7 @@ class Ledger:
         loosen(self._file, self._number(task_hash) or 0, level, cap)
 
     def promises(self, task_hash: str | None = None) -> list[Promise]:
-        """Give the caps that hold for a task, or (None) for all tasks together."""
+        """Return the caps that hold for a task, or (None) for all tasks together."""
         return promises(self._file, self._number(task_hash) or 0)
 
     @contextmanager
@@ -236,7 +236,7 @@ class Ledger:
     def withdraw(
         self, person: Key, *, task_hash: str | None = None, source: str | None = None, now: float | None = None
     ) -> int:
-        """Release nothing more of a person, and let go of what waits; what was spent stays spent.
+        """Release nothing more of a person, and delete what waits; what was spent stays spent.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class Ledger:
             return outbox.drop(connection, where, (home, person, task, task))
 
     def account(self, person: Key, *, source: str | None = None) -> Account:
-        """Give a person's own view: what was promised, spent, sent and refused, task by task.
+        """Return a person's own view: what was promised, spent, sent and refused, task by task.
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ class Ledger:
         return statements.account(self._file, home, person)
 
     def withdrawn(self, source: str, *, task_name: str) -> frozenset[Key]:
-        """Give the rows of a file whose people have withdrawn, from every task or from one of this name."""
+        """Return the rows of a file whose people have withdrawn, from every task or from one of this name."""
         return statements.withdrawn(self._file, source, task_name)
 
     def has_released(self, source: str, *, task_name: str) -> bool:
@@ -296,11 +296,11 @@ class Ledger:
         return statements.tasks_named(self._file, name)
 
     def together(self) -> tuple[Standing, ...]:
-        """Give the most that anybody has spent on all tasks together, beside each cap over all tasks (if any)."""
+        """Return the most that anybody has spent on all tasks together, beside each cap over all tasks (if any)."""
         return statements.together(self._file)
 
     def totals(self) -> Totals:
-        """Give sums over everyone in the ledger; they name nobody."""
+        """Return sums over everyone in the ledger; they name nobody."""
         self.delete_confirmed()
         return statements.totals(self._file)
 
@@ -309,7 +309,7 @@ class Ledger:
         return GroupSums(self._file, self._known(task_hash), self.delete_confirmed)
 
     def windows(self, task_hash: str, source: str | None = None) -> Windows:
-        """Give what is noted of organisations' windows, of the file with a digest or of records from no file."""
+        """Return what is noted of organisations' windows, of the file with a digest or of records from no file."""
         return Windows(self._file, self._known(task_hash), source)
 
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
@@ -341,7 +341,7 @@ class Ledger:
         if run is None or run.people != people:
             raise UserError(
                 f"the people of this file were named by {run and run.people} when the work through it began, "
-                f"and are by {people} now: their accounts would begin anew. Name them as before"
+                f"and are by {people} now: their accounts would begin again. Name them as before"
             )
         return run
 
@@ -377,12 +377,12 @@ class Ledger:
 
     @contextmanager
     def _settling(self) -> Iterator[Connection]:
-        """Open a transaction in which the bytes of confirmed releases are let go of."""
+        """Open a transaction in which the bytes of confirmed releases are deleted."""
         confirmed = list(self._confirmed)
         with self._file.write() as connection:
             outbox.remove(connection, confirmed)
             yield connection
-        # After the commit only: rolled back, the bytes are still there and still to be let go of.
+        # After the commit only: rolled back, the bytes are still there and still to be deleted.
         del self._confirmed[: len(confirmed)]
 
     def _booked(self, task_hash: str) -> Booked:

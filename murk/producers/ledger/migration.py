@@ -65,7 +65,7 @@ def _add_days(connection: Connection) -> None:
 def _merge_spellings(connection: Connection) -> None:
     """Make one account of those of a person whom format 1 knew by several spellings: what was spent adds up.
 
-    Characters that are refused now are taken out, so that nobody is met anew who spells a name without them.
+    Characters that are refused now are taken out, so that nobody is met again who spells a name without them.
     """
     connection.create_function("folded", 1, folded_name)
     tables = ["spending", "debits", "outbox", "withdrawals"]

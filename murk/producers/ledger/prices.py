@@ -1,4 +1,4 @@
-"""What one release costs, in every currency in which it has an honest figure; and adding costs up."""
+"""What one release costs, in every currency in which it has an valid bound; and adding costs up."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Charge:
     guarantee
         What the level promises for one release, as the task states it.
     costs
-        Currency -> `PrivacyLoss`; a currency in which the mechanism has no honest figure is left out.
+        Currency -> `PrivacyLoss`; a currency in which the mechanism has no valid bound is left out.
     guarantees
         All that is known of the mechanism, for `Accountant`; by default the guarantee alone.
     """
@@ -91,7 +91,7 @@ class Charge:
 class Tariff:
     """A charge as the ledger remembers it, under a number of its own.
 
-    Amounts are pairs (units, delta units); None where the mechanism has no honest figure in a currency.
+    Amounts are pairs (units, delta units); None where the mechanism has no valid bound in a currency.
     """
 
     number: int

@@ -1,6 +1,6 @@
 """The ledger's file: its tables, how it is made, and how it is recognised again.
 
-A ledger that cannot be read, or is not the one that is meant, fails closed: whoever lost it does not know
+A ledger that cannot be read, or is not the one that is meant, fails closed: anyone who lost it does not know
 any more what people have spent, and a new one would let them spend it again. So nothing here ever makes a
 ledger where one has been, and no message advises to do without the old one.
 """
@@ -25,7 +25,7 @@ APPLICATION = 0x4D75726C
 """SQLite's application id of a ledger ("Murl")."""
 
 CACHE_KIB = 16_384
-"""Names of people come in any order: with SQLite's 2 MB every block of a large ledger reads its pages anew."""
+"""Names of people come in any order: with SQLite's 2 MB every block of a large ledger reads its pages again."""
 
 BEYOND = (
     "Nothing was spent or sent. What people have spent stands in the ledger alone: keep the file, and put "
@@ -42,14 +42,14 @@ CREATE TABLE tasks (
 -- A file of records, by the SHA-256 of its bytes. Number 0 stands for callers who name people and records.
 CREATE TABLE sources (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
 
--- What was promised to everyone: at most so much of each currency, over all tasks (0) or in one, for whoever
+-- What was promised to everyone: at most so much of each currency, over all tasks (0) or in one, for anyone who
 -- asks for a level or ('') for any.
 CREATE TABLE promises (
     task INTEGER NOT NULL, level TEXT NOT NULL, currency TEXT NOT NULL,
     units INTEGER NOT NULL CHECK (units >= 0), delta_units INTEGER NOT NULL CHECK (delta_units >= 0),
     PRIMARY KEY (task, level, currency)) WITHOUT ROWID;
 
--- What one release at a level costs, in every currency in which it has an honest figure (else NULL).
+-- What one release at a level costs, in every currency in which it has an valid bound (else NULL).
 CREATE TABLE tariffs (
     number INTEGER PRIMARY KEY, task INTEGER NOT NULL REFERENCES tasks, level TEXT NOT NULL,
     mechanism TEXT NOT NULL, claims TEXT NOT NULL,

@@ -86,7 +86,7 @@ def together(file: Database) -> tuple[Standing, ...]:
 
 
 def _most(cap: Promise, histories: Sequence[Mapping[int, int]], tariffs: Mapping[int, Tariff]) -> PrivacyLoss | None:
-    """What is spent by whoever has spent most; None where nobody can say."""
+    """What is spent by the one who has spent most; None where nobody can say."""
     spent = [cap.spent(history, tariffs) for history in histories]
     known = [one for one in spent if one is not None]
     return None if len(known) < len(spent) else PrivacyLoss(cap.currency, *max(known, default=(0, 0)))

@@ -57,7 +57,7 @@ class Refusal:
             "level": f"the cap of one release at the level {self.level!r}",
         }[self.scope]
         if self.needed is None:
-            return f"{cap} is kept in a currency in which the mechanism of this release has no honest figure"
+            return f"{cap} is kept in a currency in which the mechanism of this release has no valid bound"
         if self.left is None:
             return f"{cap} is kept in a currency in which an earlier release has no figure: nothing is left"
         return f"{cap} has {self.left} left, and this release needs {self.needed}"

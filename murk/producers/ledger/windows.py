@@ -1,7 +1,7 @@
 """What a ledger notes of organisations' windows: that one is open, and what became of it.
 
 What is accumulated of a window stands in memory alone and is gone with its process. The note in the ledger lets
-whoever comes next say so. It tells whose window it was, which one and since when, in the clock's public
+the one who comes next say so. It tells whose window it was, which one and since when, in the clock's public
 granularity; nothing in it depends on a value of a record.
 """
 

@@ -42,7 +42,7 @@ class Block:
     people
         Names of their people, or of the organisations whose records they are; None where each row is a person.
     levels
-        The level of each; None where it is drawn by lot.
+        The level of each; None where it is drawn at random.
     clamped, missing
         Numbers of values outside their bounds and of values missing, over the block.
     next_row
@@ -137,7 +137,7 @@ class FileSource:
         if level_column is None and level != BY_LOT and level not in menu:
             raise UserError(f"the task {task.name!r} has no level {level!r}: choose one of {', '.join(menu)}")
         if BY_LOT in menu and level == BY_LOT and level_column is None:
-            raise UserError(f"the task {task.name!r} has a level named {BY_LOT!r}, which means by lot: rename it")
+            raise UserError(f"the task {task.name!r} has a level named {BY_LOT!r}, which means at random: rename it")
         if level_column is not None:
             self._check_level_column(level_column)
         self._named = [name for name in (self._name_column, level_column) if name is not None]
@@ -234,7 +234,7 @@ class FileSource:
         return sorted(rows.tolist())
 
     def covariates(self, rows: Collection[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Give the distinct coded features of some rows and how often each occurs; no target is looked at.
+        """Return the distinct coded features of some rows and how often each occurs; no target is looked at.
 
         Returns
         -------
@@ -255,7 +255,7 @@ class FileSource:
     def labels(self) -> Counter[str]:
         """Return how many rows have each raw value of the target, as text; empty cells are left out.
 
-        Raw values: they are for whoever holds the file of a simulation, and for nobody else.
+        Raw values: they are for anyone who holds the file of a simulation, and for nobody else.
         """
         found: Counter[str] = Counter()
         numbered = enumerate(self._table.rows(0))
@@ -333,7 +333,7 @@ class FileSource:
                 self._refuse(rows[place], name, Cell.NOT_A_NUMBER)
             if isinstance(value, str):
                 if "_" in value and name in self._numbers:
-                    # Python reads 1_000 as a number; whoever wrote the file may have meant something else.
+                    # Python reads 1_000 as a number; anyone who wrote the file may have meant something else.
                     self._refuse(rows[place], name, Cell.NOT_A_NUMBER)
                 if not _is_unicode(value):
                     raise UserError(f"{self._place(rows[place], name)}: not UTF-8 text. Save the file as UTF-8")
@@ -388,7 +388,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _suspects(column: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Give values worth a closer look; none, and quickly, for a column of plain texts or numbers."""
+    """Return values worth a closer look; none, and quickly, for a column of plain texts or numbers."""
     kinds = set(map(type, column))
     if kinds == {str}:
         joined = "".join(column)

@@ -142,7 +142,7 @@ class FilePopulation(ABC):
     """Those whose records stand in a file, ready to release to a log block by block.
 
     It holds a lock on a log that is a file, so that no other process lets anybody release there; `close`
-    lets go of it.
+    releases it.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class FilePopulation(ABC):
     block
         Most records of a block.
     policy
-        What their devices allow, in the word of whoever starts this and may decide it for them.
+        What their devices allow, in the word of anyone who starts this and may decide it for them.
     agree
         Called with what is about to become public with the task, before anything is written; it raises where that
         is not agreed to. What a log carries already is public, and is not asked about again.
@@ -336,7 +336,7 @@ class FilePopulation(ABC):
         self.problem = self._find_problem(self.task)
         compare(self.log, self._facts(), self.ledger.path)
         # Several machines may let their own people release to one log; a log in a file has the people of one
-        # file and ledger. With anything else they would release anew, and those set aside after all.
+        # file and ledger. With anything else they would release again, and those set aside after all.
         set_aside = self.task.public is not None and self.task.public.set_aside is not None
         alone = set_aside or in_file(self.log) is not None
         new = self.ledger.run(self.task.hash, self.source.digest) is None
@@ -346,7 +346,7 @@ class FilePopulation(ABC):
             found = f"another file than {self.source.path}, or another ledger than {self.ledger.path}"
             raise differs(self.log, found, "--source and --ledger", seed=self.crowd.seed)
         if new and self.task.covariates is not None:
-            # Whoever announced the task need not have had these people's file.
+            # Anyone who announced the task need not have had these people's file.
             check_carried(self.source, self.task.covariates)
             path = self.task.public_path
             if path is not None and path.exists():

@@ -44,8 +44,8 @@ class LabelSurvey:
     def check(self) -> None:
         """Refuse a file in which all labels are the same, before anybody releases.
 
-        That it is refused is a function of the records: whoever watches could learn it. So this is said of
-        simulations, and of at least 20 people together, and only to whoever holds their file; a device on its own
+        That it is refused is a function of the records: anyone who watches could learn it. So this is said of
+        simulations, and of at least 20 people together, and only to anyone who holds their file; a device on its own
         never looks. Values and their counts are told of simulations alone.
 
         Raises

@@ -86,7 +86,7 @@ def default_ledger(source: str | Path, task: str, *, simulated: bool) -> Path:
     readable(source)
     seen = _look(before)
     # Also what is left of one that is lost or damaged: it is refused when it is opened, where a new one would let
-    # everybody spend anew.
+    # everybody spend again.
     if _remains(before) if seen is None else seen.tasks:
         return before
     folder = source.resolve().parent
@@ -240,7 +240,7 @@ def _relative(source: Path, ledger: Path) -> str:
 
 
 def _short(path: Path) -> Path:
-    """A path as whoever stands in the current folder would write it."""
+    """A path as anyone who stands in the current folder would write it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
@@ -279,7 +279,7 @@ def _look(path: Path) -> _Seen | None:
     try:
         return _read(path) if path.is_file() else None
     except sqlite3.Error:
-        # Whoever opens it for good is told what is wrong with it.
+        # Anyone who opens it for good is told what is wrong with it.
         return None
 
 

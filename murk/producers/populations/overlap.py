@@ -140,8 +140,8 @@ def distinct(mine: Hashes, theirs: Hashes) -> bool:
 
     If the two are samples of one population, w rows that recur within them let one expect w s / (1 - s) across, with
     s = 2 r / (1 + r)^2; refused is more than four times that, and so any row at all where none recurs. Another sample
-    is refused so with a probability of about 1/4 at the most, where a first coincidence is about to happen; but whoever
-    is in both by chance looks like one of the people in everything, and the public sample can do without.
+    is refused so with a probability of about 1/4 at the most, where a first coincidence is about to happen; but anyone
+    who is in both by chance looks like one of the people in everything, and the public sample can do without.
     """
     own, public = _counted(mine, theirs)
     if len(mine) < ENOUGH or int(own[own > 1].sum()) > _ALIKE * len(mine):
@@ -173,7 +173,7 @@ def consecutive(mine: Hashes, theirs: Hashes) -> bool:
         runs = _mixed([rows[starts], np.diff(np.r_[starts, len(rows)]).astype(np.uint64)])
         if len(runs) < RUNS + 2:
             return False
-        # Whoever cuts a piece out cuts its first and its last run.
+        # Anyone who cuts a piece out cuts its first and its last run.
         runs = runs[1:-1]
         windows = _mixed([runs[place : len(runs) - RUNS + 1 + place] for place in range(RUNS)])
         values, counts = np.unique(windows, return_counts=True)

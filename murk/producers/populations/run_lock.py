@@ -95,7 +95,7 @@ def differs(log: Log, found: str, options: str, *, seed: int | None) -> UserErro
     again = (
         "its people's releases are spent: another --log is for another task, by the same ledger"
         if seed is None
-        else "to begin anew, give another --log and --ledger"
+        else "to begin again, give another --log and --ledger"
     )
     return UserError(f"{log.url} was begun with {found}: give the same {options} again to carry on; {again}")
 

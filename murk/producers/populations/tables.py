@@ -157,8 +157,7 @@ class CSVTable:
         if widths.count(self._width) != len(widths):
             at = next(index for index, width in enumerate(widths) if width != self._width)
             raise UserError(
-                f"{self.path}, row {numbers[at] + 1}: {widths[at]} cells, and the header has {self._width}: "
-                "mend the row"
+                f"{self.path}, row {numbers[at] + 1}: {widths[at]} cells, and the header has {self._width}: fix the row"
             )
         table = list(zip(*rows, strict=True))
         return {name: table[self._places[name]] for name in names}

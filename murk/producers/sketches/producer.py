@@ -41,14 +41,14 @@ class SketchProducer(Releaser["WindowProblem"]):
     records. After ``sketch.window`` records, or with `release`, the sketch's bytes and the debit that pays for it are
     one transaction of the ledger; then they are sent, and sent again until the log has them.
 
-    A window whose process dies is lost: nothing was debited for it, and whoever begins next is told (``lost``). Where
-    the cap has no room a window is refused before any of its records is looked at, and passes by.
+    A window whose process dies is lost: nothing was debited for it, and the one who begins next is told (``lost``).
+    Where the cap has no room a window is refused before any of its records is looked at, and passes by.
 
     A window that is full and could not be released, since the ledger could not be written, waits in memory: whatever is
     called next tries its release again, with the same bytes, before it takes a record.
 
     Nothing is counted of what records say, neither values outside their bounds nor rows that were scaled down: the
-    organisation holds its records anyway, and whoever else asks for such a count asks for a release of its own.
+    organisation holds its records anyway, and anyone else asks for such a count asks for a release of its own.
 
     It works in the thread that opened its ledger, and refuses to in another before a record is looked at.
 

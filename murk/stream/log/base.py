@@ -102,7 +102,7 @@ class Ownership(ABC):
         """Write state, offset, dead letters and newest model in one atomic, durable write.
 
         Repeating a commit whose outcome is unknown is safe: a dead letter is identified by its place. Where a
-        log cannot have it repeated, it says so, and the chain must be owned anew.
+        log cannot have it repeated, it says so, and the chain must be acquired again.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class Ownership(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give up what the ownership holds; the committed state stays."""
+        """Return up what the ownership holds; the committed state stays."""
 
 
 class Log(ABC):
@@ -140,7 +140,7 @@ class Log(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """Random name that the log was given when its streams were made; a log made anew has another.
+        """Random name that the log was given when its streams were made; a log created again has another.
 
         Raises
         ------
@@ -173,7 +173,7 @@ class Log(ABC):
 
     @abstractmethod
     def document(self) -> bytes | None:
-        """Give the announced task's document, or None before a task was announced."""
+        """Return the announced task's document, or None before a task was announced."""
 
     @property
     @abstractmethod
@@ -189,7 +189,7 @@ class Log(ABC):
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
         """Append (partition, message) pairs in order; all of them are durable on return.
 
-        A log in a file appends all or none. On a broker an error leaves open which of them stand on the log,
+        A log in a file appends all or none. On a broker an error leaves open which of them are stored in the log,
         and sending them again is safe: a release counts once.
 
         Raises
@@ -228,10 +228,10 @@ class Log(ABC):
 
     @abstractmethod
     def model(self, chain: int) -> bytes | None:
-        """Give a chain's newest model, or None before there is one."""
+        """Return a chain's newest model, or None before there is one."""
 
     def cached_model(self, chain: int) -> tuple[bytes | None, int]:
-        """Give a chain's newest model and the end of its partition as they were last heard of.
+        """Return a chain's newest model and the end of its partition as they were last heard of.
 
         For devices: it may be a moment old, and where the log is far away it is answered even while the log
         cannot be reached. Nothing on the log was younger than the end when the model was published.
@@ -243,7 +243,7 @@ class Log(ABC):
         return {}
 
     def join(self, name: str | None = None) -> Membership:
-        """Share the chains with all who join; on a log in a file everything falls to whoever came last.
+        """Share the chains with all who join; on a log in a file everything falls to the one who came last.
 
         Under the same ``name`` a learner comes back to the chains that it had.
         """
@@ -269,7 +269,7 @@ class Log(ABC):
 
     @abstractmethod
     def trim(self, before: float) -> int:
-        """Let go of messages and dead letters appended before a time (seconds since 1970).
+        """Delete messages and dead letters appended before a time (seconds since 1970).
 
         Kept whatever their age: messages that the chain's committed offset has not passed, and the messages
         before that offset which the window for duplicates may still need. A log that applies its retention

@@ -14,7 +14,7 @@ class Membership(ABC):
 
     @abstractmethod
     def chains(self) -> frozenset[int]:
-        """Give the chains that fall to this process now; to be asked often, since asking says it is alive.
+        """Return the chains that fall to this process now; to be asked often, since asking says it is alive.
 
         Two processes may for a moment both be told the same chain: `Log.acquire` decides between them.
 
@@ -28,7 +28,7 @@ class Membership(ABC):
     def close(self, *, for_good: bool = True) -> None:
         """Leave, so that others take over at once.
 
-        ``for_good=False`` is for a process that ends by a fault: whoever looks after it starts it again, and it
+        ``for_good=False`` is for a process that ends by a fault: anyone who looks after it starts it again, and it
         comes back to its chains. Others take them over only if that takes too long.
         """
 

@@ -123,7 +123,7 @@ class SqliteLog(Log):
         self._task = task
 
     def document(self) -> bytes | None:
-        """Give the announced task's document."""
+        """Return the announced task's document."""
         value = self._meta("document")
         return value.encode() if isinstance(value, str) else value
 
@@ -196,7 +196,7 @@ class SqliteLog(Log):
             connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (chain, message))
 
     def model(self, chain: int) -> bytes | None:
-        """Give a chain's newest model."""
+        """Return a chain's newest model."""
         self._check(chain)
         rows = self._database.query("SELECT message FROM models WHERE chain = ?", (chain,), (bytes,))
         return bytes(rows[0][0]) if rows else None

@@ -1,6 +1,6 @@
 """From bytes on a log to checked releases, and back.
 
-A log is open to whoever can reach it, so `decode` takes any bytes at all and either gives a release that
+A log is open to anyone who can reach it, so `decode` takes any bytes at all and either gives a release that
 fits the task or raises `RejectedError` with one of a few fixed reasons. The format is JSON: compact, with an
 explicit schema version.
 """
@@ -46,7 +46,7 @@ class RejectedError(MurkError):
     reason
         One of `REASONS`: used as a metrics label.
     detail
-        What was found, for whoever reads the dead letters. It may quote the sender's bytes: bounded, and
+        What was found, for anyone who reads the dead letters. It may quote the sender's bytes: bounded, and
         escaped to printable ASCII.
     """
 
@@ -102,7 +102,7 @@ class WireRules:
 
 
 def longest_release(kind: str, dimension: int) -> int:
-    """Give how many bytes a release of a kind with so many integers takes at the most.
+    """Return how many bytes a release of a kind with so many integers takes at the most.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def longest_release(kind: str, dimension: int) -> int:
 
 
 def encode(release: Release) -> bytes:
-    """Give the bytes of a release: compact JSON with its fields in their declared order.
+    """Return the bytes of a release: compact JSON with its fields in their declared order.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def encode(release: Release) -> bytes:
 
 
 def decode(data: bytes, rules: WireRules) -> Release:
-    """Give the release that some bytes hold, if they hold one that fits the rules.
+    """Return the release that some bytes hold, if they hold one that fits the rules.
 
     Raises
     ------
@@ -168,12 +168,12 @@ def decode(data: bytes, rules: WireRules) -> Release:
 
 
 def encode_iterate(message: IterateMessage) -> bytes:
-    """Give the bytes of a published iterate: compact JSON; its floats come back bit for bit."""
+    """Return the bytes of a published iterate: compact JSON; its floats come back bit for bit."""
     return _bytes(message)
 
 
 def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | None = None) -> IterateMessage:
-    """Give the published iterate that some bytes hold, if it is one of the task's.
+    """Return the published iterate that some bytes hold, if it is one of the task's.
 
     Whether a device wants to compute at it (radius, floor of the scale) is the problem's to check.
 
@@ -195,7 +195,7 @@ def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | 
 
 
 def json_schema() -> dict[str, Any]:
-    """Give the JSON Schema of every kind of message, by kind.
+    """Return the JSON Schema of every kind of message, by kind.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def excerpt(text: str | bytes, limit: int = EXCERPT) -> str:
-    """Give the start of foreign text, bounded and escaped to printable ASCII."""
+    """Return the start of foreign text, bounded and escaped to printable ASCII."""
     if isinstance(text, bytes):
         text = text[: limit + 1].decode("utf-8", "backslashreplace")
     shown = ascii(text[:limit])[1:-1]

@@ -94,7 +94,7 @@ class StateMessage(BaseModel):
     learner: dict[str, Any]
 
     def encode(self) -> bytes:
-        """Give the message's bytes; floats come back exactly as they went.
+        """Return the message's bytes; floats come back exactly as they went.
 
         Raises
         ------
@@ -132,7 +132,7 @@ def decode_state(message: bytes, where: str) -> StateMessage:
     try:
         return StateMessage.model_validate(data)
     except ValidationError as error:
-        # Whoever wrote it chose the keys.
+        # Anyone who wrote it chose the keys.
         keys = ", ".join(
             sorted({excerpt(".".join(map(str, item["loc"])) or "(all)") for item in error.errors()})[:_KEYS]
         )

@@ -1,6 +1,6 @@
 """How a chain's estimate has moved, kept in its state: points at counts that are spread evenly over their logarithm.
 
-At which counts follows from the count alone, and their times are the log's own, so that whoever replays the log
+At which counts follows from the count alone, and their times are the log's own, so that anyone who replays the log
 keeps the same points. Four counts an octave are on the grid: 1, 2, ..., 8, 10, 12, 14, 16, 20, ... Where they come to
 be too many, every second one is left out.
 """
@@ -136,7 +136,7 @@ class TrailRecorder:
             return
         if len(json.dumps(learner.state_dict())) + trail_bytes(learner.coefficients) + _BESIDE > MAX_STATE:
             # A learner that took nearly all the room before there were trails has to get by without. That is asked of
-            # what it has learned alone, so that whoever begins between two commits comes to the same.
+            # what it has learned alone, so that anyone who begins between two commits comes to the same.
             self.forget()
             return
         try:

@@ -19,7 +19,7 @@ class Block(BaseModel):
 
     @classmethod
     def keys(cls) -> list[str]:
-        """Give the keys that a file may set in this mapping, as it writes them."""
+        """Return the keys that a file may set in this mapping, as it writes them."""
         names = (field.alias or name for name, field in cls.model_fields.items())
         return [name for name in names if name not in cls.hidden]
 

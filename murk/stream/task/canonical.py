@@ -4,7 +4,7 @@ import json
 
 
 def canonical_json(content: object) -> bytes:
-    """Give the one way to write some data as JSON: sorted keys, no spaces, floats by repr, UTF-8.
+    """Return the one way to write some data as JSON: sorted keys, no spaces, floats by repr, UTF-8.
 
     Examples
     --------
@@ -16,7 +16,7 @@ def canonical_json(content: object) -> bytes:
 
 
 def differences(first: bytes, second: bytes) -> list[str]:
-    """Give the keys in which two tasks' documents differ, as the task file writes them.
+    """Return the keys in which two tasks' documents differ, as the task file writes them.
 
     Examples
     --------

@@ -18,7 +18,7 @@ def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task 
     Raises
     ------
     UserError
-        When another task stands on the log, or its number of partitions would change.
+        When another task is stored in the log, or its number of partitions would change.
     """
     if standing == offered:
         return None

@@ -69,7 +69,7 @@ def check_objective(objective: str | None, target: Target, learner: LearnerBlock
 def check_times(expiry: int, granularity: int, retention: int) -> None:
     """Check that a release does not expire at once, and not later than the log forgets that it has it.
 
-    Its expiry is truncated to the granularity too. Devices send again until it, and whoever sends again what
+    Its expiry is truncated to the granularity too. Devices send again until it, and anyone who sends again what
     the log has removed is counted twice.
 
     Raises

@@ -72,7 +72,7 @@ class EncodedBlock:
     columns: tuple[str, ...]
 
     def first_problem(self) -> Problem | None:
-        """Give the first value, by row, that is missing, undeclared or no number; None if all are fine."""
+        """Return the first value, by row, that is missing, undeclared or no number; None if all are fine."""
         bad = self.cells >= Cell.MISSING
         rows = np.flatnonzero(bad.any(axis=1))
         if not rows.size:
@@ -140,7 +140,7 @@ class Coding:
             array.setflags(write=False)
 
     def names_of(self, index: int) -> tuple[str, ...]:
-        """Give the names that one raw feature is coded under."""
+        """Return the names that one raw feature is coded under."""
         feature = self._features[index]
         if isinstance(feature, CategoryFeature) and len(feature.categories) > 2:
             return tuple(f"{feature.name}={category}" for category in feature.categories[1:])
@@ -219,11 +219,11 @@ class Coding:
         return EncodedRecord(np.array(x), y, clamped, missing)
 
     def decode_target(self, y: Any) -> Any:
-        """Give coded targets of a real target in its own units; numbers or arrays."""
+        """Return coded targets of a real target in its own units; numbers or arrays."""
         return self._output.decode(y)
 
     def per_unit(self, coefficients: Mapping[str, float]) -> dict[str, float]:
-        """Give coefficients in coded units, by coded name, per unit of their feature."""
+        """Return coefficients in coded units, by coded name, per unit of their feature."""
         factors = dict(zip(self.names, self.unit_factors.tolist(), strict=True))
         return {name: value * factors[name] for name, value in coefficients.items()}
 

@@ -42,7 +42,7 @@ def _values(column: Sequence[Any]) -> Any:
 
 
 def _number(value: Any) -> tuple[float, int]:
-    """Give a raw value as a finite number, or what is wrong with it."""
+    """Return a raw value as a finite number, or what is wrong with it."""
     if value is None:
         return math.nan, _MISSING
     try:
@@ -83,7 +83,7 @@ class NumberColumn:
         x[:, self.start] = coded
 
     def targets(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Give coded targets, NaN where there is none."""
+        """Return coded targets, NaN where there is none."""
         return self._coded(column, cells)
 
     def _coded(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -120,7 +120,7 @@ class NumberColumn:
         return cell
 
     def target(self, value: Any) -> tuple[float, int]:
-        """Give one coded value, NaN where there is none, and what became of it."""
+        """Return one coded value, NaN where there is none, and what became of it."""
         number, cell = _number(value)
         if cell:
             return number, cell
@@ -131,7 +131,7 @@ class NumberColumn:
         return (number - self.low) / self.range * 2.0 - 1.0, _FINE
 
     def decode(self, coded: Any) -> Any:
-        """Give coded values in the column's own units."""
+        """Return coded values in the column's own units."""
         return (coded + 1.0) * self.half_range + self.low
 
 
@@ -172,7 +172,7 @@ class CategoryColumn:
         self._find: Callable[..., int] = self._lookup.get
 
     def _index(self, value: Any) -> tuple[int, int]:
-        """Give the index of a value that is not found as it is, and what became of it."""
+        """Return the index of a value that is not found as it is, and what became of it."""
         if _is_absent(value) or (isinstance(value, float | np.floating) and value != value):
             return -1, _MISSING
         if isinstance(value, bool | np.bool_):
@@ -217,7 +217,7 @@ class CategoryColumn:
         x[rows, self.start + indices[rows] - 1] = 1.0
 
     def targets(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Give the indices as coded targets, NaN where there is none."""
+        """Return the indices as coded targets, NaN where there is none."""
         indices = self._indices(column, cells)
         return np.where(indices < 0, np.nan, indices.astype(np.float64))
 
@@ -235,7 +235,7 @@ class CategoryColumn:
         return cell
 
     def target(self, value: Any) -> tuple[float, int]:
-        """Give one index as a coded target, NaN where there is none, and what became of it."""
+        """Return one index as a coded target, NaN where there is none, and what became of it."""
         index, cell = self._one(value)
         return (math.nan if index < 0 else float(index)), cell
 
@@ -247,7 +247,7 @@ class CategoryColumn:
         return (index, _FINE) if index >= 0 else self._index(value)
 
     def decode(self, coded: Any) -> Any:
-        """Give coded targets as they are: an index has no units."""
+        """Return coded targets as they are: an index has no units."""
         return coded
 
 

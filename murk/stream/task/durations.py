@@ -13,7 +13,7 @@ _PATTERN = re.compile(r"([0-9]{1,9})\s?([dhms])")
 
 
 def parse_duration(text: str) -> int:
-    """Give the seconds of a duration such as ``"7d"``, ``"12h"``, ``"30m"`` or ``"45s"``.
+    """Return the seconds of a duration such as ``"7d"``, ``"12h"``, ``"30m"`` or ``"45s"``.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(seconds: int) -> str:
-    """Give the shortest way to write a duration: the largest unit that divides it.
+    """Return the shortest way to write a duration: the largest unit that divides it.
 
     Examples
     --------

@@ -30,7 +30,7 @@ TAGS: Final = frozenset({"<number>", "<categories>", "<binary>", "<classes>", "<
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """Give a public value as it is quoted in a message: its repr, cut where it is long."""
+    """Return a public value as it is quoted in a message: its repr, cut where it is long."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}..."
 
@@ -60,7 +60,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def place(path: Sequence[str | int]) -> str:
-    """Give a path through the file as people write it.
+    """Return a path through the file as people write it.
 
     Examples
     --------

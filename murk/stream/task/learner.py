@@ -91,7 +91,7 @@ class LearnerBlock(Block):
         return self
 
     def beyond_defaults(self, keys: tuple[str, ...]) -> str | None:
-        """Give the first of some keys whose value is not its default, if any."""
+        """Return the first of some keys whose value is not its default, if any."""
         fields = type(self).model_fields
         return next((key for key in keys if getattr(self, key) != fields[key].default), None)
 
@@ -118,7 +118,7 @@ class MaxStaleness(Block):
         return self.releases // 64
 
     def limit(self, count: int) -> int:
-        """Give how many releases old a gradient may be once a chain has learned ``count``."""
+        """Return how many releases old a gradient may be once a chain has learned ``count``."""
         return max(self.releases, count * self.share_ppm // 1_000_000)
 
 

@@ -293,7 +293,7 @@ class Task(Block):
         return hashlib.sha256(canonical_json(content)).hexdigest()
 
     def document(self) -> bytes:
-        """Give the resolved task as canonical JSON: sorted keys, no spaces, floats by repr, UTF-8."""
+        """Return the resolved task as canonical JSON: sorted keys, no spaces, floats by repr, UTF-8."""
         return canonical_json(self._content)
 
     @cached_property
@@ -308,7 +308,7 @@ class Task(Block):
         }
 
     def with_public(self, points: NDArray[np.float64], counts: NDArray[np.int64]) -> Self:
-        """Give the task with its public covariates resolved.
+        """Return the task with its public covariates resolved.
 
         Parameters
         ----------
@@ -328,7 +328,7 @@ class Task(Block):
             raise UserError(f"public covariates: {error.message()}") from None
 
     def without_public(self) -> Self:
-        """Give the task as its file declares it, without the resolved covariates."""
+        """Return the task as its file declares it, without the resolved covariates."""
         return self._with(covariates=None)
 
     def with_defaults_of(self, carried: Self) -> Self:
@@ -360,11 +360,11 @@ class Task(Block):
         return self._with(**changes) if changes else self
 
     def with_simulated(self, simulated: bool) -> Self:
-        """Give the task for simulated releases, or for real ones."""
+        """Return the task for simulated releases, or for real ones."""
         return self._with(simulated=bool(simulated))
 
     def with_protocol(self, protocol: str) -> Self:
-        """Give the task by another protocol, with that one's own defaults; resolved public covariates stay.
+        """Return the task by another protocol, with that one's own defaults; resolved public covariates stay.
 
         Raises
         ------

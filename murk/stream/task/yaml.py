@@ -48,7 +48,7 @@ class _Composer(yaml.SafeLoader):
 
 
 def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
-    """Give the content of a task file and the line of every key and item in it.
+    """Return the content of a task file and the line of every key and item in it.
 
     Raises
     ------

@@ -59,7 +59,7 @@ class Tally:
         self._dead[reason] += 1
 
     def counters(self) -> Counters:
-        """Give all sums."""
+        """Return all sums."""
         return Counters(
             learned=self._learned,
             duplicates=self._duplicates,
@@ -73,7 +73,7 @@ class Tally:
 class Reasons:
     """Logs dead letters by their reason, which is one of a short list; what they hold is a stranger's.
 
-    Whoever floods a log is not to flood what is logged of it, too: there is one line in so many seconds.
+    Anyone who floods a log is not to flood what is logged of it, too: there is one line in so many seconds.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ class DuplicateWindow:
         return before is not None and offset - before <= self.size
 
     def newest(self, offset: int) -> str | None:
-        """Give the id of the newest message within reach of an offset, or None where there is none."""
+        """Return the id of the newest message within reach of an offset, or None where there is none."""
         if self._last is None or offset - self._last[0] > self.size:
             return None
         return self._last[1]

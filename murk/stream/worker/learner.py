@@ -67,10 +67,10 @@ class StreamLearner(Protocol):
         """Learn admitted releases in order."""
 
     def published(self) -> tuple[int, list[float]] | None:
-        """Give the newest published version and its iterate; None where devices need none."""
+        """Return the newest published version and its iterate; None where devices need none."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the whole state as plain JSON data, from which it can be restored exactly."""
+        """Return the whole state as plain JSON data, from which it can be restored exactly."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state."""

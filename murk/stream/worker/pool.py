@@ -29,9 +29,9 @@ Learner = TypeVar("Learner", bound=StreamLearner)
 class Team(Generic[Learner]):
     """One process's share of a log's learning: a worker for each chain that falls to it.
 
-    When a chain falls to another process its worker is let go of; what it had not committed, the other one
+    When a chain is assigned to another process its worker is released; what it had not committed, the other one
     reads again. A log that cannot be reached is waited for. Everything else that is wrong with a log or a
-    state is raised: nothing is begun anew by itself.
+    state is raised: nothing is restarted by itself.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Team(Generic[Learner]):
                 _log.warning("waiting: %s", error)
             self.trouble = str(error)
             self._not_before = now + PAUSE
-            # What a commit came to is not known: each chain is owned anew, from what was really committed.
+            # What a commit came to is not known: each chain is acquired again, from what was really committed.
             self._drop(*self._workers)
             self.pulse.beat(self.trouble)
             return 0
@@ -148,12 +148,12 @@ class Team(Generic[Learner]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A process that ends by a fault is started again by whoever looks after it, and may fail again: the others
+        # A process that ends by a fault is started again by anyone who looks after it, and may fail again: the others
         # are not to share the chains out each time.
         self.close(for_good=not isinstance(error, Exception))
 
     def _follow(self, now: float) -> None:
-        """Take over what fell to this process, let go of what fell to others."""
+        """Take over what was assigned to this process, release what was assigned to others."""
         own = self._membership.chains()
         self._drop(*(self._workers.keys() - own))
         for chain in sorted(own - self._workers.keys()):

@@ -1,7 +1,7 @@
 """At which versions a chain publishes its iterate, and how old a gradient may be.
 
 A chain's version is the number of releases it has learned. Which versions are published follows from the
-version alone, so that whoever replays the log publishes and remembers the same ones. All of it is integer
+version alone, so that anyone who replays the log publishes and remembers the same ones. All of it is integer
 arithmetic: it runs inside compiled kernels and has no rounding.
 
 Notes
@@ -38,7 +38,7 @@ class StalenessLimit(Protocol):
 
 @jit
 def spacing(version: int, floor: int) -> int:
-    """Give the distance from a published version to the next one.
+    """Return the distance from a published version to the next one.
 
     The largest power of two not above ``max(1, version // 200, min(floor, version // 100))``.
 
@@ -62,13 +62,13 @@ def is_published(version: int, floor: int) -> bool:
 
 @jit
 def newest_published(version: int, floor: int) -> int:
-    """Give the largest published version that is not above the given one."""
+    """Return the largest published version that is not above the given one."""
     return version - version % spacing(version, floor)
 
 
 @jit
 def staleness_limit(count: int, releases: int, share_ppm: int) -> int:
-    """Give how many releases old a gradient may be once a chain has learned ``count``.
+    """Return how many releases old a gradient may be once a chain has learned ``count``.
 
     The larger of ``releases`` and the share of the count: ``max(releases, count * share_ppm // 10^6)``.
 
@@ -83,12 +83,12 @@ def staleness_limit(count: int, releases: int, share_ppm: int) -> int:
 
 
 def publication_spacing(version: int, task: "Task") -> int:
-    """Give the distance from a published version of a task's chain to the next one."""
+    """Return the distance from a published version of a task's chain to the next one."""
     return spacing(version, task.max_staleness.floor)
 
 
 def ring_size(max_staleness: StalenessLimit) -> int:
-    """Give how many published versions can be within the staleness limit at once, at the most.
+    """Return how many published versions can be within the staleness limit at once, at the most.
 
     Whatever the count n, no more than this many published versions lie in ``[n - limit(n), n]``: a learner
     that remembers this many iterates knows every one that a gradient it admits can have been taken at.

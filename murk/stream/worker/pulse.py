@@ -85,12 +85,12 @@ class Pulse:
         self._stepped = clock()
 
     def owns(self, chain: int, *, version: int, offset: int) -> None:
-        """A chain fell to this process, and stands there."""
+        """A chain was assigned to this process, and stands there."""
         with self._lock:
             self._chains[chain] = ChainVitals(version, offset)
 
     def dropped(self, chain: int) -> None:
-        """A chain was let go of."""
+        """A chain was released."""
         with self._lock:
             self._chains.pop(chain, None)
 

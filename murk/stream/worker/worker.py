@@ -66,7 +66,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A step that is folded into the learner and not yet committed."""
+    """A step that is learned and not yet committed."""
 
     state: bytes
     dead: Sequence[DeadLetter]
@@ -98,7 +98,7 @@ class Worker:
     batch
         Most messages of one step; fewer where releases are so long that they would fill the memory.
     clock
-        Time in seconds since 1970. It decides when old messages are let go of, and nothing else.
+        Time in seconds since 1970. It decides when old messages are deleted, and nothing else.
 
     Raises
     ------
@@ -154,7 +154,7 @@ class Worker:
         self._trim_due = self._look_due = 0.0
         self._description = f"chain {chain} of {log.url}"
         self._untold = Reasons(_log, self._description)
-        # Before the chain is taken from whoever may own it rightly.
+        # Before the chain is taken from anyone who may own it rightly.
         check_carries(log, task)
         self._check_learner()
         self._rules = WireRules(
@@ -214,7 +214,7 @@ class Worker:
             messages = self._log.read(self.chain, self.offset, count)
             if not messages:
                 self._restore_model()
-            # An interrupt within the fold leaves the learner between two states, fit for nothing.
+            # An interrupt within the update leaves the learner between two states, fit for nothing.
             self._stopped = "was interrupted while it learned"
             self._pending = self._fold(messages)
             self._stopped = None
@@ -232,10 +232,10 @@ class Worker:
         return pending.progress
 
     def close(self) -> None:
-        """Give the chain up; what was not committed will be read again by the next worker."""
+        """Return the chain up; what was not committed will be read again by the next worker."""
         if self._stopped is None:
             self._untold.tell()
-            _log.info("%s: let go of, %d releases learned", self._description, self._counters.learned)
+            _log.info("%s: released, %d releases learned", self._description, self._counters.learned)
         self._stopped = "was closed"
         self._ownership.close()
 
@@ -370,7 +370,7 @@ class Worker:
             self._ownership.publish_uncommitted(self._encoded(*published))
 
     def _newest_model(self) -> bytes | None:
-        """Give the newest published iterate where the log does not have it yet."""
+        """Return the newest published iterate where the log does not have it yet."""
         published = self._learner.published()
         if published is None or published[0] == self._model_version:
             return None

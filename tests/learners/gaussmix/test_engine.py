@@ -1,4 +1,4 @@
-"""The fold of sketches: problem from a task, hostile releases, exact states, merging; from raw rows to estimate."""
+"""The update of sketches: problem from a task, hostile releases, exact states, merging; from raw rows to estimate."""
 
 import dataclasses
 import json
@@ -297,6 +297,6 @@ def test_settings_are_checked_and_told_apart():
     assert settings.digest != SketchSettings(("b", "intercept"), rows=300, feature_bound=1.0).digest
     # States of before go on.
     assert (settings.digest, GramSettings(settings.names, 1.5).digest) == ("5b181a201a491ece", "781a31cbe5106b84")
-    for wrong in ({"weighting": "by lot"}, {"window": 0}, {"reach": -1.0}):
+    for wrong in ({"weighting": "at random"}, {"window": 0}, {"reach": -1.0}):
         with pytest.raises(UserError):
             SketchSettings(("a", "intercept"), rows=300, feature_bound=1.0, **wrong)

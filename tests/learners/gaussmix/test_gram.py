@@ -61,7 +61,7 @@ def learned(of, *releases):
     return engine
 
 
-# A window's matrix drawn by its law, without the rows
+# A window's matrix drawn by its distribution, without the rows
 
 
 def noise_of(columns, scale, weight, rng):
@@ -253,7 +253,7 @@ def test_the_allowance_falls_with_the_effects():
         made = allowance(fit, values, moment, np.diag([3.0, 1.0]), 1.0)
         found.append(made.coefficients[0])
         effects.append(made.effects[0])
-        # Of this very law: what the line misses of the average marginal effect is allowed for.
+        # Of this very distribution: what the line misses of the average marginal effect is allowed for.
         slope = np.mean((1.0 - np.tanh(size * nodes / 2) ** 2) / 4.0)
         assert abs(fit[0] / 2 - size * slope) < made.effects[0]
     assert 0 < found[0] < 0.003 < found[1] < found[2] < 0.5

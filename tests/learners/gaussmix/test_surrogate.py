@@ -68,7 +68,7 @@ def test_normal_scores_are_exact_for_normal_features(length):
     rows = np.column_stack([rng.normal(size=(200_000, 4)) * [1, 0.5, 2, 1] + [0, 1, 0, -0.5], np.ones(200_000)])
     theta = np.array([0.5, -0.5, 0.25, 0.5, -0.4]) * length
     found = by_normal_scores(*exact(theta, rows))
-    # The only error is that of 200,000 draws standing for a normal law: about 1 / sqrt(n) = 0.002 of each.
+    # The only error is that of 200,000 draws standing for a normal distribution: about 1 / sqrt(n) = 0.002 of each.
     assert found == pytest.approx(theta, abs=0.02 * length)
     # The surrogate's scale is right for one length at most.
     off = [np.abs(by_quadratic(exact(theta, rows)[0], reach) - theta).max() for reach in (1.0, 3.0, 6.0)]

@@ -90,7 +90,7 @@ def test_the_promise_is_that_of_a_vector_no_longer_than_1():
 
 
 def world(n, seed, missing=0.0):
-    """Labels whose chance is linear in x; of half of the people with a > 0 the label may be missing."""
+    """Labels whose probability is linear in x; of half of the people with a > 0 the label may be missing."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (n, 2))
     y = (rng.random(n) < 0.5 + 0.5 * (x @ [0.3, -0.2] + 0.2)).astype(float)
@@ -120,7 +120,7 @@ def held(missing, spoil=None):
 
 
 def test_missing_targets_do_not_bias():
-    """With 60% of the targets missing on one side. At 95% fewer than 101 of 120 hold with chance below 1e-5.
+    """With 60% of the targets missing on one side. At 95% fewer than 101 of 120 hold with probability below 1e-5.
 
     The twin, whose missing targets are not told, takes the trace for 1 and holds far fewer.
     """
@@ -204,7 +204,7 @@ def test_jacobis_rotations_find_what_lapack_finds():
 
 
 class Public:
-    """People whose chance of a label is linear in x, and rows that may be unlike them."""
+    """People whose probability of a label is linear in x, and rows that may be unlike them."""
 
     def __init__(self, seed, rows=2000, share=0.3, missing=0.0):
         rng = np.random.default_rng([seed, 5])
@@ -226,7 +226,7 @@ class Public:
 
 
 def test_public_rows_make_noise_linear_and_their_intervals_cover():
-    """At 95% fewer than 157 of 180 hold with chance below 1e-4 (binomial); of half the width 67% do, and fail.
+    """At 95% fewer than 157 of 180 hold with probability below 1e-4 (binomial); of half the width 67% do, and fail.
 
     At mu = 1 and 20,000 people there are no intervals, or useless ones, without them. Missing labels do not bias.
     """
@@ -244,7 +244,7 @@ def test_public_rows_make_noise_linear_and_their_intervals_cover():
 
 @pytest.mark.parametrize("public", [False, True])
 def test_chains_merge_to_what_one_chain_has_learned(public):
-    """Sums add, whoever learned which release: two partitions estimate what one does."""
+    """Sums add, anyone who learned which release: two partitions estimate what one does."""
     people, more = Public(3), {"guarantee": GaussianDP(4.0), "release": "directions", "loss": "quadratic"}
     one, *parts = (engine(**more) for _ in range(3))
     if public:

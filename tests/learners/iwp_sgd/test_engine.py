@@ -1,4 +1,4 @@
-"""The fold: one law for every way of learning, exact state, and nothing that a stranger sends breaks it."""
+"""The update: one distribution for every way of learning, exact state, and nothing that a stranger sends breaks it."""
 
 import copy
 import json
@@ -66,7 +66,7 @@ def vectors(made, x, y):
 
 @every
 def test_records_are_learned_as_their_releases_would_be(target, more):
-    """The fold's own randomization is the mechanism's, integer for integer, and every way ends in one state."""
+    """The update's own randomization is the mechanism's, integer for integer, and every way ends in one state."""
     x, y = records(600, target=target)
     y[::50] = math.nan
     x[::60, 0], x[::70, 1] = math.inf, -7.0

@@ -245,7 +245,7 @@ def test_the_metric_wants_a_wrapped_linear_model():
 
 
 def test_probit_coefficients_are_those_of_the_probit_model():
-    """Labels of a probit model; the estimate within 5 of its own standard errors of the truth (chance 2e-6)."""
+    """Labels of a probit model; the estimate within 5 of its own standard errors of the truth (probability 2e-6)."""
     rng = np.random.default_rng(3)
     truth = np.array([0.5, -0.4, 0.3])
     x = rng.uniform(-1, 1, (200_000, 2))
@@ -361,7 +361,7 @@ def test_the_papers_settings_beat_uncorrected_sgd():
 
 @pytest.mark.parametrize(("budget", "loss"), [(GaussianDP(2.0), "quadratic"), (GaussianDP(4.0), "probit")])
 def test_intervals_cover(budget, loss):
-    """Nominal 95% over 60 draws of 3 coefficients: fewer than 155 of 180 hold with chance below 1e-5 (binomial).
+    """Nominal 95% over 60 draws of 3 coefficients: fewer than 155 of 180 hold with probability below 1e-5 (binomial).
 
     The twin, of half the width, holds 67% and fails.
     """

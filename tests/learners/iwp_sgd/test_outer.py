@@ -44,7 +44,7 @@ def test_whatever_a_record_holds_its_vector_is_no_longer_than_one(x, y, real, bo
 
 def test_the_blocks_are_what_a_fit_weighted_by_the_length_takes():
     v = units(np.array([[0.5, -2.0, 1.0]]), [0.3], k.OUTER_REAL)[0]
-    x = np.array([0.5, -1.0, 1.0])  # -2 is brought back to the box
+    x = np.array([0.5, -1.0, 1.0])  # -2 is projected to the box
     assert np.outer(v, v) * (1.0 + x @ x) == pytest.approx(np.outer([*x, 0.3], [*x, 0.3]))
 
 
@@ -57,9 +57,9 @@ MECHANISMS = [
 @pytest.mark.parametrize(("kind", "guarantee"), MECHANISMS)
 @pytest.mark.parametrize("target", ["binary", "real"])
 def test_matrix_gradient_and_loss_are_unbiased_under_every_mechanism(kind, guarantee, target):
-    """10,000 releases of one record: every number within 5 standard errors (chance 6e-7 each; 15 of them).
+    """10,000 releases of one record: every number within 5 standard errors (probability 6e-7 each; 15 of them).
 
-    The twin, with numbers off the diagonal not brought back from sqrt 2 of themselves, is further off.
+    The twin, with numbers off the diagonal not projected from sqrt 2 of themselves, is further off.
     """
     mechanism = outer_mechanism(kind, guarantee, 4)
     row, y = np.array([[0.5, -0.8, 1.0]]), 1.0 if target == "binary" else -0.6
@@ -116,7 +116,7 @@ def test_the_best_mechanism_is_compared_by_its_own_noise():
 
 
 def people(n, seed, missing=0.0, rare=0.3):
-    """Labels whose chance is linear in x, of a feature of two values and one of nine; some of them missing."""
+    """Labels whose probability is linear in x, of a feature of two values and one of nine; some of them missing."""
     rng = np.random.default_rng([seed, 9])
     x = np.column_stack([np.where(rng.random(n) < rare, 1.0, -1.0), rng.integers(-4, 5, n) / 4.0])
     y = (rng.random(n) < 0.5 + 0.5 * (x @ TRUTH[:2] + TRUTH[2])).astype(float)
@@ -137,7 +137,7 @@ def held(guarantee, narrower=1.0):
 
 @pytest.mark.parametrize("guarantee", [GaussianDP(2.0), PureDP(3.0)])
 def test_intervals_hold_under_gaussian_noise_and_under_a_pure_guarantee(guarantee):
-    """At 95% fewer than 101 of 120 hold with chance below 1e-5; of half the width 67% do, and fail."""
+    """At 95% fewer than 101 of 120 hold with probability below 1e-5; of half the width 67% do, and fail."""
     assert held(guarantee) >= 101
     assert held(guarantee, 0.5) < 101
 
@@ -203,7 +203,7 @@ def with_rows(rows, seed, n=20_000, target="binary", mu=1.0, **more):
 
 @pytest.mark.parametrize("target", ["binary", "real"])
 def test_public_rows_narrow_intervals_of_labels_and_of_real_targets(target):
-    """At 95% fewer than 101 of 120 hold with chance below 1e-5; of half the width 67% do, and fail."""
+    """At 95% fewer than 101 of 120 hold with probability below 1e-5; of half the width 67% do, and fail."""
     kept = half = narrower = 0
     for seed in range(40):
         before, after = with_rows(covariates(2000, seed), seed, target=target, mu=0.7)

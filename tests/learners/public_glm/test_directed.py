@@ -40,7 +40,7 @@ def test_a_logistic_model_is_found_within_its_intervals_and_nearer_than_by_momen
     for each in (model, moments):
         each.learn_many(X, LABELS)
     found, truth = model.estimate(), np.append(TRUTH, -0.3)
-    # 4 coefficients of a normal law, a false alarm once in 10^6 runs.
+    # 4 coefficients of a normal distribution, a false alarm once in 10^6 runs.
     assert np.all(np.abs(found.values - truth) < 5.1 * found.spread)
     assert np.any(np.abs(found.values + truth) > 5.1 * found.spread)
     assert np.sum(found.spread[:3] ** 2) < 0.75 * np.sum(moments.estimate().spread[:3] ** 2)
@@ -59,7 +59,7 @@ def test_other_losses_are_solved_for(loss):
     for each in (model, wrong):
         each.learn_many(X[5000:], labels[5000:])
     found, other = model.estimate(), wrong.estimate()
-    # 4 coefficients of a normal law, a false alarm once in 10^6 runs.
+    # 4 coefficients of a normal distribution, a false alarm once in 10^6 runs.
     assert np.all(np.abs(found.values - truth) < 5.1 * found.spread)
     assert np.any(np.abs(other.values - truth) > 5.1 * other.spread)
     chance = LOSSES[loss].mean(np.array([0.3 - 1.5]))[0]

@@ -1,4 +1,4 @@
-"""The fold: the same however it is cut up, merged by sum, restored to the bit; and a task's problem."""
+"""The update: the same however it is cut up, merged by sum, restored to the bit; and a task's problem."""
 
 import json
 import math

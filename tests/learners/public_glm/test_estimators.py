@@ -281,7 +281,7 @@ def test_counts_by_poisson_regression():
     model = regression(budget=GaussianDP(8.0), link="exp", target_bounds=(0, 8), public=PUBLIC)
     model.learn_many(X, counts)
     found = model.estimate()
-    # Counts above 8 (fewer than one in 10^4) are brought back to it.
+    # Counts above 8 (fewer than one in 10^4) are projected to it.
     assert np.all(np.abs(found.values - np.append(TRUTH, -0.3)) < 5.1 * found.spread)
 
 

@@ -110,7 +110,7 @@ def test_the_models_own_equations_need_no_normal_features():
 def test_moments_that_no_coefficients_have_keep_the_direction():
     X = np.column_stack([np.linspace(-1, 1, 1000), np.ones(1000)])
     layout = layout_of(X)
-    # Labels that are a function of the features, then shifted by noise beyond what any chances have.
+    # Labels that are a function of the features, then shifted by noise beyond what any probabilities have.
     sums = exact(layout, X, np.sign(X[:, 0]), noise=30.0, rng=np.random.default_rng(1))
     found = fit(sums, layout, LOSSES["logistic"], BINARY, people(X), "both", solver="score")
     assert found.missing is not None
@@ -201,7 +201,7 @@ def test_an_indefinite_matrix_is_mended_and_says_so():
     assert np.all(np.isfinite(found.values))
     assert np.all(np.isinf(found.estimate.spread))
     assert "mended" in found.estimate.note
-    # Public covariates take the noise's place: nothing needs mending.
+    # Public covariates take the noise's place: nothing needs fixing.
     both = design_of(private, people(normal_data(5000, seed=9)[1]), "both")
     assert not both.repaired
     assert both.share < 0.05

@@ -51,7 +51,7 @@ def public(X):
 
 
 def learn_sums(problem, X, y, seed) -> ScoreEngine:
-    """The same at once: Gaussian noise on an epoch's sums, of the same law but for the lattice."""
+    """The same at once: Gaussian noise on an epoch's sums, of the same distribution but for the lattice."""
     engine, rng = problem.engine(), np.random.default_rng(seed + 10_000)
     while engine.n_releases < len(X):
         start, model = engine.n_releases, engine.model

@@ -80,7 +80,7 @@ def test_two_classes_are_a_binary_target():
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
 def test_the_mean_score_and_its_slope_are_those_of_devices(exponent):
-    """Against a sum over records with every class, weighted by its chance; the slope by differences."""
+    """Against a sum over records with every class, weighted by its probability; the slope by differences."""
     rng = np.random.default_rng(3)
     rows = Rows(np.c_[rng.uniform(-1, 1, size=(40, P - 1)), np.ones(40)], np.full(40, 0.025))
     origin, theta, basis = rng.normal(size=(K - 1) * P), rng.normal(size=(K - 1) * P), contrasts(K)
@@ -104,7 +104,7 @@ def test_the_mean_score_and_its_slope_are_those_of_devices(exponent):
     ]
     assert expected.slope(at) == pytest.approx(np.array(rise).T, abs=1e-7)
     if exponent == 1.0:
-        # Centred: its mean is zero where the origin is the truth, whatever the law of the features.
+        # Centred: its mean is zero where the origin is the truth, whatever the distribution of the features.
         assert expected.score(chances(rows.points, origin, basis)) == pytest.approx(np.zeros(len(origin)), abs=1e-12)
 
 

@@ -92,7 +92,7 @@ def test_a_model_comes_back_as_it_was_published():
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
 def test_the_mean_score_and_its_slope_are_those_of_the_scores(exponent):
-    """Against a sum over records with every outcome, weighted by its chance; the slope by differences."""
+    """Against a sum over records with every outcome, weighted by its probability; the slope by differences."""
     rng = np.random.default_rng(3)
     rows = Rows(np.c_[rng.uniform(-1, 1, size=(50, P - 1)), np.ones(50)], np.full(50, 0.02))
     model = Model(rng.normal(size=P), np.eye(P) + 0.2 * rng.normal(size=(P, P)), 1.2, exponent, 0.0, 0.0)
@@ -110,7 +110,7 @@ def test_the_mean_score_and_its_slope_are_those_of_the_scores(exponent):
     ]
     assert expected.slope(rows.points @ theta) == pytest.approx(np.array(rise).T, abs=1e-7)
     if exponent == 1.0:
-        # Centred: its mean is zero where the origin is the truth, whatever the law of the features.
+        # Centred: its mean is zero where the origin is the truth, whatever the distribution of the features.
         at = rows.points @ model.origin
         assert expected.score(at) == pytest.approx(np.zeros(P), abs=1e-12)
         # And its slope there is the curvature that people are asked for.

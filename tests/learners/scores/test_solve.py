@@ -147,7 +147,7 @@ def test_before_anything_is_learned():
 
 
 def test_a_real_target_gives_the_line():
-    """The slope of a line, whatever the noise's law; by the device's own code, at two budgets."""
+    """The slope of a line, whatever the noise's distribution; by the device's own code, at two budgets."""
     rng = np.random.default_rng(5)
     theta = np.array([0.2, -0.3, 0.25, 0.1])
     X = features(rng, 24_000, P)

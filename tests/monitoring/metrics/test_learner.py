@@ -51,7 +51,7 @@ def test_what_is_not_known_or_not_its_own_is_left_out():
     assert value("murk_learner_owned_chains", TASK) == 2
     assert value("murk_learner_lag_releases", {**TASK, "partition": "0"}) is None
     assert value("murk_learner_last_commit_timestamp_seconds", {**TASK, "partition": "2"}) is None
-    # Counters are the process's, whoever has the chain now.
+    # Counters are the process's, anyone who has the chain now.
     assert value("murk_learner_messages_total", {**TASK, "result": "learned"}) == 11
 
 
@@ -66,7 +66,7 @@ def test_a_learner_is_well_while_it_steps_and_reaches_the_log():
     assert (health({}).status, health({}).body) == (503, b"kafka://x cannot be reached (reading)\n")
     pulse.beat(None)
     assert health({}).status == 200
-    # Whoever stands by is well.
+    # Anyone who stands by is well.
     assert problem(Pulse(lambda: 0.0).vitals(), 1.0) is None
 
 

@@ -1,4 +1,4 @@
-"""The claimed (epsilon, delta) against the laws themselves, by quadrature and by the chi-square distribution.
+"""The claimed (epsilon, delta) against the distributions themselves, by quadrature and by the chi-square distribution.
 
 Nothing here uses the package's formulas: the worst pair of neighbours has k independent rows, normal with variance
 g in one direction for the first and g - 1 for the second (g + 1 in another direction if a row came in its place).
@@ -46,7 +46,7 @@ def test_renyi_curve_by_quadrature(order, g):
 
 
 def gaussian_divergence(order, first, second):
-    """Between centred normal laws with these covariances (Gil, Alajaji, Linder 2013)."""
+    """Between centred normal distributions with these covariances (Gil, Alajaji, Linder 2013)."""
     mixed = (1 - order) * first + order * second
     if np.linalg.eigvalsh(mixed)[0] <= 0:
         return math.inf
@@ -107,7 +107,7 @@ def replaced_delta(g, rows, epsilon):
 
 
 def signed_delta(g, rows, epsilon):
-    """E (1 - e^(epsilon - loss))_+ under the first law: the one-sided delta, any sign of epsilon."""
+    """E (1 - e^(epsilon - loss))_+ under the first distribution: the one-sided delta, any sign of epsilon."""
     cut = max(0.0, (epsilon - rows / 2 * math.log1p(-1 / g)) * 2 * g * (g - 1))
     return chi2.sf(cut / g, rows) - math.exp(epsilon) * chi2.sf(cut / (g - 1), rows)
 

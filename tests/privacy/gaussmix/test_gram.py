@@ -1,4 +1,4 @@
-"""Second moments with noise: how far neighbours are apart at the most, what is promised for it, and its law."""
+"""Second moments with noise: the distance of neighbours, what is promised for it, and the noise's distribution."""
 
 import copy
 import json
@@ -91,7 +91,7 @@ def test_a_replaced_row_is_as_far_as_it_is_said():
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (4.0, 1e-5)])
 def test_the_noise_is_that_of_the_exact_curve(epsilon, delta):
-    """By the curve of a normal law, whose delta is the claim's at the claim's epsilon, and above it with less noise."""
+    """By the curve of a normal distribution, whose delta is the claim's at its epsilon; above it with less noise."""
     mechanism = made(ApproxDP(epsilon, delta))
 
     def curve(mu):

@@ -1,4 +1,4 @@
-"""The stream and the normals: test vectors, another implementation, and the law."""
+"""The stream and the normals: test vectors, another implementation, and the distribution."""
 
 import math
 
@@ -99,7 +99,8 @@ def test_distribution(sample):
 
 
 def test_undecided_words_follow_their_law(sample):
-    """The 1.2% of the draws that take further words: their law is the normal one less that of the decided draws.
+    """The 1.2% of the draws that take further words: their distribution is the normal one less that of the decided
+    draws.
 
     Decided draws are uniform on the inner part of their layer. The twin takes every undecided word as it is, as if
     wedges were never rejected.

@@ -34,7 +34,7 @@ def test_law_about_any_centre():
 
 
 def test_mean_does_not_depend_on_the_fraction():
-    """By every word of a fine grid (quadrature, so no chance in it): the mean is the value to 1e-3 steps."""
+    """By every word of a fine grid (quadrature, so no probability in it): the mean is the value to 1e-3 steps."""
     grid = (np.arange(50_000, dtype=np.uint64) * np.uint64(2**64 // 50_000)) + np.uint64(2**46)
     for fraction in np.linspace(0, 0.99, 12):
         drawn = randomly_rounded(np.full(grid.shape, fraction), grid)
@@ -52,7 +52,7 @@ def test_extremes():
 
 
 def test_with_noise_nothing_of_the_rounding_is_left():
-    """The law of (rounded + discrete Gaussian of width s) is that of one about the value, here by exact sums.
+    """The distribution of (rounded + discrete Gaussian of width s) is that of one about the value, here by exact sums.
 
     Small s shows it best: s = 12 for the 2^20 of a release. Nearest rounding instead, the twin, is off by 1e-2.
     """
@@ -76,7 +76,7 @@ def test_with_noise_nothing_of_the_rounding_is_left():
 
 
 def implemented(value):
-    """The law of what is computed, exactly: for each integer, how many of the 2^64 words give it."""
+    """The distribution of what is computed, exactly: for each integer, how many of the 2^64 words give it."""
     cells = np.arange(-37, 39) + math.floor(value)
     low, high = np.zeros(len(cells), dtype=object), np.full(len(cells), 2**64 - 1, dtype=object)
     while np.any(high - low > 1):

@@ -1,4 +1,4 @@
-"""The tight analysis against the laws themselves: chi-square, quadrature, and random windows."""
+"""The tight analysis against the distributions themselves: chi-square, quadrature, and random windows."""
 
 import math
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Noise sources that say what they are told: for tests that go through the exact law, not through draws of it."""
+"""Noise sources that say what they are told: for tests that go through the exact distribution, not through draws."""
 
 import numpy as np
 

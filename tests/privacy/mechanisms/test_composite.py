@@ -1,4 +1,4 @@
-"""Several mechanisms in one release: the law, what it promises and what it costs."""
+"""Several mechanisms in one release: the distribution, what it promises and what it costs."""
 
 import copy
 import json

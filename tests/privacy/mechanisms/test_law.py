@@ -1,4 +1,4 @@
-"""The laws of the mechanisms by simulation, each with a wrong-parameter twin that must fail.
+"""The distributions of the mechanisms by simulation, each with a wrong-parameter twin that must fail.
 
 Seeds are fixed, so a test passes or fails always; had they been drawn afresh, each assertion would be wrong with
 probability below 1e-6 (5.5 standard errors on both sides: 4e-8 for each coordinate looked at).

@@ -1,4 +1,4 @@
-"""PrivUnit by rank: its exact law by enumeration, its calibration by quadrature, its release by simulation.
+"""PrivUnit by rank: its exact distribution by enumeration, its calibration by quadrature, its release by simulation.
 
 Seeds are fixed. Where draws are compared with a mean, the tolerance is 5.5 standard errors on both sides: had seeds
 been drawn afresh, an assertion about one number would be wrong with probability 4e-8, and this file with 1e-5.
@@ -37,7 +37,7 @@ def made(dimension, draws, closest, epsilon, radius=1.0):
     )
 
 
-# The exact law
+# The exact distribution
 
 
 def words_of(mechanism):
@@ -85,7 +85,7 @@ def test_every_candidate_has_its_share_of_the_words_whatever_the_vector(draws, c
         assert min(near) >= max(others) - 1e-9
 
 
-# A coarse lattice with any law on it: here these points, as often as the numbers say.
+# A coarse lattice with any distribution on it: here these points, as often as the numbers say.
 POINTS = {
     (0, 0): 5, (1, 0): 4, (-1, 0): 4, (0, 1): 4, (0, -1): 4, (1, 1): 3, (-1, 1): 3, (1, -1): 3, (-1, -1): 3, (2, 1): 1
 }  # fmt: skip
@@ -183,7 +183,7 @@ def test_scores_of_the_closest_against_quadrature_in_high_precision(dimension, d
         exact = precise_moments(dimension, draws, closest)
         for found, value in zip(moments(dimension, draws, closest), exact, strict=True):
             assert abs(found / value - 1) < 1e-11
-    # The twin: one draw more or less is another law.
+    # The twin: one draw more or less is another distribution.
     for other in ({draws + 1, draws - 1} - {0}) if draws > 1 else {2}:
         assert abs(moments(dimension, other, closest)[0] / float(exact[0]) - 1) > 1e-4
 

@@ -1,4 +1,4 @@
-"""Randomized response: exact law word by word, distribution by draws, unbiased weights."""
+"""Randomized response: exact distribution word by word, distribution by draws, unbiased weights."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ def test_probabilities(classes, epsilon):
 
 @pytest.mark.parametrize("classes", CLASSES)
 def test_every_boundary_between_words(classes):
-    # The law is a partition of the 2^64 words into runs: both ends of every run, for every true category.
+    # The distribution is a partition of the 2^64 words into runs: both ends of every run, for every true category.
     mechanism = response(classes)
     t, a = mechanism.threshold, mechanism.other
     for truth in range(classes):

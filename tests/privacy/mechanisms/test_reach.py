@@ -1,4 +1,4 @@
-"""Honest payloads' length: the stated false alarm, by exact laws and by draws, in integers that do not overflow."""
+"""Honest payloads' length: the stated false alarm, by exact distributions and by draws, in integers."""
 
 import math
 
@@ -28,7 +28,7 @@ def test_the_false_alarm_is_that_of_eight_standard_deviations():
 
 @pytest.mark.parametrize(("dimension", "steps"), SHAPES)
 def test_gaussian_payloads_are_longer_with_the_stated_probability_at_most(dimension, steps):
-    """By the non-central chi-square law of the worst vector. A square a fifth shorter, the twin, is exceeded."""
+    """By the non-central chi-square distribution of the worst vector. A square a fifth shorter is exceeded."""
     square = gaussian_square(dimension, steps) / WIDTH**2
     centre = (steps / WIDTH) ** 2
     assert ncx2.sf(square, dimension, centre) <= FALSE_ALARM
@@ -38,7 +38,7 @@ def test_gaussian_payloads_are_longer_with_the_stated_probability_at_most(dimens
 
 @pytest.mark.parametrize(("dimension", "steps"), SHAPES)
 def test_laplace_payloads_are_longer_with_the_stated_probability_at_most(dimension, steps):
-    """By the gamma law of the noise's l1 norm, each of whose terms is rounded up by a step at most."""
+    """By the gamma distribution of the noise's l1 norm, each of whose terms is rounded up by a step at most."""
     norm = math.sqrt(laplace_square(dimension, steps)) - steps - dimension
     assert gamma.sf(norm / WIDTH, dimension) <= FALSE_ALARM
     assert gamma.sf(0.6 * norm / WIDTH, dimension) > FALSE_ALARM

@@ -1,4 +1,4 @@
-"""What the noise tests share: exact laws, a chi-square, and feeds of fixed words.
+"""What the noise tests share: exact distributions, a chi-square, and feeds of fixed words.
 
 A threshold of `FALSE_ALARM` makes one correct sampler in a million fail one test; seeds are fixed, so a
 test that passes once passes always. Every such test has a twin with a wrong scale that must fail.
@@ -26,7 +26,7 @@ def weight(kind: Kind, scale: float, x: float) -> float:
 
 
 def chi_square(kind: Kind, scale: float, sample: Integers) -> float:
-    """P-value of a sample against the exact law on the integers.
+    """P-value of a sample against the exact distribution on the integers.
 
     Twice the smaller of two: of every integer by itself (tails of expectation below 10 pooled), and of some
     forty groups of |x|, which see a slightly wrong scale better.

@@ -114,7 +114,7 @@ def test_simulation_survives_running_out_of_spare_words() -> None:
 
 
 def fresh_module(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A module compiled anew, without numba's cache: what comes out of the cache has lost its types."""
+    """A module compiled again, without numba's cache: what comes out of the cache has lost its types."""
     monkeypatch.setattr("murk._jit.jit", numba.njit(nogil=True, error_model="numpy"))
     spec = importlib.util.spec_from_file_location(f"{module.__name__}_fresh", str(module.__file__))
     assert spec is not None

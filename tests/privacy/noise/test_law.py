@@ -1,4 +1,4 @@
-"""The drawn values against their exact law, with twins of a slightly wrong scale that must be rejected.
+"""The drawn values against their exact distribution, with twins of a slightly wrong scale that must be rejected.
 
 Each p-value below `FALSE_ALARM` = 10^-6 counts as a rejection; the words are seeded.
 """
@@ -39,11 +39,11 @@ MANY = 10_000_000
     ],
 )
 def test_small_scales_with_narrow_words(kind: Kind, scale: int, coarse: int, width: int) -> None:
-    """10^7 draws against the exact law; narrow words force the rare paths, and one level deeper tables."""
+    """10^7 draws against the exact distribution; narrow words force the rare paths, and one level deeper tables."""
     law = Law(kind, scale, coarse, width, levels=2 if width == 64 else 1)
     values = sample(law, MANY, seed=scale * 1000 + coarse)
     assert chi_square(kind, scale, values) > FALSE_ALARM
-    # Twins: the same draws against the law of a scale that is wrong either way.
+    # Twins: the same draws against the distribution of a scale that is wrong either way.
     assert chi_square(kind, scale * WRONG[kind], values) < FALSE_ALARM
     assert chi_square(kind, scale / WRONG[kind], values) < FALSE_ALARM
 
@@ -57,7 +57,7 @@ def test_numpy_at_small_scale(kind: Kind) -> None:
 
 
 def scores(kind: Kind, values: Integers, scale: float) -> dict[str, float]:
-    """Standard scores of moments and tails against the continuous law of this scale.
+    """Standard scores of moments and tails against the continuous distribution of this scale.
 
     At S = 2^20 the lattice changes these by less than 10^-11, far below the 10^-4 that can be seen.
     """
@@ -101,7 +101,7 @@ def test_moments_and_tails_at_full_width(law: Law) -> None:
 
 @pytest.mark.parametrize("law", [GAUSSIAN_LAW, LAPLACE_LAW], ids=["gaussian", "laplace"])
 def test_low_bits_and_signs_at_full_width(law: Law) -> None:
-    """Of a law this wide the ten lowest bits are uniform (to e^-(2 pi^2 2^20)), and the sign is fair."""
+    """Of a distribution this wide the ten lowest bits are uniform (to e^-(2 pi^2 2^20)), and the sign is fair."""
     values = sample(law, 4_000_000, seed=21)
     assert uniform_p_value(np.bincount(values & 1023, minlength=1024)) > FALSE_ALARM
     assert uniform_p_value(np.bincount(np.sign(values[values != 0]) + 1)[[0, 2]]) > FALSE_ALARM

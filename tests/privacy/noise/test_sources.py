@@ -46,7 +46,7 @@ def test_shapes_and_types(make, records, size: int) -> None:
     for drawn in (source.gaussian(records, size), source.laplace(records, size)):
         assert drawn.dtype == np.int64
         assert drawn.shape == (len(records), size)
-        # A value beyond 40 widths has a probability below 10^-17 under either law.
+        # A value beyond 40 widths has a probability below 10^-17 under either distribution.
         assert (np.abs(drawn) < 40 * LATTICE_WIDTH).all()
     words = source.words(records, size, Purpose.COIN)
     assert words.dtype == np.uint64
@@ -66,7 +66,7 @@ def test_a_copy_of_secure_noise_is_fresh(again) -> None:
     noise.gaussian([0], 4)
     twin = again(noise)
     assert repr(twin) == "SecureNoise()"
-    # Eight equal values of a law this wide have a probability below 2^-160.
+    # Eight equal values of a distribution this wide have a probability below 2^-160.
     assert (noise.gaussian([0], 8) != twin.gaussian([0], 8)).any()
     assert (noise.laplace([0], 8) != twin.laplace([0], 8)).any()
     assert (noise.words([0], 4, Purpose.IDENTIFIER) != twin.words([0], 4, Purpose.IDENTIFIER)).any()

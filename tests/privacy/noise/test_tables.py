@@ -86,7 +86,7 @@ def test_exponential_encloses(exponent: Fraction, precision: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("cauchy", 4, 2), "no such law"),
+        (("cauchy", 4, 2), "no such distribution"),
         (("gaussian", 10, 3), "must divide"),
         (("gaussian", 0, 1), "must divide"),
         (("gaussian", 4, 2, 65), "width must be in"),

@@ -91,7 +91,7 @@ class TestCaps:
         with booked(path, [charge(rho=1)], caps=[("", PrivacyLoss("epsilon", 100, 0))]) as ledger:
             refusal = spend(ledger, ReleaseRequests([None], ["ann"], ["default"])).refusals[0]
         assert refusal.needed is None
-        assert "no honest figure" in refusal.reason
+        assert "no valid bound" in refusal.reason
 
     def test_refuse_after_a_release_without_a_figure(self, path: Path) -> None:
         charges = [charge("a", rho=1), charge("b", rho=1, epsilon=1)]

@@ -18,7 +18,7 @@ class Costed:
 
     def cost(self, currency: str) -> PrivacyLoss:
         if currency not in self.costs:
-            raise UserError("no honest figure")
+            raise UserError("no valid bound")
         return PrivacyLoss(currency, *self.costs[currency])
 
 

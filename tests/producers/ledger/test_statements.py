@@ -78,7 +78,7 @@ def test_says_what_waits_and_what_was_refused(tmp_path: Path) -> None:
         assert (level.released, level.queued, level.sent, level.refused) == (1, 1, 0, 1)
         world.ledger.withdraw("ann")
         text = "\n".join(world.ledger.account("ann").describe())
-    assert "1 let go of unsent" in text
+    assert "1 deleted unsent" in text
     assert "withdrawn" in text
 
 

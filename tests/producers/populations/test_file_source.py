@@ -469,7 +469,7 @@ class TestRefusals:
     def test_a_level_that_is_called_as_drawing_lots_is(self, tmp_path: Path) -> None:
         path = write_people(tmp_path / "people.csv", 4)
         task = make_task(text=TEXT.replace("{strict:", "{lot:"))
-        with pytest.raises(UserError, match="has a level named 'lot', which means by lot: rename it"):
+        with pytest.raises(UserError, match="has a level named 'lot', which means at random: rename it"):
             FileSource(path, task, level="lot")
         FileSource(path, task, level="default")
         FileSource(path, task, level="lot", level_column="level")

@@ -233,7 +233,7 @@ def test_the_note_is_for_its_owner_alone(folder: Path) -> None:
 
 @pytest.mark.parametrize("left", ["", "-wal", ".0123456789abc.run.json"])
 def test_a_ledger_at_the_old_place_that_is_lost_or_damaged_is_not_replaced(folder: Path, left: str) -> None:
-    """A new one would let everybody spend anew."""
+    """A new one would let everybody spend again."""
     Path(f"a.ledger.db{left}").touch()
     assert default_ledger(SOURCE, "a", simulated=False) == Path("a.ledger.db")
     if left:

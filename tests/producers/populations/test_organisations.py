@@ -185,7 +185,7 @@ class TestWindows:
         found = work(folder, make_task("rows: 31, window: 50", windows=9))
         assert (found["windows"], found["windows_left_out"]) == (4, 1)
         assert (found["records_released"], found["records_left_out"]) == (200, 30)
-        # Whoever looks again finds nothing more to do.
+        # Anyone who looks again finds nothing more to do.
         assert work(folder, make_task("rows: 31, window: 50", windows=9)) == found
 
     def test_without_a_size_are_all_of_it(self, folder: Path) -> None:
@@ -381,7 +381,7 @@ POINTS: dict[str, tuple[Any, str, Any]] = {
     "with rows in memory": (SketchProducer, "add_block", after),
     "before a window is released": (SketchProducer, "release", before),
     "after a window is released": (SketchProducer, "release", after),
-    "before what was sent is let go of": (Ledger, "confirm", after),
+    "before what was sent is released": (Ledger, "confirm", after),
 }
 
 

@@ -134,7 +134,7 @@ def test_its_note_says_nothing_of_the_people(folder: Path) -> None:
 
 @pytest.mark.parametrize("person", [None, "who"])
 def test_rows_of_a_second_file_are_nobody_new(folder: Path, person: str | None) -> None:
-    """One row was corrected: the others' accounts would begin anew."""
+    """One row was corrected: the others' accounts would begin again."""
     with population(folder) as people:
         list(people.steps())
         task, ledger = people.task, people.ledger

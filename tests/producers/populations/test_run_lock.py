@@ -135,7 +135,7 @@ def test_what_differs_is_named(begun, changes, found):
 def test_how_to_begin_anew():
     """A simulation may take another ledger; of real releases the ledger must stay, or it would forget spending."""
     away = Elsewhere()
-    assert str(differs(away, "x", "--seed", seed=0)).endswith("to begin anew, give another --log and --ledger")
+    assert str(differs(away, "x", "--seed", seed=0)).endswith("to begin again, give another --log and --ledger")
     assert str(differs(away, "x", "--seed", seed=None)).endswith("is for another task, by the same ledger")
 
 
@@ -149,7 +149,7 @@ def test_one_at_a_time(begun):
     before = os.umask(0o022)
     close = hold(log, first, ledger, "task")
     os.umask(before)
-    # Whoever else may write to the folder may wait here, too; there is nothing in it, and nothing to run.
+    # Anyone else may write to the folder may wait here, too; there is nothing in it, and nothing to run.
     [lock] = ledger.parent.glob("*.lock")
     assert (stat.S_IMODE(lock.stat().st_mode), lock.stat().st_size) == (0o644, 0)
     with pytest.raises(UserError, match="another `murk run` or `murk produce` is working on"):

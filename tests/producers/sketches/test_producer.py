@@ -183,7 +183,7 @@ class TestBudget:
         assert (sums.released, sums.refused, sums.records) == (3, 1, 3 * WINDOW)
         [level] = world.ledger.account("clinic").tasks[0].levels
         assert (level.released, level.refused) == (3, 1)
-        # The next one asks anew.
+        # The next one asks again.
         world.producer.open()
         assert world.ledger.account("clinic").tasks[0].levels[0].refused == 2
         assert world.producer.release().outcome == "refused"
@@ -679,7 +679,7 @@ KILLS: dict[str, tuple[Any, str, Any]] = {
     "when the sketch is made": (SketchAccumulator, "release", after),
     "between debit and send": ("log", "append", before),
     "between send and confirmation": ("log", "append", after),
-    "before what was sent is let go of": (Ledger, "confirm", after),
+    "before what was sent is released": (Ledger, "confirm", after),
 }
 
 

@@ -22,7 +22,7 @@ class Feeder:
         self._url = url
         self._pause = pause
         self._closing = threading.Event()
-        # One each: whoever looks at a chain whose owner has died in a commit waits for the end of that.
+        # One each: anyone who looks at a chain whose owner has died in a commit waits for the end of that.
         self._threads = [
             threading.Thread(target=self._run, args=(number, cycle(values)), daemon=True)
             for number, values in enumerate(partitions)

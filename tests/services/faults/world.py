@@ -48,7 +48,7 @@ def stock(partitions=2, rows=3000, protocol=GRADIENTS):
 
 
 def disturbed(task, messages, seed):
-    """The same with duplicates and with what no honest device sends, all of it in its place by lot."""
+    """The same with duplicates and with what no honest device sends, all of it in its place at random."""
     rng, found = random.Random(seed), []
     # Those reasons that do not hang on the task or on the partition.
     why = {"malformed", "schema", "wrong-task", "level", "dimension", "magnitude", "expired", "future"}

@@ -231,7 +231,7 @@ def test_room_is_needed_for_the_longest_trail_and_for_all_the_rest(
 def test_without_room_it_does_not_depend_on_restarts_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    """A few points would fit where many do not, and whoever begins late has but a few."""
+    """A few points would fit where many do not, and anyone who begins late has but a few."""
     leave_room(monkeypatch, room)
     found = set()
     for stops in ([100], [60, 40], [90, 10]):

@@ -134,7 +134,7 @@ def spoilt(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_a_damaged_state_of_a_learner_is_refused(log: SqliteLog, task: Task) -> None:
-    """What a disk has spoilt, or whoever may write states, is a clear error, and nothing is learned on it."""
+    """What a disk has spoilt, or anyone who may write states, is a clear error, and nothing is learned on it."""
     put(log, [message(task, number) for number in range(20)])
     state = learn(log, task).learner
     standing = log.checkpoint(0).state

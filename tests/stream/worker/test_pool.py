@@ -1,4 +1,4 @@
-"""A process's share of the chains: what it takes over, lets go of, waits for and tells."""
+"""A process's share of the chains: what it takes over, releases, waits for and tells."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

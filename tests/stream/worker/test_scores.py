@@ -1,4 +1,4 @@
-"""A worker on a chain of scores: a model when an epoch ends and at no other time, the same bytes whoever does it."""
+"""A worker on a chain of scores: a model when an epoch ends and at no other time, the same bytes anyone who does it."""
 
 import json
 from pathlib import Path

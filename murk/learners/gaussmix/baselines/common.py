@@ -31,8 +31,8 @@ class Baseline(ABC):
     feature_bound, target_bound
         Public C_X and C_Y: longer records are scaled down to them.
     noise
-        Where the draws come from. Their law is that of the lattice (exact); what is done with them afterwards is
-        float arithmetic, so the statement is about real-valued noise, as the papers' are.
+        Where the draws come from. Their distribution is that of the lattice (exact); what is done with them afterwards
+        is float arithmetic, so the statement is about real-valued noise, as the papers' are.
     """
 
     budget: ApproxDP

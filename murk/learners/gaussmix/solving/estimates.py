@@ -85,14 +85,14 @@ def estimate_grams(settings: GramSettings, target_weight: float, sums: Sequence[
 
 @dataclass(frozen=True)
 class GramEstimate(Estimate):
-    """Log odds from released moments, with intervals that hold for every law of the features.
+    """Log odds from released moments, with intervals that hold for every distribution of the features.
 
     Attributes
     ----------
     fit, error
         Least squares on labels -1 and +1, and its standard errors, ``(p,)``.
     beyond
-        What the law of the features may add, which the moments do not tell.
+        What the distribution of the features may add, which the moments do not tell.
     """
 
     fit: Vector = field(kw_only=True)
@@ -104,7 +104,7 @@ class GramEstimate(Estimate):
         return super().half_widths(level) + self.beyond.coefficients
 
     def effects(self, level: float = 0.95) -> tuple[Vector, Vector]:
-        """Average marginal effects on the chance, and their half widths: half the line, and what it may miss."""
+        """Average marginal effects on the probability, and their half widths: half the line, and what it may miss."""
         return self.fit / 2.0, NormalDist().inv_cdf(0.5 + level / 2.0) * self.error / 2.0 + self.beyond.effects
 
 

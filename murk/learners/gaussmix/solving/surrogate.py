@@ -136,7 +136,7 @@ def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None
     References
     ----------
     The equations are those of Wang, Zhang, Gaboardi and Xu (public-data GLM) with an intercept, the public
-    covariates replaced by a normal law of the scores.
+    covariates replaced by a normal distribution of the scores.
 
     Examples
     --------

@@ -1,4 +1,5 @@
-r"""How far a logistic model may be from what normal scores make of second moments, whatever the law of the features.
+r"""How far a logistic model may be from what normal scores make of second moments, whatever the distribution of the
+features.
 
 Least squares on labels -1 and +1 gives ``b = M^-1 E x h(t)``, with ``t = x'theta`` and ``h(t) = tanh(t / 2)``. For any
 line in t let ``h = alpha + s t + r``; then, but for the constant,
@@ -8,9 +9,10 @@ line in t let ``h = alpha + s t + r``; then, but for the constant,
 
 by the Cauchy-Schwarz inequality, and as no feature is larger than rho. With ``s = E h'(t)`` it bounds average marginal
 effects, ``s theta / 2``, which half the line through labels nearly is. With the least-squares line of t the first of
-the two bounds coefficients, ``theta = (b - e) / s`` (the second is too near where estimates are far off, as the law
-of t is taken at them). Of that law the mean and the variance are known, and an interval that holds it, as features
-are bounded; so s, ``E r^2`` and ``E |r|`` lie within the ends of linear programs over all such laws.
+the two bounds coefficients, ``theta = (b - e) / s`` (the second is too near where estimates are far off, as the
+distribution of t is taken at them). Of that distribution the mean and the variance are known, and an interval that
+holds it, as features are bounded; so s, ``E r^2`` and ``E |r|`` lie within the ends of linear programs over all such
+distributions.
 """
 
 from __future__ import annotations
@@ -29,15 +31,15 @@ _GRID = 257
 
 @dataclass(frozen=True)
 class Allowance:
-    """What the law of the features may add to either side.
+    """What the distribution of the features may add to either side.
 
     Attributes
     ----------
     coefficients
         ``(p,)``: to log odds.
     effects
-        ``(p,)``: to average marginal effects on the chance, about half the least-squares fit; of no meaning for the
-        constant.
+        ``(p,)``: to average marginal effects on the probability, about half the least-squares fit; of no meaning for
+        the constant.
     """
 
     coefficients: Vector
@@ -52,7 +54,7 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
     fit
         b: least squares on labels -1 and +1, the constant last.
     values
-        Logistic coefficients that were made of it, by a law that need not be the features' own.
+        Logistic coefficients that were made of it, by a distribution that need not be the features' own.
     moment
         ``E x x'`` of the features, the constant last.
     inverse
@@ -88,7 +90,7 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
         left = np.abs(laws.left(slope, mean))
         bound = np.minimum(by_square * math.sqrt(max(laws.most(left**2), 0.0)), by_size * laws.most(left))
         effects = np.maximum(effects, bound / 2.0)
-    # Each law's own best line misses no more, by squares, than this one.
+    # Each distribution's own best line misses no more, by squares, than this one.
     missed = by_square * math.sqrt(max(laws.most(laws.left(scale, mean) ** 2), 0.0)) / least
     stretched = np.abs(fit) * max(1.0 / least - 1.0 / max(scale, least), 1.0 / max(scale, least) - 1.0 / most, 0.0)
     return Allowance(np.asarray(stretched + missed), effects)
@@ -96,7 +98,7 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
 
 @dataclass(frozen=True)
 class _Laws:
-    """All laws on a grid of scores with a mean and a variance.
+    """All distributions on a grid of scores with a mean and a variance.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The fold of what organisations release as an object: what engines of sketches and of Gram matrices share."""
+"""The update of what organisations release as an object: what engines of sketches and of Gram matrices share."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class WindowEngine(ABC, Generic[S, M, T]):
 
     def __init__(self, settings: S, mechanisms: Mapping[str, M]) -> None:
         self._turns = Turns()
-        # Never written to, only replaced: whoever reads it reads one moment, and an interrupt finds the old or the new.
+        # Never written to, only replaced: anyone who reads it reads one moment, and an interrupt finds the old or the
+        # new.
         self.sums = self._nothing(settings)
         self.settings = settings
         self.mechanisms = dict(mechanisms)

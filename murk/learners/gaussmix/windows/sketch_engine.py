@@ -1,4 +1,4 @@
-"""The fold of sketches: what is admitted, and what is learned of it. River-free."""
+"""The update of sketches: what is admitted, and what is learned of it. River-free."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class ChainSums(Protocol):
 
 
 def estimate(engines: Sequence[ChainSums]) -> Estimate:
-    """Estimate from one chain's fold, or from several merged.
+    """Estimate from one chain's learner, or from several merged.
 
     Averages are weighted by each chain's sum of weights; the sums of the polish add up.
     """
@@ -141,7 +141,7 @@ def _sandwich(engines: Sequence[ChainSums], average: NDArray[np.float64]) -> Est
         # Outside the ball the loss's estimate is not valid, and the Hessian was taken elsewhere.
         found = found * (settings.radius / length)
         note = (
-            f"none: the best coefficients lie outside the ball of radius {settings.radius:.3g}; these are brought back "
+            f"none: the best coefficients lie outside the ball of radius {settings.radius:.3g}; these are projected "
             "to it, and no interval holds. Give a larger radius, a weaker guarantee, or loss='quadratic'"
         )
         return Estimate(settings.names, found, SANDWICH, none, note, len(engines), n)

@@ -163,7 +163,7 @@ def uncertainty(real: Array, p: int) -> float:
 
 @jit
 def refresh(whole: Array, real: Array, average: Array, reference: Array) -> None:
-    """Set the reference point to the polished estimate, brought back to the ball; or to the average."""
+    """Set the reference point to the polished estimate, projected onto the ball; or to the average."""
     p = whole[FEATURES]
     whole[NEXT_REFRESH] += max(whole[COUNT] // _GROWTH, 1)
     found, least = np.zeros(p), TRUST * uncertainty(real, p)

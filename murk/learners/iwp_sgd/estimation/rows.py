@@ -157,7 +157,7 @@ def share_of(told: Released, rows: Rows) -> float:
 
 
 def unlike(told: Released, rows: Rows) -> float:
-    """By how many standard deviations the released matrix and that of the rows differ more than chance makes them."""
+    """By how many standard deviations the released matrix and that of the rows differ beyond randomness."""
     share, project = share_of(told, rows), rows.off_share
     noise = told.noise[0] / share**2 * project @ project.T
     off = flattened(told.mean) / share - rows.alpha

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 PEOPLE = 1_000_000
 FAILURE = 0.05
-"""For a normal design where nothing else is said: so many people, and the chance that any is beyond the bound."""
+"""For a normal design where nothing else is said: so many people, and the probability that any is beyond the bound."""
 
 
 def normal_reach(

@@ -52,7 +52,7 @@ class CodedCurve:
     curve
         f.
     middle, half
-        What the coded target's 0 is, and 1 less that; of a binary target's chance 0 and 1.
+        What the coded target's 0 is, and 1 less that; of a binary target's probability 0 and 1.
     """
 
     curve: Curve

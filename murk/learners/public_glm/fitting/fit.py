@@ -162,7 +162,7 @@ def fit(
         if missing is not None:
             note = f"none: {missing}"
         elif design.repaired:
-            note = "none: the noisy second moments had to be mended, which pulls coefficients towards 0"
+            note = "none: the noisy second moments had to be fixed, which pulls coefficients towards 0"
         else:
             at = _At(layout, private, design.matrix, design.share, beta, response, curve, points, shares, people, a, c)
             spread = np.sqrt(np.maximum(np.diag(_covariance(at)), 0.0))

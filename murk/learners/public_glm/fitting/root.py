@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 _GROWTH = 1.2
 _FALLEN = 0.9
 _FARTHEST = 1e4
-# Standard deviation of a chance's argument beyond which coefficients are absurd.
+# Standard deviation of a probability's argument beyond which coefficients are absurd.
 _LONGEST = 20.0
 
 

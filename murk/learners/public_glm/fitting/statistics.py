@@ -133,7 +133,7 @@ class Statistics:
         Parameters
         ----------
         X
-            Shape (m, p); what is not finite counts as 0, what is beyond the bound is brought back to it.
+            Shape (m, p); what is not finite counts as 0, what is beyond the bound is projected to it.
         y
             Shape (m,), in [-1, 1]; NaN (missing) counts as 0, so that nobody is left out.
 

@@ -1,14 +1,14 @@
 r"""From epochs' answers to the coefficients of several classes, over public rows.
 
 With K classes there are K - 1 contrasts of coefficients, Theta (K - 1, p); B is their orthonormal basis, (K, K - 1),
-and the chances of the classes at x are ``q = softmax(B Theta x)``. A person's score at the origin A is
+and the probabilities of the classes at x are ``q = softmax(B Theta x)``. A person's score at the origin A is
 
     r(y) (x) c(z) z,    r(y) = B'(e_y - q_g) / max_k |e_k - q_g|,    q_g = softmax(g B A x),
 
 no longer than 1, since ``|B'(e_y - q)| = |e_y - q|``. With g = 1 its mean given x is zero at the truth, whatever the
-law of x, and no weight that depends on x alone is larger. It is no gradient: so it is solved for. The mean score of an
-epoch estimates ``pi G(Theta)``, ``G = mean sum_k q_k r(k) (x) c z`` over the rows, pi the share of people whose target
-is there; all epochs' equations are solved together, weighted by their noise.
+distribution of x, and no weight that depends on x alone is larger. It is no gradient: so it is solved for. The mean
+score of an epoch estimates ``pi G(Theta)``, ``G = mean sum_k q_k r(k) (x) c z`` over the rows, pi the share of people
+whose target is there; all epochs' equations are solved together, weighted by their noise.
 
 What people are asked for beside scores is ``1/2 c z z'``, zero where the target is missing: it tells pi, and whether
 the rows are like the people.
@@ -69,7 +69,7 @@ class Scores:
         return cls(rows, basis, directions(rows.points, model), answers)
 
     def summands(self, at: Array) -> Array:
-        """The rows' own terms of G, (m, (K - 1) p), where the classes' chances are ``at`` (m, K)."""
+        """The rows' own terms of G, (m, (K - 1) p), where the classes' probabilities are ``at`` (m, K)."""
         mean = np.einsum("ik,ika->ia", at, self.answers)
         return np.asarray((mean[:, :, None] * self.directions[:, None, :]).reshape(len(mean), -1))
 
@@ -131,7 +131,7 @@ class ClassSolution:
         self.ratio, self.ratio_variance, self.alike = _compared(found, rows)
         asked = [(each.score, each.model) for each in found if each.score is not None]
         if not self.alike:
-            # Only a centred score has mean zero at the truth whatever the law of the covariates.
+            # Only a centred score has mean zero at the truth whatever the distribution of the covariates.
             asked = [one for one in asked if one[1].exponent == 1.0]
         self._equations: list[tuple[Answer, Scores]] = [
             (answer, Scores.of(model, rows, self._basis)) for answer, model in asked
@@ -172,7 +172,7 @@ class ClassSolution:
         return information, gradient, value
 
     def _solve(self, theta: Array, pull: Array) -> Array:
-        """Levenberg and Marquardt's method, with weights taken anew at each of a few solutions."""
+        """Levenberg and Marquardt's method, with weights taken again at each of a few solutions."""
         for _ in range(_FITS if self._equations else 0):
             at = chances(self.rows.points, theta, self._basis)
             inverses = [inverse(self._noise(one, answer, at)) for answer, one in self._equations]

@@ -46,8 +46,8 @@ class Equation:
 class Told:
     """What was released, and each row's terms of it.
 
-    Rows have terms ``base + level bend`` of scores: the level (a chance, or a line's height) is the only thing that
-    the coefficients are in. Those of the curvature do not depend on them.
+    Rows have terms ``base + level bend`` of scores: the level (a probability, or a line's height) is the only thing
+    that the coefficients are in. Those of the curvature do not depend on them.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Told:
         return found
 
     def level(self, theta: Array) -> Array:
-        """What theta makes of each row, (m,): its chance, or the line's height."""
+        """What theta makes of each row, (m,): its probability, or the line's height."""
         return self.level_at(np.asarray(self.rows.points @ theta))
 
     def level_at(self, logit: Array) -> Array:

@@ -1,4 +1,4 @@
-"""An estimate from epochs' sums, with intervals that a normal law does not give."""
+"""An estimate from epochs' sums, with intervals that a normal distribution does not give."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 class Expected:
     """The mean score of an epoch as a function of the coefficients theta.
 
-    ``G(theta) = mean m(x, theta) c(z) z``, with ``m = q r(1) + (1 - q) r(0)``, q the chance at ``x'theta``, for a
+    ``G(theta) = mean m(x, theta) c(z) z``, with ``m = q r(1) + (1 - q) r(0)``, q the probability at ``x'theta``, for a
     binary target and ``x'theta`` (or what its link makes of that) for a real one.
 
     Parameters
@@ -72,7 +72,7 @@ class Expected:
 
     @property
     def level(self) -> tuple[Array, Array]:
-        """m of each row where its chance (a real target's line) is 0, and how much it grows to where that is 1."""
+        """m of each row where its probability (a real target's line) is 0, and how much it grows to where that is 1."""
         if not self.response.binary:
             return np.zeros_like(self.high), np.ones_like(self.high)
         return self.low, self.high - self.low

@@ -1,7 +1,7 @@
 r"""From epochs' answers to coefficients where covariates are public: as far as the people may be unlike these rows.
 
-The people's law of covariates is taken as that of the rows, reweighted at random as if the rows were a sample of
-``1 / kappa`` of them; kappa is 1 over the number of rows where they are right, and up to 1/4. All that was released
+The people's distribution of covariates is taken as that of the rows, reweighted at random as if the rows were a sample
+of ``1 / kappa`` of them; kappa is 1 over the number of rows where they are right, and up to 1/4. All that was released
 is put together, epochs' mean scores and the mean curvature, as one vector r with
 
     r = pi (G(theta) + b) + noise,    b ~ N(0, kappa Gamma),
@@ -240,7 +240,7 @@ class PublicSolution:
 
     @cached_property
     def _misfit(self) -> float:
-        """Standard deviations by which what is left is more than chance, were the rows a sample of the people's law."""
+        """Standard deviations by which what is left exceeds randomness, were the rows a sample of the people."""
         complete = self._fitted[0].misfit
         missing = [each.misfit for one, each in zip(self._hypotheses, self._fitted, strict=True) if one.free]
         least = min([complete, *missing[:1]])
@@ -282,7 +282,7 @@ class PublicSolution:
     def half_widths(self, quantile: float) -> Array:
         """Half widths of the intervals of all coefficients, (p,); infinite where one was not learned.
 
-        An interval holds the values whose chance to be missed so far, averaged over hypotheses, is not too small.
+        An interval holds the values whose probability to be missed so far, averaged over hypotheses, is not too small.
         """
         alpha = 2.0 * NormalDist().cdf(-quantile)
         return first_rejected(self.values, self.covariance, quantile, lambda j: self._test(j, alpha))

@@ -30,7 +30,7 @@ class Rows:
     shares
         (m,), adding up to 1.
     sample
-        Size of the sample that they are; infinite where they stand for a law.
+        Size of the sample that they are; infinite where they stand for a distribution.
     """
 
     points: Array

@@ -100,7 +100,7 @@ class Solution:
         self.curvature = Curvature.of(found, self.rows, response)
         asked = [each for each in found if each.score is not None]
         if unlike:
-            # Only a centred score has mean zero at the truth whatever the law of the covariates.
+            # Only a centred score has mean zero at the truth whatever the distribution of the covariates.
             asked = [each for each in asked if each.model.exponent == 1.0]
         self._equations = [self._equation(each) for each in asked]
         pull = self.rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
@@ -181,7 +181,7 @@ class Solution:
         return information, gradient, value
 
     def _solve(self, solution: Array, pull: Array) -> Array:
-        """Levenberg-Marquardt, with the weights S_k^-1 taken anew at each of a few solutions."""
+        """Levenberg-Marquardt, with the weights S_k^-1 taken again at each of a few solutions."""
         for _ in range(_FITS):
             theta = solution[: self.features]
             logit = self.rows.points @ theta
@@ -302,7 +302,7 @@ def _within(transform: Array, reach: float) -> Array:
 
 
 def _straight(covariance: Array, quantile: float) -> Array:
-    """Half widths of a normal law; infinite where the prior says more than a quarter of what is known."""
+    """Half widths of a normal distribution; infinite where the prior says more than a quarter of what is known."""
     variances = np.diag(covariance)
     return np.asarray(np.where(variances > PRIOR_VARIANCE / 4.0, math.inf, quantile * np.sqrt(variances)))
 

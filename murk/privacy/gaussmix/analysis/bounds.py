@@ -81,7 +81,8 @@ def joint(eta: Fraction, tau: Fraction, g: Fraction, rows: int, delta: Fraction,
 def tail(tau: Decimal) -> Decimal:
     """A bound of P(z > tau) for z discrete Gaussian of width S in steps of 1/S: the normal tail and one more step.
 
-    The sum over steps exceeds the integral by one term at most, and the law's normaliser is not below S sqrt(2 pi).
+    The sum over steps exceeds the integral by one term at most, and the distribution's normaliser is not below S sqrt(2
+    pi).
     """
     density = (-tau * tau / 2).exp() / (2 * _PI).sqrt()
     return density * (1 / tau + Decimal(1) / _WIDTH) * (1 + MARGIN)

@@ -262,9 +262,9 @@ def joint_epsilon(
         - \frac{\log(a (\delta - \delta_\tau))}{a - 1}, \qquad \delta_\tau \ge P(z > \tau)
 
     Renyi divergences of the two add, where two epsilons and two deltas were added. The event that the eigenvalue is
-    overestimated depends on z alone and only has to be left out of the first neighbour's law: for every other value
-    of the eigenvalue lemma 1 holds, so the moment of order a of the rest of that law is bounded by the sum, and the
-    conversion needs nothing more of it.
+    overestimated depends on z alone and only has to be left out of the first neighbour's distribution: for every other
+    value of the eigenvalue lemma 1 holds, so the moment of order a of the rest of that distribution is bounded by the
+    sum, and the conversion needs nothing more of it.
 
     Parameters
     ----------

@@ -6,8 +6,8 @@ Given the noise s^2, rows of the sketches are N(0, S_0 + x x') and N(0, S_0) wit
 **Mixing, exactly.** Multiplied by S_0^{-1/2} these are N(0, I + v v') and N(0, I), which differ in the direction of
 v only: k normals of variance 1 + q against k of variance 1, q = x'S_0^{-1}x <= 1/s^2. A smaller q is a larger one to
 which the same independent noise is added and that is scaled, so q = 1/s^2 is the worst and the (epsilon, delta) of
-chi-square laws with variances s^2 + 1 and s^2 are those of mixing, both ways, not a bound of them (`mixing_delta`).
-Lemma 1 of the paper is for variances g and g - 1: noise s^2 = g - 1 is enough for what takes g there.
+chi-square distributions with variances s^2 + 1 and s^2 are those of mixing, both ways, not a bound of them
+(`mixing_delta`). Lemma 1 of the paper is for variances g and g - 1: noise s^2 = g - 1 is enough for what takes g there.
 
 **Replaced rows.** Z_0 with x, or with y. Renyi's divergence of order a of N(0, I + v v') from N(0, I + w w') grows
 with |v| and |w| (derivatives (a - 1)/(1 - (a - 1) t) - (a - 1)/(1 + t) and a/(1 + t) - a/(1 + a t), t the square) and
@@ -21,8 +21,9 @@ normals of variance m against m - 1,
 
 .. math:: m = \max(L, 0) + 1 + \max(g - \max(u, 0), 0).
 
-Its moment rho(m) = exp((a - 1) D_a) falls with m, so it grows with u. With the event z > Z left out of the first law
-(its probability is taken off delta), the moment of order a of the pair is, with P and Q the laws of the cut u,
+Its moment rho(m) = exp((a - 1) D_a) falls with m, so it grows with u. With the event z > Z left out of the first
+distribution (its probability is taken off delta), the moment of order a of the pair is, with P and Q the distributions
+of the cut u,
 
 .. math:: F(L, D) = P_0^a Q_0^{1-a} \rho(m_0) + e^{a (a-1) D^2 / 2 \eta^2} \int_{u > 0} N(u; L + a D - \eta\tau, \eta^2)
     \rho(m(u)) du.
@@ -38,8 +39,8 @@ Its moment rho(m) = exp((a - 1) D_a) falls with m, so it grows with u. With the 
 - *Negative D*, which only the rounding of floats makes (at least -sigma): r^a has a moment of at most
   exp(a (a-1) sigma^2 / 2 eta^2), and rho is taken at min(m(u), g + 1), as if nothing were known of L.
 
-Integrals are sums over cells with the moment at the worse end. Each cell's share of the discrete Gaussian law is at
-most the normal one's and one more lattice step. Floats are used; all terms are positive, and 1e-9 is added.
+Integrals are sums over cells with the moment at the worse end. Each cell's share of the discrete Gaussian distribution
+is at most the normal one's and one more lattice step. Floats are used; all terms are positive, and 1e-9 is added.
 """
 
 import math

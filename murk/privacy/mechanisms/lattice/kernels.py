@@ -44,7 +44,7 @@ def randomize(
     kind
         `GAUSSIAN`, `LAPLACE`, `L2BALL` or `PRIVUNIT`.
     v
-        The vector, shape (d,); anything beyond the bound is brought back to it, NaN counts as 0.
+        The vector, shape (d,); anything beyond the bound is projected to it, NaN counts as 0.
     radius
         Bound of the vector's l2 norm; used by `L2BALL` and `PRIVUNIT`.
     spacing
@@ -110,7 +110,7 @@ def _ball(v: Vector, radius: float, threshold: np.uint64, noise: Integers, coins
 def _unit(
     v: Vector, radius: float, closest: int, threshold: np.uint64, noise: Integers, coins: Words, out: Integers
 ) -> None:
-    # The same work whatever the vector: a zero vector is the first axis or its negative, with even chances.
+    # The same work whatever the vector: a zero vector is the first axis or its negative, with even probabilities.
     d, k = out.shape[0], np.int64(closest)
     n = np.int64(noise.shape[0] // d)
     largest = largest_size(v)

@@ -14,7 +14,7 @@ _DIGITS = 19
 
 
 def record(letter: DeadLetter) -> dict[str, Any]:
-    """Give what is sent for a letter: its message, its place as the key, the rest as headers."""
+    """Return what is sent for a letter: its message, its place as the key, the rest as headers."""
     return {
         "value": letter.value,
         "key": f"{letter.partition}:{letter.offset}".encode(),

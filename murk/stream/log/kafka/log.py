@@ -52,7 +52,7 @@ class KafkaLog(Log):
     url
         ``kafka://host:port[,host:port][/NAME]``.
     create
-        Whether this process may create topics. Whoever may not, as devices, finds them or is refused.
+        Whether this process may create topics. Anyone who may not, as devices, finds them or is refused.
     name
         The log's name where the URL does not give it: that of its task.
 
@@ -155,7 +155,7 @@ class KafkaLog(Log):
         raise MurkError(f"{self.url}: others keep announcing tasks at the same moment: try again")
 
     def document(self) -> bytes | None:
-        """Give the announced task's document."""
+        """Return the announced task's document."""
         if self._name is None:
             self._discover_name()
         if self._name is None or (self._known is None and self._find_identity() is None):
@@ -219,12 +219,12 @@ class KafkaLog(Log):
         return self._sending.start(self._names.models, chain, message, str(chain).encode())
 
     def model(self, chain: int) -> bytes | None:
-        """Give a chain's newest model, as it stands on the log now."""
+        """Return a chain's newest model, as it is stored in the log now."""
         self._check(chain)
         return self._newest_models(chain).get(str(chain).encode())
 
     def cached_model(self, chain: int) -> tuple[bytes | None, int]:
-        """Give what a thread in the background has heard last; see `Log.cached_model`."""
+        """Return what a thread in the background has heard last; see `Log.cached_model`."""
         self._check(chain)
         if self._cache is None:
             self._cache = ModelCache(self._clients, self._names, self.partitions)
@@ -376,7 +376,7 @@ class KafkaLog(Log):
     def _newest_models(self, partition: int) -> Mapping[bytes, bytes]:
         """Read the models on a partition at least, or say that their topic is gone.
 
-        Asked for the end of a topic that is not there the library asks again until time runs out: whoever then
+        Asked for the end of a topic that is not there the library asks again until time runs out: anyone who then
         waited for a broker that answers would wait for ever.
         """
         try:

@@ -48,7 +48,7 @@ class ModelCache:
         self._thread.start()
 
     def cached(self) -> CachedModels:
-        """Give what was heard last; only the very first time it waits.
+        """Return what was heard last; only the very first time it waits.
 
         Raises
         ------

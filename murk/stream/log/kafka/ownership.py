@@ -25,7 +25,7 @@ class KafkaOwnership(Ownership):
     """The newest producer with a chain's transactional id.
 
     Making it fences the one before and ends its open transaction; only then is the state read. After a
-    commit whose outcome is unknown this object is of no more use: the chain must be owned anew, which reads
+    commit whose outcome is unknown this object is of no more use: the chain must be acquired again, which reads
     what was really committed.
 
     Parameters
@@ -90,7 +90,9 @@ class KafkaOwnership(Ownership):
             raise self._lose(error) from error
         except BaseException:
             # Interrupted in the middle: nobody knows what the broker has.
-            self._lost = MurkError(f"a commit to chain {self.chain} of {self._url} was interrupted: own the chain anew")
+            self._lost = MurkError(
+                f"a commit to chain {self.chain} of {self._url} was interrupted: own the chain again"
+            )
             raise
 
     def publish_uncommitted(self, model: bytes) -> None:

@@ -38,7 +38,7 @@ class TopicSetup:
         self._admin = Clients(address, Settings.read(), self.url).admin()
 
     def create(self) -> list[str]:
-        """Create what is missing and set what settings can mend; give the names of the new topics."""
+        """Create what is missing and set what settings can fix; give the names of the new topics."""
         created = topics.create(self._admin, self.url, self._names, self._task, self._replication)
         if self.problems():
             topics.repair(self._admin, self.url, self._names, self._task)

@@ -75,7 +75,7 @@ class Names:
 
     @property
     def announcer(self) -> str:
-        """Transactional id of whoever announces the task."""
+        """Transactional id of anyone who announces the task."""
         return f"murk-{self.log}-task"
 
 
@@ -208,7 +208,7 @@ def problems(admin: Any, url: str, names: Names, task: Task) -> list[str]:
 
 
 def repair(admin: Any, url: str, names: Names, task: Task) -> None:
-    """Set what settings can mend (all but the number of partitions), and nothing that fits: it is the operator's."""
+    """Set what settings can fix (all but the number of partitions), and nothing that fits: it is the operator's."""
     configs = _configs(admin, url, names.all)
     changes = [
         ConfigResource(ConfigResourceType.TOPIC, topic, configs={key: needed for key, (_, needed) in wrong.items()})
@@ -227,7 +227,7 @@ def repair(admin: Any, url: str, names: Names, task: Task) -> None:
 
 
 def identity(admin: Any, url: str, names: Names) -> str | None:
-    """Give the id that the broker drew when the topic of releases was created; None where there is none.
+    """Return the id that the broker drew when the topic of releases was created; None where there is none.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def identity(admin: Any, url: str, names: Names) -> str | None:
 
 
 def identities(admin: Any, url: str, names: Names) -> dict[str, str]:
-    """Give the ids that the broker drew when it created the topics, of those that are there."""
+    """Return the ids that the broker drew when it created the topics, of those that are there."""
     return {topic: str(found["topic_id"]) for topic, found in describe(admin, url, names, names.all).items()}
 
 

@@ -1,4 +1,4 @@
-"""Sending does not wait anew with every record for what is not there."""
+"""Sending does not wait again with every record for what is not there."""
 
 from types import SimpleNamespace
 

@@ -55,5 +55,5 @@ class Address:
         return cls(tuple(servers), name or None)
 
     def url(self, name: str | None) -> str:
-        """Give the URL of a log of that name."""
+        """Return the URL of a log of that name."""
         return f"kafka://{','.join(self.servers)}" + (f"/{name}" if name else "")

@@ -19,7 +19,7 @@ from murk.stream.log.kafka.connection.producers import Producer, TransactionalPr
 from murk.stream.log.kafka.connection.settings import Settings
 from murk.stream.log.kafka.group.member import Member
 
-# Without it, whoever has not set logging up would see every hiccup of a connection on standard error. What
+# Without it, anyone who has not set logging up would see every hiccup of a connection on standard error. What
 # matters reaches the caller as an error.
 _library = logging.getLogger("kafka")
 _library.addHandler(logging.NullHandler())
@@ -140,7 +140,7 @@ class Clients:
             session_timeout_ms=self.settings.session_timeout_ms,
             # Also how late others hear of a newcomer.
             heartbeat_interval_ms=min(3_000, self.settings.session_timeout_ms // 10),
-            # Whoever shares the chains out while a broker is starting may see none of them: it looks again soon.
+            # Anyone who shares the chains out while a broker is starting may see none of them: it looks again soon.
             metadata_max_age_ms=METADATA_MS,
         )
 

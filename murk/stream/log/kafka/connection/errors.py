@@ -60,7 +60,7 @@ def translate_errors(
     UnreachableError
         When trying again later may help.
     UserError
-        When the credentials, the certificate or the rights are to be mended.
+        When the credentials, the certificate or the rights are to be fixed.
     FencedError
         When a transactional producer was superseded.
     MurkError
@@ -75,7 +75,7 @@ def translate_errors(
 
 
 def translate(error: Exception, url: str, doing: str, gone: str | None = None) -> MurkError:
-    """Give our error for one of the client's; none repeats a credential."""
+    """Return our error for one of the client's; none repeats a credential."""
     error = _root(error)
     if isinstance(error, _FENCED):
         return FencedError(f"another worker has taken over while {doing} of {url}")
@@ -98,7 +98,7 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
         return MurkError(gone or deleted(url, doing))
     if isinstance(error, _ASLEEP):
         return UnreachableError(f"{url} cannot be reached ({doing}): is the broker running, and is this its address?")
-    # An error without a name is one that the library met where it expected none: asking anew tells what stands.
+    # An error without a name is one that the library met where it expected none: asking again tells what stands.
     if isinstance(error, _STUMBLED) or type(error) is errors.KafkaError:
         return UnreachableError(f"{url}: the broker failed by itself ({doing}): its own log says why")
     return MurkError(f"{url}: {doing} failed: {type(error).__name__}")
@@ -107,13 +107,13 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
 def deleted(url: str, doing: str) -> str:
     """What to say where a topic is not there any more."""
     return (
-        f"a topic of {url} is not there any more ({doing}): it was deleted. Nothing is begun anew by itself: "
+        f"a topic of {url} is not there any more ({doing}): it was deleted. Nothing is restarted by itself: "
         "restore it, or begin with a new log (docs/recover.md)"
     )
 
 
 def _root(error: Exception) -> Exception:
-    """Give the error for which the client refuses everything that comes after it."""
+    """Return the error for which the client refuses everything that comes after it."""
     for part in (*error.args, error.__cause__):
         if isinstance(part, errors.KafkaError):
             return _root(part)

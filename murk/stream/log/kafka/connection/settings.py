@@ -111,7 +111,7 @@ class Settings:
         return self.security_protocol.endswith("SSL")
 
     def context(self) -> ssl.SSLContext:
-        """Give what encrypts connections, and says whom to trust and who we are.
+        """Return what encrypts connections, and says whom to trust and who we are.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class Settings:
         return context
 
     def client(self) -> dict[str, Any]:
-        """Give the client library's arguments."""
+        """Return the client library's arguments."""
         arguments: dict[str, Any] = {"security_protocol": self.security_protocol}
         if self.encrypted:
             arguments["ssl_context"] = self.context()

@@ -15,7 +15,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> dict[str, list[int]]:
     """Share partitions out evenly, with as few moves as that allows.
 
-    What has to move is given to nobody yet: its owner lets go of it first, and then it is shared out again.
+    What has to move is given to nobody yet: its owner releases it first, and then it is shared out again.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> di
         # Where two say that they have it, the older one does.
         kept[member] = sorted(free & set(have))
         free -= set(have)
-    # Whoever has most keeps most, and of those who have as much the oldest one.
+    # The one who has most keeps most, and of those who have as much the oldest one.
     order = sorted(owned, key=lambda member: -len(kept[member]))
     least, more = divmod(len(partitions), len(order))
     room = {member: least + (place < more) for place, member in enumerate(order)}
@@ -127,7 +127,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def on_assignment(self, assignment: Any, generation: int) -> None:
         """Ask again where a sharing was left unfinished.
 
-        Whoever has to let go of a partition does so and asks again. Where that one died in between and has come back
+        Anyone who has to release a partition does so and asks again. Where that one died in between and has come back
         under its name, it is told what it was told before, and nobody else would ever ask.
         """
         is_new, self._is_new = self._is_new, False

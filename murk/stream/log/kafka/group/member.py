@@ -11,7 +11,7 @@ from kafka.errors import FencedInstanceIdError
 from murk.stream.log.kafka.group.assignment import Assignor
 
 REBALANCE_MS = 2_000
-"""How long the others wait for a member when chains are shared out anew; one with a name keeps its chains without
+"""How long the others wait for a member when chains are shared out again; one with a name keeps its chains without
 it, and one that is frozen is missed for no longer."""
 
 _JOIN_MS = 500
@@ -21,7 +21,7 @@ class Member(KafkaConsumer):  # type: ignore[misc]
     """A consumer in a group, of which only the membership is of use: it reads nothing."""
 
     def __init__(self, **settings: Any) -> None:
-        # How long the library's own heart beats without being asked: that is judged by whoever asks.
+        # How long the library's own heart beats without being asked: that is judged by anyone who asks.
         patience = settings.pop("patience_ms")
         assignor = Assignor(
             lambda: self._subscription.assigned_partitions(), lambda: self._coordinator.request_rejoin()
@@ -45,7 +45,7 @@ class Member(KafkaConsumer):  # type: ignore[misc]
     def assigned(self) -> Collection[int]:
         """Take part in the group's life, and give the partitions that fall to this member.
 
-        Where nothing is to be shared out that takes no time at all. Else it waits: the library begins a join anew
+        Where nothing is to be shared out that takes no time at all. Else it waits: the library begins a join again
         whose end it was not there to see. ``settled`` says whether it has seen it.
 
         Raises

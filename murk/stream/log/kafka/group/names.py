@@ -1,4 +1,4 @@
-"""A learner's name in its group, which it has again when it is started anew."""
+"""A learner's name in its group, which it has again when it is restarted."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Slot:
         return re.sub("[^A-Za-z0-9._-]", "-", socket.gethostname())[: _MOST - len(end)] + end
 
     def close(self) -> None:
-        """Give the number back."""
+        """Return the number back."""
         if self._held is not None:
             self._held.close()
 
 
 def check_name(name: str) -> str:
-    """Give a learner's name back, if it may be one.
+    """Return a learner's name back, if it may be one.
 
     Raises
     ------
