@@ -12,7 +12,7 @@ from river import base
 from murk.errors import UserError
 from murk.learners.base import Record
 from murk.learners.iwp_sgd.base import IWPSGD
-from murk.learners.iwp_sgd.losses import chances
+from murk.learners.iwp_sgd.losses import probabilities
 from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
@@ -213,7 +213,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         return self.classes[1 if target > 0 else 0]
 
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        return two_chances(chances(self.loss, self._linear(rows)))
+        return two_chances(probabilities(self.loss, self._linear(rows)))
 
     @classmethod
     def _unit_test_params(cls) -> Any:

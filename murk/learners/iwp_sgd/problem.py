@@ -124,7 +124,7 @@ def problem_for(task: Task) -> ExampleProblem:
         release=block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1),
         intercept=block.intercept,
         split=block.split,
-        loss=block.loss or default,  # type: ignore[arg-type]
+        loss=block.loss or default,
         truncation=block.truncation,
         radius=learner.radius,
         regularization=block.regularization,

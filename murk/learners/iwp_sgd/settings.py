@@ -20,7 +20,6 @@ from murk.learners.iwp_sgd.losses import (
     CODES,
     DIRECTED_LOSSES,
     LOGIT_WIDTH,
-    LossName,
     Noise,
     best_truncation,
     check_loss,
@@ -114,7 +113,7 @@ class ExampleSettings:
     boxed: bool = True
     release: ReleaseForm = "joint"
     split: float = 0.5
-    loss: LossName = "probit"
+    loss: str = "probit"
     truncation: int | None = None
     radius: float | None = None
     calibration: Literal["analytic", "classic"] = "analytic"
