@@ -17,6 +17,7 @@ from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocols.examples import BinaryLoss
 
 
 class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
@@ -127,7 +128,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         calibration: Literal["analytic", "classic"] = "analytic",
         features: Sequence[Any] | None = None,
         bound: float | None = None,
-        loss: Literal["quadratic", "probit", "exponential", "log"] = "quadratic",
+        loss: BinaryLoss = "quadratic",
         truncation: int | None = None,
         regularization: float = 0.0,
         batch: int = 1,

@@ -1,7 +1,7 @@
 """Released examples, for IWP-SGD (`protocol: examples`)."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import Field
 
@@ -15,7 +15,8 @@ OUTER: Final = "outer"
 """Release of which only means are taken, so that any mechanism will do that is unbiased."""
 _OF_OUTER: Final = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
 _MOST_OUTER = 64
-LOSSES: Final = {"binary": ("probit", "quadratic", "exponential", "log"), "real": ("squared",)}
+BinaryLoss = Literal["probit", "quadratic", "exponential", "log"]
+LOSSES: Final[dict[str, tuple[str, ...]]] = {"binary": get_args(BinaryLoss), "real": ("squared",)}
 """Losses by kind of target."""
 _BY_RULE: Final = {"binary": "quadratic", "real": "squared"}
 
@@ -39,7 +40,7 @@ class ExamplesBlock(Block):
     split: Annotated[Number, Field(ge=0.05, le=0.95)] = Field(
         default=0.5, description="the features' share of epsilon (`separate` only)"
     )
-    loss: Literal["probit", "quadratic", "exponential", "log", "squared"] | None = Field(
+    loss: Literal[BinaryLoss, "squared"] | None = Field(
         default=None,
         description="`quadratic`, `probit`, `exponential` or `log` (truncated) for a binary target, `squared` for a "
         "real one; `null`: quadratic or squared",
