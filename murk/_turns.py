@@ -21,7 +21,7 @@ _PATIENCE = 5.0
 """Seconds for which a fork waits for threads that are learning."""
 
 # Without callbacks: Python swallows an interrupt that arrives in one.
-_made: list[ref[Turns]] = []
+_known_turns: list[ref[Turns]] = []
 # Of each thread that forks: the locks that it holds meanwhile, and those that it could not have.
 _held: dict[int, list[Turns]] = {}
 _missed: dict[int, list[Turns]] = {}
@@ -41,9 +41,9 @@ class Turns(_thread.RLock):  # type: ignore[misc,unused-ignore]
 
     def __init__(self) -> None:
         self.busy = False
-        if len(_made) % 1024 == 0:
-            _made[:] = [known for known in _made if known() is not None]
-        _made.append(ref(self))
+        if len(_known_turns) % 1024 == 0:
+            _known_turns[:] = [known for known in _known_turns if known() is not None]
+        _known_turns.append(ref(self))
 
     def __reduce__(self) -> tuple[type[Turns], tuple[()]]:
         return type(self), ()
@@ -93,7 +93,7 @@ def in_turn(method: Callable[Concatenate[Self, Given], Found]) -> Callable[Conca
 def _before_fork() -> None:
     held, missed = _held.setdefault(get_ident(), []), _missed.setdefault(get_ident(), [])
     deadline = monotonic() + _PATIENCE
-    for known in list(_made):
+    for known in list(_known_turns):
         turns = known()
         if turns is not None:
             found = turns.acquire(timeout=max(0.0, deadline - monotonic()))

@@ -19,19 +19,12 @@ from murk.errors import MurkError, UserError
 from murk.learners.estimate import Estimate
 from murk.privacy.mechanisms import Costed, Randomizer
 from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.protocols.registry import PROTOCOLS
 from murk.stream.task.task import Task
 from murk.stream.worker.learner import StreamLearner
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
-
-_MODULES = {
-    "gradients": "ldp_sgd",
-    "scores": "scores",
-    "examples": "iwp_sgd",
-    "moments": "public_glm",
-    "sketch": "gaussmix",
-}
 
 
 class HostileModelError(UserError):
@@ -247,7 +240,8 @@ def problem_for(task: Task) -> Problem:
     UserError
         If a level's guarantee and the task's protocol or mechanism do not fit.
     """
-    problem: Problem = import_module(f"murk.learners.{_MODULES[task.protocol]}.problem").problem_for(task)
+    learner = PROTOCOLS[task.protocol].learner
+    problem: Problem = import_module(f"murk.learners.{learner}.problem").problem_for(task)
     return problem
 
 

@@ -136,7 +136,7 @@ class Accountant:
             raise UserError("these releases promise nothing together: their deltas add up to 1 or more")
         return epsilon, delta
 
-    def _curved(self) -> list[_Entry]:
+    def _with_zcdp(self) -> list[_Entry]:
         return [entry for entry in self._entries if entry.zcdp is not None]
 
     def _at_delta(self, delta: float) -> ApproxDP:
@@ -146,7 +146,7 @@ class Accountant:
             raise UserError(
                 f"delta={delta:g} is below the sum of the releases' own, {float_up(own):g}; ask for that or more"
             )
-        return ApproxDP(float_up(epsilon + _epsilon(self._curved(), float_down(left))), delta)
+        return ApproxDP(float_up(epsilon + _epsilon(self._with_zcdp(), float_down(left))), delta)
 
     def _at_epsilon(self, epsilon: float) -> ApproxDP:
         own, delta = self._added()
@@ -156,7 +156,7 @@ class Accountant:
                 f"epsilon={epsilon:g} is below the sum of the (epsilon, delta) releases' own, {float_up(own):g}; "
                 "ask for that or more"
             )
-        total = float_up(delta + _delta(self._curved(), left))
+        total = float_up(delta + _delta(self._with_zcdp(), left))
         if total >= 1:
             raise UserError(f"at epsilon={epsilon:g} these releases promise nothing (delta is 1); ask for a larger one")
         return ApproxDP(epsilon, total)

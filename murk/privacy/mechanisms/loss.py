@@ -73,7 +73,7 @@ class PrivacyLoss:
         if self.delta_units and self.currency != "approx":
             raise UserError(f"an amount in {self.currency} has no delta, got {self.delta_units} units of it")
 
-    def _same(self, other: "PrivacyLoss") -> None:
+    def _check_currency(self, other: "PrivacyLoss") -> None:
         if self.currency != other.currency:
             raise UserError(
                 f"an amount in {other.currency} does not compare or add with one in {self.currency}; "
@@ -83,7 +83,7 @@ class PrivacyLoss:
     def __add__(self, other: "PrivacyLoss") -> "PrivacyLoss":
         if not isinstance(other, PrivacyLoss):
             return NotImplemented
-        self._same(other)
+        self._check_currency(other)
         return PrivacyLoss(self.currency, self.units + other.units, self.delta_units + other.delta_units)
 
     def __mul__(self, count: int) -> "PrivacyLoss":
@@ -94,7 +94,7 @@ class PrivacyLoss:
     def __le__(self, other: "PrivacyLoss") -> bool:
         if not isinstance(other, PrivacyLoss):
             return NotImplemented
-        self._same(other)
+        self._check_currency(other)
         return self.units <= other.units and self.delta_units <= other.delta_units
 
     def __str__(self) -> str:

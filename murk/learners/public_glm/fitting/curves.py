@@ -115,7 +115,7 @@ def _boosting_inverse(y: Floats) -> Floats:
     return np.asarray((2.0 * y - 1.0) / np.sqrt(y * (1.0 - y)))
 
 
-def _same(z: Floats) -> Floats:
+def _identity(z: Floats) -> Floats:
     return z
 
 
@@ -155,7 +155,7 @@ LOSSES = {curve.name: curve for curve in (_LOGISTIC, _POISSON, _BOOSTING)}
 """Of a binary target: log(1 + e^z), e^z, and the boosting loss z/2 + sqrt(1 + z^2/4)."""
 
 LINKS = {
-    "identity": Curve("identity", _same, _one, _zero, _same, -np.inf, np.inf),
+    "identity": Curve("identity", _identity, _one, _zero, _identity, -np.inf, np.inf),
     "sigmoid": replace(_LOGISTIC, name="sigmoid"),
     "cubic": Curve("cubic", _cube, _square, _twice, _cubic_inverse, -np.inf, np.inf),
     "softplus": Curve("softplus", _softplus, _sigmoid, _hump, _softplus_inverse, 0.0, np.inf),

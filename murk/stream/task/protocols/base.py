@@ -50,6 +50,8 @@ class TaskProtocol:
     ----------
     name
         What ``protocol:`` says.
+    learner
+        The package of `murk.learners` that learns it: its module ``problem`` is what devices and learners agree on.
     block
         The model of its block in a task; None where it has none.
     releases
@@ -71,6 +73,7 @@ class TaskProtocol:
     """
 
     name: ClassVar[str]
+    learner: ClassVar[str]
     block: ClassVar[type[Block] | None] = None
     releases: ClassVar[str]
     offer: ClassVar[Offer]

@@ -97,6 +97,7 @@ class Examples(TaskProtocol):
     """People release their features and target, once and without reading a model."""
 
     name = "examples"
+    learner = "iwp_sgd"
     block = ExamplesBlock
     releases = "example"
     # The inverse of Gaussian smoothing is what makes these learners unbiased.

@@ -11,6 +11,7 @@ class Gradients(TaskProtocol):
     """People release the gradient of their loss at the newest iterate. The objective is the task's own key."""
 
     name = "gradients"
+    learner = "ldp_sgd"
     releases = "gradient"
     offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
     targets = ("binary", "classes", "real")

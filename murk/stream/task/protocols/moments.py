@@ -102,6 +102,7 @@ class Moments(TaskProtocol):
     """People release moments of features and target, or directions where covariates are public."""
 
     name = "moments"
+    learner = "public_glm"
     block = MomentsBlock
     releases = "moment"
     offer = Offer((*KINDS, BEST), ALL_GUARANTEES)

@@ -1,7 +1,7 @@
 """The registry of protocols, and what a task asks of it. A new protocol is a module beside this one and a line here."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator
 
@@ -40,7 +40,11 @@ def _known(value: object) -> object:
     return value
 
 
-ProtocolName = Annotated[Literal["gradients", "scores", "examples", "moments", "sketch"], BeforeValidator(_known)]
+if TYPE_CHECKING:
+    _Name = str
+else:
+    _Name = Literal[tuple(PROTOCOLS)]
+ProtocolName = Annotated[_Name, BeforeValidator(_known)]
 
 _OF_GRADIENTS: Final = ("objective", "learner", "max_staleness")
 MOST_OF_SCORES: Final = 64

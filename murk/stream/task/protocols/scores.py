@@ -25,6 +25,7 @@ class Scores(TaskProtocol):
     """People of one epoch release scores at one published model, and the learner solves once an epoch."""
 
     name = "scores"
+    learner = "scores"
     block = ScoresBlock
     releases = "score"
     offer = Offer((*KINDS, BEST), ALL_GUARANTEES)

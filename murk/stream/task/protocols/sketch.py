@@ -79,6 +79,7 @@ class Sketch(TaskProtocol):
     """Organisations release sketches of windows of their records."""
 
     name = "sketch"
+    learner = "gaussmix"
     block = SketchBlock
     releases = "sketch"
     # Of mixtures; they have a mechanism of their own.
