@@ -150,7 +150,7 @@ class GaussMix(StreamEstimator):
             if self._released >= self.windows:
                 raise UserError(
                     f"windows={self.windows}: so many were released, each at the whole budget. If no person is in "
-                    "two windows, or they may spend as often, make a learner with a larger windows="
+                    "two windows, or they may spend as often, give the learner a larger windows="
                 )
             source: NoiseSource = SimulatedNoise(self.seed) if self.seed is not None else self.noise or SecureNoise()
             mechanism = self.mechanism
