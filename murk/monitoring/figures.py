@@ -60,7 +60,7 @@ class LevelFigures:
     guarantee: Mapping[str, Any]
     epsilon: float | None
     mu: float | None
-    max_attack_accuracy: float
+    right_at_most: float
     learned: int
 
 

@@ -153,7 +153,7 @@ def test_a_level_says_what_its_guarantee_states(guarantee, epsilon, mu):
     [level] = figures(task, problem_for(task), [None], [Place(0, 0)]).levels
     assert (level.epsilon, level.mu) == (epsilon, mu)
     assert level.guarantee == task.privacy.guarantee.to_dict()
-    assert level.max_attack_accuracy == task.privacy.guarantee.max_attack_accuracy
+    assert level.right_at_most == task.privacy.guarantee.max_attack_accuracy
     assert level.words == task.privacy.guarantee.describe()
 
 

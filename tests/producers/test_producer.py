@@ -473,7 +473,7 @@ class TestDelivery:
 
     def test_bytes_are_kept_until_the_log_has_confirmed(self, world: World) -> None:
         world.producer.release(RECORD, key="one")
-        # Confirmed, and let go of with the next transaction.
+        # Confirmed, and deleted with the next transaction.
         assert len(world.ledger.queued(world.task.hash)) == 1
         assert world.producer.release(RECORD, key="one").delivery == "none"
         world.producer.release(RECORD, key="two")

@@ -189,7 +189,7 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
     'gaussian'
     >>> best = outer_mechanism(None, ApproxDP(1.0, 1e-6), 4)
     >>> best.kind, best.guarantee
-    ('l2-ball', PureDP(epsilon=1.0))
+    ('privunit', PureDP(epsilon=1.0))
     """
     if kind in (None, BEST) and isinstance(guarantee, PureDP | ApproxDP):
         found = [outer_mechanism(each, guarantee, features) for each in _able(guarantee)]

@@ -15,6 +15,7 @@ from murk.learners.scores.mechanism import Menu
 from murk.learners.scores.model import QUESTIONS, Model, Question, model_size
 from murk.learners.state import count_of, pack, unpack
 from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.mechanisms.wrapped import Wrapped
 
 Array = NDArray[np.float64]
 Key = tuple[str, Question]
@@ -117,7 +118,12 @@ def whole_numbers(mechanism: Randomizer, payloads: NDArray[np.int64]) -> NDArray
 
 def _directional(mechanism: Any) -> bool:
     """Whether a payload stands for its direction alone."""
-    return hasattr(getattr(mechanism, "inner", mechanism), "second_moment")
+    return hasattr(_of_vectors(mechanism), "second_moment")
+
+
+def _of_vectors(mechanism: Any) -> Any:
+    """What randomizes the vector that a mechanism makes of what it is given."""
+    return mechanism.noise if isinstance(mechanism, Wrapped) else mechanism
 
 
 def step_of(mechanism: Any) -> float:
@@ -203,5 +209,5 @@ def direction_spread(mechanism: Any) -> tuple[float, float | None]:
     """
     if not _directional(mechanism):
         return mechanism.variance, None
-    across, along = getattr(mechanism, "inner", mechanism).second_moment
+    across, along = _of_vectors(mechanism).second_moment
     return across, max(0.0, along - across)

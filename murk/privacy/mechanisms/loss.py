@@ -50,8 +50,8 @@ class PrivacyLoss:
 
     Examples
     --------
-    >>> from murk.privacy import Amount
-    >>> half = Amount("rho", 500_000_000_000)
+    >>> from murk.privacy import PrivacyLoss
+    >>> half = PrivacyLoss("rho", 500_000_000_000)
     >>> print(half + half)
     rho = 1
     >>> half + half <= half
@@ -169,7 +169,7 @@ def cap_of(guarantee: Guarantee) -> PrivacyLoss:
     --------
     >>> from murk.privacy import GaussianDP, cap_of
     >>> cap_of(GaussianDP(0.5))
-    Amount(currency='gdp', units=250000000000, delta_units=0)
+    PrivacyLoss(currency='gdp', units=250000000000, delta_units=0)
     """
     if isinstance(guarantee, GaussianDP):
         return PrivacyLoss("gdp", int(rational(guarantee.mu) ** 2 * UNITS // 1))

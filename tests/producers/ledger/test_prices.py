@@ -11,7 +11,7 @@ class Costed:
     """A mechanism that costs what is said here."""
 
     kind = "said"
-    claims = (GaussianDP(0.5),)
+    guarantees = (GaussianDP(0.5),)
 
     def __init__(self, **costs: tuple[int, int]) -> None:
         self.costs = costs
