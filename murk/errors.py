@@ -10,8 +10,8 @@ class MurkError(Exception):
 
 
 class UserError(MurkError, ValueError):
-    """A mistake that anyone who called can fix; the command line exits with 2, without a traceback."""
+    """A mistake that the caller can fix; the command line exits with 2, without a traceback."""
 
 
 class DataWarning(UserWarning):
-    """Records that are hardly meant; said where noise is simulated, once for a learner, without any value."""
+    """Records that look like a mistake; warned of in simulations, once for a learner, without any value."""

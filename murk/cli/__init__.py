@@ -86,7 +86,7 @@ def main() -> None:
     except MurkError as error:
         _end(f"murk: {error}", 1)
     except BrokenPipeError:
-        # Anyone who read our output has gone; there is nobody to tell.
+        # The reader of our output has gone; there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:

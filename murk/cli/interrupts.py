@@ -35,7 +35,7 @@ def between_steps() -> Iterator[Callable[[], bool]]:
     """Let Ctrl-C and SIGTERM wait for the end of a step; what is given says whether one has come.
 
     The Kafka client takes an exception that is raised in its midst for the answer to a request, and goes on, or is left
-    in pieces. Anyone who asks a second time does not wait.
+    in pieces. A second signal does not wait.
     """
     came: list[int] = []
 

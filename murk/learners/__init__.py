@@ -1,7 +1,7 @@
 """Learners of released data.
 
 The estimators are River estimators; their modules are imported when first asked for, so that a device,
-which needs objectives but not River, starts fast.
+which needs a task's problem but not River, starts fast.
 """
 
 from typing import TYPE_CHECKING

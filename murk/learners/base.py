@@ -253,7 +253,7 @@ class StreamEstimator(base.Estimator):
         try:
             names, fold = tuple(state["features"]), state["fold"]
         except (KeyError, TypeError) as error:
-            raise MurkError("the state is malformed: it needs features and fold") from error
+            raise MurkError("the state is malformed: it needs the keys 'features' and 'fold'") from error
         known = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
         if names != known:
             raise MurkError(f"the state is of features {names!r}, this learner has {known!r}")

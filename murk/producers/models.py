@@ -108,7 +108,7 @@ class Models:
     def _refused(self, chain: int, why: str) -> UserError:
         return UserError(
             f"the model of chain {chain} on {self._log.url} is none that honest learners publish ({why}): "
-            "nothing was released. Ask anyone who runs the log"
+            "nothing was released. Ask the operator of the log"
         )
 
 

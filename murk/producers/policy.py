@@ -58,7 +58,7 @@ class Policy:
     public_sample
         Whether people may be set aside for a task's public sample: their features (without the target) are
         then published as they are, and they release nothing. Not unless it is agreed to. The command line says
-        what would become public, and asks anyone who starts it.
+        what would become public, and asks the person who starts it.
 
     Examples
     --------

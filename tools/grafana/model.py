@@ -33,7 +33,7 @@ def model() -> Json:
             Section("Each parameter with its interval", [Line([_band()], 9)]),
             Section(
                 "How far from the truth",
-                [Line([_error(), _widths()], 9), Line([_law(), _distance(), _alike()], 8, (10, 10, 4))],
+                [Line([_error(), _widths()], 9), Line([_error_times_root(), _distance(), _alike()], 8, (10, 10, 4))],
             ),
             Section("The loss (protocol: examples)", [Line([_loss(), _refused(), _refused_share()], 8, (12, 6, 6))]),
             Section("The learner", [Line([_version(), _gap(), _step()], 8)]),
@@ -122,9 +122,9 @@ def _widths() -> Json:
     )
 
 
-def _law() -> Json:
+def _error_times_root() -> Json:
     return timeseries(
-        "Error against its distribution",
+        "Error times the root of the releases",
         "Estimated error times the root of the number of releases. The error should fall like one over that root, "
         "so this should be flat. A steady rise means that new releases no longer make the estimate better: the "
         "people are changing, gradients are stale, or later releases carry more noise.",

@@ -37,7 +37,7 @@ are otherwise walked through again and again, which takes as long as learning th
     "chains",
     type=click.IntRange(0),
     multiple=True,
-    help="Learn this chain (repeatable), anyone else learns it; otherwise all that fall to this process.",
+    help="Learn this chain, whoever else does (repeatable); by default all that fall to this process.",
 )
 @click.option("--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for so long.")
 @click.option(
@@ -57,7 +57,7 @@ def command(
     """Learn from the releases on a log, until stopped.
 
     On Kafka any number of these share a log's chains among them, on any number of machines. On a log in a file,
-    and with --chain, anyone who starts later takes a chain over from anyone who had it.
+    and with --chain, a learner that starts later takes the chain over from the one before.
     """
     from murk.errors import UserError
     from murk.learners.problem import problem_for

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     help="Whose account: a name (a person's or an organisation's), or a row (from 1) with --source.",
 )
 @click.option("--source", metavar="FILE", help="The file that the row is of, where each row is a person.")
-@click.option("--withdraw", is_flag=True, help="Unsend what waits and refuse every further release of this person.")
+@click.option(
+    "--withdraw", is_flag=True, help="Delete unsent releases and refuse every further release of this person."
+)
 @click.option(
     "--task", metavar="NAME", help="With --withdraw: from this task alone.  [default: from every task, for good]"
 )

@@ -52,7 +52,7 @@ def command(
     log_url = log_url or f"sqlite:///{task.name}.db"
     start = time.monotonic()
     place = ledger or default_ledger(source, task.name, simulated=seed is not None)
-    # A cluster's topics are made by anyone who runs it, with `murk topics`; a file by the one who comes first.
+    # A cluster's topics are made by its operator, with `murk topics`; a file by the first who opens it.
     create = not log_url.startswith("kafka:")
     with (
         open_log(log_url, create=create, name=task.name) as log,

@@ -25,8 +25,8 @@ def command(
 ) -> None:
     """Create the topics of TASK on a Kafka cluster, fix their settings, and say what does not fit.
 
-    The task is announced there, too, unless its public covariates come from the people themselves: then anyone who
-    lets them produce announces it.
+    The task is announced there, too, unless its public covariates come from the people themselves: then
+    `murk produce` announces it.
     """
     from murk.errors import UserError
     from murk.learners.problem import problem_for

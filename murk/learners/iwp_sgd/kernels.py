@@ -174,7 +174,7 @@ def apply(
     whole: Array, real: Array, theta: Array, average: Array, a: Array, b: Array, gathered: Array, reference: Array,
     u: Array, target: float,
 ) -> None:  # fmt: skip
-    """Fold one decoded release into the state.
+    """Apply one decoded release into the state.
 
     ``u`` is the released vector, ``target`` what was released beside it. What no honest release does, and what is
     not finite, is refused and counted; weights and steps depend on public noise levels only.

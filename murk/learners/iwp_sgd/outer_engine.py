@@ -98,5 +98,5 @@ class OuterEngine(IWPEngine):
 
 
 def engine_of(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism], **more: Any) -> IWPEngine:
-    """The update of a release; ``more`` is the engine's."""
+    """The engine that fits the settings; ``more`` is passed on to it."""
     return (OuterEngine if settings.outer else IWPEngine)(settings, mechanisms, **more)

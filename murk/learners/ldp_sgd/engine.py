@@ -1,4 +1,4 @@
-"""The update as an object: learn records or releases, tell and take its state.
+"""The engine: learn records or releases, tell and take its state.
 
 River-free. The River estimators and the worker both drive this class.
 """

@@ -115,7 +115,7 @@ def by_logit(whole: Array) -> bool:
 
 @jit
 def miss(whole: Array, fit: float, y: float) -> float:
-    """Chance less outcome; balanced, that over the larger of both probabilities."""
+    """Probability minus outcome; balanced, divided by the larger of the two probabilities."""
     if whole[OBJECTIVE] == BALANCED:
         return -math.exp(min(-fit, 0.0)) if y > 0.5 else math.exp(min(fit, 0.0))
     # The exponential of a logit beyond 700 is infinite.

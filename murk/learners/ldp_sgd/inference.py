@@ -120,7 +120,7 @@ def estimate(
     )
     spread = np.full(len(names), math.inf)
     if settings.averaging != "polyak":
-        note = "none: random scaling is a law of the plain average, and this learner takes another"
+        note = "none: random scaling needs the plain average; this learner uses another"
     elif settings.intervals != ASKED:
         note = NOT_ASKED
     elif n < FEWEST:

@@ -86,7 +86,7 @@ def apply(
     whole: Array, real: Array, theta: Array, average: Array, scaling_a: Array, scaling_b: Array, mean_at: Array,
     mean_gradient: Array, at: Array, release: Array, variance: float,
 ) -> None:  # fmt: skip
-    """Fold one decoded release into the state.
+    """Apply one decoded release into the state.
 
     ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` a coordinate; the arrays
     before it are the state's vectors. Weights and steps depend on public noise levels only.

@@ -53,7 +53,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         Public bound of the features' l2 norm, the constant not counted; by default ``sqrt(k)``, for k features
         in [-1, 1].
     beyond
-        Anyone who is beyond the bound: ``"scale"`` (down to it), or ``"zero"`` (answers as a record of zeros would).
+        What becomes of a record beyond the bound: ``"scale"`` (down to it), or ``"zero"`` (a record of zeros).
     design
         ``"bounded"``, or ``"gaussian"``: the bound is what ``people`` normal vectors of the public covariance stay
         within, except with probability ``failure``.

@@ -1,4 +1,4 @@
-"""The update of moments as an object: learn records or releases, tell and take its state. River-free."""
+"""The engine of moments: learn records or releases, tell and take its state. River-free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled loops: a record's moments, their randomization, and the update of releases. No BLAS.
+"""Compiled loops: a record's moments, their randomization, and the sums of releases. No BLAS.
 
 The moments of ``(x, y)`` with p features are the upper triangle of ``x x'`` row by row, off-diagonal entries times
 ``root``, then ``weight x y``. Where the last feature is the constant 1, the entry 1*1 is public and left out.

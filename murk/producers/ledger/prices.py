@@ -1,4 +1,4 @@
-"""What one release costs, in every currency in which it has an valid bound; and adding costs up."""
+"""What one release costs, in every currency in which it has a valid bound; and adding costs up."""
 
 from __future__ import annotations
 

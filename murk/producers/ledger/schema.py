@@ -42,14 +42,14 @@ CREATE TABLE tasks (
 -- A file of records, by the SHA-256 of its bytes. Number 0 stands for callers who name people and records.
 CREATE TABLE sources (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
 
--- What was promised to everyone: at most so much of each currency, over all tasks (0) or in one, for anyone who
--- asks for a level or ('') for any.
+-- What was promised to everyone: at most so much of each currency, over all tasks (0) or in one, for a
+-- release at one level, or ('') at any.
 CREATE TABLE promises (
     task INTEGER NOT NULL, level TEXT NOT NULL, currency TEXT NOT NULL,
     units INTEGER NOT NULL CHECK (units >= 0), delta_units INTEGER NOT NULL CHECK (delta_units >= 0),
     PRIMARY KEY (task, level, currency)) WITHOUT ROWID;
 
--- What one release at a level costs, in every currency in which it has an valid bound (else NULL).
+-- What one release at a level costs, in every currency in which it has a valid bound (else NULL).
 CREATE TABLE tariffs (
     number INTEGER PRIMARY KEY, task INTEGER NOT NULL REFERENCES tasks, level TEXT NOT NULL,
     mechanism TEXT NOT NULL, claims TEXT NOT NULL,

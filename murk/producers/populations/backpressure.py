@@ -61,7 +61,7 @@ def _chain_progress(log: Log, problem: InteractiveProblem, chain: int, end: int)
     try:
         published = 0 if message is None else IterateMessage.model_validate_json(message).version
     except ValidationError:
-        # Not an honest learner's; anyone who computes at it looks closer and says so.
+        # Not an honest learner's; the producer checks it before use and says so.
         return True, 0
     due = problem.next_published(published)
     if end < due:

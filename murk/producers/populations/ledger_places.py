@@ -240,7 +240,7 @@ def _relative(source: Path, ledger: Path) -> str:
 
 
 def _short(path: Path) -> Path:
-    """A path as anyone who stands in the current folder would write it."""
+    """A path relative to the current folder, where it lies below it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
@@ -279,7 +279,7 @@ def _look(path: Path) -> _Seen | None:
     try:
         return _read(path) if path.is_file() else None
     except sqlite3.Error:
-        # Anyone who opens it for good is told what is wrong with it.
+        # Opening it for good reports what is wrong with it.
         return None
 
 

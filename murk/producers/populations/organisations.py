@@ -49,7 +49,7 @@ class OrganisationPopulation(FilePopulation):
     block
         Most records of a block.
     policy
-        What their devices allow, in the word of anyone who starts this and may decide it for them.
+        What their devices allow, as the caller decides on their behalf.
     agree
         Called with what is about to become public with the task, before anything is written; it raises where that
         is not agreed to. What a log carries already is public, and is not asked about again.
@@ -222,7 +222,7 @@ class OrganisationPopulation(FilePopulation):
                 stop = min(stop, int(places[room - 1]) + 1)
         own = {name: places[: np.searchsorted(places, stop)] for name, places in own.items()}
         own = {name: places for name, places in own.items() if len(places)}
-        # The log or the ledger may be away: anyone who has added their rows passes them over when the block comes
+        # The log or the ledger may be away: producers that have added their rows skip them when the block comes
         # again.
         for name, places in own.items():
             rows = block.rows[places].tolist()

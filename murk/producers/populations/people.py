@@ -39,7 +39,7 @@ class Population(FilePopulation):
     block
         Most records of a block; by default no more than its problem allows at one model, where releases are of a model.
     policy
-        What their devices allow, in the word of anyone who starts this and may decide it for them.
+        What their devices allow, as the caller decides on their behalf.
     agree
         Called with what is about to become public with the task, before anything is written; it raises where that
         is not agreed to. What a log carries already is public, and is not asked about again.

@@ -48,7 +48,7 @@ class SketchProducer(Releaser["WindowProblem"]):
     called next tries its release again, with the same bytes, before it takes a record.
 
     Nothing is counted of what records say, neither values outside their bounds nor rows that were scaled down: the
-    organisation holds its records anyway, and anyone else asks for such a count asks for a release of its own.
+    organisation holds its records anyway, and to anyone else such a count would be a release of its own.
 
     It works in the thread that opened its ledger, and refuses to in another before a record is looked at.
 

@@ -121,7 +121,7 @@ class Ownership(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Return up what the ownership holds; the committed state stays."""
+        """Give up the ownership; the committed state stays."""
 
 
 class Log(ABC):

@@ -31,7 +31,7 @@ class Team(Generic[Learner]):
 
     When a chain is assigned to another process its worker is released; what it had not committed, the other one
     reads again. A log that cannot be reached is waited for. Everything else that is wrong with a log or a
-    state is raised: nothing is restarted by itself.
+    state is raised: nothing starts over by itself.
 
     Parameters
     ----------

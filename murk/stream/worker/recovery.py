@@ -1,7 +1,7 @@
 """Going on where a chain stood: is this the log that its state was learned from, and is it all there?
 
 Going on from a state with another log than its own would count releases twice or never. Whatever does not fit
-is refused with its reason; nothing is ever restarted by itself.
+is refused with its reason; nothing ever starts over by itself.
 """
 
 from __future__ import annotations

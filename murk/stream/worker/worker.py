@@ -232,7 +232,7 @@ class Worker:
         return pending.progress
 
     def close(self) -> None:
-        """Return the chain up; what was not committed will be read again by the next worker."""
+        """Release the chain; what was not committed is read again by the next worker."""
         if self._stopped is None:
             self._untold.tell()
             _log.info("%s: released, %d releases learned", self._description, self._counters.learned)

@@ -149,7 +149,7 @@ def test_one_at_a_time(begun):
     before = os.umask(0o022)
     close = hold(log, first, ledger, "task")
     os.umask(before)
-    # Anyone else may write to the folder may wait here, too; there is nothing in it, and nothing to run.
+    # Whoever else may write to the folder may wait here, too; there is nothing in it, and nothing to run.
     [lock] = ledger.parent.glob("*.lock")
     assert (stat.S_IMODE(lock.stat().st_mode), lock.stat().st_size) == (0o644, 0)
     with pytest.raises(UserError, match="another `murk run` or `murk produce` is working on"):

@@ -1,4 +1,4 @@
-"""The update of what organisations release as an object: what engines of sketches and of Gram matrices share."""
+"""What the engines of sketches and of Gram matrices share."""
 
 from __future__ import annotations
 

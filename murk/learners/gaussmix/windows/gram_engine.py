@@ -1,4 +1,4 @@
-"""The update of released Gram matrices: what is admitted, and what is learned of it. River-free."""
+"""The engine of released Gram matrices: what it admits, and what it learns. River-free."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ def _random_scaling(engines: Sequence[ChainSums], average: NDArray[np.float64]) 
     if settings.intervals is None:
         note = NOT_ASKED
     elif settings.averaging != "polyak":
-        note = "none: random scaling is a law of the plain average, and this learner takes another"
+        note = "none: random scaling needs the plain average; this learner uses another"
     elif updates < FEWEST:
         note = f"none yet: random scaling says nothing sensible of fewer than {FEWEST:,} updates"
     else:

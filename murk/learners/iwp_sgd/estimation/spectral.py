@@ -26,7 +26,7 @@ _SWEEPS = 60
 def eigen(matrix: Array, values: Array, vectors: Array) -> None:
     """Eigenvalues and eigenvectors (columns) of a symmetric matrix, which is overwritten, by Jacobi's rotations.
 
-    No LAPACK in the update: its results differ between builds.
+    No LAPACK in compiled learning: its results differ between builds.
 
     Examples
     --------

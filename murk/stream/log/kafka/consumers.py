@@ -46,7 +46,7 @@ class Ends:
         """Offsets up to which transactions are over, as soon as all are that stand there now.
 
         A commit returns when the broker has decided on it; the marks that show it to readers follow a moment
-        later. Anyone who is to see what was committed before waits for them. A dead owner's transaction is
+        later. A reader that must see what was committed before waits for them. A dead owner's transaction is
         waited for only so long: the broker ends it after `TRANSACTION_MS`.
         """
         ends = self.end(*places)
@@ -238,7 +238,7 @@ class Table:
     def refresh(self, partition: int | None = None) -> dict[bytes, bytes]:
         """Read all that is on the topic now, or at least all that is on one partition of it.
 
-        Where one's writer has died in a transaction, anyone who needs another one's does not wait for the end of that.
+        If the writer of one partition died in a transaction, readers of another do not wait for it.
 
         Raises
         ------

@@ -52,7 +52,7 @@ class KafkaLog(Log):
     url
         ``kafka://host:port[,host:port][/NAME]``.
     create
-        Whether this process may create topics. Anyone who may not, as devices, finds them or is refused.
+        Whether this process may create topics. One that may not, such as a device, finds them or is refused.
     name
         The log's name where the URL does not give it: that of its task.
 

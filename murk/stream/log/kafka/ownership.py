@@ -91,7 +91,7 @@ class KafkaOwnership(Ownership):
         except BaseException:
             # Interrupted in the middle: nobody knows what the broker has.
             self._lost = MurkError(
-                f"a commit to chain {self.chain} of {self._url} was interrupted: own the chain again"
+                f"a commit to chain {self.chain} of {self._url} was interrupted: acquire the chain again"
             )
             raise
 

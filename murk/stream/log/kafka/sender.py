@@ -64,7 +64,7 @@ class Sending:
 
     @contextmanager
     def _trying(self) -> Iterator[None]:
-        # Anyone who lets many models out in one go would otherwise wait with each for a topic that is gone.
+        # Otherwise a burst of models would wait, each one, for a topic that is gone.
         if monotonic() < self._not_before:
             raise UnreachableError(f"{self._clients.url} could not be reached a moment ago")
         try:

@@ -58,7 +58,7 @@ def check_same(url: str, announced: Mapping[str, str], now: Mapping[str, str]) -
         if now[topic] != known:
             raise MurkError(
                 f"{topic} of {url} was deleted and created again: what was learned before does not go with it, and "
-                "nothing is restarted by itself. Bring the topics back, or begin with a new log (docs/recover.md)"
+                "nothing starts over by itself. Bring the topics back, or begin with a new log (docs/recover.md)"
             )
 
 
@@ -75,7 +75,7 @@ def put_document(
     producer = clients.owner(names.announcer)
     try:
         with translate_errors(clients.url, "announcing the task"):
-            # Anyone who announces later ends our transaction here; anyone who was earlier is done or ended.
+            # A later announcer ends our transaction here; an earlier one is done or was ended.
             producer.init_transactions()
             if models.refresh(TASK_PLACE).get(TASK) != standing:
                 raise FencedError("another one has announced")

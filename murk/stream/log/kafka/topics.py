@@ -75,7 +75,7 @@ class Names:
 
     @property
     def announcer(self) -> str:
-        """Transactional id of anyone who announces the task."""
+        """Transactional id of the announcer."""
         return f"murk-{self.log}-task"
 
 

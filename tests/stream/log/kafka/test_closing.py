@@ -37,7 +37,7 @@ def test_a_client_that_never_closes_is_left(monkeypatch, caplog):
     log.close()
     assert [one.closed for one in (stuck, *others)] == [1] * 5
     assert [record.getMessage() for record in caplog.records] == [
-        "kafka://host:1/x: a client (Client) does not come to its end, and is left"
+        "kafka://host:1/x: a client (Client) did not close in time and was abandoned"
     ]
     log.close()
     assert stuck.closed == 1

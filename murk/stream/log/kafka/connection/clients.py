@@ -140,7 +140,7 @@ class Clients:
             session_timeout_ms=self.settings.session_timeout_ms,
             # Also how late others hear of a newcomer.
             heartbeat_interval_ms=min(3_000, self.settings.session_timeout_ms // 10),
-            # Anyone who shares the chains out while a broker is starting may see none of them: it looks again soon.
+            # The member that shares the chains out may see none while a broker starts: it looks again soon.
             metadata_max_age_ms=METADATA_MS,
         )
 

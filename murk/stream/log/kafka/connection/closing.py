@@ -26,6 +26,6 @@ def close_in_time(client: Any, url: str) -> None:
     thread.start()
     thread.join(CLOSING)
     if thread.is_alive():
-        _log.warning("%s: a client (%s) does not come to its end, and is left", url, type(client).__name__)
+        _log.warning("%s: a client (%s) did not close in time and was abandoned", url, type(client).__name__)
     if met:
         raise met[0]

@@ -107,7 +107,7 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
 def deleted(url: str, doing: str) -> str:
     """What to say where a topic is not there any more."""
     return (
-        f"a topic of {url} is not there any more ({doing}): it was deleted. Nothing is restarted by itself: "
+        f"a topic of {url} is not there any more ({doing}): it was deleted. Nothing starts over by itself: "
         "restore it, or begin with a new log (docs/recover.md)"
     )
 

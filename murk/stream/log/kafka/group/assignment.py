@@ -127,8 +127,8 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def on_assignment(self, assignment: Any, generation: int) -> None:
         """Ask again where a sharing was left unfinished.
 
-        Anyone who has to release a partition does so and asks again. Where that one died in between and has come back
-        under its name, it is told what it was told before, and nobody else would ever ask.
+        A member that must release a partition does so and asks for a new sharing. Where it died in between and came
+        back under its name, it gets the answer that it got before, and nobody else would ever ask.
         """
         is_new, self._is_new = self._is_new, False
         if is_new and assignment.user_data == UNFINISHED:

@@ -21,7 +21,7 @@ class Member(KafkaConsumer):  # type: ignore[misc]
     """A consumer in a group, of which only the membership is of use: it reads nothing."""
 
     def __init__(self, **settings: Any) -> None:
-        # How long the library's own heart beats without being asked: that is judged by anyone who asks.
+        # How long heartbeats go on without a poll: the caller judges that.
         patience = settings.pop("patience_ms")
         assignor = Assignor(
             lambda: self._subscription.assigned_partitions(), lambda: self._coordinator.request_rejoin()

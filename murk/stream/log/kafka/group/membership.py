@@ -82,7 +82,7 @@ class KafkaMembership(Membership):
         # In this order: what is told below is what counts as told.
         self._asked.set()
         error = self._error
-        # Anyone who has chains learns on; should they have gone to others meanwhile, these fence it.
+        # A learner that has chains goes on; if they have gone to others meanwhile, these fence it.
         if error is not None and not (isinstance(error, UnreachableError) and self._assigned):
             raise error
         return self._assigned
@@ -133,8 +133,8 @@ class KafkaMembership(Membership):
             superseded = True
             raise
         finally:
-            # Without a name there is nothing to come back to; with one that is another's, nothing to leave. Anyone who
-            # meets an error keeps their place, and is back before the others hear of it.
+            # Without a name there is nothing to come back to; with one that is another's, nothing to leave. A member
+            # that meets an error keeps its place, and is back before the others hear of it.
             ended = self._stop.is_set() and self._for_good
             member.leave(for_good=not superseded and (ended or self.name is None))
 

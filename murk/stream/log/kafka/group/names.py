@@ -54,13 +54,13 @@ class Slot:
         return re.sub("[^A-Za-z0-9._-]", "-", socket.gethostname())[: _MOST - len(end)] + end
 
     def close(self) -> None:
-        """Return the number back."""
+        """Release the number."""
         if self._held is not None:
             self._held.close()
 
 
 def check_name(name: str) -> str:
-    """Return a learner's name back, if it may be one.
+    """Check that a broker accepts a learner's name, and return it.
 
     Raises
     ------
