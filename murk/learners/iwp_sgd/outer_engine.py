@@ -1,4 +1,4 @@
-"""The update of released outer products: mechanisms of any kind randomize by themselves, and matrices are learned."""
+"""The engine of released outer products: mechanisms of any kind randomize by themselves, and matrices are learned."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class OuterEngine(IWPEngine):
     def learn_record(self, values: Sequence[Any], y: float, mechanism: ExampleMechanism | None = None) -> None:
         """Randomize one record once, and learn from the release; see :meth:`IWPEngine.learn_record`."""
         row = np.array([[number(value) for value in values]])
-        self.learn_records(row, np.array([y]), None if mechanism is None else [mechanism])
+        try:
+            self.learn_records(row, np.array([y]), None if mechanism is None else [mechanism])
+        finally:
+            row[:] = 0.0
 
     def _learn_records(
         self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[ExampleMechanism] | None
@@ -56,10 +59,12 @@ class OuterEngine(IWPEngine):
     ) -> NDArray[np.float64]:
         """Decoded releases of records, of one mechanism or of each row's own."""
         p, m = self.settings.features, len(rows)
-        whole = rows if rows.shape[1] == p else np.column_stack([rows, np.ones(m)])
+        # A copy of our own in any case, so that it can be wiped.
+        whole = np.ones((m, p))
         vectors, numbers = np.empty((m, p + 1)), np.empty((m, self.dimension))
         indices = np.arange(self.n_releases, self.n_releases + m, dtype=np.int64)
         try:
+            whole[:, : rows.shape[1]] = rows
             scale = float(self.real[k.TARGET_SCALE])
             to_units(self.settings.form, int(self.settings.boxed), scale, whole, targets, vectors)
             for place, mechanism in enumerate(menu):
@@ -67,6 +72,7 @@ class OuterEngine(IWPEngine):
                 numbers[own] = mechanism.decode(mechanism.randomize(vectors[own], self._noise, indices[own]))
         finally:
             # Nothing of a record stays behind.
+            whole[:] = 0.0
             vectors[:] = 0.0
         return numbers
 

@@ -118,10 +118,17 @@ class OuterGaussian(Wrapped):
         """Randomize ``v v'`` of m vectors v (m, p) into payloads, int64 of shape (m, d)."""
         indices = np.asarray(records, dtype=np.int64)
         matrices = outer(vectors, self.features)
-        if indices.shape != (len(matrices),):
-            raise UserError(f"{len(matrices)} vectors need {len(matrices)} record indices, got shape {indices.shape}")
-        steps = np.rint(matrices / self.unit).astype(np.int64)
-        return np.asarray(steps + noise.gaussian(indices, self.dimension))
+        steps = np.zeros(matrices.shape, dtype=np.int64)
+        try:
+            if indices.shape != (len(matrices),):
+                raise UserError(f"{len(matrices)} vectors need as many record indices, got shape {indices.shape}")
+            matrices /= self.unit
+            steps[:] = np.rint(matrices, out=matrices)
+            return np.asarray(steps + noise.gaussian(indices, self.dimension))
+        finally:
+            # Nothing of a record stays behind, and from the steps the noise could be taken off.
+            matrices[:] = 0.0
+            steps[:] = 0
 
     def decode(self, payload: npt.ArrayLike) -> Vectors:
         """Turn payloads (m, d) into unbiased estimates (m, d)."""
@@ -156,7 +163,11 @@ class OuterMechanism(Wrapped):
 
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize ``v v'`` of m vectors v (m, p) into payloads, int64 of shape (m, d)."""
-        return self.noise.randomize(outer(vectors, self.features), noise, records)
+        matrices = outer(vectors, self.features)
+        try:
+            return self.noise.randomize(matrices, noise, records)
+        finally:
+            matrices[:] = 0.0
 
 
 # As in `calibrate`: the last digits must not decide what a release is.

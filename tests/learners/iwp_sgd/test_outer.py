@@ -8,15 +8,18 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.learners.estimate import PublicCovariates
 from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd import outer_engine
 from murk.learners.iwp_sgd.estimation.inference import estimate
 from murk.learners.iwp_sgd.estimation.public import PUBLIC_ROWS
 from murk.learners.iwp_sgd.estimation.rows import UNLIKE, Released, Rows, misfit, unlike
 from murk.learners.iwp_sgd.outer import matrix_of, to_units
+from murk.learners.scores import mechanism as score_mechanism
 from murk.learners.scores.mechanism import OuterGaussian, noise_of, outer_mechanism
+from murk.learners.scores.mechanism import outer as outer_products
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise
 from tests.learners.iwp_sgd.worlds import engine, release, settings
 
@@ -282,3 +285,44 @@ def test_more_coefficients_than_can_be_compared_do_without_rows():
     made.learn_records(rng.uniform(-1, 1, (500, 34)), (rng.random(500) < 0.5).astype(float))
     made.covariates = PublicCovariates(np.ones((1, 35)), np.array([10]))
     assert "35 coefficients have too many second moments to compare" in made.estimate().note
+
+
+@pytest.mark.parametrize("budget", [GaussianDP(1.0), PureDP(1.0)])
+@pytest.mark.parametrize("broken", [False, True])
+def test_nothing_of_a_record_stays_behind(budget, broken, monkeypatch):
+    """Also where the noise fails: what held features, v or its product is zero afterwards; callers keep their rows."""
+    held = []
+
+    def units(form, boxed, bound, whole, y, out):
+        to_units(form, boxed, bound, whole, y, out)
+        assert whole.any()
+        assert out.any()
+        held.extend((whole, out))
+
+    def products(vectors, features):
+        found = outer_products(vectors, features)
+        assert found.any()
+        held.append(found)
+        return found
+
+    monkeypatch.setattr(outer_engine, "to_units", units)
+    monkeypatch.setattr(score_mechanism, "outer", products)
+    rows = np.full((3, 2), 0.25)
+    model = IWPSGDClassifier(budget=budget, release="outer", features=[0, 1], seed=1)
+    if broken:
+        model.learn_many(rows, [True, False, True])
+        held.clear()
+
+        def fails(*_):
+            raise MurkError("no randomness")
+
+        monkeypatch.setattr(type(model._engine._noise), "gaussian", fails)
+        monkeypatch.setattr(type(model._engine._noise), "words", fails)
+        with pytest.raises(MurkError, match="no randomness"):
+            model.learn_many(rows, [True, False, True])
+    else:
+        model.learn_many(rows, [True, False, True])
+        model.learn_one({0: 0.25, 1: -0.5}, True)
+    assert len(held) >= 3
+    assert not any(array.any() for array in held)
+    assert np.all(rows == 0.25)

@@ -1,5 +1,6 @@
 """What is to be said of a protocol in one place: its block in a task, its releases, what can randomize them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -43,7 +44,7 @@ def _coded(feature: object) -> int:
     return len(categories) - 1 if isinstance(categories, list | tuple) else 1
 
 
-class TaskProtocol:
+class TaskProtocol(ABC):
     """One protocol of tasks. What it says here is all that task files, reports and the monitor know of it.
 
     Attributes
@@ -100,7 +101,7 @@ class TaskProtocol:
         """Return a task file's block with what follows from the task's kind of target and the rest of the file."""
         return dict(block)
 
-    def check(self, block: Any, target: str) -> None:
+    def check(self, block: Any, target: str) -> None:  # noqa: B027 - most blocks need no more than their model
         """Check a block against the task's kind of target.
 
         Raises
@@ -109,7 +110,7 @@ class TaskProtocol:
             Naming the key.
         """
 
-    def check_without_public(self, block: Any, target: str) -> None:
+    def check_without_public(self, block: Any, target: str) -> None:  # noqa: B027
         """Check that a task without public covariates needs none.
 
         Raises
@@ -118,10 +119,10 @@ class TaskProtocol:
             Naming the key, with the choices.
         """
 
+    @abstractmethod
     def scale(self, block: Any, target: str) -> Scale:
         """What the coefficients of a task with this block are of."""
-        raise NotImplementedError
 
+    @abstractmethod
     def model(self, block: Any, target: str) -> str:
         """What is fitted to the releases, in a word or two."""
-        raise NotImplementedError
