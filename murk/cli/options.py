@@ -61,7 +61,7 @@ def population(function: F) -> F:
     for option in reversed(
         [
             click.argument("task_path", metavar="TASK", type=click.Path()),
-            click.option("--source", required=True, metavar="FILE", help="CSV or JSON lines, also gzipped."),
+            click.option("--source", required=True, metavar="FILE", help="CSV, JSON lines (also gzipped) or Parquet."),
             click.option("--log", "log_url", metavar="URL", help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"),
             click.option(
                 "--ledger", metavar="PATH",

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.policy import Policy
     from murk.producers.populations.file_source import FileSource
+    from murk.producers.populations.records.records import open_records
     from murk.producers.producer import Producer
     from murk.producers.sketches.producer import SketchProducer
 
-__all__ = ["Encoder", "FileSource", "Ledger", "Policy", "Producer", "SketchProducer"]
+__all__ = ["Encoder", "FileSource", "Ledger", "Policy", "Producer", "SketchProducer", "open_records"]
 
 _HOMES = {
     "Encoder": ".encoder",
@@ -24,5 +25,6 @@ _HOMES = {
     "Policy": ".policy",
     "Producer": ".producer",
     "SketchProducer": ".sketches.producer",
+    "open_records": ".populations.records.records",
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -1,4 +1,4 @@
-"""File populations: every row a record, of a person named by a column or by the row itself."""
+"""Populations of a file or a table: every row a record, of a person named by a column or by the row itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.producers.ledger.requests import are_plain, person_name
-from murk.producers.populations.tables import changed, open_table, survey
+from murk.producers.populations.records.records import Records, open_records
 from murk.stream.task.columns import Cell
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Block:
     Parameters
     ----------
     source
-        Digest of the file.
+        Digest of the source.
     rows
         int64, shape (m,): their rows, counted from 0.
     x, y
@@ -64,9 +64,11 @@ class Block:
 
 
 class FileSource:
-    """The people, or the organisations' records, of a file: CSV (with a header) or JSON lines, either gzipped.
+    """The people, or the organisations' records, of a file or of a table in memory.
 
-    Opening reads the file through once, for its digest and so that a truncated one is refused before
+    Files are CSV (with a header) or JSON lines, either gzipped, or Parquet; see `open_records` for tables.
+
+    Opening reads a file through once, for its digest and so that a truncated one is refused before
     anything is released; blocks are then read and checked one by one. Memory does not grow with the file.
 
     Values outside their public bounds are clamped. An empty cell is what the task's ``missing`` rule says;
@@ -75,8 +77,9 @@ class FileSource:
 
     Parameters
     ----------
-    path
-        The file: ``.csv``, ``.jsonl`` or ``.ndjson``, each also with ``.gz``.
+    records
+        The file's path (``.csv``, ``.jsonl`` or ``.ndjson``, each also with ``.gz``, or ``.parquet``), or what
+        `open_records` takes or gives.
     task
         The task whose columns it has.
     person_column
@@ -91,7 +94,7 @@ class FileSource:
     Attributes
     ----------
     digest
-        SHA-256 of the file's bytes.
+        SHA-256 of the file's bytes, or of a table's names and values.
 
     Raises
     ------
@@ -118,7 +121,7 @@ class FileSource:
 
     def __init__(
         self,
-        path: str | Path,
+        records: object,
         task: Task,
         *,
         person_column: str | None = None,
@@ -126,7 +129,7 @@ class FileSource:
         level_column: str | None = None,
         organisation_column: str | None = None,
     ) -> None:
-        self.path = Path(path)
+        self.records: Records = open_records(records)
         self.task = task
         self.person_column = person_column
         self.organisation_column = organisation_column
@@ -141,15 +144,20 @@ class FileSource:
         if level_column is not None:
             self._check_level_column(level_column)
         self._named = [name for name in (self._name_column, level_column) if name is not None]
-        self._survey = survey(self.path)
-        self._table = open_table(self.path, [*task.coding.columns, task.coding.target, *self._named])
+        self._survey = self.records.survey()
+        self._table = self.records.table([*task.coding.columns, task.coding.target, *self._named])
         if next(self._table.rows(0), None) is None:
-            raise UserError(f"{self.path} has no rows: there is nobody in it")
+            raise UserError(f"{self.records} has no rows: there is nobody in it")
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the file's bytes, in hexadecimal."""
+        """SHA-256 of the file's bytes, or of a table's names and values, in hexadecimal."""
         return self._survey.digest
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None where records are in memory."""
+        return self.records.path
 
     @property
     def people(self) -> str:
@@ -221,7 +229,7 @@ class FileSource:
             sorted(row for row in excluded if isinstance(row, int) and 0 <= row < self.size), dtype=np.int64
         )
         if not 0 <= count <= self.size - len(left_out):
-            raise UserError(f"{count} rows cannot be set aside: {self.path} has {self.size - len(left_out)}")
+            raise UserError(f"{count} rows cannot be set aside: {self.records} has {self.size - len(left_out)}")
         rows, keys = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
         for first in range(0, self.size, SELECT_CHUNK):
             fresh = np.arange(first, min(first + SELECT_CHUNK, self.size), dtype=np.int64)
@@ -245,7 +253,7 @@ class FileSource:
         chosen = [(row, record) for row, record in enumerate(self._table.rows(0)) if row in wanted]
         self._check_unchanged()
         if len(chosen) != len(wanted):
-            raise UserError(f"{self.path} has {self.size} rows: rows beyond them cannot be a public sample")
+            raise UserError(f"{self.records} has {self.size} rows: rows beyond them cannot be a public sample")
         numbers, records = zip(*chosen, strict=True)
         columns = self._table.columns(records, numbers, self.task.coding.columns)
         coded = self._encode(columns, numbers, target=False)
@@ -267,7 +275,7 @@ class FileSource:
         return found
 
     def __repr__(self) -> str:
-        return f"FileSource({str(self.path)!r})"
+        return f"FileSource({str(self.records)!r})"
 
     def _check_level_column(self, column: str) -> None:
         task = self.task
@@ -325,7 +333,7 @@ class FileSource:
 
     def _place(self, row: int, column: str) -> str:
         """Where something is wrong, as people count: the first row after the header is row 1."""
-        return f"{self.path}, row {row + 1}, column {column!r}"
+        return f"{self.records}, row {row + 1}, column {column!r}"
 
     def _check_text(self, column: Sequence[Any], rows: Sequence[int], name: str) -> None:
         for place, value in _suspects(column):
@@ -371,8 +379,8 @@ class FileSource:
         return list(column)
 
     def _check_unchanged(self) -> None:
-        if changed(self.path, self._survey.stamp):
-            raise UserError(f"{self.path} was changed while it was read: start again with a file that stays")
+        if self.records.changed(self._survey):
+            raise UserError(f"{self.records} was changed while it was read: start again with a file that stays")
 
 
 def _is_blank(value: Any) -> bool:

@@ -17,6 +17,7 @@ from murk.producers.populations.labels import LabelSurvey, undeclared
 from murk.producers.populations.ledger_places import check_unchanged, register
 from murk.producers.populations.overlap import check_apart, check_carried
 from murk.producers.populations.public_sample import public_covariates
+from murk.producers.populations.records.records import Records
 from murk.producers.populations.run_lock import RunConfig, begun_with, compare, differs, hold, in_file, note
 from murk.stream.log.base import Log
 from murk.stream.task.change import check_task_change
@@ -37,7 +38,7 @@ class PopulationConfig:
     Parameters
     ----------
     source
-        Their file.
+        Their file's path, or what `open_records` gives.
     person
         The column that names them, or None where each row is a person.
     level
@@ -46,7 +47,7 @@ class PopulationConfig:
         Simulate noise from this seed; None for real (secure) noise.
     """
 
-    source: Path
+    source: str | Path | Records
     person: str | None = None
     level: str = "default"
     seed: int | None = None
@@ -313,7 +314,7 @@ class FilePopulation(ABC):
         # task, with caps of its own.
         if self.ledger.has_released(self.source.digest, task_name=name):
             raise UserError(
-                f"people of {self.source.path} have released to a task of the name {name!r} already, by the ledger "
+                f"people of {self.source.records} have released to a task of the name {name!r} already, by the ledger "
                 f"{self.ledger.path}, and no record is released twice. Use the log that they released to. (A task of "
                 "another name asks these people again: what it costs them comes on top, and --lifetime caps the sum.)"
             )
@@ -321,7 +322,7 @@ class FilePopulation(ABC):
         if count >= self.source.size - len(gone):
             without = f", {len(gone):,} of them of people who have withdrawn" if gone else ""
             raise UserError(
-                f"public.set_aside is {count:,}, and {self.source.path} has {self.source.size:,} rows{without}: "
+                f"public.set_aside is {count:,}, and {self.source.records} has {self.source.size:,} rows{without}: "
                 "nobody would be left to release anything. Set fewer aside"
             )
         return self.source.select(count, self.crowd.noise, excluded=gone)
@@ -343,7 +344,7 @@ class FilePopulation(ABC):
         if alone and new:
             if begun_with(self.log, self.ledger.path) is not None:
                 raise differs(self.log, "another file", "--source", seed=self.crowd.seed)
-            found = f"another file than {self.source.path}, or another ledger than {self.ledger.path}"
+            found = f"another file than {self.source.records}, or another ledger than {self.ledger.path}"
             raise differs(self.log, found, "--source and --ledger", seed=self.crowd.seed)
         if new and self.task.covariates is not None:
             # Anyone who announced the task need not have had these people's file.

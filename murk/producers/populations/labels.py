@@ -70,7 +70,7 @@ class LabelSurvey:
             counts = source.labels().most_common(_MOST_SHOWN)
             there = f" It has {', '.join(f'{shown(value)} in {count:,}' for value, count in counts)}." if counts else ""
         raise UserError(
-            f"{source.path}: the column {target.name!r} {what}, so that nothing could be learned.{there} "
+            f"{source.records}: the column {target.name!r} {what}, so that nothing could be learned.{there} "
             f"{remedy}, or name another target"
         )
 

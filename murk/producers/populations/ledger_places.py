@@ -5,6 +5,8 @@ a file's people have accounts in is noted beside it, too (``FILE.ledgers.json``)
 by the digest of the file, which they hold. What nobody can know: that another file, or a copy somewhere else, is of the
 same people; nor anything where neither the file's folder can be written nor the ledger is near.
 
+Records in memory have no place of their own: whoever lets their people release says where the ledger is.
+
 Simulations spend nobody's budget: they have a ledger for each task, and are not noted.
 """
 
@@ -25,6 +27,7 @@ from urllib.parse import quote
 
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.schema import APPLICATION
+from murk.producers.populations.records.records import Records, open_records
 from murk.producers.populations.run_lock import SUFFIX, write_durably
 from murk.producers.populations.tables import readable, survey
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
 NOTE, LEDGER, SIMULATED = ".ledgers.json", ".ledger.db", ".simulated.ledger.db"
 _log = logging.getLogger(__name__)
-_SUFFIXES = {".gz", ".csv", ".jsonl", ".ndjson"}
+_SUFFIXES = {".gz", ".csv", ".jsonl", ".ndjson", ".parquet"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class _Seen:
     digests: frozenset[str]
 
 
-def default_ledger(source: str | Path, task: str, *, simulated: bool) -> Path:
+def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) -> Path:
     """Find the ledger of a file's people where none was named.
 
     The one of earlier versions (``TASK.ledger.db``) where it is; else the one that the file's people have accounts in;
@@ -74,15 +77,21 @@ def default_ledger(source: str | Path, task: str, *, simulated: bool) -> Path:
     Raises
     ------
     UserError
-        When the file cannot be read, its people have accounts in several ledgers or in one that is gone, or there is
-        no room beside it for a new one.
+        When the records are in memory, the file cannot be read, its people have accounts in several ledgers or in one
+        that is gone, or there is no room beside it for a new one.
     """
     before = Path(f"{task}{LEDGER}")
     if simulated:
         # There may lie people's real accounts, of an earlier version's or by name: a simulation spends none of them.
         there = _look(before)
         return Path(f"{task}{SIMULATED}") if there is not None and there.tasks else before
-    source = Path(source)
+    records = open_records(source)
+    if records.path is None:
+        raise UserError(
+            f"people of {records} have no file beside which their accounts could lie: name a ledger, the same one for "
+            "every task that asks them"
+        )
+    source = records.path
     readable(source)
     seen = _look(before)
     # Also what is left of one that is lost or damaged: it is refused when it is opened, where a new one would let
@@ -133,9 +142,9 @@ def check_unchanged(source: FileSource, ledger: Ledger) -> None:
     before = next((one for one in _noted(source.path) if one.identity == ledger.identity), None)
     if before is not None and before.rows not in (None, source.digest):
         raise UserError(
-            f"{source.path} was changed since its people last had accounts in {ledger.path}, which promises them a cap "
-            "over all tasks: where each row is a person nobody can be recognised in another file. Give the file as it "
-            "was, or name people by a column (--person); if they are other people, give them a --ledger of their own"
+            f"{source.records} was changed since its people last had accounts in {ledger.path}, which promises them a "
+            "cap over all tasks: where each row is a person nobody can be recognised in another file. Give the file as "
+            "it was, or name people by a column (--person); if they are other people, give them a --ledger of their own"
         )
 
 
@@ -154,25 +163,28 @@ def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
 
 def _register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
     path, rows = source.path, source.digest if source.people == "row" else None
+    folder = [] if path is None else [path.resolve().parent]
     noted = list(_noted(path))
     warnings = []
-    others = {one.identity: _short(_place(path, one)) for one in noted}
-    for place, seen in _near(path.resolve().parent, Path.cwd(), ledger.path.resolve().parent):
+    others = {one.identity: _short(_place(path, one)) for one in noted if path is not None}
+    for place, seen in _near(*folder, Path.cwd(), ledger.path.resolve().parent):
         if source.digest in seen.digests:
             others.setdefault(seen.identity, _short(place))
     others.pop(ledger.identity, None)
     for other in others.values():
         warnings.append(
-            f"the people of {path} have accounts in another ledger, too ({other}): what they spent by that one is not "
-            f"known to {ledger.path}, so they may spend it again. To have it counted, give --ledger {other}"
+            f"the people of {source.records} have accounts in another ledger, too ({other}): what they spent by that "
+            f"one is not known to {ledger.path}, so they may spend it again. To have it counted, give --ledger {other}"
         )
     before = next((one for one in noted if one.identity == ledger.identity), None)
     if before is not None and rows is not None and before.rows not in (None, rows):
         warnings.append(
-            f"{path} was changed since its people last had accounts: where each row is a person nobody can be "
-            "recognised in another file, so all are taken for new people with nothing spent. Name people by a column "
-            "(--person)"
+            f"{source.records} was changed since its people last had accounts: where each row is a person nobody can "
+            "be recognised in another file, so all are taken for new people with nothing spent. Name people by a "
+            "column (--person)"
         )
+    if path is None:
+        return tuple(warnings)
     # What its rows were stays noted where people are named by a column for once.
     mine = Noted(_relative(path, ledger.path), ledger.identity, rows or (before.rows if before else None))
     if before != mine:
@@ -192,7 +204,9 @@ def _note(source: Path) -> Path:
     return real.with_name(real.name + NOTE)
 
 
-def _noted(source: Path) -> Sequence[Noted]:
+def _noted(source: Path | None) -> Sequence[Noted]:
+    if source is None:
+        return []
     note = _note(source)
     try:
         return [Noted(**one) for one in json.loads(note.read_text())["ledgers"]]
@@ -206,11 +220,14 @@ def _noted(source: Path) -> Sequence[Noted]:
 
 
 @contextmanager
-def _alone(source: Path) -> Iterator[None]:
+def _alone(source: Path | None) -> Iterator[None]:
     """Keep other commands from changing what is noted beside a file, between reading and writing it.
 
     The folder is locked: the note itself is replaced by another file when it is written.
     """
+    if source is None:
+        yield
+        return
     folder = os.open(source.resolve().parent, os.O_RDONLY)
     try:
         try:

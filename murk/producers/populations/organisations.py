@@ -143,7 +143,7 @@ class OrganisationPopulation(FilePopulation):
         super()._survey()
         if len(self.organisations) > MOST:
             raise UserError(
-                f"{self.source.path} has {len(self.organisations):,} organisations in the column "
+                f"{self.source.records} has {len(self.organisations):,} organisations in the column "
                 f"{self.source.organisation_column!r}, each with an open window in memory: at most {MOST:,} can be "
                 "worked through at once. Name another column with sketch.organisation, or split the file"
             )
@@ -158,7 +158,7 @@ class OrganisationPopulation(FilePopulation):
         largest = max(self.organisations.values()) - (set_aside if whole else 0)
         if largest < min(fewest, window or fewest):
             whose = "" if whole else " of its largest organisation"
-            found = f"{self.source.path} has {largest:,} records{whose} to release"
+            found = f"{self.source.records} has {largest:,} records{whose} to release"
             if self.problem.rows is None:
                 raise UserError(f"{found}, and each has {fewest:,} numbers: give more records, or fewer features")
             raise UserError(

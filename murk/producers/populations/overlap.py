@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.producers.populations.tables import Table, open_table
+from murk.producers.populations.records.records import open_records
+from murk.producers.populations.tables import Table
 
 if TYPE_CHECKING:
     from murk.producers.populations.file_source import FileSource
@@ -56,10 +57,12 @@ def check_apart(source: FileSource, path: Path) -> None:
         Saying what was recognised, and never a value.
     """
     task = source.task
-    own, public = open_table(source.path, task.coding.columns), open_table(path, task.coding.columns)
+    public_records = open_records(path)
+    own, public = (records.table(task.coding.columns) for records in (source.records, public_records))
     shared = [name for name in own.names if name in public.names and name not in task.coding.columns]
     shared = [name for name in shared if own.names.count(name) == public.names.count(name) == 1]
-    tables = [_read(open_table(each, [*task.coding.columns, *shared]), task, shared) for each in (source.path, path)]
+    wanted = [*task.coding.columns, *shared]
+    tables = [_read(records.table(wanted), task, shared) for records in (source.records, public_records)]
     telling = [place for place in range(len(shared)) if any(_tells(table[1][place]) for table in tables)]
     grains = [[table[0] for table in tables]]
     if telling:
@@ -80,7 +83,7 @@ def check_carried(source: FileSource, covariates: Covariates) -> None:
     Of the covariates in a task's document only the values are known and not the order.
     """
     task = source.task
-    mine, _ = _read(open_table(source.path, task.coding.columns), task, [])
+    mine, _ = _read(source.records.table(task.coding.columns), task, [])
     theirs = np.repeat(hashed(covariates.points), covariates.counts)
     found = _SAME if same(mine, theirs) else _scattered(mine, theirs)
     if found is not None:
@@ -252,7 +255,7 @@ def _chunks(table: Table) -> Iterator[tuple[range, list[Any]]]:
 def _people(source: FileSource) -> Hashes | None:
     if source.person_column is None:
         return None
-    table = open_table(source.path, [source.person_column])
+    table = source.records.table([source.person_column])
     names = [table.columns(records, numbers, [source.person_column]) for numbers, records in _chunks(table)]
     plain = [_plain(name) for columns in names for name in columns[source.person_column]]
     return np.array(plain, dtype=np.int64).astype(np.uint64)
@@ -297,7 +300,7 @@ def _first_of_each(rows: Hashes) -> Counts:
 
 def _refusal(public: str, source: FileSource, found: str) -> UserError:
     return UserError(
-        f"{public} holds people of {source.path}: {found}. Nobody can be in the public sample and release as well: "
+        f"{public} holds people of {source.records}: {found}. Nobody can be in the public sample and release as well: "
         "their features would be public as they are, and no guarantee covers that. Give a file of other people's "
         "features that everybody may know; or say public: {set_aside: N}, which publishes those of N of these people, "
         "who then release nothing; or leave public out"

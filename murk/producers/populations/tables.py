@@ -1,4 +1,4 @@
-"""Rows of CSV and JSON lines files, plain or gzipped, with memory that does not grow with the file.
+"""Rows of files: CSV and JSON lines, plain or gzipped, with memory that does not grow with the file.
 
 Messages name file, row and column, and never what stands there: it is somebody's. Not even a header is
 repeated, since a file without one begins with a person's record.
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from murk.errors import UserError
+from murk.producers.populations.records.arrow import ParquetTable
 
 CHUNK = 2**20
 ESCAPE = "surrogateescape"
@@ -93,6 +94,8 @@ def survey(path: Path) -> Survey:
                     pass
     if not head:
         raise UserError(f"{path} has no rows: it is empty")
+    if head == b"PAR1" and path.suffix not in (".parquet", ".gz"):
+        raise UserError(f"{path} is a Parquet file: give it a name that ends in .parquet")
     if head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head:
         raise UserError(f"{path} is not UTF-8 text (UTF-16, perhaps): save it as UTF-8")
     return Survey(digest.hexdigest(), stamp)
@@ -213,10 +216,11 @@ class JSONLinesTable:
         return value
 
 
-TABLES: dict[str, type[CSVTable] | type[JSONLinesTable]] = {
+TABLES: dict[str, type[CSVTable] | type[JSONLinesTable] | type[ParquetTable]] = {
     ".csv": CSVTable,
     ".jsonl": JSONLinesTable,
     ".ndjson": JSONLinesTable,
+    ".parquet": ParquetTable,
 }
 
 
@@ -231,7 +235,11 @@ def open_table(path: Path, wanted: Sequence[str]) -> Table:
     name = path.name.removesuffix(".gz")
     kind = TABLES.get(Path(name).suffix.lower())
     if kind is None:
-        raise UserError(f"{path}: only {', '.join(TABLES)} can be read, each also with .gz. Convert the file")
+        raise UserError(
+            f"{path}: only {', '.join(TABLES)} can be read, all but the last also with .gz. Convert the file"
+        )
+    if kind is ParquetTable and path.suffix == ".gz":
+        raise UserError(f"{path}: a Parquet file is compressed in itself. Unpack it")
     return kind(path, wanted)
 
 

@@ -413,8 +413,8 @@ class TestRefusals:
         path.write_text("\n".join([HEADER, *ROWS]), encoding="utf-16")
         with pytest.raises(UserError, match="UTF-8"):
             FileSource(path, TASK)
-        path = tmp_path / "people.parquet"
-        path.write_bytes(b"PAR1")
+        path = tmp_path / "people.xlsx"
+        path.write_bytes(b"PK34")
         with pytest.raises(UserError, match=r"\.csv, \.jsonl"):
             FileSource(path, TASK)
         with pytest.raises(UserError, match="cannot be read"):

@@ -1,0 +1,1 @@
+"""Where records come from: files, data frames, tables, and mappings in memory."""

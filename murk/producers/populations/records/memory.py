@@ -1,0 +1,158 @@
+"""Records in memory: pandas and Polars frames, Arrow tables, and mappings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from murk.errors import UserError
+from murk.producers.populations.records.arrow import arrow, check_types, plain_values
+from murk.producers.populations.records.tuples import SLICE, TupleTable
+
+KEYS_LOOKED_AT: Final = 1000
+"""As in a file of JSON lines: a key that is in none of so many first mappings is taken for misspelled."""
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The columns of records in memory.
+
+    Parameters
+    ----------
+    what
+        What they are called in messages.
+    names
+        The columns' names.
+    size
+        Number of rows.
+    read
+        Values of a column, by its place, from a row up to another one: Python's own, None where there is none.
+    check
+        Refuses wanted columns, by name, that hold no values of records.
+    """
+
+    what: str
+    names: tuple[str, ...]
+    size: int
+    read: Callable[[int, int, int], list[Any]]
+    check: Callable[[Sequence[str]], None] = lambda names: None
+
+    def digest(self) -> str:
+        """SHA-256 of names and values, in hexadecimal: the same for the same records, whatever holds them."""
+        found = hashlib.sha256(json.dumps(self.names).encode())
+        for start in range(0, self.size, SLICE):
+            stop = min(start + SLICE, self.size)
+            values = [self.read(place, start, stop) for place in range(len(self.names))]
+            found.update(json.dumps(values, default=_as_json, skipkeys=True).encode())
+        return found.hexdigest()
+
+
+class MemoryTable(TupleTable):
+    """A table of records in memory, read in slices.
+
+    Parameters
+    ----------
+    columns
+        Its columns.
+    wanted
+        Those that must be there.
+    """
+
+    def __init__(self, columns: Columns, wanted: Sequence[str]) -> None:
+        super().__init__(columns.what, columns.names, wanted)
+        columns.check(self.wanted)
+        self._columns = columns
+
+    def rows(self, start: int) -> Iterator[tuple[Any, ...]]:
+        """Iterate over the rows from ``start`` on."""
+        places = [self.names.index(name) for name in self.wanted]
+        size, read = self._columns.size, self._columns.read
+        for first in range(start, size, SLICE):
+            stop = min(first + SLICE, size)
+            yield from zip(*(read(place, first, stop) for place in places), strict=True)
+
+
+def columns_of(source: object) -> Columns:
+    """Return the columns of a frame, a table or an iterable of mappings.
+
+    Raises
+    ------
+    UserError
+        For anything else, and where pyarrow is needed and missing.
+    """
+    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
+    # Nobody can hold a frame of a library that was not imported.
+    if pandas is not None and isinstance(source, pandas.DataFrame):
+        return _of_pandas(source)
+    if polars is not None and isinstance(source, polars.LazyFrame):
+        raise UserError("a LazyFrame has no rows yet: give frame.collect()")
+    if polars is not None and isinstance(source, polars.DataFrame):
+        return _of_polars(source)
+    if hasattr(source, "__arrow_c_stream__"):
+        return _of_arrow(source)
+    if isinstance(source, Iterable) and not isinstance(source, Mapping | str | bytes) and not hasattr(source, "dtype"):
+        return _of_mappings(source)
+    raise UserError(
+        f"a {type(source).__name__} holds no records: give the path of a CSV, JSON lines or Parquet file, a pandas or "
+        "Polars DataFrame, an Arrow table, or an iterable of mappings"
+    )
+
+
+def _of_pandas(frame: Any) -> Columns:
+    def read(place: int, start: int, stop: int) -> list[Any]:
+        column = frame.iloc[start:stop, place]
+        # NaN is what pandas puts where nothing is.
+        return list(column.astype(object).where(column.notna(), None).tolist())
+
+    return Columns("the DataFrame", tuple(map(str, frame.columns)), len(frame), read)
+
+
+def _of_polars(frame: Any) -> Columns:
+    def read(place: int, start: int, stop: int) -> list[Any]:
+        return list(frame.to_series(place).slice(start, stop - start).to_list())
+
+    return Columns("the DataFrame", tuple(frame.columns), frame.height, read)
+
+
+def _of_arrow(source: object) -> Columns:
+    table = arrow("the table").table(source)
+
+    def read(place: int, start: int, stop: int) -> list[Any]:
+        return plain_values(table.column(place).slice(start, stop - start))
+
+    def check(names: Sequence[str]) -> None:
+        check_types("the table", table.schema, names)
+
+    return Columns("the table", tuple(table.column_names), table.num_rows, read, check)
+
+
+def _of_mappings(source: Iterable[object]) -> Columns:
+    records: Sequence[Any] = source if isinstance(source, Sequence) else list(source)
+    for row, record in enumerate(records):
+        if not isinstance(record, Mapping):
+            pairs = isinstance(record, tuple) and len(record) == 2 and isinstance(record[0], Mapping)
+            remedy = "give ({**x, 'TARGET': y} for x, y in stream)" if pairs else "give one mapping a record"
+            raise UserError(f"the records, row {row + 1}: a {type(record).__name__}, not a mapping: {remedy}")
+    seen = dict.fromkeys(key for record in records[:KEYS_LOOKED_AT] for key in record)
+    keys = list(seen)
+
+    def read(place: int, start: int, stop: int) -> list[Any]:
+        key = keys[place]
+        return [record.get(key) for record in records[start:stop]]
+
+    return Columns("the records", tuple(map(str, keys)), len(records), read)
+
+
+def _as_json(value: Any) -> Any:
+    """What stands for a value in a digest: the same in every process, so never an object's address."""
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return (
+        str(value) if type(value).__module__ in ("decimal", "uuid", "datetime", "fractions") else type(value).__name__
+    )

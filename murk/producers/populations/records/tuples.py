@@ -1,0 +1,61 @@
+"""What tables have in common that are read column by column."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from murk.errors import UserError
+
+SLICE: Final = 4096
+"""Rows that are read at a time."""
+PLAIN: Final = (str, bool, int, float, decimal.Decimal, datetime.date, type(None))
+
+
+class TupleTable:
+    """A table whose rows are tuples of the wanted columns' values.
+
+    Parameters
+    ----------
+    what
+        What it is called in messages.
+    names
+        The names of all its columns, in their order.
+    wanted
+        Columns that must be there, each once.
+
+    Raises
+    ------
+    UserError
+        When one is not there, or twice.
+    """
+
+    def __init__(self, what: str, names: Sequence[str], wanted: Sequence[str]) -> None:
+        self.what, self.names = what, tuple(names)
+        self.wanted = tuple(dict.fromkeys(wanted))
+        self._places = {name: place for place, name in enumerate(self.wanted)}
+        for name in self.wanted:
+            count = self.names.count(name)
+            if count > 1:
+                raise UserError(f"{what} has {count} columns named {name!r}: rename all but one")
+            if count == 0:
+                raise UserError(f"{what} has no column {name!r}. {self._hint(name)}")
+
+    def rows(self, start: int) -> Iterator[tuple[Any, ...]]:
+        """Iterate over the records from row ``start`` (0 is the first) on."""
+        raise NotImplementedError
+
+    def columns(
+        self, rows: Sequence[tuple[Any, ...]], numbers: Sequence[int], names: Sequence[str]
+    ) -> dict[str, Sequence[Any]]:
+        """Transpose rows into the named columns."""
+        table = list(zip(*rows, strict=True))
+        return {name: table[self._places[name]] for name in names}
+
+    def _hint(self, name: str) -> str:
+        # Columns' names are not repeated: of a table that was turned round they are somebody's values.
+        if any(name.casefold() == other.strip().casefold() for other in self.names):
+            return "It has one that differs in capitals or in spaces around it: spell both alike"
+        return "Spell its columns as the task does"
