@@ -152,12 +152,14 @@ class Database:
         if self._inode() != self._file:
             raise MurkError(
                 f"the {self.kind.noun} {self.path} was deleted or replaced while it was in use. "
-                "Stop the other processes that use it, put the file back, and start again"
+                "Stop the other processes that use it, put the file back, and start again",
+                code="MURK-FILE-005",
             )
         if self._immutable and self._wal().exists():
             raise MurkError(
                 f"the {self.kind.noun} {self.path} was opened for reading while nobody wrote to it, and now "
-                "somebody does: open it again"
+                "somebody does: open it again",
+                code="MURK-FILE-005",
             )
 
     def close(self) -> None:
@@ -175,7 +177,10 @@ class Database:
                 raise self._not_a_database()
             return
         if not create:
-            raise UserError(f"there is no {noun} at {self.path}: check the path, or create the {noun} first")
+            raise UserError(
+                f"there is no {noun} at {self.path}: check the path, or create the {noun} first",
+                code="MURK-LOG-004" if noun == "log" else None,
+            )
         if not self.path.parent.is_dir():
             raise UserError(
                 f"the directory {self.path.parent} for the {noun} {self.path.name} does not exist: create "
@@ -202,7 +207,7 @@ class Database:
         self._connection.execute("PRAGMA trusted_schema = OFF")
         if self._is_empty():
             if not create:
-                raise UserError(f"{self.path} is empty, not a {self.kind.noun}: check the path")
+                raise UserError(f"{self.path} is empty, not a {self.kind.noun}: check the path", code="MURK-FILE-002")
             self._use_wal()
             self._fill()
         self._verify()
@@ -234,7 +239,8 @@ class Database:
         if found != self.kind.application_id:
             raise UserError(
                 f"{self.path} is an SQLite database of something else (application id {found}), "
-                f"not a {self.kind.noun}; it was left as it is. Name another file"
+                f"not a {self.kind.noun}; it was left as it is. Name another file",
+                code="MURK-FILE-002",
             )
         rows = self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
         version = rows[0][0] if rows else None
@@ -242,7 +248,8 @@ class Database:
             raise UserError(
                 f"the {self.kind.noun} {self.path} was written by another version of Murk (format {version}, "
                 f"while this one reads format {self.kind.version}); it was left as it is. "
-                f"Use the version that wrote it, or another {self.kind.noun}"
+                f"Use the version that wrote it, or another {self.kind.noun}",
+                code="MURK-FILE-003",
             )
 
     def _use_wal(self) -> None:
@@ -284,12 +291,14 @@ class Database:
             case sqlite3.SQLITE_FULL:
                 return MurkError(
                     f"the disk is full: {name} could not be written, and stays as it was before this write. "
-                    "Free some space and start again: nothing is lost"
+                    "Free some space and start again: nothing is lost",
+                    code="MURK-FILE-004",
                 )
             case sqlite3.SQLITE_IOERR:
                 return MurkError(
                     f"the disk failed while {name} was in use ({detail}), which stays as it was before this "
-                    "write. Check the disk, its quota and the limit on file sizes, and start again"
+                    "write. Check the disk, its quota and the limit on file sizes, and start again",
+                    code="MURK-FILE-004",
                 )
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
                 return MurkError(
@@ -304,7 +313,8 @@ class Database:
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 return MurkError(
                     f"another process kept {name} locked for more than {self._timeout:g} s: "
-                    "wait until it is done, or stop it"
+                    "wait until it is done, or stop it",
+                    code="MURK-FILE-005",
                 )
             case sqlite3.SQLITE_NOTADB:
                 return self._not_a_database()
@@ -321,13 +331,15 @@ class Database:
 
     def _damaged(self, what: str) -> UserError:
         return UserError(
-            f"the {self.kind.noun} {self.path} is damaged ({what}) and was left as it is: restore it from a copy"
+            f"the {self.kind.noun} {self.path} is damaged ({what}) and was left as it is: restore it from a copy",
+            code="MURK-FILE-002",
         )
 
     def _not_a_database(self) -> UserError:
         return UserError(
             f"{self.path} is not a {self.kind.noun}: it is not an SQLite database, or its beginning "
-            "was destroyed; it was left as it is. Name another file, or restore it from a copy"
+            "was destroyed; it was left as it is. Name another file, or restore it from a copy",
+            code="MURK-FILE-002",
         )
 
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from murk.monitoring.metrics.catalogue import METRICS
 
+_FROM = {
+    "monitor": "",
+    "learner": " From the learner's side.",
+    "process": " From monitor and learners.",
+    "people": " From the people's side.",
+}
+
 
 def table() -> str:
     """All metrics as a table in Markdown.
@@ -16,9 +23,7 @@ def table() -> str:
     lines = ["| metric | kind | labels | what it says |", "|---|---|---|---|"]
     for metric in METRICS:
         words = metric.help + (f" Exported {metric.optional}." if metric.optional else "")
-        words += {"monitor": "", "learner": " From the learner's side.", "people": " From the people's side."}[
-            metric.side
-        ]
+        words += _FROM[metric.side]
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {words} |")
     return "\n".join(lines)

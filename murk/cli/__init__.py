@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import traceback
+from enum import IntEnum
 from importlib import import_module
 from logging import ERROR
 from typing import NoReturn
@@ -13,6 +14,7 @@ from typing import NoReturn
 import click
 
 from murk import __version__
+from murk.cli import configuration
 from murk.cli.interrupts import stoppable
 from murk.cli.logs import say
 from murk.errors import MurkError, UserError
@@ -31,6 +33,7 @@ _COMMANDS = {
     "monitor": ("murk.cli.commands.monitor", "Serve metrics and a live page of what is learned."),
     "ledger": ("murk.cli.commands.ledger", "Show what a person was promised, spent and sent; withdraw."),
     "audit": ("murk.cli.commands.audit", "Measure what releases disclose, against what is claimed."),
+    "config": ("murk.cli.commands.config", "Show every setting, and where its value comes from."),
     "dead-letters": ("murk.cli.commands.dead_letters", "List the messages that were not learned from, and why."),
 }
 
@@ -48,6 +51,35 @@ class _Lazy(click.Group):
         assert isinstance(found, click.Command)
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None and not ctx.resilient_parsing:
+            self.configure(ctx, name, command)
+        return name, command, rest
+
+    def configure(self, ctx: click.Context, name: str, command: click.Command) -> configuration.Configuration:
+        """Let environment and file say what the command's flags do not."""
+        path = configuration.find(ctx.params.get("config_path"), os.environ)
+        found = configuration.Configuration()
+        # Otherwise there is nothing to look for, and no need to import every command.
+        if path is not None or any(variable.startswith(configuration.PREFIX) for variable in os.environ):
+            options = self.settable(ctx)
+            configuration.check_variables(os.environ, options)
+            found = configuration.read(path, options)
+            if found.kafka:
+                from murk.stream.log.kafka.connection.settings import set_below
+
+                set_below(found.kafka, f"{path}")
+        configuration.set_defaults(ctx, name, command, found)
+        return found
+
+    def settable(self, ctx: click.Context) -> dict[str, dict[str, click.Option]]:
+        """Return the options of every command that may be set."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return {name: configuration.settable(command) for name, command in commands.items() if command is not None}
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
@@ -55,12 +87,28 @@ class _Lazy(click.Group):
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="murk")
-def cli() -> None:
+@click.option(
+    "--config", "config_path", type=click.Path(), metavar="FILE",
+    help="Settings below flags and MURK_... variables.  [default: MURK_CONFIG, else murk.toml, if there]",
+)  # fmt: skip
+def cli(config_path: str | None) -> None:
     """Murk: online learning on streams of locally private data."""
 
 
-def _end(message: str, status: int) -> NoReturn:
-    say(message, ERROR)
+_USAGE, _FILE, _FAULT = "MURK-CLI-001", "MURK-FILE-001", "MURK-FAULT-001"
+
+
+class Status(IntEnum):
+    """Exit statuses of every command."""
+
+    DONE = 0
+    FAULT = 1
+    MISTAKE = 2
+    STOPPED = 130
+
+
+def _end(message: str, status: Status, code: str | None = None) -> NoReturn:
+    say(message, ERROR, code=code)
     sys.exit(status)
 
 
@@ -77,26 +125,24 @@ def main() -> None:
         with stoppable():
             cli(standalone_mode=False, prog_name="murk")
     except (click.exceptions.Abort, KeyboardInterrupt):
-        _end("murk: stopped; the same command carries on where it stood", 130)
+        _end("murk: stopped; the same command carries on where it stood", Status.STOPPED)
     except click.ClickException as error:
+        error.message = f"{error.message} [{_USAGE}]"  # type: ignore[misc]
         error.show()
-        sys.exit(2)
-    except UserError as error:
-        _end(f"murk: {error}", 2)
+        sys.exit(Status.MISTAKE)
     except MurkError as error:
-        _end(f"murk: {error}", 1)
+        _end(f"murk: {error}", Status.MISTAKE if isinstance(error, UserError) else Status.FAULT, error.code)
     except BrokenPipeError:
         # The reader of our output has gone; there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        sys.exit(Status.FAULT)
     except OSError as error:
         # Files that no library of ours explains; their names are the user's own words.
         name = error.filename or "a file"
-        _end(f"murk: {name}: {error.strerror}: check the path, its permissions and the room on its disk", 1)
+        words = f"murk: {name}: {error.strerror}: check the path, its permissions and the room on its disk"
+        _end(words, Status.FAULT, _FILE)
     except Exception as error:  # noqa: BLE001 - the edge of the program: say what broke, not on which data
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{os.path.basename(place.filename)}:{place.lineno}"
-        _end(
-            f"murk: unexpected {type(error).__name__} at {where}; this is a fault in Murk, please report it",
-            1,
-        )
+        words = f"murk: unexpected {type(error).__name__} at {where}; this is a fault in Murk, please report it"
+        _end(words, Status.FAULT, _FAULT)

@@ -57,12 +57,15 @@ def start_logging(verbose: int, log_json: bool) -> None:
         logging.getLogger("py.warnings").addHandler(handler)
 
 
-def say(words: str, level: int = logging.WARNING) -> None:
-    """Tell the user something on standard error: as a line of the log where that is read by machines."""
+def say(words: str, level: int = logging.WARNING, *, code: str | None = None) -> None:
+    """Tell the user something on standard error: as a line of the log where that is read by machines.
+
+    ``code`` is an error's: in brackets at the end of the line, or the object's ``code``.
+    """
     if any(isinstance(one.formatter, _Json) for one in logging.getLogger("murk").handlers):
-        logging.getLogger(__name__).log(level, words)
+        logging.getLogger(__name__).log(level, words, extra={} if code is None else {"code": code})
     else:
-        click.echo(words, err=True)
+        click.echo(words if code is None else f"{words} [{code}]", err=True)
 
 
 class _Stderr(logging.Handler):
@@ -95,5 +98,6 @@ class _Json(logging.Formatter):
                 "level": record.levelname.lower(),
                 "logger": record.name,
                 "message": record.getMessage(),
+                **({"code": record.code} if hasattr(record, "code") else {}),
             }
         )

@@ -48,6 +48,7 @@ def learner_metrics(port: int | None, host: str, task: Task, team: Team[Any]) ->
         yield lambda: None
         return
     from murk.monitoring.metrics.learner import LearnerMetrics, learner_routes
+    from murk.monitoring.metrics.process import ProcessMetrics
     from murk.monitoring.web.server import Server
 
     due = 0.0
@@ -58,7 +59,9 @@ def learner_metrics(port: int | None, host: str, task: Task, team: Team[Any]) ->
             team.measure()
             due = time.monotonic() + _SECONDS
 
-    with Server(learner_routes(LearnerMetrics(task.name, team.pulse), team.pulse), host, port) as server:
+    exported = LearnerMetrics(task.name, team.pulse)
+    ProcessMetrics(task.name, exported.registry)
+    with Server(learner_routes(exported, team.pulse), host, port) as server:
         say(f"{task.name}: metrics of this learner at {server.url}/metrics", INFO)
         yield refresh
 

@@ -10,7 +10,7 @@ import click
 
 from murk.cli.logs import say
 from murk.cli.publication import yes
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
@@ -112,7 +112,9 @@ def begin_on(
     said = ""
     while True:
         log: Log | None = None
-        why = f"{url} carries no task yet: `murk run` or `murk produce` announces one"
+        why: MurkError = UserError(
+            f"{url} carries no task yet: `murk run` or `murk produce` announces one", code="MURK-LOG-003"
+        )
         opened = False
         try:
             log = open_log(url, create=False, name=name)
@@ -125,17 +127,17 @@ def begin_on(
                 return kept, task, made
         except (UserError, UnreachableError) as error:
             # Credentials that are refused are no reason to wait, but who can tell a broker that is starting?
-            why = str(error)
+            why = error
             if not wait or (opened and isinstance(error, UserError)):
                 raise
         finally:
             if log is not None:
                 log.close()
         if not wait:
-            raise UserError(why)
-        if why != said:
-            say(f"murk: waiting: {why}")
-            said = why
+            raise UserError(str(why), code=why.code)
+        if str(why) != said:
+            said = str(why)
+            say(f"murk: waiting: {said}")
         sleep(_LOOK)
 
 

@@ -67,7 +67,7 @@ def draw(
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UserError('the picture needs matplotlib: pip install "murk[demo]"') from error
+        raise UserError('the picture needs matplotlib: pip install "murk[demo]"', code="MURK-CLI-003") from error
     figure = Figure(figsize=(10, 3.6 * len(names)), layout="constrained")
     n = np.array([point["n"] for point in points])
     for axes, name in zip(figure.subplots(len(names), squeeze=False)[:, 0], names, strict=True):

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 class HostileModelError(UserError):
     """A model from the log that no honest learner publishes; nothing was computed from any record."""
 
+    kind = "MURK-LEARN-002"
+
 
 class Engine(StreamLearner, Protocol):
     """A learner of one chain's releases, and what there is to see of it."""

@@ -39,7 +39,7 @@ def pipeline() -> Json:
                 Line([_relative()], 7),
             ]),
             Section("Learners, as they tell of themselves", [
-                Line([_owned(), _read_by()], 7),
+                Line([_owned(), _read_by(), _versions()], 7),
                 Line([_own_lag(), _commit_age(), _reached()], 7),
             ]),
             Section("The ends of the pipe", [Line([_outbox(), _reachable(), _quiet()], 7)]),
@@ -218,6 +218,15 @@ def _reached() -> Json:
         target('min by (instance) (murk_learner_log_reachable{task="$task"})', "{{instance}}"),
         least=0,
         empty=NO_LEARNERS,
+    )
+
+
+def _versions() -> Json:
+    return timeseries(
+        "Versions",
+        "How many processes, monitors and learners, run which version of Murk. Two lines are an upgrade under way.",
+        target('count by (version) (murk_build_info{task="$task"})', "{{version}}"),
+        least=0,
     )
 
 

@@ -48,7 +48,7 @@ def command(
 
     for module in ("statsmodels", *(["matplotlib"] if picture else [])):
         if find_spec(module) is None:
-            raise UserError(f'the demonstration needs {module}: pip install "murk[demo]"')
+            raise UserError(f'the demonstration needs {module}: pip install "murk[demo]"', code="MURK-CLI-003")
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     task = Task.load(TASK)

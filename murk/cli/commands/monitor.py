@@ -47,6 +47,7 @@ def command(
     from murk.learners.problem import problem_for
     from murk.monitoring import Monitor
     from murk.monitoring.metrics.exporter import new_registry
+    from murk.monitoring.metrics.process import ProcessMetrics
     from murk.monitoring.reference import check_reference, read_reference
     from murk.monitoring.web.routes import monitor_routes
     from murk.monitoring.web.server import Server
@@ -60,6 +61,7 @@ def command(
         problem = problem_for(task)
         check_reference(truth, problem.estimate([problem.engine()]).names)
     registry = new_registry()
+    ProcessMetrics(task.name, registry)
     try:
         with stoppable(), ExitStack() as stack:
 

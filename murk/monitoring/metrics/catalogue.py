@@ -13,7 +13,7 @@ from typing import Literal
 PREFIX = "murk_"
 
 Kind = Literal["counter", "gauge", "histogram"]
-Side = Literal["monitor", "learner", "people"]
+Side = Literal["monitor", "learner", "process", "people"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Metric:
     buckets
         Upper bounds of a histogram's buckets, without infinity.
     side
-        ``"monitor"``, ``"learner"`` for a process that learns, or ``"people"`` for sums over a population or gateway of
-        at least 20 people.
+        ``"monitor"``, ``"learner"`` for a process that learns, ``"process"`` for both of them, or ``"people"`` for sums
+        over a population or gateway of at least 20 people.
     optional
         When it is there, for those that are not always.
     """
@@ -136,6 +136,10 @@ METRICS = (
     ),
     Metric(
         "murk_learner_log_reachable", "gauge", "1 while the process can reach the log, else 0.", side="learner"
+    ),
+    Metric(
+        "murk_build_info", "gauge", "1, with the version of Murk and of Python that the process runs.",
+        ("task", "version", "python"), side="process",
     ),
     Metric(
         "murk_ledger_spent_ratio", "histogram", "Share of their cap that each person has spent.",

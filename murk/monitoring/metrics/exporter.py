@@ -52,7 +52,8 @@ def new_registry() -> CollectorRegistry:
         from prometheus_client import CollectorRegistry
     except ModuleNotFoundError:
         raise UserError(
-            'the monitor needs the package prometheus-client: install it with pip install "murk[monitor]"'
+            'the monitor needs the package prometheus-client: install it with pip install "murk[monitor]"',
+            code="MURK-CLI-003",
         ) from None
     return CollectorRegistry(auto_describe=False)
 

@@ -70,6 +70,8 @@ def _measurements() -> tuple[Any, Any, Any]:
         from opendp import domains, measurements, metrics
         from opendp.mod import enable_features
     except ImportError as missing:
-        raise UserError('noise by OpenDP needs the package: pip install "murk[opendp]"') from missing
+        raise UserError(
+            'noise by OpenDP needs the package: pip install "murk[opendp]"', code="MURK-CLI-003"
+        ) from missing
     enable_features("contrib")
     return domains, measurements, metrics

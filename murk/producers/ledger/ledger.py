@@ -91,7 +91,8 @@ class Ledger:
             raise UserError(
                 f"{path} is another ledger than the one that was used here before (its identity begins with "
                 f"{self.identity[:8]}, not {identity[:8]}): what people have spent stands in that one. "
-                "Give the path of the ledger that was used before"
+                "Give the path of the ledger that was used before",
+                code="MURK-LEDGER-003",
             )
 
     @property

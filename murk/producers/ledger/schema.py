@@ -32,6 +32,8 @@ BEYOND = (
     "back the newest intact copy before anything else is released"
 )
 
+LOST = "MURK-LEDGER-002"
+
 TABLES = """
 -- A task that people may release to; `log` is the identity of the only log that its releases go to. `simulated` is
 -- NULL where an earlier format did not note it.
@@ -120,15 +122,16 @@ class LedgerFile(Database):
         self._owner = os.getpid(), threading.get_ident()
         path = Path(path)
         if path.is_file() and path.stat().st_size == 0:
-            raise UserError(f"the ledger {path} is empty: its content was lost. {BEYOND}")
+            raise UserError(f"the ledger {path} is empty: its content was lost. {BEYOND}", code=LOST)
         if not path.exists():
             if any(Path(f"{path}{end}").exists() for end in ("-wal", "-shm")):
                 raise UserError(
                     f"the ledger {path} is gone, and a file that belongs to it ({path.name}-wal or -shm) is "
-                    f"still there. {BEYOND}"
+                    f"still there. {BEYOND}",
+                    code=LOST,
                 )
             if not create:
-                raise UserError(f"there is no ledger at {path}: check the path. {BEYOND}")
+                raise UserError(f"there is no ledger at {path}: check the path. {BEYOND}", code=LOST)
             if path.parent.is_dir():
                 _make(path, timeout)
         self._examined = self._closed = False
@@ -181,13 +184,14 @@ class LedgerFile(Database):
     def _verify(self) -> None:
         found = self._pragma("application_id")
         if found != APPLICATION:
-            raise UserError(f"{self.path} is a database of something else, not a ledger. {BEYOND}")
+            raise UserError(f"{self.path} is a database of something else, not a ledger. {BEYOND}", code=LOST)
         known = self._format()
         if known not in (*OLD_FORMATS, FORMAT):
             raise UserError(
                 f"the ledger {self.path} was written by another version of Murk (format "
                 f"{'unknown' if known is None else known}; this one reads format {FORMAT}): "
-                f"use the version that wrote it. {BEYOND}"
+                f"use the version that wrote it. {BEYOND}",
+                code="MURK-LEDGER-004",
             )
 
     def _format(self) -> object:
@@ -206,13 +210,13 @@ class LedgerFile(Database):
             raise self._damaged("its debits and its accounts do not agree")
 
     def _damaged(self, what: str) -> UserError:
-        return UserError(f"the ledger {self.path} is damaged ({what}). {BEYOND}")
+        return UserError(f"the ledger {self.path} is damaged ({what}). {BEYOND}", code=LOST)
 
     def _explained(self, error: Exception) -> Exception:
         # The low byte is SQLite's primary result code, whatever the extended one says.
         match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:
             case sqlite3.SQLITE_NOTADB:
-                return UserError(f"{self.path} is not a ledger, or its beginning was destroyed. {BEYOND}")
+                return UserError(f"{self.path} is not a ledger, or its beginning was destroyed. {BEYOND}", code=LOST)
             case sqlite3.SQLITE_CORRUPT:
                 return self._damaged(getattr(error, "sqlite_errorname", "") or "unreadable")
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:

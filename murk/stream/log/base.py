@@ -72,9 +72,13 @@ class Standing(NamedTuple):
 class FencedError(MurkError):
     """Somebody else owns the chain now; nothing of the refused write was applied."""
 
+    kind = "MURK-LOG-005"
+
 
 class UnreachableError(MurkError):
     """The log cannot be reached at the moment; what was asked of it may be asked again."""
+
+    kind = "MURK-LOG-002"
 
 
 class Ownership(ABC):
@@ -322,10 +326,12 @@ def check_range(log: Log, partition: int, offset: int) -> None:
     if offset < begin:
         raise MurkError(
             f"partition {partition} of {log.url} begins at offset {begin}, and offset {offset} is asked for: "
-            "retention has removed what stood there"
+            "retention has removed what stood there",
+            code="MURK-LOG-007",
         )
     if offset > end:
         raise MurkError(
             f"partition {partition} of {log.url} ends at offset {end}, and offset {offset} is asked for: "
-            "the log is not the one that was read before, or has lost its end"
+            "the log is not the one that was read before, or has lost its end",
+            code="MURK-LOG-006",
         )

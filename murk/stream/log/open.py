@@ -8,6 +8,8 @@ from typing import Final, Protocol
 from murk.errors import UserError
 from murk.stream.log.base import Log
 
+ADDRESS: Final = "MURK-LOG-008"
+
 
 class Opener(Protocol):
     """Opens a log of one kind; see `open_log`."""
@@ -52,11 +54,14 @@ def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
     scheme, separator, _ = url.partition("://")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         # Only the part before "://" is ever repeated: the rest of a broker's address may hold a password.
-        raise UserError("a log is named by a URL, and this is not one: write sqlite:///PATH for a log in a file")
+        raise UserError(
+            "a log is named by a URL, and this is not one: write sqlite:///PATH for a log in a file", code=ADDRESS
+        )
     opener = OPENERS.get(scheme)
     if opener is None:
         raise UserError(
-            f"there is no log of the kind {scheme!r}: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT"
+            f"there is no log of the kind {scheme!r}: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT",
+            code=ADDRESS,
         )
     return opener(url, create=create, name=name)
 
@@ -66,11 +71,12 @@ def _open_sqlite(url: str, *, create: bool, name: str | None) -> Log:
     if not rest.startswith("/"):
         raise UserError(
             f"{url!r} lacks a slash: write sqlite:///{rest} for a path relative to the working directory, "
-            "sqlite:////PATH for an absolute one"
+            "sqlite:////PATH for an absolute one",
+            code=ADDRESS,
         )
     path = rest[1:]
     if not path or path == ":memory:" or path.endswith("/") or "\0" in path:
-        raise UserError(f"{url!r} names no file: write sqlite:///PATH; a log is a file, so that it lasts")
+        raise UserError(f"{url!r} names no file: write sqlite:///PATH; a log is a file, so that it lasts", code=ADDRESS)
     from murk.stream.log.sqlite import SqliteLog
 
     return SqliteLog(path, create=create)
@@ -82,7 +88,9 @@ def _open_kafka(url: str, *, create: bool, name: str | None) -> Log:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("kafka", "crc32c"):
             raise
-        raise UserError('a log on Kafka needs the client library: pip install "murk[kafka]"') from error
+        raise UserError(
+            'a log on Kafka needs the client library: pip install "murk[kafka]"', code="MURK-CLI-003"
+        ) from error
     return KafkaLog(url, create=create, name=name)
 
 

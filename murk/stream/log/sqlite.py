@@ -290,7 +290,9 @@ class SqliteLog(Log):
         if self._task is None:
             document = self.document()
             if document is None:
-                raise UserError(f"{self.url} carries no task yet: announce one first (murk run does)")
+                raise UserError(
+                    f"{self.url} carries no task yet: announce one first (murk run does)", code="MURK-LOG-003"
+                )
             self._task = Task.from_document(document)
         return self._task
 

@@ -127,7 +127,8 @@ def decode_state(message: bytes, where: str) -> StateMessage:
     if isinstance(schema, int) and schema != SCHEMA:
         raise MurkError(
             f"the state of {where} was written by another version of Murk (schema {schema}, while this one "
-            f"reads schemas {_WITHOUT_TRAIL} and {SCHEMA}): use the version that wrote it, or start a new log"
+            f"reads schemas {_WITHOUT_TRAIL} and {SCHEMA}): use the version that wrote it, or start a new log",
+            code="MURK-STATE-002",
         )
     try:
         return StateMessage.model_validate(data)

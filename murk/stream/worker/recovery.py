@@ -26,12 +26,13 @@ def check_carries(log: Log, task: Task) -> None:
     """
     document = log.document()
     if document is None:
-        raise UserError(f"{log.url} carries no task yet: announce {task.name!r} on it first")
+        raise UserError(f"{log.url} carries no task yet: announce {task.name!r} on it first", code="MURK-LOG-003")
     carried = Task.from_document(document)
     if carried.hash != task.hash:
         raise UserError(
             f"{log.url} carries the task {carried.name!r} ({carried.hash[:12]}), not {task.name!r} "
-            f"({task.hash[:12]}): use the task as it was announced, or another log"
+            f"({task.hash[:12]}): use the task as it was announced, or another log",
+            code="MURK-TASK-003",
         )
 
 
@@ -58,14 +59,16 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
     elif offset:
         raise MurkError(
             f"{where} was read up to offset {offset}, but its state is gone: restore it from a copy, "
-            "or begin with a new log"
+            "or begin with a new log",
+            code="MURK-STATE-001",
         )
     begin, end = log.begin(chain), log.end(chain)
     if begin > offset:
         raise MurkError(
             f"{where} has been read up to offset {offset}, but the log now begins at {begin}: retention "
             f"has removed {begin - offset} messages unread, and a state without them would be another one. "
-            "Restore the log from a copy, or begin with a new log and a longer retention"
+            "Restore the log from a copy, or begin with a new log and a longer retention",
+            code="MURK-LOG-007",
         )
     if end < offset:
         raise _other_log(where, f"its state has read up to offset {offset}, and the log ends at {end}")
@@ -114,5 +117,6 @@ def check_last(log: Log, task: Task, message: StateMessage, window: DuplicateWin
 def _other_log(where: str, reason: str) -> MurkError:
     return MurkError(
         f"{where} does not continue what was learned before: {reason}. The log was deleted, recreated or "
-        "restored from an older copy. Bring the right log back, or begin with a new one"
+        "restored from an older copy. Bring the right log back, or begin with a new one",
+        code="MURK-LOG-006",
     )

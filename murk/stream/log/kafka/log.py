@@ -88,7 +88,8 @@ class KafkaLog(Log):
             if not create and self._find_identity() is None:
                 raise UserError(
                     f"there is no log at {self.url}: `murk topics TASK --log {self._address.url(None)}` creates its "
-                    "topics"
+                    "topics",
+                    code="MURK-LOG-004",
                 )
         except BaseException:
             self.close()
@@ -298,7 +299,10 @@ class KafkaLog(Log):
     @property
     def _names(self) -> Names:
         if self._name is None:
-            raise UserError(f"{self.url} carries no task yet: announce one first, with `murk topics` or `murk run`")
+            raise UserError(
+                f"{self.url} carries no task yet: announce one first, with `murk topics` or `murk run`",
+                code="MURK-LOG-003",
+            )
         return Names(self._name)
 
     def _take_name(self, name: str) -> None:
@@ -317,7 +321,9 @@ class KafkaLog(Log):
             self._take_name(found[0])
         elif not self._create:
             raise UserError(
-                f"there is no log at {self.url} that this user may see: `murk topics TASK --log {self.url}` creates one"
+                f"there is no log at {self.url} that this user may see: `murk topics TASK --log {self.url}` creates "
+                "one",
+                code="MURK-LOG-004",
             )
 
     def _find_identity(self) -> str | None:
@@ -352,7 +358,9 @@ class KafkaLog(Log):
         if self._task is None:
             document = self.document()
             if document is None:
-                raise UserError(f"{self.url} carries no task yet: announce one first (murk run does)")
+                raise UserError(
+                    f"{self.url} carries no task yet: announce one first (murk run does)", code="MURK-LOG-003"
+                )
             # From here on this log is about these topics, and no others of their name.
             _ = self.identity
             self._task = Task.from_document(document)

@@ -54,11 +54,12 @@ def check_same(url: str, announced: Mapping[str, str], now: Mapping[str, str]) -
     """
     for topic, known in announced.items():
         if topic not in now:
-            raise MurkError(deleted(url, f"looking at {topic}"))
+            raise MurkError(deleted(url, f"looking at {topic}"), code="MURK-LOG-006")
         if now[topic] != known:
             raise MurkError(
                 f"{topic} of {url} was deleted and created again: what was learned before does not go with it, and "
-                "nothing starts over by itself. Bring the topics back, or begin with a new log (docs/recover.md)"
+                "nothing starts over by itself. Bring the topics back, or begin with a new log (docs/recover.md)",
+                code="MURK-LOG-006",
             )
 
 

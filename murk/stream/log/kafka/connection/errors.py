@@ -12,6 +12,8 @@ from kafka import errors
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import FencedError, UnreachableError
 
+REFUSED = "MURK-KAFKA-003"
+
 _ASLEEP = (
     errors.KafkaTimeoutError,
     errors.KafkaConnectionError,
@@ -82,20 +84,25 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
     if isinstance(error, errors.AuthorizationError):
         return UserError(
             f"{url}: the broker does not let this user at {_RESOURCES.get(type(error), 'what is needed')}"
-            f"{_named(error)} ({doing}): give it the rights that docs/deploy.md lists"
+            f"{_named(error)} ({doing}): give it the rights that docs/deploy.md lists",
+            code="MURK-KAFKA-002",
         )
     text = _chain(error)
     if isinstance(error, errors.SaslAuthenticationFailedError) or "SaslAuthenticationFailed" in text:
-        return UserError(f"{url}: the broker refuses the user name or the password: check the settings of MURK_KAFKA_*")
+        return UserError(
+            f"{url}: the broker refuses the user name or the password: check the settings of MURK_KAFKA_*",
+            code=REFUSED,
+        )
     if isinstance(error, ssl.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
         return UserError(
             f"{url}: the broker's certificate is not to be trusted ({_reason(text)}): check ssl.ca.file and the "
-            "host name"
+            "host name",
+            code=REFUSED,
         )
     if isinstance(error, errors.UnsupportedSaslMechanismError):
-        return UserError(f"{url}: the broker does not offer this sasl.mechanism: set the one that it has")
+        return UserError(f"{url}: the broker does not offer this sasl.mechanism: set the one that it has", code=REFUSED)
     if isinstance(error, (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError)):
-        return MurkError(gone or deleted(url, doing))
+        return MurkError(gone or deleted(url, doing), code=None if gone else "MURK-LOG-006")
     if isinstance(error, _ASLEEP):
         return UnreachableError(f"{url} cannot be reached ({doing}): is the broker running, and is this its address?")
     # An error without a name is one that the library met where it expected none: asking again tells what stands.

@@ -53,7 +53,7 @@ class Settings:
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """Read the file that ``MURK_KAFKA_CONFIG`` names and the variables ``MURK_KAFKA_*``, which win.
+        """Read the variables ``MURK_KAFKA_*``, the file that ``MURK_KAFKA_CONFIG`` names, and what `set_below` said.
 
         Raises
         ------
@@ -65,22 +65,7 @@ class Settings:
         >>> Settings.read({"MURK_KAFKA_SECURITY_PROTOCOL": "SSL"}).security_protocol
         'SSL'
         """
-        environment = os.environ if environment is None else environment
-        keys = {one.name.replace("_", "."): one.name for one in fields(cls)}
-        found: dict[str, str] = {}
-        path = environment.get(VARIABLE)
-        if path:
-            for number, key, value in _properties(Path(path)):
-                if key not in keys:
-                    raise _unknown(f"{path}, line {number}: there is no such setting", key, keys)
-                found[keys[key]] = value
-        variables = {PREFIX + name.upper(): name for name in keys.values()}
-        for variable, value in environment.items():
-            # MURK_KAFKA_HOME tells a local broker where its files are.
-            if variable.startswith(PREFIX) and variable not in (VARIABLE, PREFIX + "HOME"):
-                if variable not in variables:
-                    raise _unknown(f"there is no setting {variable}", variable, variables)
-                found[variables[variable]] = value
+        found = {name: value for name, (value, _) in sources(environment).items()}
         session = found.pop("session_timeout_ms", "10000")
         if not session.isdecimal() or not 1_000 <= int(session) <= 300_000:
             raise UserError("session.timeout.ms is a number from 1000 to 300000, in milliseconds")
@@ -154,6 +139,47 @@ class Settings:
         return arguments
 
 
+KEYS = {one.name.replace("_", "."): one.name for one in fields(Settings)}
+"""Fields of `Settings`, by their keys in a file."""
+
+SECRETS = frozenset(one.name for one in fields(Settings) if not one.repr)
+"""Fields that are never shown."""
+
+_below: dict[str, tuple[str, str]] = {}
+
+
+def set_below(values: Mapping[str, str], where: str) -> None:
+    """Say what holds where neither a variable nor the properties file says anything, by keys; and where it is from."""
+    _below.clear()
+    _below.update({KEYS[key]: (value, where) for key, value in values.items()})
+
+
+def sources(environment: Mapping[str, str] | None = None) -> dict[str, tuple[str, str]]:
+    """Return what is set, by fields: the value, and where it comes from.
+
+    Raises
+    ------
+    UserError
+        Naming the key that is unknown.
+    """
+    environment = os.environ if environment is None else environment
+    found = dict(_below)
+    path = environment.get(VARIABLE)
+    if path:
+        for number, key, value in _properties(Path(path)):
+            if key not in KEYS:
+                raise _unknown(f"{path}, line {number}: there is no such setting", key, KEYS)
+            found[KEYS[key]] = value, path
+    variables = {PREFIX + name.upper(): name for name in KEYS.values()}
+    for variable, value in environment.items():
+        # MURK_KAFKA_HOME tells a local broker where its files are.
+        if variable.startswith(PREFIX) and variable not in (VARIABLE, PREFIX + "HOME"):
+            if variable not in variables:
+                raise _unknown(f"there is no setting {variable}", variable, variables)
+            found[variables[variable]] = value, variable
+    return found
+
+
 def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
     try:
         text = path.read_text()
@@ -174,4 +200,5 @@ def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
 def _unknown(what: str, key: str, known: Mapping[str, str]) -> UserError:
     # What is no setting's name nearly right is not repeated: a password may end with =, too.
     near = get_close_matches(key, known, 1)
-    return UserError(what + (f": did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"))
+    there = f": did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+    return UserError(what + there, code="MURK-CONF-002")

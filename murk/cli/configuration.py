@@ -1,0 +1,278 @@
+"""Settings of commands below their flags: variables of the environment, and a file.
+
+One order: a flag, the command's variable (``MURK_LEARN_LOG``), the variable for all commands (``MURK_LOG``), the
+command's table in the file (``[learn]``), the file's first lines, the default.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+from murk.errors import UserError
+
+FILE = "murk.toml"
+PREFIX = "MURK_"
+VARIABLE = "MURK_CONFIG"
+KAFKA = "kafka"
+"""The table of how to reach a cluster."""
+
+SHARED = ("log", "ledger", "lifetime", "wait", "verbose", "log-json", "metrics-host")
+"""Settings that mean the same in every command that has them, and may be set for all."""
+
+ASKED = ("seed", "simulated", "yes", "withdraw")
+"""What decides over people's privacy at once is asked for at each command, and set nowhere else."""
+
+ALONE = ("demo",)
+"""Commands that only their own settings reach: the demonstration is not to learn into a log of work."""
+
+# Of the image, of the local broker and of tests, benchmarks and campaigns.
+_OTHERS = {
+    "CONFIG",
+    "KERNELS",
+    "REQUIRE_SERVICES",
+    "POINT_STEP",
+    "MUTATED",
+    "KILLS",
+    "LEARNER_KILLS",
+    "FREEZE",
+    "CALLS",
+}
+_OTHER_BEGINNINGS = ("KAFKA_", "SOAK", "FUZZ", "MUTANTS")
+# What Kubernetes and Docker tell of services whose name begins with "murk-".
+_SERVICE = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_(TCP|UDP)\w*)")
+
+Options = Mapping[str, Mapping[str, click.Option]]
+"""The options of commands that may be set, by command and by name."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a file says.
+
+    Parameters
+    ----------
+    path
+        The file; None where there is none.
+    shared
+        Settings of all commands.
+    tables
+        Settings by command.
+    kafka
+        How to reach a cluster, as in a properties file.
+    """
+
+    path: Path | None = None
+    shared: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+    def place(self, command: str, key: str) -> str | None:
+        """Return where the file sets an option of a command: the table, or "" for its first lines."""
+        if key in self.tables.get(command, {}):
+            return command
+        return "" if key in self.shared and key in SHARED and command not in ALONE else None
+
+    def value(self, command: str, key: str) -> Any:
+        """Return what the file says of an option of a command; None where it says nothing."""
+        place = self.place(command, key)
+        return None if place is None else (self.tables[place] if place else self.shared)[key]
+
+
+def settable(command: click.Command) -> dict[str, click.Option]:
+    """Return a command's options by their names, without those that are asked for each time."""
+    found = {}
+    for option in command.params:
+        if isinstance(option, click.Option):
+            name = next((one for one in option.opts if one.startswith("--")), "--help").removeprefix("--")
+            if name not in (*ASKED, "help"):
+                found[name] = option
+    return found
+
+
+def variables(command: str, key: str) -> list[str]:
+    """Return the variables that set an option of a command, the stronger one first.
+
+    Examples
+    --------
+    >>> variables("learn", "log"), variables("dead-letters", "limit")
+    (['MURK_LEARN_LOG', 'MURK_LOG'], ['MURK_DEAD_LETTERS_LIMIT'])
+    """
+    own = [f"{PREFIX}{command}_{key}"]
+    shared = [f"{PREFIX}{key}"] if key in SHARED and command not in ALONE else []
+    return [name.upper().replace("-", "_") for name in (*own, *shared)]
+
+
+def find(path: str | None, environment: Mapping[str, str]) -> Path | None:
+    """Return the file to read: the one that is named, or ``murk.toml`` where the command is run.
+
+    Raises
+    ------
+    UserError
+        When the one that was found and not named is another user's: settings say where releases go.
+    """
+    named = path or environment.get(VARIABLE)
+    if named:
+        return Path(named)
+    here = Path(FILE)
+    try:
+        owner = here.stat().st_uid
+    except OSError:
+        return None
+    if owner not in (0, os.getuid()):
+        raise UserError(f"{here.absolute()} belongs to another user, and was not read: name it with --config to use it")
+    return here
+
+
+def read(path: Path | None, options: Options) -> Configuration:
+    """Read and check a file.
+
+    Raises
+    ------
+    UserError
+        Naming the key that is unknown, with the nearest known one, or the value that is not one.
+    """
+    if path is None:
+        return Configuration()
+    import tomllib
+
+    try:
+        content = tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        # TOML's own words name the line and quote nothing of it.
+        reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        raise UserError(f"{path}: not TOML: {reason}") from None
+    places = [*SHARED, *options, KAFKA]
+    tables = {key: value for key, value in content.items() if key in options or key == KAFKA}
+    shared = {key: value for key, value in content.items() if key not in tables}
+    for key in shared:
+        if key not in SHARED:
+            raise _unknown(f"{path}: {key}", key, places, asked=key)
+    for name, table in tables.items():
+        if not isinstance(table, Mapping):
+            raise UserError(f"{path}: {name}: a table of settings is wanted, [{name}]", code="MURK-CONF-003")
+    found = Configuration(path, shared, {name: tables[name] for name in tables if name != KAFKA}, _kafka(path, tables))
+    for name, table in found.tables.items():
+        for key in table:
+            if key not in options[name]:
+                raise _unknown(f"{path}: [{name}] {key}", key, options[name], asked=key)
+    for command, known in options.items():
+        for key, option in known.items():
+            place = found.place(command, key)
+            if place is not None:
+                where = f"{path}: [{place}] {key}" if place else f"{path}: {key}"
+                check(option, found.value(command, key), where)
+    return found
+
+
+def check_variables(environment: Mapping[str, str], options: Options) -> None:
+    """Make sure that every variable ``MURK_...`` sets something, and to what it can be.
+
+    Raises
+    ------
+    UserError
+        Naming the variable, never its value.
+    """
+    known = {name: option for command, key, option in _all(options) for name in variables(command, key)}
+    for name, value in environment.items():
+        rest = name.removeprefix(PREFIX)
+        if rest == name or rest in _OTHERS or rest.startswith(_OTHER_BEGINNINGS) or _SERVICE.fullmatch(rest):
+            continue
+        if name not in known:
+            if value.startswith(("tcp://", "udp://")):
+                continue
+            asked = next((one for one in ASKED if rest == one.upper() or rest.endswith(f"_{one.upper()}")), "")
+            raise _unknown(name, name, known, asked=asked)
+        if value:
+            option = known[name]
+            check(option, value.split() if option.multiple else value, name)
+
+
+def check(option: click.Option, value: Any, where: str) -> None:
+    """Make sure that an option can have a value.
+
+    Raises
+    ------
+    UserError
+        When it cannot.
+    """
+    values = value if option.multiple and isinstance(value, list) else [value]
+    text = isinstance(value, str)
+    fits = all(isinstance(one, str | int | float) for one in values) and (
+        not option.multiple or isinstance(value, list)
+    )
+    if option.is_flag and not text:
+        fits = isinstance(value, bool)
+    elif not option.is_flag:
+        fits = fits and not any(isinstance(one, bool) for one in values)
+    problem = "" if fits else f"{type(value).__name__} is no kind of value for it"
+    if fits:
+        try:
+            option.type_cast_value(click.Context(click.Command(where)), value)
+        except (click.BadParameter, UserError) as error:
+            problem = error.message if isinstance(error, click.BadParameter) else str(error)
+    if problem:
+        raise UserError(f"{where}: {problem}", code="MURK-CONF-003")
+
+
+def set_defaults(context: click.Context, name: str, command: click.Command, found: Configuration) -> None:
+    """Let the environment and the file say what a command's flags do not."""
+    values = {}
+    for key, option in settable(command).items():
+        option.envvar = variables(name, key)
+        value = found.value(name, key)
+        if value is not None and option.name is not None:
+            values[option.name] = value
+    context.default_map = {**(context.default_map or {}), name: values}
+
+
+def _all(options: Options) -> Iterator[tuple[str, str, click.Option]]:
+    for command, known in options.items():
+        for key, option in known.items():
+            yield command, key, option
+
+
+def _kafka(path: Path, tables: Mapping[str, Any]) -> dict[str, str]:
+    from murk.stream.log.kafka.connection.settings import KEYS
+
+    found = dict(_flat(tables.get(KAFKA, {})))
+    for key, value in found.items():
+        if key not in KEYS:
+            raise _unknown(f"{path}: [{KAFKA}] {key}", key, KEYS)
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            raise UserError(f"{path}: [{KAFKA}] {key}: text or a number is wanted", code="MURK-CONF-003")
+    return {key: str(value) for key, value in found.items()}
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Return ``security.protocol`` as TOML reads it without quotes: a table in a table."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield before + key, value
+
+
+def _unknown(what: str, key: str, known: Mapping[str, Any] | list[str], asked: str = "") -> UserError:
+    if asked in ASKED:
+        return UserError(
+            f"{what}: say --{asked} at the command each time; it is not set elsewhere", code="MURK-CONF-004"
+        )
+    near = get_close_matches(key, list(known), 1, 0.5)
+    there = (
+        f"did you mean {near[0]}?"
+        if near
+        else f"there are {', '.join(known)}"
+        if len(known) < 30
+        else "`murk config --all` lists all"
+    )
+    return UserError(f"{what}: there is no such setting; {there}", code="MURK-CONF-002")

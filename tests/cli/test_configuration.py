@@ -1,0 +1,236 @@
+"""Settings below flags: one order of precedence, every key known, and nothing of people's privacy set in passing."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from murk.cli import cli, configuration
+from murk.errors import UserError
+from murk.stream.log.kafka.connection import settings
+from tests.cli.harness import ROOT, murk, refused, world
+
+
+@pytest.fixture(autouse=True)
+def _afresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith("MURK_") and name != "MURK_REQUIRE_SERVICES":
+            monkeypatch.delenv(name)
+    yield
+    settings.set_below({}, "")
+
+
+def shown(*arguments: str, **environment: str) -> dict[str, dict[str, Any]]:
+    """What `murk config` says, by setting."""
+    done = CliRunner().invoke(
+        cli, ["config", "--json", *arguments], env=environment, standalone_mode=False, catch_exceptions=False
+    )
+    found = json.loads(done.output)
+    return {f"{one['command']}.{one['key']}": one for one in found["settings"]}
+
+
+def wrong(*arguments: str, **environment: str) -> UserError:
+    with pytest.raises(UserError) as caught:
+        shown(*arguments, **environment)
+    return caught.value
+
+
+def test_one_order_of_precedence(tmp_path: Path) -> None:
+    """Each place is taken away in turn, and the next one speaks."""
+    file = tmp_path / "murk.toml"
+    flags = ["learn", "--log", "sqlite:///flag.db"]
+    environment = {"MURK_LEARN_LOG": "sqlite:///own.db", "MURK_LOG": "sqlite:///shared.db"}
+    file.write_text('log = "sqlite:///first.db"\n[learn]\nlog = "sqlite:///table.db"\n')
+    seen = []
+
+    def look(*arguments: str) -> None:
+        one = shown(*(arguments or ["learn"]), **environment)["learn.log"]
+        seen.append((one["value"], one["origin"], one["place"]))
+
+    look(*flags)
+    look()
+    del environment["MURK_LEARN_LOG"]
+    look()
+    del environment["MURK_LOG"]
+    look()
+    file.write_text('log = "sqlite:///first.db"\n')
+    look()
+    file.write_text("")
+    look()
+    assert seen == [
+        ("sqlite:///flag.db", "flag", "--log"),
+        ("sqlite:///own.db", "environment", "MURK_LEARN_LOG"),
+        ("sqlite:///shared.db", "environment", "MURK_LOG"),
+        ("sqlite:///table.db", "file", "murk.toml [learn]"),
+        ("sqlite:///first.db", "file", "murk.toml"),
+        (None, "default", None),
+    ]
+
+
+def test_commands_take_what_is_set(folder: Path) -> None:
+    world(folder, rows=30)
+    (folder / "murk.toml").write_text('log = "sqlite:///set.db"\n[run]\nledger = "set.ledger.db"\nblock = 7\n')
+    done = murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", folder=folder)
+    assert done.json["ledger"] == "set.ledger.db"
+    assert (folder / "set.db").exists()
+    assert murk("status", "--json", folder=folder).json["releases"] == 30
+    # Only its own settings reach the demonstration.
+    assert shown("demo")["demo.log"]["origin"] == "default"
+
+
+def test_the_environment_names_a_file_and_the_flag_another(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.toml").write_text(f'[monitor]\nhost = "{name}"\n')
+    (tmp_path / "murk.toml").write_text('[monitor]\nhost = "here"\n')
+    hosts = []
+    for arguments, environment in (
+        ([], {}),
+        ([], {"MURK_CONFIG": "one.toml"}),
+        (["--config", "two.toml"], {"MURK_CONFIG": "one.toml"}),
+    ):
+        done = CliRunner().invoke(
+            cli, [*arguments, "config", "--json", "monitor"], env=environment, catch_exceptions=False
+        )
+        found = json.loads(done.output)
+        hosts.append((found["file"], next(one["value"] for one in found["settings"] if one["key"] == "host")))
+    assert hosts == [("murk.toml", "here"), ("one.toml", "one"), ("two.toml", "two")]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "code"),
+    [
+        ('lgo = "x"', "murk.toml: lgo: there is no such setting; did you mean log?", "CONF-002"),
+        ("[lern]\nwait = true", "murk.toml: lern: there is no such setting; did you mean learn?", "CONF-002"),
+        ("[learn]\nmetrics_port = 1", "[learn] metrics_port: there is no such setting; did you mean metr", "CONF-002"),
+        ("[kafka]\nsasl.pasword = 'S3CR3T'", "there is no such setting; did you mean sasl.password?", "CONF-002"),
+        ("[kafka]\nsession.timeout.ms = [1]", "[kafka] session.timeout.ms: text or a number", "CONF-003"),
+        ("metrics-host = [1]", "metrics-host: list is no kind of value", "CONF-003"),
+        ("[monitor]\nport = 'x'", "[monitor] port: 'x' is not a valid integer range", "CONF-003"),
+        ("[monitor]\nport = 70000", "70000 is not in the range", "CONF-003"),
+        ("[monitor]\nport = true", "bool is no kind of value", "CONF-003"),
+        ("[learn]\nchain = 1", "int is no kind of value", "CONF-003"),
+        ("[learn]\nwait = 2", "int is no kind of value", "CONF-003"),
+        ('lifetime = "much"', "no guarantee", "CONF-003"),
+        ("learn = 3", "a table of settings is wanted, [learn]", "CONF-003"),
+        ("[run]\nseed = 1", "[run] seed: say --seed at the command each time", "CONF-004"),
+        ("yes = true", "yes: say --yes at the command each time", "CONF-004"),
+        ("log = ", "not TOML: Invalid value (at ", "CONF-001"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_the_file_is_named(tmp_path: Path, text: str, words: str, code: str) -> None:
+    (tmp_path / "murk.toml").write_text(text + "\n")
+    error = wrong("learn")
+    assert words in str(error)
+    assert error.code == f"MURK-{code}"
+    assert "S3CR3T" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words", "code"),
+    [
+        ("MURK_LERN_LOG", "S3CR3T", "did you mean MURK_LEARN_LOG?", "CONF-002"),
+        ("MURK_MONITOR_PORT", "tcp://10.0.0.1:9464", "MURK_MONITOR_PORT: 'tcp://10.0.0.1:9464' is not", "CONF-003"),
+        ("MURK_SEED", "1", "say --seed at the command each time", "CONF-004"),
+        ("MURK_RUN_YES", "1", "say --yes at the command each time", "CONF-004"),
+        ("MURK_KAFKA_SASL_PASWORD", "S3CR3T", "did you mean MURK_KAFKA_SASL_PASSWORD?", "CONF-002"),
+        ("MURK_CONFIG", "nowhere.toml", "nowhere.toml: cannot be read", "CONF-001"),
+    ],
+)
+def test_what_is_wrong_in_the_environment_is_named(name: str, value: str, words: str, code: str) -> None:
+    error = wrong(**{name: value})
+    assert words in str(error)
+    assert error.code == f"MURK-{code}"
+    assert "S3CR3T" not in str(error)
+
+
+def test_what_others_put_into_the_environment_is_left_alone() -> None:
+    """Kubernetes tells of every service of a namespace; here of one that is called murk-learner."""
+    others = {
+        "MURK_LEARNER_SERVICE_HOST": "10.0.0.1", "MURK_LEARNER_SERVICE_PORT_METRICS": "9466",
+        "MURK_LEARNER_PORT": "tcp://10.0.0.1:9466", "MURK_LEARNER_PORT_9466_TCP_ADDR": "10.0.0.1",
+        "MURK_REQUIRE_SERVICES": "1", "MURK_KERNELS": "/opt", "MURK_SOAK_KILLS": "1", "MURK_LOG": "",
+    }  # fmt: skip
+    assert {one["origin"] for one in shown(**others).values()} == {"default"}
+
+
+def test_every_variable_of_the_repository_is_known() -> None:
+    """So that no campaign, test or image is refused for its own variables."""
+    import re
+
+    texts = [
+        path.read_text()
+        for folder in ("tests", "deploy", "benchmarks", ".ci")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and path.suffix in {".py", ".sh", ".yaml", ""}
+    ]
+    named = set(
+        re.findall(
+            r"environ(?:\.get\(|\[|\.pop\()\s*\"(MURK_\w+)\"", "\n".join([*texts, (ROOT / "Dockerfile").read_text()])
+        )
+    )
+    assert len(named) > 8
+    context = cli.make_context("murk", [], resilient_parsing=True)
+    options = cli.settable(context)  # type: ignore[attr-defined]
+    configuration.check_variables(dict.fromkeys(named, ""), options)
+
+
+def test_passwords_are_masked(tmp_path: Path) -> None:
+    (tmp_path / "murk.toml").write_text(
+        'log = "kafka://me:S3CR3T@broker:9092/x"\n[kafka]\nsasl.password = "S3CR3T"\nsasl.username = "learner"\n'
+    )
+    environment = {"MURK_KAFKA_SSL_KEY_PASSWORD": "S3CR3T"}
+    found = shown(**environment)
+    assert found["kafka.sasl.password"]["value"] == found["kafka.ssl.key.password"]["value"] == "****"
+    assert found["kafka.sasl.username"]["value"] == "learner"
+    assert found["learn.log"]["value"] == "kafka://****@broker:9092/x"
+    for arguments in (["config"], ["config", "--all"], ["config", "--json"]):
+        done = CliRunner().invoke(cli, arguments, env=environment, catch_exceptions=False)
+        assert "learner" in done.output
+        assert "S3CR3T" not in done.output
+
+
+def test_how_to_reach_a_cluster_has_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "murk.toml").write_text(
+        '[kafka]\nsecurity.protocol = "SASL_SSL"\n"sasl.username" = "file"\nsasl.password = "file"\n'
+        "session.timeout.ms = 7000\n"
+    )
+    (tmp_path / "kafka.properties").write_text("sasl.username=properties\nsasl.password=properties\n")
+    monkeypatch.setenv("MURK_KAFKA_CONFIG", "kafka.properties")
+    monkeypatch.setenv("MURK_KAFKA_SASL_PASSWORD", "variable")
+    found = shown()
+    # The command has said it to what opens logs.
+    ours = settings.Settings.read()
+    assert (ours.security_protocol, ours.sasl_username, ours.sasl_password) == ("SASL_SSL", "properties", "variable")
+    assert ours.session_timeout_ms == 7000
+    assert [found[f"kafka.{key}"]["origin"] for key in ("security.protocol", "sasl.username", "sasl.password")] == [
+        "file", "properties", "environment",
+    ]  # fmt: skip
+    assert found["kafka.sasl.mechanism"]["origin"] == "default"
+
+
+def test_another_users_file_is_not_found_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "murk.toml").write_text('log = "sqlite:///theirs.db"\n')
+    theirs = os.stat_result((0o100644, 1, 1, 1, 4711, 4711, 30, 0, 0, 0))
+    monkeypatch.setattr(Path, "stat", lambda self, **_: theirs)
+    assert "belongs to another user" in str(wrong())
+    assert shown(MURK_CONFIG="murk.toml")["learn.log"]["value"] == "sqlite:///theirs.db"
+
+
+def test_no_variable_means_two_things() -> None:
+    context = cli.make_context("murk", [], resilient_parsing=True)
+    meanings: dict[str, set[str]] = {}
+    for command, known in cli.settable(context).items():  # type: ignore[attr-defined]
+        for key in known:
+            for name in configuration.variables(command, key):
+                shared = name == configuration.variables("x", key)[-1] and key in configuration.SHARED
+                meanings.setdefault(name, set()).add(key if shared else f"{command}.{key}")
+    assert {name for name, found in meanings.items() if len(found) > 1} == set()
+    assert not {name for name in meanings if name.startswith(("MURK_KAFKA_", "MURK_CONFIG_FILE"))}
+
+
+def test_an_unknown_command_is_refused(folder: Path) -> None:
+    refused(murk("config", "lern", folder=folder), "there is no command 'lern'", "MURK-CLI-002")
