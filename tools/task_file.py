@@ -1,5 +1,6 @@
 """The reference of task files, made from the model that checks them."""
 
+import datetime
 import json
 import types
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from murk.stream.task.block import Block
 from murk.stream.task.covariates import Covariates
-from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
+from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.stream.task.learner import LARGEST, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
 from murk.stream.task.privacy import PARAMETERS, PrivacyBlock
 from murk.stream.task.protocols.examples import ExamplesBlock
@@ -24,6 +25,7 @@ from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
 SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("features: a number", "", NumberFeature),
     ("features: categories", "", CategoryFeature),
+    ("features: a date", "", DateFeature),
     ("target: binary", "", BinaryTarget),
     ("target: classes", "", ClassTarget),
     ("target: real", "", RealTarget),
@@ -103,9 +105,14 @@ def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
         return "mapping"
     if annotation is int and any(isinstance(item, PlainSerializer) for item in metadata):
         return "duration"
-    word = {bool: "`true` or `false`", int: "whole number", float: "number", str: "text", Covariates: "covariates"}.get(
-        annotation
-    )
+    word = {
+        bool: "`true` or `false`",
+        int: "whole number",
+        float: "number",
+        str: "text",
+        Covariates: "covariates",
+        datetime.date: "date",
+    }.get(annotation)
     return "guarantee" if word is None else word + _range(metadata)
 
 

@@ -15,7 +15,9 @@ FULL: Final = """\
 name: hours-worked
 features:
   - {name: age, low: 21, high: 35}
+  - {name: income, low: 0, high: 200000, unit: 10000}           # coefficients per 10,000
   - {name: region, categories: [north, east, south, west]}
+  - {name: "asked, on", kind: date, low: 2024-01-01, high: 2024-12-31, as: [number, weekday], unit: month}
 target: {name: weeks_worked, kind: real, low: 0, high: 52}
 protocol: gradients
 missing: error
@@ -67,8 +69,14 @@ A release never carries more loss than its guarantee: calibration rounds against
 - Names, `categories`, `classes`, `positive` and `negative` are text exactly as written: `no` stays the word
   no, and `01` stays 01. Elsewhere only `true` and `false` are booleans, and numbers are decimal (`1e-6` is a
   number).
-- A record's value matches a category that is written the same or is the same number (`1`, `1.0`). A boolean
-  also matches `true` or `false`, `yes` or `no`, `on` or `off`, whichever is declared.
+- A name may have any printable characters. Quote one that has any that YAML reads (`: # , [ ] { } & * ! | > ' " % @`
+  and the backtick), as in `name: "income: gross"`; messages say where.
+- A record's value matches a category that is written the same or is the same number (`1`, `1.0`). A boolean of a
+  frame, of JSON or of Parquet, and the text true or false in capitals or not, also matches `true` or `false`, `yes` or
+  `no`, `on` or `off`, whichever is declared: with `categories: [no, yes]`, `TRUE` is yes. Where a number is declared,
+  a boolean is refused.
+- A date in a record is a date or a time of a frame or of Parquet, or text as in `2024-05-31` or `2024-05-31T12:30`; of
+  a time it is the day on the clock that it was written by. Both are refused where a number is declared.
 - A duration is a whole number and one of `d`, `h`, `m`, `s`: `7d`, `12h`, `30m`, `45s`.
 - Aliases (`*name`) and tags (`!name`) are refused.
 
@@ -113,6 +121,8 @@ like any other sample.
 - A number maps [`low`, `high`] to [-1, 1]; values outside are clamped, and counted on the device only.
 - Two categories become -1 and +1 under the feature's own name. Of more, each but the first becomes a feature
   that is +1 for it and -1 otherwise, named `origin=JFK`.
+- A date is the number of days since `low`, coded as a number is; or by `as:` a weekday, compared with Monday and named
+  `asked=Tuesday`, or a month, compared with January; or several of these.
 - The constant 1 comes last, named `intercept`.
 - Missing values, undeclared categories and what is not a finite number are 0. A missing or undeclared target
   gives a gradient of zero (a row of zeros in a sketch or an example, moments with the middle of the target's range),
@@ -120,8 +130,10 @@ like any other sample.
   targets bias moments, and examples of a real target that are released jointly or separately.
 - A binary target is 1 or 0 (in examples and sketches +1 or -1), classes are numbered in their order, a real target
   maps [`low`, `high`] to [-1, 1].
-- Coefficients are in coded units. Per unit of a number they are 2 / (`high` - `low`) times as much; for a
+- Coefficients are in coded units. Per unit of a number they are 2 `unit` / (`high` - `low`) times as much; for a
   category against the first, twice as much.
+- In a simulation, and of public covariates, a column with one value in all rows or with none is said when work on a
+  log begins: nothing can be learned of it. Of real people's records it is not, since nobody looks.
 
 ## The hash
 

@@ -7,6 +7,7 @@ smaller steps.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from murk.audit.laws import distances, places
 from murk.learners.problem import HostileModelError, Question, Releasing
 from murk.learners.scores.model import Model
-from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget
+from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature
 from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
@@ -65,6 +66,8 @@ class Box:
         for column in (*task.features, task.target):
             if isinstance(column, CategoryFeature):
                 options: tuple[Any, ...] = column.categories
+            elif isinstance(column, DateFeature):
+                options = _days(column)
             elif isinstance(column, BinaryTarget):
                 options = (column.positive, _OTHER if column.negative is None else column.negative)
             elif isinstance(column, ClassTarget):
@@ -96,6 +99,13 @@ class Box:
             start = (low + high) / 2 if row[place] is None else row[place]
             values += [min(max(start + sign * step * self.widths[place], low), high) for sign in (-1, 1)]
         return [[*row[:place], value, *row[place + 1 :]] for value in values if value != row[place]]
+
+
+def _days(feature: DateFeature) -> tuple[datetime.date, ...]:
+    """Days that between them have all codes but those in the middle of the range."""
+    week = [datetime.date(2024, 1, day) for day in range(1, 8)] if "weekday" in feature.parts else []
+    year = [datetime.date(2024, month, 1) for month in range(1, 13)] if "month" in feature.parts else []
+    return tuple(day for day in (feature.low, feature.high, *week, *year) if day is not None)
 
 
 def worst_neighbours(task: Task, problem: Releasing, mechanism: Any, rng: np.random.Generator) -> Pair:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from murk.stream.messages.codec import REASONS, json_schema
 from murk.stream.messages.releases import KINDS, IterateMessage, Release
 from murk.stream.messages.state import StateMessage
+from murk.stream.task.features import ADDED as ADDED_TO_FEATURES
 from murk.stream.task.learner import ADDED
 from murk.stream.task.protocols.registry import BLOCKS
 from murk.stream.task.task import SCHEMA_VERSION, Task
@@ -86,8 +87,8 @@ def schemas() -> dict[str, Schema]:
     task["properties"]["schema"] = {"const": SCHEMA_VERSION}
     # The block of its protocol is there, and no other.
     task["required"] = [key for key in task["required"] if key not in BLOCKS] + ["schema"]
-    for name, added in ADDED:
-        block = task["$defs"][f"{name.capitalize()}Block"]
+    for name, added in (*((f"{name.capitalize()}Block", key) for name, key in ADDED), *ADDED_TO_FEATURES):
+        block = task["$defs"][name]
         block["required"] = [key for key in block["required"] if key != added]
     found = {
         **{kind: _described(_written(codec[kind]), model) for kind, model in KINDS.items()},

@@ -30,6 +30,7 @@ def command(
     """
     from murk.errors import UserError
     from murk.learners.problem import problem_for
+    from murk.producers.populations.constants import check_public, constant_in_public
     from murk.producers.populations.public_sample import public_covariates
     from murk.stream import Task
     from murk.stream.task.disclosure import Disclosure
@@ -41,7 +42,10 @@ def command(
     task = Task.load(task_path).with_simulated(simulated)
     if task.public_path is not None:
         task = task.with_public(*public_covariates(task.public_path, task))
+    for caution in constant_in_public(task):
+        click.echo(f"{task.name}: caution: {caution}", err=True)
     problem_for(task).check_state()
+    check_public(task, problem_for(task))
     waiting = task.public is not None and task.public.set_aside is not None
     with TopicSetup(log_url, task, replication=replication) as setup:
         created = [] if check else setup.create()

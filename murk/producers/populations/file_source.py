@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from murk.errors import UserError
 from murk.producers.ledger.requests import are_plain, person_name
 from murk.producers.populations.records.records import Records, open_records
 from murk.stream.task.columns import Cell
+from murk.stream.task.features import DateFeature, NumberFeature
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -43,6 +45,8 @@ class Block:
         Names of their people, or of the organisations whose records they are; None where each row is a person.
     levels
         The level of each; None where it is drawn at random.
+    cells
+        uint8, shape (m, columns): what became of each raw value (`Cell`), features first, then the target.
     clamped, missing
         Numbers of values outside their bounds and of values missing, over the block.
     next_row
@@ -55,6 +59,7 @@ class Block:
     y: NDArray[np.float64] = field(repr=False)
     people: Sequence[str] | None = field(repr=False)
     levels: Sequence[str] | None = field(repr=False)
+    cells: NDArray[np.uint8] = field(repr=False)
     clamped: int = field(repr=False)
     missing: int = field(repr=False)
     next_row: int
@@ -304,6 +309,7 @@ class FileSource:
             y=coded.y,
             people=people,
             levels=levels,
+            cells=coded.cells,
             clamped=int(coded.clamped.sum()),
             missing=int(coded.missing.sum()),
             next_row=rows[-1] + 1,
@@ -319,12 +325,16 @@ class FileSource:
             value = columns[name][place]
             if not _is_blank(value):
                 # The codec takes NaN for a missing value; in a file it is a mistake that nobody declared.
-                self._refuse(rows[place], name, Cell.NOT_A_NUMBER if cell == Cell.MISSING else cell)
+                odd = Cell.NOT_A_DATE if name in self._dates else Cell.NOT_A_NUMBER
+                self._refuse(rows[place], name, odd if cell == Cell.MISSING else cell, value)
             if self.task.missing == "error":
-                self._refuse(rows[place], name, cell)
+                self._refuse(rows[place], name, cell, value)
         return coded
 
-    def _refuse(self, row: int, column: str, cell: Cell) -> None:
+    def _refuse(self, row: int, column: str, cell: Cell, value: Any) -> None:
+        if cell == Cell.NOT_A_NUMBER and isinstance(value, bool | datetime.date):
+            kind, written = ("date", "kind: date") if isinstance(value, datetime.date) else ("boolean", "categories")
+            raise UserError(f"{self._place(row, column)}: a {kind}, not a number. Declare the column with {written}")
         remedy = {
             Cell.MISSING: "Fill it in, leave the row out, or let the task say missing: midpoint",
             Cell.UNDECLARED: "Correct it, or declare it in the task; an empty cell is a missing value",
@@ -338,11 +348,11 @@ class FileSource:
     def _check_text(self, column: Sequence[Any], rows: Sequence[int], name: str) -> None:
         for place, value in _suspects(column):
             if isinstance(value, bool) and name in self._numbers:
-                self._refuse(rows[place], name, Cell.NOT_A_NUMBER)
+                self._refuse(rows[place], name, Cell.NOT_A_NUMBER, value)
             if isinstance(value, str):
                 if "_" in value and name in self._numbers:
                     # Python reads 1_000 as a number; anyone who wrote the file may have meant something else.
-                    self._refuse(rows[place], name, Cell.NOT_A_NUMBER)
+                    self._refuse(rows[place], name, Cell.NOT_A_NUMBER, value)
                 if not _is_unicode(value):
                     raise UserError(f"{self._place(rows[place], name)}: not UTF-8 text. Save the file as UTF-8")
 
@@ -350,8 +360,13 @@ class FileSource:
     def _numbers(self) -> frozenset[str]:
         """Columns that hold numbers."""
         task = self.task
-        names = {feature.name for feature in task.features if hasattr(feature, "low")}
+        names = {feature.name for feature in task.features if isinstance(feature, NumberFeature)}
         return frozenset(names | ({task.target.name} if hasattr(task.target, "low") else set()))
+
+    @cached_property
+    def _dates(self) -> frozenset[str]:
+        """Columns that hold dates."""
+        return frozenset(feature.name for feature in self.task.features if isinstance(feature, DateFeature))
 
     def _names(self, column: Sequence[Any], rows: Sequence[int]) -> Sequence[str]:
         """Names of people as their accounts know them: texts, or whole numbers as text."""

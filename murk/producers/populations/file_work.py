@@ -12,6 +12,7 @@ from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.policy import Policy
+from murk.producers.populations.constants import ConstantSurvey, check_public, constant_in_public
 from murk.producers.populations.file_source import Block, FileSource
 from murk.producers.populations.labels import LabelSurvey, undeclared
 from murk.producers.populations.ledger_places import check_unchanged, register
@@ -170,7 +171,8 @@ class FilePopulation(ABC):
     next_row
         The first row that was not worked on.
     warnings
-        Sentences about other ledgers that these people have accounts in.
+        Sentences about other ledgers that these people have accounts in, and about columns that say nothing: of a
+        simulation's source, which may be looked at, and of public covariates.
 
     Raises
     ------
@@ -248,11 +250,13 @@ class FilePopulation(ABC):
 
         A mistake in the last row can still be corrected; and no value in the middle decides when sending stops.
         """
-        self._labels = LabelSurvey(self.source)
+        self._labels, constants = LabelSurvey(self.source), ConstantSurvey(self.source)
         for block in self.source.blocks():
             self._labels.add(block)
+            constants.add(block)
             self._look(block)
         self._undeclared = undeclared(self.source)
+        self.warnings += tuple(constants.warnings())
 
     def _look(self, block: Block) -> None:  # noqa: B027 - most have nothing to note
         """Note what else is to be known of a block of the survey."""
@@ -274,7 +278,8 @@ class FilePopulation(ABC):
             self._carry_on(task, Task.from_document(standing, f"the task on {log.url}"))
         self._take_up()
         if not self.task.simulated:
-            self.warnings = register(self.source, self.ledger)
+            self.warnings += register(self.source, self.ledger)
+        self.warnings += tuple(constant_in_public(self.task))
 
     def _begin(self, task: Task) -> None:
         """Begin on a log without a task; until the last line nothing is begun, and anything may be changed."""
@@ -292,6 +297,7 @@ class FilePopulation(ABC):
         # What devices would refuse is not announced: a log carries its task for life.
         self._policy.admit(task, self.problem.mechanisms)
         self._check_beginning(len(set_aside))
+        check_public(task, self.problem)
         disclosure = Disclosure.of(task)
         if disclosure is not None and self._agree is not None:
             self._agree(disclosure)

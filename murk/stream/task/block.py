@@ -30,7 +30,8 @@ class Block(BaseModel):
             known = cls.keys()
             for key in data:
                 if key not in known and key not in cls.hidden:
-                    raise unknown_key(key, known)
+                    # A comma ends a name between braces: what follows it is read as a key with nothing in it.
+                    raise unknown_key(key, known, cut="name" in data and data[key] is None)
         return data
 
 

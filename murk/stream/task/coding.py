@@ -1,7 +1,8 @@
 """How a record becomes coded features and a coded target: one layout for codec, device and learner.
 
 A number maps its public bounds to [-1, 1]; two categories become -1 and +1 under the feature's own name; of
-more, each but the first becomes a -1/+1 feature named ``origin=JFK``; the constant 1 comes last. Missing and
+more, each but the first becomes a -1/+1 feature named ``origin=JFK``; a date becomes a number of days, a weekday or a
+month; the constant 1 comes last. Missing and
 undeclared values are 0 in coded units, whatever the record, so that nobody is left out because of a value.
 """
 
@@ -14,7 +15,16 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.stream.task.columns import CategoryColumn, Cell, NumberColumn
-from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, Feature, Target
+from murk.stream.task.dates import PARTS, DateColumn, coded_parts
+from murk.stream.task.features import (
+    UNIT_DAYS,
+    BinaryTarget,
+    CategoryFeature,
+    ClassTarget,
+    DateFeature,
+    Feature,
+    Target,
+)
 
 INTERCEPT: Final = "intercept"
 
@@ -106,8 +116,8 @@ class Coding:
         The least and the largest ||x||^2 over the box, missing values (0) included.
     unit_factors
         float64, shape (p,): what a coefficient in coded units is multiplied by to be per unit of the
-        feature: 2 / (high - low) for a number, 2 for a category against the first, 1 for the constant; for
-        a real target also half its range, so that it is in the target's units.
+        feature: 2 unit / (high - low) for a number or a date, 2 for a category against the first, 1 for the
+        constant; for a real target also half its range, so that it is in the target's units.
     unit_labels
         What these coefficients then mean, in words.
     """
@@ -118,13 +128,15 @@ class Coding:
         self.columns: tuple[str, ...] = tuple(feature.name for feature in features)
         self.target: str = target.name
         self._all_columns = (*self.columns, self.target)
-        self._inputs: list[NumberColumn | CategoryColumn] = []
+        self._inputs: list[NumberColumn | CategoryColumn | DateColumn] = []
         names: list[str] = []
         for index, feature in enumerate(self._features):
             start = len(names)
             names.extend(self.names_of(index))
             if isinstance(feature, CategoryFeature):
                 self._inputs.append(CategoryColumn(feature.categories, start))
+            elif isinstance(feature, DateFeature):
+                self._inputs.append(DateColumn(feature.low, feature.high, feature.parts, start))
             else:
                 self._inputs.append(NumberColumn(feature.low, feature.high, start))
         self._output = _target_column(target)
@@ -144,6 +156,8 @@ class Coding:
         feature = self._features[index]
         if isinstance(feature, CategoryFeature) and len(feature.categories) > 2:
             return tuple(f"{feature.name}={category}" for category in feature.categories[1:])
+        if isinstance(feature, DateFeature):
+            return tuple(feature.name + ending for ending in coded_parts(feature.parts))
         return (feature.name,)
 
     def encode(self, columns: Mapping[str, Sequence[Any]], *, target: bool = True) -> EncodedBlock:
@@ -231,16 +245,34 @@ class Coding:
         factors: list[float] = []
         labels: list[str] = []
         for feature in self._features:
-            if isinstance(feature, CategoryFeature):
-                first, *others = feature.categories
-                factors += [2.0] * len(others)
-                labels += [f"{feature.name}: {category} against {first}" for category in others]
-            else:
-                factors.append(2.0 / (feature.high - feature.low))
-                labels.append(f"{feature.name}: one unit more")
+            for factor, label in _units_of(feature):
+                factors.append(factor)
+                labels.append(label)
         factors.append(1.0)
         labels.append("at the middle of every feature")
         return np.array(factors) * self._output.half_range, tuple(labels)
+
+
+def _units_of(feature: Feature) -> list[tuple[float, str]]:
+    """What each coded feature's coefficient is multiplied by to be per unit, and what it then means."""
+    if isinstance(feature, CategoryFeature):
+        return _against_first(feature.name, feature.categories)
+    if isinstance(feature, DateFeature):
+        found: list[tuple[float, str]] = []
+        for part in feature.parts:
+            if feature.low is None or feature.high is None or part != "number":
+                found += _against_first(feature.name, PARTS[part])
+            else:
+                days = (feature.high - feature.low).days
+                found.append((2.0 * UNIT_DAYS[feature.unit] / days, f"{feature.name}: one {feature.unit} later"))
+        return found
+    unit, written = (1.0, "one unit") if feature.unit is None else (feature.unit, f"{feature.unit:,.12g}")
+    return [(2.0 * unit / (feature.high - feature.low), f"{feature.name}: {written} more")]
+
+
+def _against_first(name: str, categories: Sequence[str]) -> list[tuple[float, str]]:
+    first, *others = categories
+    return [(2.0, f"{name}: {category} against {first}") for category in others]
 
 
 def _target_column(target: Target) -> NumberColumn | CategoryColumn:

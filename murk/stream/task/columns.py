@@ -20,6 +20,7 @@ class Cell(IntEnum):
     MISSING = 2
     UNDECLARED = 3
     NOT_A_NUMBER = 4
+    NOT_A_DATE = 5
 
     def describe(self) -> str:
         """Say it in words that end a sentence about a row and a column."""
@@ -32,12 +33,14 @@ _WORDS: Final = {
     Cell.MISSING: "is missing",
     Cell.UNDECLARED: "is none of the declared categories",
     Cell.NOT_A_NUMBER: "is not a finite number",
+    Cell.NOT_A_DATE: "is not a date as in 2024-05-31",
 }
 
-_FINE, _CLAMPED, _MISSING, _UNDECLARED, _NOT_A_NUMBER = map(int, Cell)
+_FINE, _CLAMPED, _MISSING, _UNDECLARED, _NOT_A_NUMBER, _ = map(int, Cell)
 
 
-def _values(column: Sequence[Any]) -> Any:
+def raw_values(column: Sequence[Any]) -> Any:
+    """Return a column of raw values as what can be iterated over."""
     return column.to_numpy() if hasattr(column, "to_numpy") else column
 
 
@@ -48,14 +51,15 @@ def _number(value: Any) -> tuple[float, int]:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        blank = not value.strip() if isinstance(value, str) else _is_absent(value)
+        blank = not value.strip() if isinstance(value, str) else is_absent(value)
         return math.nan, _MISSING if blank else _NOT_A_NUMBER
     if number != number:
         return number, _MISSING
     return (number, _FINE) if math.isfinite(number) else (math.nan, _NOT_A_NUMBER)
 
 
-def _is_absent(value: Any) -> bool:
+def is_absent(value: Any) -> bool:
+    """Whether a raw value is one of those that stand where nothing is."""
     # What data frames put where nothing is; named, so that a device need not import pandas to know them.
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
@@ -87,7 +91,7 @@ class NumberColumn:
         return self._coded(column, cells)
 
     def _coded(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
-        values = self._numbers(_values(column), cells)
+        values = self._numbers(raw_values(column), cells)
         cells[(values < self.low) | (values > self.high)] = _CLAMPED
         np.clip(values, self.low, self.high, out=values)
         # The order of the operations is that of `_one`: one by one or in blocks, the same bits.
@@ -173,7 +177,7 @@ class CategoryColumn:
 
     def _index(self, value: Any) -> tuple[int, int]:
         """Return the index of a value that is not found as it is, and what became of it."""
-        if _is_absent(value) or (isinstance(value, float | np.floating) and value != value):
+        if is_absent(value) or (isinstance(value, float | np.floating) and value != value):
             return -1, _MISSING
         if isinstance(value, bool | np.bool_):
             found = self._booleans.get(bool(value))
@@ -194,7 +198,7 @@ class CategoryColumn:
         return (-1, _UNDECLARED) if found is None else (found, _FINE)
 
     def _indices(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.intp]:
-        values = _values(column)
+        values = raw_values(column)
         raw = values.tolist() if isinstance(values, np.ndarray) else values
         find = self._find
         try:

@@ -26,7 +26,9 @@ REMEDIES: Final = {
 }
 
 # Values of tagged unions that pydantic puts into an error's place although they are not keys.
-TAGS: Final = frozenset({"<number>", "<categories>", "<binary>", "<classes>", "<real>", "<word>", "<schedule>"})
+TAGS: Final = frozenset(
+    {"<date>", "<number>", "<categories>", "<binary>", "<classes>", "<real>", "<word>", "<schedule>"}
+)
 
 
 def shown(value: object, limit: int = 60) -> str:
@@ -40,9 +42,13 @@ def problem(message: str, *at: str | int) -> PydanticCustomError:
     return PydanticCustomError("task", "{message}", {"message": message, "at": at})
 
 
-def unknown_key(key: str, known: Iterable[str]) -> PydanticCustomError:
-    """Make the error about a key that is not known, naming the nearest one that is."""
-    return problem(f"unknown key; {nearest(key, known)}", key)
+def unknown_key(key: str, known: Iterable[str], *, cut: bool = False) -> PydanticCustomError:
+    """Make the error about a key that is not known, naming the nearest one that is.
+
+    ``cut`` says that it may be the rest of a name with a comma in it.
+    """
+    quotes = ' If it belongs to a name, quote the name, as in name: "a, b"' if cut else ""
+    return problem(f"unknown key; {nearest(key, known)}{quotes}", key)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -1,13 +1,37 @@
 """The features and the target of a task: what a record holds, within which public bounds."""
 
+import datetime
+import re
 from collections import Counter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from murk.stream.task.block import Block, Number, Text
 from murk.stream.task.errors import nearest, problem, shown
 
+UNIT_DAYS: Final = {"day": 1.0, "week": 7.0, "month": 365.25 / 12, "year": 365.25}
+"""Days in what coefficients of a date are per."""
+
+
+def _date(value: object) -> object:
+    if isinstance(value, datetime.date):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value, re.ASCII):
+        try:
+            return datetime.date.fromisoformat(value)
+        except ValueError:
+            pass
+    raise problem(f"{shown(value)} is not a date; write it as in 2024-05-31")
+
+
+def _words(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+ADDED: Final[tuple[tuple[str, str], ...]] = (("NumberFeature", "unit"),)
+"""Keys that a document has only where they are given: older hashes stay as they were."""
+Date = Annotated[datetime.date, BeforeValidator(_date)]
 Names = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000)]
 
 
@@ -31,6 +55,10 @@ class NumberFeature(Block):
     name: Text = Field(description="the column's name")
     low: Number = Field(description="public lower bound; smaller values are clamped to it")
     high: Number = Field(description="public upper bound; larger values are clamped to it")
+    unit: Annotated[Number, Field(gt=0)] | None = Field(
+        default=None,
+        description="reports state coefficients per so much of it, as in `unit: 10000` for an income; `null`: per 1",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> "NumberFeature":
@@ -59,6 +87,43 @@ class CategoryFeature(Block):
     @classmethod
     def _check(cls, categories: tuple[str, ...]) -> tuple[str, ...]:
         return _unique(categories)
+
+
+class DateFeature(Block):
+    """A date or a time of which the day counts: a number of days between public bounds, a weekday, a month."""
+
+    name: Text = Field(description="the column's name")
+    kind: Literal["date"] = Field(description="`date`: in records a date, a time, or text as in 2024-05-31")
+    low: Date | None = Field(
+        default=None, description="public first day, as in 2024-05-31 (of a `number`); earlier ones are clamped to it"
+    )
+    high: Date | None = Field(default=None, description="public last day (of a `number`); later ones are clamped to it")
+    parts: Annotated[
+        tuple[Literal["number", "weekday", "month"], ...],
+        Field(min_length=1),
+        BeforeValidator(_words),
+    ] = Field(
+        default=("number",),
+        alias="as",
+        description="what it is coded as, one word or a list: `number` (of days), `weekday` and `month` (categories, "
+        "compared with Monday and January)",
+    )
+    unit: Literal["day", "week", "month", "year"] = Field(
+        default="day", description="reports state the coefficient of a `number` per so much"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "DateFeature":
+        _unique(self.parts)
+        for key in ("low", "high"):
+            given = getattr(self, key) is not None
+            if given and "number" not in self.parts:
+                raise problem("has no effect where the date is not coded as a number; remove it", key)
+            if not given and "number" in self.parts:
+                raise problem("missing, and required of a date that is coded as a number, as in 2024-05-31", key)
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise problem(f"low {self.low} is not before high {self.high}; give low < high", "low")
+        return self
 
 
 class BinaryTarget(Block):
@@ -107,6 +172,8 @@ class RealTarget(Block):
 
 
 def _feature_kind(value: Any) -> str:
+    if isinstance(value, DateFeature) or (isinstance(value, dict) and value.get("kind") == "date"):
+        return "<date>"
     if isinstance(value, CategoryFeature) or (isinstance(value, dict) and "categories" in value):
         return "<categories>"
     return "<number>"
@@ -132,9 +199,28 @@ def _check_target_kind(value: Any) -> Any:
     return value
 
 
+def _check_feature_kind(value: Any) -> Any:
+    if isinstance(value, dict) and value.get("kind", "date") != "date":
+        raise problem(
+            f"{shown(value['kind'])} is not a kind of feature; write kind: date for dates, and for numbers (low, high) "
+            "and categories nothing",
+            "kind",
+        )
+    return value
+
+
+def without_defaults(feature: "Feature", content: dict[str, Any]) -> dict[str, Any]:
+    """Return a feature's content as a document has it: without keys of `ADDED` that were not given."""
+    added = {key for kind, key in ADDED if kind == type(feature).__name__}
+    return {key: value for key, value in content.items() if key not in added or value is not None}
+
+
 Feature = Annotated[
-    Annotated[NumberFeature, Tag("<number>")] | Annotated[CategoryFeature, Tag("<categories>")],
+    Annotated[NumberFeature, Tag("<number>")]
+    | Annotated[CategoryFeature, Tag("<categories>")]
+    | Annotated[DateFeature, Tag("<date>")],
     Discriminator(_feature_kind),
+    BeforeValidator(_check_feature_kind),
 ]
 Target = Annotated[
     Annotated[BinaryTarget, Tag("<binary>")]

@@ -21,7 +21,7 @@ from murk.stream.task.covariates import PublicCovariates, covariates
 from murk.stream.task.durations import Duration
 from murk.stream.task.errors import Path as KeyPath
 from murk.stream.task.errors import problem, shown, user_error
-from murk.stream.task.features import ClassTarget, Feature, Target
+from murk.stream.task.features import ClassTarget, Feature, Target, without_defaults
 from murk.stream.task.learner import ADDED, LearnerBlock, LogBlock, MaxStaleness, PublicBlock
 from murk.stream.task.privacy import PrivacyBlock, filled_in
 from murk.stream.task.protocols.base import Scale
@@ -299,6 +299,7 @@ class Task(Block):
     @cached_property
     def _content(self) -> dict[str, Any]:
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
+        content["features"] = list(map(without_defaults, self.features, content["features"]))
         # Other protocols' blocks say nothing, and what is added to the schema leaves every task's hash as it was.
         for block, key in ADDED:
             if content[block] is not None and content[block][key] == ADDED[block, key]:

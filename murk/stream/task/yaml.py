@@ -22,6 +22,7 @@ TEXT_KEYS: Final = frozenset({"name", "categories", "classes", "positive", "nega
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NAMED = re.compile(rf"(^|[\s{{,-])({'|'.join(sorted(TEXT_KEYS))})\s*:")
 _SPECIAL = {"true": True, "false": False, "null": None, "~": None, "": None}
 _NOT_FINITE = re.compile(r"([-+]?\.(inf|Inf|INF))|\.(nan|NaN|NAN)")
 
@@ -67,7 +68,8 @@ def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{source}, line {mark.line + 1}" if mark else source
-        raise UserError(f"{where}: not readable as YAML: {error.problem or error.context}") from None
+        found = f"{where}: not readable as YAML: {error.problem or error.context}"
+        raise UserError(found + _quoting(text, error)) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise UserError(f"{source}, line {line}: not readable as YAML: {error.reason}; remove the character") from None
@@ -80,6 +82,15 @@ def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
     lines: dict[Path, int] = {}
     content: dict[str, Any] = _build(node, (), source, lines)
     return content, lines
+
+
+def _quoting(text: str, error: yaml.MarkedYAMLError) -> str:
+    """Propose quotes where what is not readable stands beside a name or a value of records."""
+    lines = text.splitlines()
+    marks = {mark.line for mark in (error.problem_mark, error.context_mark) if mark and mark.line < len(lines)}
+    if not any(_NAMED.search(lines[number]) for number in marks):
+        return ""
+    return '; quote the name or value if it has a character that YAML reads, as in name: "income: gross"'
 
 
 def _line(node: yaml.Node) -> int:

@@ -246,7 +246,8 @@ class TestRefusals:
         path = json_file(tmp_path, objects()[0], {**objects()[1], column: value})
         known = column == "age" or value != value
         words = "is not a finite number. Correct it;" if known else "is none of the declared categories. Correct it, or"
-        with pytest.raises(UserError, match=f"row 2, column '{column}': the value {words}"):
+        words = "a boolean, not a number. Declare the column with categories" if value is True else f"the value {words}"
+        with pytest.raises(UserError, match=f"row 2, column '{column}': {words}"):
             list(FileSource(path, TASK).blocks())
 
     @pytest.mark.parametrize("column", ["same_sex", "origin", "age", "third_child", "who"])

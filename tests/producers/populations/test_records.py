@@ -156,9 +156,10 @@ class TestRefusals:
             assert "row 1, column 'origin': the value is none of the declared" in self.refused(source)
 
     def test_values_that_are_none(self) -> None:
-        for value, words in ((SECRET, "not a finite number"), (True, "not a finite number")):
+        for value, words in ((SECRET, "not a finite number"), (True, "a boolean, not a number")):
             message = self.refused([*RECORDS, {**RECORDS[0], "age": value}])
-            assert f"the records, row 5, column 'age': the value is {words}" in message
+            assert "the records, row 5, column 'age': " in message
+            assert words in message
         assert "row 1, column 'age'" in self.refused(pl.DataFrame([{**RECORDS[0], "age": float("nan")}]))
 
     def test_damaged_parquet(self, tmp_path: Path) -> None:

@@ -250,6 +250,7 @@ def test_a_block_names_its_first_problem_but_not_the_value() -> None:
         "is missing",
         "is none of the declared categories",
         "is not a finite number",
+        "is not a date as in 2024-05-31",
     ]
 
 

@@ -11,7 +11,8 @@ import pytest
 from murk.errors import UserError
 from murk.stream.task.block import Block
 from murk.stream.task.canonical import canonical_json, differences
-from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, NumberFeature, RealTarget
+from murk.stream.task.features import ADDED as ADDED_TO_FEATURES
+from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.stream.task.learner import ADDED, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
 from murk.stream.task.privacy import PrivacyBlock
 from murk.stream.task.protocols.examples import ExamplesBlock
@@ -106,10 +107,13 @@ def protocol(name: str, **block: Any) -> dict[str, Any]:
 # Every block of the model: a file that has it, and where.
 PUBLIC = content(HUBER) | {"public": {"set_aside": 10}}
 SCHEDULE = content(HUBER) | {"learner": {"step": {"eta": 1.0, "alpha": 0.5}}}
+DATE = {"name": "born", "kind": "date", "low": "1950-01-01", "high": "2005-12-31"}
+DATED = content() | {"features": [DATE]}
 BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     Task: (content(HUBER), ()),
     NumberFeature: (content(), ("features", 0)),
     CategoryFeature: (content(), ("features", 1)),
+    DateFeature: (DATED, ("features", 0)),
     BinaryTarget: (content(), ("target",)),
     ClassTarget: (content(SOFTMAX), ("target",)),
     RealTarget: (content(HUBER), ("target",)),
@@ -152,7 +156,15 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "public": {"set_aside": 10},
         "log": {"retention": "9d"},
     },
-    NumberFeature: {"name": "z", "low": 20, "high": 36},
+    NumberFeature: {"name": "z", "low": 20, "high": 36, "unit": 2},
+    DateFeature: {
+        "name": "z",
+        "kind": FIXED,
+        "low": "1950-01-02",
+        "high": "2005-12-30",
+        "as": ["number", "month"],
+        "unit": "year",
+    },
     CategoryFeature: {"name": "z", "categories": ["yes", "no"]},
     BinaryTarget: {"name": "z", "kind": FIXED, "positive": "maybe", "negative": None},
     ClassTarget: {"name": "z", "kind": FIXED, "classes": ["none", "more", "one"]},
@@ -241,7 +253,7 @@ def test_every_key_but_log_changes_the_hash(block: type[Block], key: str) -> Non
     hashed = json.loads(before.document())
     for step in path:
         hashed = hashed[step]
-    assert key in hashed or (path[-1], key) in ADDED
+    assert key in hashed or (path[-1], key) in ADDED or (block.__name__, key) in ADDED_TO_FEATURES
     other = OTHERS[block][key]
     changed = deepcopy(base)
     place: Any = changed

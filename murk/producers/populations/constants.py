@@ -1,0 +1,109 @@
+"""Columns that say nothing: the same value in every row, or none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.stream.task.columns import Cell
+
+if TYPE_CHECKING:
+    from murk.learners.problem import Problem
+    from murk.producers.populations.file_source import Block, FileSource
+    from murk.stream.task.coding import Coding
+    from murk.stream.task.task import Task
+
+
+class ConstantSurvey:
+    """Which columns of a source have one value in all rows, or none.
+
+    That is a function of the records, so only those of a simulation are looked at.
+
+    Parameters
+    ----------
+    source
+        The source.
+    """
+
+    def __init__(self, source: FileSource) -> None:
+        self._source = source
+        coding = source.task.coding
+        self._groups = _groups(coding)
+        size = len(self._groups)
+        self._low = [np.full(len(group), np.inf) for group in self._groups] + [np.array([np.inf])]
+        self._high = [-low for low in self._low]
+        self._seen = [False] * (size + 1)
+
+    def add(self, block: Block) -> None:
+        """Look at a block, of a simulation."""
+        if not self._source.task.simulated:
+            return
+        values = [*(block.x[:, group] for group in self._groups), block.y[:, None]]
+        for place, column in enumerate(values):
+            there = column[block.cells[:, place] < Cell.MISSING]
+            if len(there):
+                self._seen[place] = True
+                self._low[place] = np.minimum(self._low[place], there.min(axis=0))
+                self._high[place] = np.maximum(self._high[place], there.max(axis=0))
+
+    def warnings(self) -> list[str]:
+        """Sentences about columns without a value, or with the same one in every row that has any."""
+        source = self._source
+        task = source.task
+        if not task.simulated:
+            return []
+        found = []
+        for place, name in enumerate((*task.coding.columns, task.coding.target)):
+            where = f"the column {name!r} of {source.records}"
+            if not self._seen[place]:
+                found.append(f"{where} is empty in every row, so that nothing is learned of it {_SEEN}")
+            elif np.array_equal(self._low[place], self._high[place]):
+                found.append(
+                    f"{where} has the same value in every row, or one beyond the same bound, so that nothing is "
+                    f"learned of it {_SEEN}"
+                )
+        return found
+
+
+_SEEN = "(looked at because this is a simulation; of real people nobody can say so)"
+
+
+def constant_in_public(task: Task) -> list[str]:
+    """Sentences about coded features that are the same in all rows of a task's public covariates."""
+    if task.covariates is None:
+        return []
+    points = task.covariates.points
+    same = (points == points[:1]).all(axis=0)[:-1].tolist()
+    return [
+        f"{name!r} has the same value in all public rows, or one beyond the same bound, so that they say nothing of "
+        "how it goes with others"
+        for name, constant in zip(task.coding.names, same, strict=False)
+        if constant
+    ]
+
+
+def check_public(task: Task, problem: Problem) -> None:
+    """Refuse public covariates that nothing can be learned with, while a log can still have others.
+
+    Raises
+    ------
+    UserError
+        Naming those of their coded features that are constant.
+    """
+    try:
+        problem.engine()
+    except UserError as error:
+        raise UserError("; ".join([*constant_in_public(task), str(error)])) from None
+
+
+def _groups(coding: Coding) -> list[NDArray[np.intp]]:
+    """The places of the coded features of each raw one."""
+    found, start = [], 0
+    for index in range(len(coding.columns)):
+        size = len(coding.names_of(index))
+        found.append(np.arange(start, start + size))
+        start += size
+    return found

@@ -1,0 +1,81 @@
+"""Columns that say nothing are said, where records may be looked at and nowhere else."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from murk.errors import UserError
+from murk.producers import open_records
+from murk.producers.policy import Policy
+from murk.producers.populations.local_run import LocalRun
+from murk.producers.populations.people import PopulationConfig
+from murk.stream import Task, open_log
+
+TEXT = """
+name: constants
+features:
+  - {name: age, low: 20, high: 40}
+  - {name: origin, categories: [EWR, JFK, LGA]}
+target: {name: worked, kind: real, low: 0, high: 52}
+privacy: {guarantee: {gdp: {mu: 1.0}}}
+"""
+PEOPLE = pd.DataFrame(
+    {"age": [20 + i % 20 for i in range(40)], "origin": ["EWR", "JFK"] * 20, "worked": [i % 50 for i in range(40)]}
+)
+
+
+def warnings(folder: Path, frame: pd.DataFrame, seed: int | None = 1, text: str = TEXT) -> Sequence[str]:
+    crowd = PopulationConfig(open_records(frame), seed=seed)
+    where = f"sqlite:///{folder}/log.db", folder / "ledger.db"
+    with LocalRun(Task.parse(text), crowd, *where, policy=Policy(public_sample=True)) as run:
+        return run.population.warnings
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, None),
+        ({"age": 25}, "column 'age' of the DataFrame has the same value in every row"),
+        ({"age": 99}, "column 'age' of the DataFrame has the same value in every row, or one beyond the same bound"),
+        ({"age": [25, None] * 20}, "column 'age' of the DataFrame has the same value"),
+        ({"age": None}, "column 'age' of the DataFrame is empty in every row"),
+        ({"origin": "LGA"}, "column 'origin' of the DataFrame has the same value"),
+        ({"origin": ""}, "column 'origin' of the DataFrame is empty"),
+        ({"worked": 7}, "column 'worked' of the DataFrame has the same value"),
+    ],
+)
+def test_of_a_simulation(tmp_path: Path, change: dict[str, Any], words: str | None) -> None:
+    found = warnings(tmp_path, PEOPLE.assign(**change))
+    assert len(found) == (words is not None)
+    assert all((words or "") in one and "because this is a simulation" in one for one in found)
+
+
+def test_nothing_is_said_of_real_people(tmp_path: Path) -> None:
+    assert warnings(tmp_path, PEOPLE.assign(age=25, origin=None), seed=None) == ()
+
+
+def public_task(folder: Path, *more: str, **change: Any) -> str:
+    rows = PEOPLE.assign(origin=["EWR", "JFK", "LGA", "JFK"] * 10).drop(columns="worked").iloc[::3]
+    rows.assign(**change).to_csv(folder / "public.csv")
+    return "\n".join([TEXT, f"public: {{file: {folder}/public.csv}}", *more])
+
+
+def test_of_public_rows_it_is_always_said(tmp_path: Path) -> None:
+    assert warnings(tmp_path, PEOPLE.sample(frac=1, random_state=2), None, public_task(tmp_path)) == ()
+    text = public_task(tmp_path, "protocol: moments", "moments: {release: joint}", age=30)
+    folder = tmp_path / "other"
+    folder.mkdir()
+    found = warnings(folder, PEOPLE.sample(frac=1, random_state=2), None, text)
+    assert [one.split(",")[0] for one in found if "public rows" in one] == [
+        "'age' has the same value in all public rows"
+    ]
+
+
+def test_public_rows_that_nothing_can_be_learned_with_are_refused_before_a_log_begins(tmp_path: Path) -> None:
+    """Whitening by them is singular, which used to be found when the log had its task for good."""
+    with pytest.raises(UserError, match=r"^'origin=JFK' has the same value in all public rows.*; '.*singular"):
+        warnings(tmp_path, PEOPLE, None, public_task(tmp_path, origin="EWR"))
+    assert open_log(f"sqlite:///{tmp_path}/log.db").document() is None
