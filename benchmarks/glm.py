@@ -29,7 +29,7 @@ from murk.learners.public_glm.fitting.fit import Response, fit
 from murk.learners.public_glm.fitting.statistics import Statistics, balanced
 from murk.learners.public_glm.kernels import moments
 from murk.learners.public_glm.mechanism import calibrated
-from murk.learners.public_glm.moments import Sums
+from murk.learners.public_glm.moments import MomentSums
 from murk.learners.public_glm.public import Covariates
 from murk.privacy import ApproxDP, GaussianDP
 from murk.privacy.noise.kernels import simulated_gaussian
@@ -220,7 +220,12 @@ def limit(X, y):
         total += layout.vectors(Z[start : start + 10_000], 2.0 * y[start : start + 10_000] - 1.0).sum(axis=0)
     public = Covariates(Z, np.full(len(Z), 1 / n), n, Z.T @ Z / n)
     exact = fit(
-        Sums(total, np.array([n, n, 0, 0, n, n]), len(X)), layout, LOSSES["logistic"], Response(0, 1), public, "both"
+        MomentSums(total, np.array([n, n, 0, 0, n, n]), len(X)),
+        layout,
+        LOSSES["logistic"],
+        Response(0, 1),
+        public,
+        "both",
     )
     return exact.values, sm.Logit(y.astype(float), Z).fit(disp=0).params
 
@@ -292,7 +297,7 @@ def bias(replications):
             layout = Statistics(("a", "b", "1"), 10.0)
             mean = np.concatenate([public.second_moment[np.triu_indices(3)][:5], Z.T @ (share * (2 * chance - 1))])
             mean[[1, 2, 4]] *= math.sqrt(2.0)
-            sums, cells = Sums(mean, np.array([1.0, 1, 0, 0, 1, 1]), 1), []
+            sums, cells = MomentSums(mean, np.array([1.0, 1, 0, 0, 1, 1]), 1), []
             for solver in ("stein", "score"):
                 found = fit(sums, layout, LOSSES["logistic"], Response(0, 1), public, "private", solver=solver)
                 cells.append(", ".join(f"{value:.3f}" for value in found.values))

@@ -9,13 +9,13 @@ from murk.privacy.noise import SimulatedNoise
 def learn(problem, x, y, levels, seed, share=100):
     """The engine after all records, in blocks of a hundredth of the releases so far.
 
-    ``levels`` numbers each record's level on the problem's menu.
+    ``levels`` numbers each record's level among the problem's.
     """
     engine = problem.engine()
-    menu = list(problem.mechanisms.values())
-    units = np.array([m.unit for m in menu])
-    variances = np.array([m.variance for m in menu])
-    kinds = np.array([m.code for m in menu])
+    mechanisms = list(problem.mechanisms.values())
+    units = np.array([m.unit for m in mechanisms])
+    variances = np.array([m.variance for m in mechanisms])
+    kinds = np.array([m.code for m in mechanisms])
     noise = SimulatedNoise(seed)
     start, memory = 0, engine.memory
     while start < len(x):
@@ -23,7 +23,7 @@ def learn(problem, x, y, levels, seed, share=100):
         version, iterate = engine.published()
         gradients = problem.vectors(x[start:stop], y[start:stop], np.array(iterate))
         payloads = np.empty(gradients.shape, dtype=np.int64)
-        for number, mechanism in enumerate(menu):
+        for number, mechanism in enumerate(mechanisms):
             own = levels[start:stop] == number
             if own.any():
                 payloads[own] = mechanism.randomize(gradients[own], noise, np.arange(start, stop)[own])

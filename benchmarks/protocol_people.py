@@ -19,7 +19,7 @@ from murk.learners.ldp_sgd.problem import GradientProblem
 from murk.learners.problem import problem_for
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.mechanism import Level
-from murk.learners.public_glm.moments import Sums
+from murk.learners.public_glm.moments import MomentSums
 from murk.learners.scores.model import chance
 from murk.learners.scores.problem import ScoreProblem
 from murk.learners.units import fits_chances, on_logit_scale
@@ -84,7 +84,7 @@ def summed_moments(problem, X, y, rng):
         sums[kernels.NOISE + part] = n * weights[part] ** 2 * variances[part]
         sums[kernels.SQUARES + part] = n * weights[part] ** 2
     total *= np.repeat(weights, [layout.cross, layout.size])
-    return problem.model.fit(Sums(total, sums, len(X)), layout).estimate
+    return problem.model.fit(MomentSums(total, sums, len(X)), layout).estimate
 
 
 def summed_gram(problem, X, y, rng):

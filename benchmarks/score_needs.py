@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.score_people import SHAPES, answer, covariates_of, features, learned
 from murk.learners.scores.engine import ScoreEngine
-from murk.learners.scores.mechanism import menu_of
+from murk.learners.scores.mechanism import score_mechanisms
 from murk.learners.scores.model import chance
 from murk.learners.scores.settings import Settings
 from murk.privacy import GaussianDP
@@ -43,7 +43,7 @@ def followed(rng, shape, rows, found):
     p, people, mu, n = task(rng, shape)
     public = people(rows)[0] if rows else None
     settings = Settings((*(f"x{j}" for j in range(p)), "intercept"), True, covariates_of(public) if rows else None)
-    engine = ScoreEngine(settings, {"default": menu_of("best", GaussianDP(mu), p + 1)})
+    engine = ScoreEngine(settings, {"default": score_mechanisms("best", GaussianDP(mu), p + 1)})
     X, y = people(n)
     answer(engine, X, y, rng)
     estimate = engine.estimate()

@@ -11,7 +11,7 @@ import numpy as np
 from murk.learners.estimate import PublicCovariates
 from murk.learners.scores.engine import ScoreEngine
 from murk.learners.scores.layout import flattened
-from murk.learners.scores.mechanism import menu_of
+from murk.learners.scores.mechanism import score_mechanisms
 from murk.learners.scores.model import QUESTIONS, chance, vectors
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.sums import Tally, direction_spread, step_of
@@ -96,20 +96,20 @@ def _released(mechanism, V, rng):
     return [round(value) for value in (total / step_of(mechanism)).tolist()]
 
 
-def learned(X, y, guarantee, rng, *, public=None, binary=True, menu=None, once=False):
+def learned(X, y, guarantee, rng, *, public=None, binary=True, pair=None, once=False):
     """The estimate of people who answer one epoch after another, as devices do; or all at once, as directions."""
     p = X.shape[1]
     names = (*(f"x{j}" for j in range(p - 1)), "intercept")
     settings = Settings(names, binary, None if public is None else covariates_of(public), once=once)
-    menu = menu_of("best", guarantee, p, matrices=settings.matrices) if menu is None else menu
-    engine = ScoreEngine(settings, {"default": menu})
+    pair = score_mechanisms("best", guarantee, p, matrices=settings.matrices) if pair is None else pair
+    engine = ScoreEngine(settings, {"default": pair})
     answer(engine, X, y, rng)
     return engine.estimate()
 
 
 def answer(engine, X, y, rng):
     """Let people answer, one epoch after another."""
-    menu, done = engine.mechanisms["default"], 0
+    pair, done = engine.mechanisms["default"], 0
     while done < len(X):
         start, model = done, engine.model
         done = stop = min(len(X), start + engine.settings.epoch_end(engine.n_releases) - engine.n_releases)
@@ -124,6 +124,6 @@ def answer(engine, X, y, rng):
             V = vectors(X[own], y[own], model, engine.settings.response, question)
             if question != "score":
                 V = flattened(V[:, :, None] * V[:, None, :])
-            total = _released(menu.mechanism(question), V, rng)
+            total = _released(pair.mechanism(question), V, rng)
             sums["default", question] = Tally(len(own), total)
         engine.learn_sums(sums)

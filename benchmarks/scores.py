@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.mothers import raw
 from benchmarks.score_people import OTHERS, SHAPES, WRONG, features, learned, unlike
 from murk.demo import TASK
-from murk.learners.scores.mechanism import menu_of
+from murk.learners.scores.mechanism import score_mechanisms
 from murk.learners.scores.model import chance, directions
 from murk.privacy import ApproxDP, GaussianDP
 from murk.stream import Task
@@ -50,16 +50,16 @@ def accuracy(replications, seed, n=300_000, rows=5_000):
         (20, GaussianDP(1.0)),
         (5, ApproxDP(1.0, 1e-6)),
     ):
-        menu, theta = menu_of("best", guarantee, p + 1), np.ones(p + 1)
+        pair, theta = score_mechanisms("best", guarantee, p + 1), np.ones(p + 1)
         for public in (rows, 0):
             found = []
             for replication in range(replications):
                 rng = np.random.default_rng([seed, replication])
                 X = np.c_[rng.normal(size=(n + rows, p)), np.ones(n + rows)]
                 y = (rng.random(n) < chance(X[:n] @ theta)).astype(float)
-                estimate = learned(X[:n], y, guarantee, rng, public=X[n:] if public else None, menu=menu)
+                estimate = learned(X[:n], y, guarantee, rng, public=X[n:] if public else None, pair=pair)
                 found.append((estimate, theta))
-            errors(f"d = {p}, {guarantee}", public, found, limit(X[:n], theta, menu.score.variance, public))
+            errors(f"d = {p}, {guarantee}", public, found, limit(X[:n], theta, pair.score.variance, public))
 
 
 def women(replications, seed, mu=1.0, rows=5_000):
@@ -68,7 +68,7 @@ def women(replications, seed, mu=1.0, rows=5_000):
     print(f"\n| the demonstration's people, mu = 1 | {HEADER}")
     for name, document in (("same_sex, age", text), ("and afam, hispanic", text.replace("target:", EXTRA))):
         X, y = raw(Task.parse(document))
-        menu = menu_of("best", GaussianDP(mu), X.shape[1])
+        pair = score_mechanisms("best", GaussianDP(mu), X.shape[1])
         for public in (rows, 0):
             found = []
             for replication in range(replications):
@@ -76,10 +76,10 @@ def women(replications, seed, mu=1.0, rows=5_000):
                 order = rng.permutation(len(X))
                 people = order[rows:]
                 estimate = learned(
-                    X[people], y[people], None, rng, public=X[order[:rows]] if public else None, menu=menu
+                    X[people], y[people], None, rng, public=X[order[:rows]] if public else None, pair=pair
                 )
                 found.append((estimate, weighted_fit(X, y, estimate.solution.newest, True, False)))
-            errors(name, public, found, limit(X[rows:], found[0][1], menu.score.variance, public))
+            errors(name, public, found, limit(X[rows:], found[0][1], pair.score.variance, public))
 
 
 def errors(name, public, found, least):
@@ -217,13 +217,13 @@ def real(replications, seed, kinds, once, mu=1.0, rows=5_000):
         if not asked[public]:
             continue
         X, y = raw(Task.parse(document))
-        menu, here = menu_of("best", GaussianDP(mu), X.shape[1]), []
+        pair, here = score_mechanisms("best", GaussianDP(mu), X.shape[1]), []
         for replication in range(replications):
             rng = np.random.default_rng([seed, 1, replication])
             order = rng.permutation(len(X))
             people = order[rows:]
             found = learned(
-                X[people], y[people], None, rng, public=X[order[:rows]] if public else None, binary=binary, menu=menu,
+                X[people], y[people], None, rng, public=X[order[:rows]] if public else None, binary=binary, pair=pair,
                 once=once,
             )  # fmt: skip
             here.append(missed(found, weighted_fit(X, y, found.solution.newest, binary, once)))

@@ -87,10 +87,10 @@ def fold(real, whole, X, y, at, seed, levels, reals, wholes, history):
             history[i + 1, j] = theta[j]
 
 
-def run(settings, menu, X, y, levels, at, seed):
+def run(settings, mechanisms, X, y, levels, at, seed):
     """The update's memory after all rows."""
     memory = Memory(settings)
-    fold(memory.real, memory.whole, X, y, at, seed, levels, *level_rows(menu), np.empty((len(y) + 1, X.shape[1])))
+    fold(memory.real, memory.whole, X, y, at, seed, levels, *level_rows(mechanisms), np.empty((len(y) + 1, X.shape[1])))
     return memory
 
 
@@ -107,14 +107,22 @@ def synthetic(kind, mu, n=100_000):
     objective = Logistic() if kind == "logistic" else Huber(0.5, 2.0)
     names = (*(f"x{j}" for j in range(P)), "intercept")
     settings = Settings(objective=objective, names=names, radius=5.0, random_scaling=False)
-    menu = [calibrate("gaussian", GaussianDP(mu), dimension=settings.dimension, radius=settings.bound)]
+    mechanisms = [calibrate("gaussian", GaussianDP(mu), dimension=settings.dimension, radius=settings.bound)]
 
     def replication(r):
         rng = np.random.default_rng(5000 + r)
         X = np.column_stack([rng.normal(size=(n, P)), np.ones(n)])
         fit = X.sum(axis=1)
         y = fit + 2 * rng.normal(size=n) if kind == "linear" else (rng.random(n) < 1 / (1 + np.exp(-fit))) * 1.0
-        return settings, menu, X, y, np.zeros(n, dtype=np.int64), np.ones(P + 1), lambda memory: memory.rows[k.AVERAGE]
+        return (
+            settings,
+            mechanisms,
+            X,
+            y,
+            np.zeros(n, dtype=np.int64),
+            np.ones(P + 1),
+            lambda memory: memory.rows[k.AVERAGE],
+        )
 
     return replication
 
@@ -162,9 +170,9 @@ def errors(replication, replications):
     """Squared distances to the truth, (replications, delays)."""
     found = np.empty((replications, len(DELAYS)))
     for r in range(replications):
-        settings, menu, X, y, levels, truth, estimate = replication(r)
+        settings, mechanisms, X, y, levels, truth, estimate = replication(r)
         for place, (_, kind, share) in enumerate(DELAYS):
-            memory = run(settings, menu, X, y, levels, versions(len(y), kind, share), r)
+            memory = run(settings, mechanisms, X, y, levels, versions(len(y), kind, share), r)
             found[r, place] = np.sum((estimate(memory) - truth) ** 2)
     return found
 
@@ -175,8 +183,8 @@ def edge(replication):
     ``theta' = -a theta(t - age)`` is stable while ``a age < pi / 2``. Here a is the step, which falls as
     1 / sqrt(n), times the largest curvature; the age is a share of n: the edge falls as 1 / sqrt(n).
     """
-    settings, menu, X, y, levels, _, _ = replication(0)
-    memory = run(settings, menu, X, y, levels, versions(len(y), "age", 0.0), 0)
+    settings, mechanisms, X, y, levels, _, _ = replication(0)
+    memory = run(settings, mechanisms, X, y, levels, versions(len(y), "age", 0.0), 0)
     at, d = memory.rows[k.AVERAGE].copy(), settings.dimension
     slopes = []
     for j in range(d):
@@ -188,7 +196,7 @@ def edge(replication):
             means.append(out.mean(axis=0))
         slopes.append((means[1] - means[0]) / 0.1)
     curvature = np.linalg.eigvals(np.array(slopes)).real.max()
-    spread = 0.25 * settings.bound**2 + d * np.array([m.variance for m in menu])
+    spread = 0.25 * settings.bound**2 + d * np.array([m.variance for m in mechanisms])
     precision = np.mean(1.0 / spread[levels])
     return math.pi / 2 / (curvature * k.STEP_SHARE * settings.radius * math.sqrt(precision / 2 * len(y)))
 

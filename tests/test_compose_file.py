@@ -119,7 +119,7 @@ def test_every_learner_has_a_chain():
     assert task.log.partitions == SERVICES["learner"]["deploy"]["replicas"] == 2
 
 
-def test_the_task_is_the_demonstrations_but_for_its_menu_and_its_chains():
+def test_the_task_is_the_demonstrations_but_for_its_levels_and_its_chains():
     ours, demo = (yaml.safe_load(Path(path).read_text()) for path in (DEPLOY / "task.yaml", TASK))
     for task in (ours, demo):
         task.pop("log", None)

@@ -23,7 +23,7 @@ protocol: gradients
 missing: error
 privacy:
   guarantee: {gdp: {mu: 1.0}}                                   # the level named default
-  levels: {strict: {gdp: {mu: 0.5}}, open: {gdp: {mu: 2.0}}}    # people choose from this menu
+  levels: {strict: {gdp: {mu: 0.5}}, open: {gdp: {mu: 2.0}}}    # people choose one of these
   per_person: {gdp: {mu: 4.0}}                                  # a person's cap for this task
   mechanism: gaussian
 learner: {radius: 5, huber_c: 0.5, step: noise-aware}

@@ -74,7 +74,7 @@ def population(function: F) -> F:
             click.option("--person", metavar="COLUMN", help="Column that names people; otherwise each row is one."),
             click.option(
                 "--level", default="default", metavar="LEVEL",
-                help="A level of the task's menu, 'lot' (drawn uniformly), or 'column:NAME' (no feature or target).",
+                help="A privacy level of the task, 'lot' (drawn uniformly), or 'column:NAME' (no feature or target).",
             ),
             click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise. Protects nobody."),
             click.option("--block", type=click.IntRange(1), metavar="N", help="At most N records at a time."),

@@ -59,7 +59,7 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
 
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
-    """Each level of the menu: its guarantee as data and in plain words.
+    """Each level: its guarantee as data and in plain words.
 
     ``right_at_most`` is how often an adversary who knows all else tells any two records apart: (1 + delta(0)) / 2.
     A sketch's guarantee is about a record and a blank one; ``replace_one`` is the same for any two records.

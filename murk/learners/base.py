@@ -14,7 +14,7 @@ from river.utils import dataframe
 
 from murk.errors import MurkError, UserError
 from murk.learners.estimate import Estimate, Intervals
-from murk.learners.survey import FIRST, Survey
+from murk.learners.first_records import FIRST, FirstRecords
 from murk.learners.values import numbers
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
@@ -43,7 +43,7 @@ class StreamEstimator(base.Estimator):
         """Set what is not a constructor argument; check what can be checked without a record."""
         self._engine: Any = None
         self._names: tuple[Any, ...] = ()
-        self._survey: Survey | None = None
+        self._first_records: FirstRecords | None = None
         self._mechanisms: dict[Guarantee, Any] = {}
         if not isinstance(self.budget, Guarantee):
             raise UserError(
@@ -71,14 +71,14 @@ class StreamEstimator(base.Estimator):
     def _watch(self) -> None:
         """Look at the first records, in a simulation."""
         if self.seed is not None:
-            self._survey = Survey(self._names, *self._expected(), labels=hasattr(self, "classes"))
+            self._first_records = FirstRecords(self._names, *self._expected(), labels=hasattr(self, "classes"))
 
     def _surveyed(self, rows: Iterable[tuple[Sequence[Any], float]]) -> None:
-        survey = self._survey
+        survey = self._first_records
         if survey is not None:  # another thread may have looked at the last one
             survey.look(rows)
             if not survey.left:
-                self._survey = None
+                self._first_records = None
 
     def _survey_rows(self, X: Any, y: NDArray[np.float64]) -> None:
         columns = [values.tolist() for values in self._first(X)]
@@ -104,11 +104,11 @@ class StreamEstimator(base.Estimator):
     def _mechanism_for(self, guarantee: Guarantee) -> Any:
         """The mechanism of a guarantee."""
 
-    def _menu(self) -> dict[str, Any]:
+    def _level_mechanisms(self) -> dict[str, Any]:
         """Level name to mechanism, the learner's own budget under ``"default"``."""
-        menu = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
-        self._default = menu["default"] = self._calibrated(self.budget)
-        return menu
+        mechanisms = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
+        self._default = mechanisms["default"] = self._calibrated(self.budget)
+        return mechanisms
 
     def _coded_names(self, names: tuple[Any, ...]) -> tuple[str, ...]:
         if len(set(names)) != len(names) or "intercept" in names or not names:
@@ -163,7 +163,7 @@ class StreamEstimator(base.Estimator):
         Parameters
         ----------
         release
-            A release of this learner's kind, at a level of its menu.
+            A release of this learner's kind, at one of its levels.
 
         Raises
         ------
@@ -180,7 +180,7 @@ class StreamEstimator(base.Estimator):
             )
         mechanism = engine.mechanisms.get(release.level)
         if mechanism is None:
-            raise RejectedError("level", f"{release.level!r} is not on the menu: {', '.join(engine.mechanisms)}")
+            raise RejectedError("level", f"{release.level!r} is not one of the levels: {', '.join(engine.mechanisms)}")
         if release.simulated is not (self.seed is not None):
             raise RejectedError("simulated", "a learner takes simulated releases if it is seeded, else real ones")
         integers = release.integers

@@ -38,7 +38,7 @@ class SGDEstimator(StreamEstimator):
         except KeyError:
             values = [x.get(name) for name in self._names]
         engine.learn_record(values, y, mechanism)
-        if self._survey is not None:
+        if self._first_records is not None:
             self._surveyed([(values, y)])
 
     def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
@@ -48,7 +48,7 @@ class SGDEstimator(StreamEstimator):
         rows = self._rows_of(X, y)
         own = self._of_rows(budget, len(rows))
         engine.learn_records(rows, y, own if isinstance(own, list) else [own])
-        if self._survey is not None:
+        if self._first_records is not None:
             self._survey_rows(X, y)
 
     @property

@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LevelFigures:
-    """One level of the task's menu, and how many releases were learned at it.
+    """One privacy level of the task, and how many releases were learned at it.
 
     ``epsilon`` and ``mu`` are what the guarantee states: a pure or approximate one an epsilon, a Gaussian one a
     mu, a zero-concentrated one ``mu = sqrt(2 rho)``; None otherwise. Nothing is converted.
@@ -113,7 +113,7 @@ class Figures:
         Learned releases by age, one bucket for each of `STALENESS_BOUNDS` and one for what is beyond; and the
         sum of ages. None where nothing grows stale: releases are of no model, or of an epoch's.
     levels, chains
-        The menu; the chains.
+        The privacy levels; the chains.
     names, values, half_widths
         Coefficients in coded units, all chains merged; infinite half widths where nothing is known yet.
     method, note

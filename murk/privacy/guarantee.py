@@ -75,7 +75,7 @@ class Guarantee(ABC):
             for field in fields(other)  # type: ignore[arg-type]
         )
 
-    def _settle(self) -> None:
+    def _check_parameters(self) -> None:
         """Check the parameters and store them as floats."""
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)

@@ -63,7 +63,7 @@ class PureDP(Guarantee):
     kind: ClassVar[Kind] = "pure"
 
     def __post_init__(self) -> None:
-        self._settle()
+        self._check_parameters()
 
     def describe(self) -> str:
         """What is promised, in plain words."""
@@ -118,7 +118,7 @@ class ApproxDP(Guarantee):
     kind: ClassVar[Kind] = "approx"
 
     def __post_init__(self) -> None:
-        self._settle()
+        self._check_parameters()
 
     def describe(self) -> str:
         """What is promised, in plain words."""
@@ -171,7 +171,7 @@ class GaussianDP(Guarantee):
     kind: ClassVar[Kind] = "gdp"
 
     def __post_init__(self) -> None:
-        self._settle()
+        self._check_parameters()
 
     def describe(self) -> str:
         """What is promised, in plain words."""
@@ -226,7 +226,7 @@ class ZeroConcentratedDP(Guarantee):
     kind: ClassVar[Kind] = "zcdp"
 
     def __post_init__(self) -> None:
-        self._settle()
+        self._check_parameters()
 
     def describe(self) -> str:
         """What is promised, in plain words."""

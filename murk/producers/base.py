@@ -90,7 +90,7 @@ class Releaser(ABC, Generic[P]):
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """Levels of the task's menu that may be used here."""
+        """Levels of the task that may be used here."""
         return tuple(self._admission.charges)
 
     def flush(self) -> FlushReport:
@@ -129,8 +129,8 @@ class Releaser(ABC, Generic[P]):
             reason = self._admission.refused.get(level)
             if reason is not None:
                 raise UserError(f"this device's policy does not allow the level {level!r}: {reason}")
-            menu = ", ".join(self.levels)
-            raise UserError(f"the task {self.task.name!r} has no level {level!r}: choose one of {menu}")
+            levels = ", ".join(self.levels)
+            raise UserError(f"the task {self.task.name!r} has no level {level!r}: choose one of {levels}")
 
     def _draw(self, indices: NDArray[np.int64], n: int, purpose: Purpose) -> NDArray[np.int64]:
         """Draw integers exactly uniform below n."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Model:
+class PublishedModel:
     """A model to take a gradient or a score at.
 
     Parameters
@@ -56,7 +56,7 @@ class Models:
         self._problem = problem
         self._read: dict[int, tuple[bytes, int, NDArray[np.float64]]] = {}
 
-    def newest(self, chain: int) -> Model:
+    def newest(self, chain: int) -> PublishedModel:
         """Return a chain's newest iterate as it is stored in the log now, or the task's initial one before there is
         one.
 
@@ -67,7 +67,7 @@ class Models:
         """
         return self._model(chain, self._log.model(chain), self._log.end(chain))
 
-    def cached_model(self, chain: int) -> Model:
+    def cached_model(self, chain: int) -> PublishedModel:
         """Return a chain's newest iterate as it was last heard of, also while the log cannot be reached.
 
         Raises
@@ -80,9 +80,9 @@ class Models:
         """
         return self._model(chain, *self._log.cached_model(chain))
 
-    def _model(self, chain: int, message: bytes | None, end: int) -> Model:
+    def _model(self, chain: int, message: bytes | None, end: int) -> PublishedModel:
         if message is None:
-            return Model(0, self._problem.initial, end)
+            return PublishedModel(0, self._problem.initial, end)
         known = self._read.get(chain)
         if known is None or known[0] != message:
             known = message, *self._checked(message, chain)
@@ -90,7 +90,7 @@ class Models:
         _, version, iterate = known
         if version > end:
             raise self._refused(chain, f"it is of version {version}, and so many releases are not on the log")
-        return Model(version, iterate, end)
+        return PublishedModel(version, iterate, end)
 
     def _checked(self, message: bytes, chain: int) -> tuple[int, NDArray[np.float64]]:
         try:
@@ -124,13 +124,13 @@ class NoModels:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def newest(self, chain: int) -> Model:
+    def newest(self, chain: int) -> PublishedModel:
         """Return an empty model, with where the chain's partition ends now."""
-        return Model(0, np.empty(0), self._log.end(chain))
+        return PublishedModel(0, np.empty(0), self._log.end(chain))
 
-    def cached_model(self, chain: int) -> Model:
+    def cached_model(self, chain: int) -> PublishedModel:
         """Return an empty model, with where the chain's partition was last heard to end."""
-        return Model(0, np.empty(0), self._log.cached_model(chain)[1])
+        return PublishedModel(0, np.empty(0), self._log.cached_model(chain)[1])
 
 
 def models_of(log: Log, task: Task, problem: PersonProblem) -> Models | NoModels:

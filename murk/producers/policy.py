@@ -80,7 +80,7 @@ class Policy:
         task
             The task, from whomever.
         mechanisms
-            The mechanism of each level on its menu.
+            The mechanism of each of its levels.
 
         Raises
         ------

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from murk.privacy.noise import Purpose, identifiers
 from murk.producers.base import Releaser
 from murk.producers.ledger.requests import ReleaseRequests, person_name
-from murk.producers.models import Model, models_of
+from murk.producers.models import PublishedModel, models_of
 from murk.producers.randomization import answers_of
 from murk.producers.receipts import BlockReport, Counts, Receipt
 from murk.stream.messages.codec import encode
@@ -124,7 +124,7 @@ class Producer(Releaser["PersonProblem"]):
             What the record is recognised by when it comes again; it must not be made from its values. None
             for a record that comes once.
         level
-            The level of the task's menu that they chose, without looking at the record.
+            The privacy level of the task that they chose, without looking at the record.
 
         Returns
         -------
@@ -242,15 +242,15 @@ class Producer(Releaser["PersonProblem"]):
         return person_problem_for(task)
 
     def _random_levels(self, indices: NDArray[np.int64]) -> list[str]:
-        menu = list(self.task.privacy.levels)
-        return [menu[place] for place in self._draw(indices, len(menu), Purpose.LEVEL).tolist()]
+        levels = list(self.task.privacy.levels)
+        return [levels[place] for place in self._draw(indices, len(levels), Purpose.LEVEL).tolist()]
 
     def _randomize(
         self,
         spend: Spending,
         indices: NDArray[np.int64],
         chains: NDArray[np.int64],
-        models: Mapping[int, Model],
+        models: Mapping[int, PublishedModel],
         x: NDArray[np.float64],
         y: NDArray[np.float64],
     ) -> None:
@@ -268,7 +268,7 @@ class Producer(Releaser["PersonProblem"]):
         names: Iterable[str],
         levels: Sequence[str],
         chains: Sequence[int],
-        models: Mapping[int, Model],
+        models: Mapping[int, PublishedModel],
         payloads: Sequence[list[int]],
         questions: Sequence[str] | None,
         now: float,

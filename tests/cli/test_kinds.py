@@ -25,7 +25,7 @@ name: work
 {FEATURES}
 target: {{name: work, kind: classes, classes: [none, part, full]}}
 """
-MENU = "{guarantee: {gdp: {mu: 1.0}}, levels: {strict: {gdp: {mu: 0.5}}}}"
+LEVELS = "{guarantee: {gdp: {mu: 1.0}}, levels: {strict: {gdp: {mu: 0.5}}}}"
 RECORDS = 600
 
 
@@ -79,7 +79,7 @@ def test_weeks_worked(folder: Path, privacy: str, mechanism: str) -> None:
 
 
 def test_three_classes_at_chosen_levels(folder: Path) -> None:
-    found = learn(folder, WORK, MENU, "--level", "column:choice")
+    found = learn(folder, WORK, LEVELS, "--level", "column:choice")
     chosen = Counter(record["choice"] for record in records())
     assert (found["releases"], found["objective"], found["by_level"]) == (RECORDS, "softmax", dict(chosen))
     assert len(found["coefficients"]) == 9
@@ -107,8 +107,8 @@ def test_people_with_several_records(folder: Path, cap: str, most: int) -> None:
 
 def test_a_level_by_lot_is_a_persons_own(folder: Path) -> None:
     """Drawn once for each person, and not for each of their records."""
-    menu = MENU.replace("levels:", "per_person: {gdp: {mu: 9.0}}, levels:")
-    found = learn(folder, WEEKS, menu, "--person", "who", "--level", "lot")
+    levels = LEVELS.replace("levels:", "per_person: {gdp: {mu: 9.0}}, levels:")
+    found = learn(folder, WEEKS, levels, "--person", "who", "--level", "lot")
     assert found["releases"] == RECORDS
     assert found["by_level"].keys() == {"default", "strict"}
     for number in (0, 1, 4, 9):
@@ -122,19 +122,19 @@ def test_public_covariates_from_a_file(folder: Path) -> None:
     rows = [{name: record[name] for name in ("same_sex", "age")} for record in records(RECORDS + 300)[RECORDS:]]
     (folder / "public.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     # With them several classes are learned by scores, too.
-    found = learn(folder, WORK + public, MENU)
+    found = learn(folder, WORK + public, LEVELS)
     assert (found["releases"], found["set_aside"], found["interval"]["method"]) == (RECORDS, 0, "scores")
 
 
 def test_public_covariates_give_gradients_intervals(folder: Path) -> None:
     rows = [{name: record[name] for name in ("same_sex", "age")} for record in records(RECORDS + 300)[RECORDS:]]
     (folder / "public.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = learn(folder, f"{WORK}protocol: gradients\npublic: {{file: public.jsonl}}\n", MENU)
+    found = learn(folder, f"{WORK}protocol: gradients\npublic: {{file: public.jsonl}}\n", LEVELS)
     assert (found["set_aside"], found["interval"]["method"]) == (0, "plug-in")
 
 
 def test_nobody_is_set_aside_who_has_other_records(folder: Path) -> None:
-    (folder / "task.yaml").write_text(f"{WEEKS}privacy: {MENU}\npublic: {{set_aside: 20}}\n")
+    (folder / "task.yaml").write_text(f"{WEEKS}privacy: {LEVELS}\npublic: {{set_aside: 20}}\n")
     (folder / "people.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records()))
     command = ["run", "task.yaml", "--source", "people.jsonl", "--yes", "--json"]
     refused(murk(*command, "--person", "who", folder=folder), "set aside only where every row is a person of its own")
@@ -142,11 +142,11 @@ def test_nobody_is_set_aside_who_has_other_records(folder: Path) -> None:
     assert murk(*command, folder=folder).json["releases"] == RECORDS - 20
 
 
-def test_levels_that_are_not_on_the_menu(folder: Path) -> None:
+def test_levels_that_the_task_does_not_have(folder: Path) -> None:
     rows = records(50)
     rows[30]["choice"] = "S3CR3T-77"
     (folder / "people.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "task.yaml").write_text(f"{WEEKS}privacy: {MENU}\n")
+    (folder / "task.yaml").write_text(f"{WEEKS}privacy: {LEVELS}\n")
     command = ["run", "task.yaml", "--source", "people.jsonl", "--json", "--level"]
     refused(murk(*command, "column:choice", folder=folder), "row 31", "'choice'", "default, strict")
     refused(murk(*command, "column:nothing", folder=folder), "no key 'nothing'")

@@ -39,12 +39,12 @@ OBJECTIVES = {
 
 def build(objective="logistic", seed=None, levels=LEVELS, noise=None, covariates=None, **more):
     settings = Settings(objective=OBJECTIVES[objective], names=NAMES, **more)
-    menu = {
+    mechanisms = {
         level: calibrate(KINDS.get(level), guarantee, dimension=settings.dimension, radius=settings.bound)
         for level, guarantee in levels.items()
     }
-    engine = SGDEngine(settings, menu, seed=seed, noise=noise, covariates=covariates)
-    engine.use(menu["default"])
+    engine = SGDEngine(settings, mechanisms, seed=seed, noise=noise, covariates=covariates)
+    engine.use(mechanisms["default"])
     return engine
 
 
@@ -114,10 +114,10 @@ def test_noise_from_a_source_is_what_is_simulated_in_place():
     """Also where some mechanisms take many vectors of noise a record (21 here) and others one."""
     x, y = people(600)
     here, drawn, one = build(seed=9), build(noise=SimulatedNoise(9)), build(noise=SimulatedNoise(9))
-    menu = list(here.mechanisms.values())
-    assert [mechanism.draws for mechanism in menu] == [1, 1, 21, 1, 1]
-    assert [mechanism.kind for mechanism in menu[2:]] == ["privunit", "l2-ball", "privunit"]
-    own = [menu[i % 5] for i in range(len(x))]
+    mechanisms = list(here.mechanisms.values())
+    assert [mechanism.draws for mechanism in mechanisms] == [1, 1, 21, 1, 1]
+    assert [mechanism.kind for mechanism in mechanisms[2:]] == ["privunit", "l2-ball", "privunit"]
+    own = [mechanisms[i % 5] for i in range(len(x))]
     here.learn_records(x, y, own)
     drawn.learn_records(x, y, own)
     for i, mechanism in enumerate(own):
@@ -125,7 +125,7 @@ def test_noise_from_a_source_is_what_is_simulated_in_place():
     assert here.state_dict() == drawn.state_dict() == one.state_dict()
     # The twin: another level somewhere in the middle is another state.
     other = build(seed=9)
-    other.learn_records(x, y, [*own[:300], menu[3], *own[301:]])
+    other.learn_records(x, y, [*own[:300], mechanisms[3], *own[301:]])
     assert other.state_dict() != here.state_dict()
 
 

@@ -131,8 +131,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "how long another's write is waited for",
     (
         "murk/producers/ledger/statements.py",
-        '-        most = _most(Promise(0, "", currency, 0, 0), histories, tariffs)\n'
-        '+        most = _most(Promise(0, "", currency, 1, 0), histories, tariffs)',
+        '-        most = _most(Promise(0, "", currency, 0, 0), histories, prices)\n'
+        '+        most = _most(Promise(0, "", currency, 1, 0), histories, prices)',
     ): "how large the cap is has no part in what is spent",
     (
         "murk/producers/populations/file_source.py",

@@ -32,8 +32,8 @@ def model_of(problem: ScoreProblem, **changes: Any) -> list[float]:
 
 def rules(world: World) -> WireRules:
     problem: Any = problem_for(world.task)
-    menu = {level: mechanism.magnitude for level, mechanism in problem.mechanisms.items()}
-    return WireRules(world.task.hash, True, problem.lengths, menu, world.task.log.partitions, kind="score")
+    magnitudes = {level: mechanism.magnitude for level, mechanism in problem.mechanisms.items()}
+    return WireRules(world.task.hash, True, problem.lengths, magnitudes, world.task.log.partitions, kind="score")
 
 
 def test_is_the_mechanism_of_each_rows_answer(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import FileSource, Ledger, Policy, Producer
 from murk.stream import Task, open_log
-from murk.stream.log.base import Log, Message, Standing
+from murk.stream.log.base import ChainStanding, Log, Message
 from murk.stream.messages.codec import encode_iterate
 from murk.stream.messages.releases import IterateMessage
 
@@ -102,7 +102,7 @@ class Wrapped:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def standing(self, chain: int) -> Standing:
+    def standing(self, chain: int) -> ChainStanding:
         # What is made of others is made of those that were replaced.
         return Log.standing(self, chain)  # type: ignore[arg-type]
 

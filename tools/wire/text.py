@@ -127,7 +127,7 @@ CAUSES: Final[dict[Reason, str]] = {
     "wrong-task": "`task` is not the hash of the log's task",
     "simulated": "`simulated` is not what the task's document says: a log carries simulated releases, or real ones",
     "chain": "`chain` is not below the number of partitions, or not the partition that the release stands on",
-    "level": "`level` is not on the task's menu (`default`, and the keys of `privacy.levels`)",
+    "level": "`level` is not one of the task's (`default`, and the keys of `privacy.levels`)",
     "dimension": "`payload` has not d numbers, of scores not as many as its `question`; a sketch's `rows` are not the "
     "task's",
     "magnitude": "a number of the payload, or its squared norm, lies beyond what honest noise reaches (see the "

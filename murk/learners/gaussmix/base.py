@@ -122,11 +122,11 @@ class GaussMix(StreamEstimator):
         engine: SketchEngine | GramEngine
         if self._way() == "moments":
             self._settings: SketchSettings | GramSettings = GramSettings(**both)
-            engine = GramEngine(self._settings, self._menu())
+            engine = GramEngine(self._settings, self._level_mechanisms())
         else:
             rows = default_rows(columns) if self.rows is None else self.rows
             self._settings = SketchSettings(rows=rows, debiased=self.debiased, **both)
-            engine = SketchEngine(self._settings, self._menu())
+            engine = SketchEngine(self._settings, self._level_mechanisms())
         self._names = names
         self._watch()
         self._engine = engine

@@ -67,7 +67,7 @@ class WindowProblem(ABC):
 
     @abstractmethod
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> Any:
-        """What a window's rows are put into, at a level of the menu."""
+        """What a window's rows are put into, at a level."""
 
     @abstractmethod
     def release(self, made: Any, **fields: Any) -> Release:

@@ -91,10 +91,10 @@ class IWPSGD(SGDEstimator):
         )
 
     def _released(self, coded: int) -> Any:
-        menu = [
+        mechanisms = [
             guarantee for guarantee in (self.budget, *(self.levels or {}).values()) if isinstance(guarantee, Guarantee)
         ]
-        return released(self.release, self.loss, menu, coded)
+        return released(self.release, self.loss, mechanisms, coded)
 
     def _polished(self, coefficients: int) -> bool:
         if self.polish is not None:
@@ -106,8 +106,8 @@ class IWPSGD(SGDEstimator):
 
     def _begin(self, names: tuple[Any, ...]) -> IWPEngine:
         self._settings = self._made_settings(self._coded_names(names))
-        menu = self._menu()
-        engine = engine_of(settle(self._settings, menu), menu, seed=self.seed, noise=self.noise)
+        mechanisms = self._level_mechanisms()
+        engine = engine_of(settle(self._settings, mechanisms), mechanisms, seed=self.seed, noise=self.noise)
         self._start(names, engine)
         return engine
 

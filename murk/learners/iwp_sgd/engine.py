@@ -44,7 +44,7 @@ class IWPEngine:
     settings
         What is public, settled (see :func:`murk.learners.iwp_sgd.settings.settle`).
     mechanisms
-        The menu: level name to mechanism.
+        Level name to mechanism.
     seed
         Simulate the noise of :meth:`learn_record` from this seed; ``None`` is secure noise.
     noise
@@ -91,7 +91,7 @@ class IWPEngine:
         self._trials = self._drawn + self._drawn // 25 + 2
         self._word_bytes = 8 * (2 * self._trials + 8 + 1)
         self._levels = {level: place for place, level in enumerate(self.mechanisms)}
-        self._menu = level_rows(settings, list(self.mechanisms.values()))
+        self._level_table = level_rows(settings, list(self.mechanisms.values()))
         self._labelled = settings.form == k.LABEL
         self._row_names = (*_ROWS, "first", "second") if settings.weighted else _ROWS
         self._bounds = {
@@ -338,7 +338,7 @@ class IWPEngine:
         payloads = np.array([release.payload for release in releases], dtype=np.int64)
         levels = np.array([self._levels[release.level] for release in releases], dtype=np.int64)
         self.current = None
-        f.learn_releases(self.real, self.whole, payloads, levels, *self._menu)
+        f.learn_releases(self.real, self.whole, payloads, levels, *self._level_table)
 
     @in_turn
     def learn_decoded(

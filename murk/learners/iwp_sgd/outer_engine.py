@@ -38,24 +38,24 @@ class OuterEngine(IWPEngine):
         self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[ExampleMechanism] | None
     ) -> None:
         rows, targets = (np.ascontiguousarray(values, dtype=np.float64) for values in (X, y))
-        levels, menu, known = _ALL, [self.current], _NO_LEVELS
+        levels, used, known = _ALL, [self.current], _NO_LEVELS
         if mechanisms is not None and len(mechanisms) == 1:
             self.use(mechanisms[0])
-            menu = [self.current]
+            used = [self.current]
         elif mechanisms is not None:
             distinct = {id(mechanism): mechanism for mechanism in mechanisms}
             places = {key: place for place, key in enumerate(distinct)}
-            menu = list(distinct.values())
+            used = list(distinct.values())
             known = level_rows(self.settings, list(distinct.values()))
             levels = np.array([places[id(mechanism)] for mechanism in mechanisms], dtype=np.int64)
             self.current = None
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
-            numbers = self._randomized(rows[block], targets[block], levels[block], menu)
+            numbers = self._randomized(rows[block], targets[block], levels[block], used)
             learn_outer(self.real, self.whole, numbers, levels[block], *known)
 
     def _randomized(
-        self, rows: NDArray[np.float64], targets: NDArray[np.float64], levels: NDArray[np.int64], menu: Sequence[Any]
+        self, rows: NDArray[np.float64], targets: NDArray[np.float64], levels: NDArray[np.int64], used: Sequence[Any]
     ) -> NDArray[np.float64]:
         """Decoded releases of records, of one mechanism or of each row's own."""
         p, m = self.settings.features, len(rows)
@@ -67,7 +67,7 @@ class OuterEngine(IWPEngine):
             whole[:, : rows.shape[1]] = rows
             scale = float(self.real[k.TARGET_SCALE])
             to_units(self.settings.form, int(self.settings.boxed), scale, whole, targets, vectors)
-            for place, mechanism in enumerate(menu):
+            for place, mechanism in enumerate(used):
                 own = levels == place if len(levels) else slice(None)
                 numbers[own] = mechanism.decode(mechanism.randomize(vectors[own], self._noise, indices[own]))
         finally:
@@ -91,7 +91,7 @@ class OuterEngine(IWPEngine):
             own = levels == self._levels[level]
             if own.any():
                 numbers[own] = mechanism.decode(payloads[own])
-        learn_outer(self.real, self.whole, numbers, levels, *self._menu)
+        learn_outer(self.real, self.whole, numbers, levels, *self._level_table)
 
     @in_turn
     def learn_decoded(

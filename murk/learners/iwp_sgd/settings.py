@@ -288,7 +288,7 @@ class ExampleSettings:
 
 
 def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]) -> ExampleSettings:
-    """The settings with radius and truncation filled in, from the noisiest level of the menu.
+    """The settings with radius and truncation filled in, from the noisiest level.
 
     Raises
     ------

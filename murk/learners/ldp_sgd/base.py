@@ -102,7 +102,7 @@ class LDPSGD(SGDEstimator):
         self._settings = settings
         engine = SGDEngine(
             settings,
-            self._menu(),
+            self._level_mechanisms(),
             seed=self.seed,
             noise=self.noise,
             covariates=covariates,

@@ -52,7 +52,7 @@ class SGDEngine:
     settings
         What is public (see :class:`Settings`).
     mechanisms
-        The menu: level name to mechanism. Must hold ``"default"``.
+        Level name to mechanism. Must hold ``"default"``.
     seed
         Simulate the noise of :meth:`learn_record` from this seed; ``None`` is secure noise.
     noise
@@ -100,10 +100,10 @@ class SGDEngine:
         self._word_bytes = 8 * (2 * self._trials + 8 + 3)
         self.current: Mechanism | None = None
         self._levels = {level: place for place, level in enumerate(self.mechanisms)}
-        menu = list(self.mechanisms.values())
-        self._kinds = np.array([m.code for m in menu], dtype=np.int64)
-        self._units = np.array([m.unit for m in menu])
-        self._variances = np.array([m.variance for m in menu])
+        offered = list(self.mechanisms.values())
+        self._kinds = np.array([m.code for m in offered], dtype=np.int64)
+        self._units = np.array([m.unit for m in offered])
+        self._variances = np.array([m.variance for m in offered])
 
     # What is known
 

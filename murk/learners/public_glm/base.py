@@ -16,7 +16,7 @@ from murk.errors import UserError
 from murk.learners.base import Record, StreamEstimator
 from murk.learners.estimate import Estimate
 from murk.learners.public_glm.directed import OF_MOMENTS, Directions, check_directions, release_by_rule
-from murk.learners.public_glm.engine import BLOCK, Model, MomentEngine, merged
+from murk.learners.public_glm.engine import BLOCK, MomentEngine, MomentModel, merged
 from murk.learners.public_glm.fitting.bounds import normal_reach
 from murk.learners.public_glm.fitting.curves import LOSSES, Curve
 from murk.learners.public_glm.fitting.fit import Response
@@ -148,9 +148,9 @@ class PublicMoments(StreamEstimator):
         )  # fmt: skip
         check_size(layout)
         public = None if sample is None else sample.coded(reach, self._gain, self.intercept)
-        model = Model(self._curve(), response, public, self.covariance, self.solver)
+        model = MomentModel(self._curve(), response, public, self.covariance, self.solver)
         self._layout = layout
-        return MomentEngine(layout, model, self._menu(), noise=noise)
+        return MomentEngine(layout, model, self._level_mechanisms(), noise=noise)
 
     def _mechanism_for(self, guarantee: Guarantee) -> Randomizer:
         return calibrated(guarantee, self._layout, release=self._released, kind=self.mechanism, method=self.calibration)
@@ -238,7 +238,7 @@ class PublicMoments(StreamEstimator):
         name = "default" if level is None else level
         mechanism = engine.mechanisms.get(name) if isinstance(name, str) else None
         if mechanism is None:
-            raise RejectedError("level", f"{name!r} is not on the menu: {', '.join(engine.mechanisms)}")
+            raise RejectedError("level", f"{name!r} is not one of the levels: {', '.join(engine.mechanisms)}")
         table = np.asarray(payloads)
         if table.ndim != 2 or table.shape[1] != engine.dimension:
             raise RejectedError("dimension", f"numbers of shape {table.shape}, a release has {engine.dimension}")

@@ -17,7 +17,7 @@ from murk.learners.public_glm.fitting.fit import Response
 from murk.learners.public_glm.public import PublicSample
 from murk.learners.scores.engine import BLOCK, merged
 from murk.learners.scores.local import LocalScores
-from murk.learners.scores.mechanism import Menu, menu_of
+from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.privacy import Guarantee
@@ -97,13 +97,13 @@ class Directions:
         self.settings = Settings(names, binary, covariates, once=True, curve=own)
         self.curve, self.response, self.kind = curve, response, mechanism
 
-    def menu(self, guarantee: Guarantee) -> Menu:
+    def mechanisms_for(self, guarantee: Guarantee) -> ScoreMechanisms:
         """The mechanisms of a guarantee."""
-        return menu_of(self.kind, guarantee, self.settings.features, matrices=self.settings.matrices)
+        return score_mechanisms(self.kind, guarantee, self.settings.features, matrices=self.settings.matrices)
 
     def engine(self, guarantees: Mapping[str, Guarantee], noise: NoiseSource) -> LocalScores:
         """A learner at these levels."""
-        return LocalScores(self.settings, guarantees, self.menu, noise)
+        return LocalScores(self.settings, guarantees, self.mechanisms_for, noise)
 
     def learn(
         self, engine: LocalScores, rows: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None

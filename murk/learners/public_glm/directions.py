@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from murk.learners.public_glm.fitting.curves import LINKS, LOSSES, CodedCurve, Curve, curve_of
 from murk.learners.scores.model import QUESTIONS, Question
-from murk.learners.scores.problem import ScoreProblem, covariates_of, menus_of
+from murk.learners.scores.problem import ScoreProblem, covariates_of, level_mechanisms
 from murk.learners.scores.settings import Settings
 from murk.privacy.noise import NoiseSource
 
@@ -71,4 +71,4 @@ def directions_of(task: Task) -> DirectionProblem:
         # Links that are told are of the share of the target's range.
         curve = own_curve(curve_of(block.link or "identity", LINKS, "link"), 0.5, 0.5)
     settings = Settings(task.coding.names, binary, covariates_of(task), once=True, curve=curve)
-    return DirectionProblem(settings, menus_of(task, settings))
+    return DirectionProblem(settings, level_mechanisms(task, settings))

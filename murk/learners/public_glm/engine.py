@@ -17,7 +17,7 @@ from murk.learners.public_glm.fitting.curves import Curve
 from murk.learners.public_glm.fitting.fit import Fit, Response, fit
 from murk.learners.public_glm.fitting.statistics import Statistics
 from murk.learners.public_glm.mechanism import Level
-from murk.learners.public_glm.moments import Sums
+from murk.learners.public_glm.moments import MomentSums
 from murk.learners.public_glm.public import Covariates
 from murk.learners.state import count_of, pack, unpack
 from murk.privacy.mechanisms.reach import FORGED
@@ -39,7 +39,7 @@ _NEVER = 2**31
 
 
 @dataclass(frozen=True)
-class Model:
+class MomentModel:
     """What is fitted to the moments.
 
     Parameters
@@ -62,7 +62,7 @@ class Model:
     covariance: str = "both"
     solver: str = "stein"
 
-    def fit(self, sums: Sums, layout: Statistics, chains: int = 1) -> Fit:
+    def fit(self, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
         """Fit it to running sums."""
         return fit(sums, layout, self.curve, self.response, self.public, self.covariance, chains, self.solver)
 
@@ -77,7 +77,7 @@ class MomentEngine:
     model
         What is fitted.
     mechanisms
-        The menu: level name to mechanism.
+        Level name to mechanism.
     noise
         Where :meth:`learn_records` takes noise from; secure by default.
     """
@@ -87,7 +87,7 @@ class MomentEngine:
     def __init__(
         self,
         layout: Statistics,
-        model: Model,
+        model: MomentModel,
         mechanisms: Mapping[str, Randomizer],
         *,
         noise: NoiseSource | None = None,
@@ -103,9 +103,9 @@ class MomentEngine:
         self._noise: NoiseSource = SecureNoise() if noise is None else noise
         # Never written to, only replaced: anyone who reads it reads one moment, and an interrupt finds the old or the
         # new.
-        self._learned = Sums(np.zeros(layout.dimension), np.zeros(kernels.SUMS), 0)
+        self._learned = MomentSums(np.zeros(layout.dimension), np.zeros(kernels.SUMS), 0)
         self._places = {level: place for place, level in enumerate(self.mechanisms)}
-        self._menu = _table([Level.of(mechanism, layout) for mechanism in self.mechanisms.values()])
+        self._level_table = _table([Level.of(mechanism, layout) for mechanism in self.mechanisms.values()])
         self._bounds = {
             level: np.asarray(mechanism.magnitudes, dtype=np.int64)
             for level, mechanism in self.mechanisms.items()
@@ -113,7 +113,7 @@ class MomentEngine:
         }
         self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
         self._others: dict[int, tuple[Randomizer, _Table]] = {}
-        self._fit: tuple[Sums, Fit] | None = None
+        self._fit: tuple[MomentSums, Fit] | None = None
 
     # What is known
 
@@ -128,10 +128,10 @@ class MomentEngine:
         return self.layout.dimension
 
     @property
-    def sums(self) -> Sums:
+    def sums(self) -> MomentSums:
         """The running sums, a copy."""
         now = self._learned
-        return Sums(now.total.copy(), now.sums.copy(), now.count)
+        return MomentSums(now.total.copy(), now.sums.copy(), now.count)
 
     def fitted(self) -> Fit:
         """The model fitted to what was learned so far; computed once until the next release."""
@@ -179,7 +179,7 @@ class MomentEngine:
                 for place, mechanism in enumerate(distinct.values()):
                     mine = levels == place
                     payloads[mine] = mechanism.randomize(vectors[mine], self._noise, records[mine])
-            self._fold(payloads, levels, self._table_of(list(distinct.values())))
+            self._learn_batch(payloads, levels, self._table_of(list(distinct.values())))
 
     def _table_of(self, mechanisms: list[Randomizer]) -> _Table:
         tables = []
@@ -222,21 +222,21 @@ class MomentEngine:
             raise MurkError(f"a release does not hold the {self.dimension} numbers of its moments")
         payloads = np.array([release.payload for release in releases], dtype=np.int64)
         levels = np.array([self._places[release.level] for release in releases], dtype=np.int64)
-        self._fold(payloads, levels, self._menu)
+        self._learn_batch(payloads, levels, self._level_table)
 
     @in_turn
     def learn_payloads(self, payloads: Integers, level: str) -> None:
         """Learn from the released integers (m, d) of one level."""
-        self._fold(payloads, np.full(len(payloads), self._places[level], dtype=np.int64), self._menu)
+        self._learn_batch(payloads, np.full(len(payloads), self._places[level], dtype=np.int64), self._level_table)
 
-    def _fold(self, payloads: Integers, levels: Integers, table: _Table) -> None:
+    def _learn_batch(self, payloads: Integers, levels: Integers, table: _Table) -> None:
         balls, units, weights, variances = table
         now = self.sums
         kernels.fold(
             now.total, now.sums, self.layout.cross, np.ascontiguousarray(payloads), levels, balls, units, weights,
             variances,
         )  # fmt: skip
-        self._learned = Sums(now.total, now.sums, now.count + len(payloads))
+        self._learned = MomentSums(now.total, now.sums, now.count + len(payloads))
 
     @property
     def publish_every(self) -> int:
@@ -284,7 +284,7 @@ class MomentEngine:
             if isinstance(error, MurkError):
                 raise
             raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
-        self._learned = Sums(total, sums, count)
+        self._learned = MomentSums(total, sums, count)
 
 
 _Table = tuple[NDArray[np.bool_], Floats, Floats, Floats]
@@ -313,5 +313,5 @@ def merged(engines: Sequence[MomentEngine]) -> Estimate:
         return first.estimate()
     if any(engine.layout != first.layout for engine in engines):
         raise UserError("chains merge only between learners of the same features and bounds")
-    sums = Sums.merged([engine.sums for engine in engines])
+    sums = MomentSums.merged([engine.sums for engine in engines])
     return first.model.fit(sums, first.layout, chains=len(engines)).estimate

@@ -84,14 +84,14 @@ class MomentMechanism:
             raise UserError(
                 f"moments of {self.statistics.dimension} numbers and a mechanism for {self.noise.dimension}"
             )
-        if self._room < self.noise.steps:
+        if self._sensitivity_steps < self.noise.steps:
             raise UserError(
                 f"{self.noise.guarantee!r} is less than a lattice can express for {self.dimension} moments; give a "
                 f"larger budget (a mu of {4e-6 * math.sqrt(self.dimension) + 8e-6:.2g} or more)"
             )
 
     @property
-    def _room(self) -> float:
+    def _sensitivity_steps(self) -> float:
         """Lattice steps that the sensitivity may take."""
         return 2.0 * self.noise.steps - math.sqrt(self.dimension) - 2.0
 
@@ -103,7 +103,7 @@ class MomentMechanism:
     @property
     def spacing(self) -> float:
         """Width of a lattice step."""
-        return self.statistics.sensitivity / self._room
+        return self.statistics.sensitivity / self._sensitivity_steps
 
     @property
     def unit(self) -> float:

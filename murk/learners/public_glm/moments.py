@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Sums:
+class MomentSums:
     """What a learner keeps of its releases: O(p^2) numbers, whatever the number of people. Chains merge by ``+``.
 
     Parameters
@@ -34,7 +34,7 @@ class Sums:
     count: int
 
     @classmethod
-    def merged(cls, parts: Sequence[Sums]) -> Sums:
+    def merged(cls, parts: Sequence[MomentSums]) -> MomentSums:
         """The sums of all releases of several chains."""
         return cls(
             np.sum([part.total for part in parts], axis=0),
@@ -66,7 +66,7 @@ class Private:
     people: tuple[float, float]
 
     @classmethod
-    def of(cls, sums: Sums, layout: Statistics) -> Private:
+    def of(cls, sums: MomentSums, layout: Statistics) -> Private:
         """Divide the sums by their weights."""
         weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
         noise = sums.sums[kernels.NOISE : kernels.NOISE + 2] / weights**2

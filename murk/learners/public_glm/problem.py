@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.learners.estimate import Estimate
 from murk.learners.public_glm.directions import DirectionProblem, directions_of
-from murk.learners.public_glm.engine import Model, MomentEngine, merged
+from murk.learners.public_glm.engine import MomentEngine, MomentModel, merged
 from murk.learners.public_glm.fitting.bounds import normal_reach
 from murk.learners.public_glm.fitting.curves import LINKS, LOSSES, curve_of
 from murk.learners.public_glm.fitting.fit import Response
@@ -53,7 +53,7 @@ class MomentProblem:
     """
 
     layout: Statistics
-    model: Model
+    model: MomentModel
     mechanisms: dict[str, Randomizer]
     binary: bool
     kind: ClassVar[str] = "moment"
@@ -156,4 +156,6 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
         )
         for level, guarantee in task.privacy.levels.items()
     }
-    return MomentProblem(layout, Model(curve, response, public, block.covariance, block.solver), mechanisms, binary)
+    return MomentProblem(
+        layout, MomentModel(curve, response, public, block.covariance, block.solver), mechanisms, binary
+    )

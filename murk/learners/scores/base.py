@@ -14,7 +14,7 @@ from murk.learners.estimate import PublicCovariates
 from murk.learners.public_glm.public import PublicSample
 from murk.learners.scores.engine import BLOCK, merged
 from murk.learners.scores.local import LocalScores
-from murk.learners.scores.mechanism import Menu, menu_of
+from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.learners.values import number
@@ -66,8 +66,8 @@ class Scores(StreamEstimator):
         self._engine = engine
         return engine
 
-    def _mechanism_for(self, guarantee: Guarantee) -> Menu:
-        return menu_of(self.mechanism, guarantee, len(self._names) + 1, max(len(self._labels()) - 1, 1))
+    def _mechanism_for(self, guarantee: Guarantee) -> ScoreMechanisms:
+        return score_mechanisms(self.mechanism, guarantee, len(self._names) + 1, max(len(self._labels()) - 1, 1))
 
     def _labels(self) -> tuple[str, ...]:
         """The classes, where there are several."""

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError
 from murk.learners.scores.layout import FIRST, NEVER, REMEMBERED, epoch_start, matrix_size
-from murk.learners.scores.mechanism import Menu
+from murk.learners.scores.mechanism import ScoreMechanisms
 from murk.learners.scores.model import Model, Question
 from murk.learners.scores.settings import Settings
+from murk.learners.scores.solving.any_solution import solution_of
 from murk.learners.scores.solving.estimate import ScoreEstimate, estimate_of
 from murk.learners.scores.solving.needed import Outlook
-from murk.learners.scores.solving.solved import solved
 from murk.learners.scores.sums import Epoch, Tally, summaries
 from murk.learners.state import count_of
 from murk.privacy.mechanisms.reach import FORGED, Reach
@@ -60,18 +60,18 @@ class ScoreEngine:
     ----------
     settings
         What is public (see :class:`Settings`).
-    menus
+    mechanisms
         Level name to mechanisms.
     """
 
     kind = "score"
 
-    def __init__(self, settings: Settings, menus: Mapping[str, Menu]) -> None:
+    def __init__(self, settings: Settings, mechanisms: Mapping[str, ScoreMechanisms]) -> None:
         self.settings = settings
-        self.mechanisms = dict(menus)
+        self.mechanisms = dict(mechanisms)
         self._turns = Turns()
-        self._now = Chain(0, (Epoch(0, settings.first_model(menus)),))
-        self._reach = reaches(menus)
+        self._now = Chain(0, (Epoch(0, settings.first_model(mechanisms)),))
+        self._reach = reaches(mechanisms)
 
     # What is known
 
@@ -162,7 +162,7 @@ class ScoreEngine:
         """
         done = 0
         while done < len(releases):
-            stop = min(len(releases), done + self._room())
+            stop = min(len(releases), done + self._until_next_model())
             groups: dict[Answered, list[list[int]]] = {}
             for release in releases[done:stop]:
                 groups.setdefault((release.version, release.level, release.question), []).append(release.payload)
@@ -205,7 +205,7 @@ class ScoreEngine:
             newest = newest.joined(level, question, tally)
         self._now = self._advanced(now, now.count + learned, (*now.epochs[:-1], newest))
 
-    def _room(self) -> int:
+    def _until_next_model(self) -> int:
         """Most releases to learn before something else is due."""
         count = self._now.count
         return min(BLOCK, self.settings.epoch_end(count) - count)
@@ -287,11 +287,11 @@ def lengths_of(settings: Settings) -> tuple[int, ...]:
     return (settings.dimension, matrix_size(settings.features))[: 1 + settings.matrices]
 
 
-def reaches(menus: Mapping[str, Menu]) -> dict[tuple[str, bool], Reach]:
+def reaches(mechanisms: Mapping[str, ScoreMechanisms]) -> dict[tuple[str, bool], Reach]:
     """How long honest payloads of a level are, of scores and of matrices."""
     return {
-        (level, matrix): menu.mechanism("curvature" if matrix else "score").reach
-        for level, menu in menus.items()
+        (level, matrix): pair.mechanism("curvature" if matrix else "score").reach
+        for level, pair in mechanisms.items()
         for matrix in (False, True)
     }
 
@@ -310,14 +310,14 @@ def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
     return merged_of(engines[0].settings, [(engine.now, engine.mechanisms) for engine in engines])
 
 
-def merged_of(settings: Settings, chains: Sequence[tuple[Chain, Mapping[str, Menu]]]) -> ScoreEstimate:
+def merged_of(settings: Settings, chains: Sequence[tuple[Chain, Mapping[str, ScoreMechanisms]]]) -> ScoreEstimate:
     """The estimate of chains, each with its levels' mechanisms."""
-    found = [each for chain, menus in chains for each in summaries(chain.epochs, menus, settings.features)]
+    found = [each for chain, mechanisms in chains for each in summaries(chain.epochs, mechanisms, settings.features)]
     outlook = None
     if found:
-        solution = solved(found, settings.response, settings.rows)
-        menus = {level: menu for _, known in chains for level, menu in known.items()}
-        outlook = Outlook(settings, solution, found, menus, _levels(chain for chain, _ in chains))
+        solution = solution_of(found, settings.response, settings.rows)
+        mechanisms = {level: pair for _, known in chains for level, pair in known.items()}
+        outlook = Outlook(settings, solution, found, mechanisms, _levels(chain for chain, _ in chains))
     return estimate_of(settings.reported, outlook, len(chains), sum(chain.count for chain, _ in chains))
 
 

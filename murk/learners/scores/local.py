@@ -12,7 +12,7 @@ from murk._turns import in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.scores.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
 from murk.learners.scores.layout import shown_next
-from murk.learners.scores.mechanism import Menu
+from murk.learners.scores.mechanism import ScoreMechanisms
 from murk.learners.scores.model import QUESTIONS, Question, asked, vectors
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.estimate import ScoreEstimate
@@ -46,7 +46,7 @@ class LocalScores(ScoreEngine):
     """
 
     def __init__(
-        self, settings: Settings, guarantees: Mapping[str, Guarantee], make: Callable[[Guarantee], Menu],
+        self, settings: Settings, guarantees: Mapping[str, Guarantee], make: Callable[[Guarantee], ScoreMechanisms],
         noise: NoiseSource,
     ) -> None:  # fmt: skip
         self._make, self._noise = make, noise
@@ -89,12 +89,12 @@ class LocalScores(ScoreEngine):
                     f"budget={guarantee!r}: people have {MOST_BUDGETS} different budgets of their own already, and "
                     "sums are kept for each. Let them choose from a few, as in levels={'strict': ..., 'open': ...}"
                 )
-            menu = self._make(guarantee)
+            pair = self._make(guarantee)
             # In the order of their names, so that sums over levels do not depend on who came first.
             own = dict(sorted({**self._own, name: guarantee}.items()))
-            known = {**self.mechanisms, name: menu}
-            menus = {level: known[level] for level in (*self._declared, *own)}
-            self._reach, self.mechanisms, self._own = reaches(menus), menus, own
+            known = {**self.mechanisms, name: pair}
+            mechanisms = {level: known[level] for level in (*self._declared, *own)}
+            self._reach, self.mechanisms, self._own = reaches(mechanisms), mechanisms, own
         self._names[guarantee] = name
         return name
 
@@ -113,7 +113,7 @@ class LocalScores(ScoreEngine):
         """
         done = 0
         while done < len(X):
-            part = slice(done, min(len(X), done + self._room()))
+            part = slice(done, min(len(X), done + self._until_next_model()))
             self._add(self._answers(X[part], y[part], levels if len(levels) == 1 else levels[part]))
             done = part.stop
 
@@ -138,9 +138,9 @@ class LocalScores(ScoreEngine):
 
     # What predictions are by
 
-    def _room(self) -> int:
+    def _until_next_model(self) -> int:
         count = self._now.count
-        return min(super()._room(), shown_next(count) - count)
+        return min(super()._until_next_model(), shown_next(count) - count)
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
         now = super()._advanced(before, count, epochs)
@@ -163,14 +163,14 @@ class LocalScores(ScoreEngine):
         return np.zeros(self.settings.dimension) if solution is None else solution.origin
 
     def _estimate(self, chain: Chain) -> ScoreEstimate:
-        solved = self._solved
-        for known, estimate in solved:
+        solution_of = self._solved
+        for known, estimate in solution_of:
             if known is chain:
                 return estimate
         found = merged_of(self.settings, [(chain, self.mechanisms)])
         now = self._now
         # Two at the most: the newest, and what is shown.
-        kept = [one for one in solved if one[0] is now or one[0] is now.shown]
+        kept = [one for one in solution_of if one[0] is now or one[0] is now.shown]
         self._solved = (*kept, (chain, found))[-2:]
         return found
 

@@ -73,7 +73,7 @@ class OuterGaussian(Wrapped):
     def __post_init__(self) -> None:
         if self.noise.dimension != matrix_size(self.features):
             raise UserError(f"matrices of {self.features} features, and noise for {self.noise.dimension} numbers")
-        if self._room < self.noise.steps:
+        if self._sensitivity_steps < self.noise.steps:
             raise UserError(
                 f"{self.noise.guarantee!r} is less than a lattice can express for {self.dimension} numbers; give a "
                 f"larger budget (a mu of {4e-6 * math.sqrt(self.dimension) + 8e-6:.2g} or more)"
@@ -86,14 +86,14 @@ class OuterGaussian(Wrapped):
         return cls(features, noise)
 
     @property
-    def _room(self) -> float:
+    def _sensitivity_steps(self) -> float:
         """Lattice steps that the sensitivity may take."""
         return 2.0 * self.noise.steps - math.sqrt(self.dimension) - 2.0
 
     @property
     def unit(self) -> float:
         """Width of a lattice step, which decoding multiplies by."""
-        return _SENSITIVITY / self._room
+        return _SENSITIVITY / self._sensitivity_steps
 
     @property
     def variance(self) -> float:
@@ -238,7 +238,7 @@ def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Menu:
+class ScoreMechanisms:
     """The two mechanisms of a level. An account is charged for the dearer one, whichever question is answered.
 
     Parameters
@@ -293,9 +293,9 @@ class Menu:
         return {name: one.to_dict() for name, one in known.items() if one is not None}  # type: ignore[attr-defined]
 
 
-def menu_of(
+def score_mechanisms(
     kind: str | None, guarantee: Guarantee, features: int, contrasts: int = 1, *, matrices: bool = True
-) -> Menu:
+) -> ScoreMechanisms:
     """The mechanisms of a level with ``guarantee``, for scores of (contrasts x features) numbers.
 
     ``matrices`` says whether anybody is asked for one.
@@ -307,12 +307,12 @@ def menu_of(
     """
     score = calibrate(kind, guarantee, dimension=contrasts * features, radius=1.0)
     if not matrices:
-        return Menu(score, None)
+        return ScoreMechanisms(score, None)
     if isinstance(score, GaussianMechanism):
-        return Menu(score, OuterGaussian.calibrate(guarantee, features=features))
+        return ScoreMechanisms(score, OuterGaussian.calibrate(guarantee, features=features))
     # Of one kind, so that both cost the same in every currency, and promise the same.
     inner = calibrate(score.kind, guarantee, dimension=matrix_size(features), radius=1.0)
-    return Menu(score, OuterMechanism(features, inner))
+    return ScoreMechanisms(score, OuterMechanism(features, inner))
 
 
 def outer(vectors: npt.ArrayLike, features: int) -> Vectors:

@@ -14,7 +14,7 @@ from murk.errors import UserError
 from murk.learners.estimate import PublicCovariates
 from murk.learners.scores.engine import ScoreEngine, lengths_of, merged
 from murk.learners.scores.layout import REMEMBERED, matrix_size
-from murk.learners.scores.mechanism import Menu, menu_of
+from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.scores.model import QUESTIONS, Model, Question, asked, check_model, model_size, vectors
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.estimate import ScoreEstimate
@@ -45,7 +45,7 @@ class ScoreProblem:
     """
 
     settings: Settings
-    mechanisms: dict[str, Menu]
+    mechanisms: dict[str, ScoreMechanisms]
     kind: ClassVar[str] = "score"
     interactive: ClassVar[bool] = True
 
@@ -164,7 +164,7 @@ def problem_for(task: Task) -> ScoreProblem:
     assert block is not None
     labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
     settings = Settings(coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels)
-    return ScoreProblem(settings, menus_of(task, settings))
+    return ScoreProblem(settings, level_mechanisms(task, settings))
 
 
 def covariates_of(task: Task) -> PublicCovariates | None:
@@ -186,7 +186,7 @@ def covariates_of(task: Task) -> PublicCovariates | None:
     return covariates
 
 
-def menus_of(task: Task, settings: Settings) -> dict[str, Menu]:
+def level_mechanisms(task: Task, settings: Settings) -> dict[str, ScoreMechanisms]:
     """The mechanisms of a task's levels.
 
     Raises
@@ -195,7 +195,7 @@ def menus_of(task: Task, settings: Settings) -> dict[str, Menu]:
         If a level's guarantee and the task's mechanism do not fit.
     """
     return {
-        level: menu_of(
+        level: score_mechanisms(
             task.privacy.kind_for(guarantee), guarantee, settings.features, settings.contrasts,
             matrices=settings.matrices,
         )

@@ -14,10 +14,10 @@ from murk.learners.coordinates import whitening
 from murk.learners.estimate import PublicCovariates
 from murk.learners.public_glm.fitting.curves import CodedCurve
 from murk.learners.scores.layout import FIRST, NEVER, epoch_end, epoch_start, matrix_size
-from murk.learners.scores.mechanism import Menu
+from murk.learners.scores.mechanism import ScoreMechanisms
 from murk.learners.scores.model import LARGEST_REACH, Model, Response
+from murk.learners.scores.solving.any_solution import AnySolution, solution_of
 from murk.learners.scores.solving.rows import Rows
-from murk.learners.scores.solving.solved import AnySolution, solved
 from murk.learners.scores.sums import Summary
 
 REACH: Final = 1.3
@@ -112,7 +112,7 @@ class Settings:
         """Public covariates as rows."""
         return None if self.covariates is None else Rows.public(self.covariates)
 
-    def reach(self, public: bool, menus: Mapping[str, Menu]) -> float:
+    def reach(self, public: bool, mechanisms: Mapping[str, ScoreMechanisms]) -> float:
         """R, where public rows are used or not.
 
         People beyond it count for less, those of rare categories before all; released matrices have noise of size R.
@@ -124,7 +124,7 @@ class Settings:
         if public or self.once:
             # What curvature there is, the rows say: nobody needs to count for less for the sake of the matrices.
             return LARGEST_REACH
-        matrix: Any = menus["default"].matrix
+        matrix: Any = mechanisms["default"].matrix
         return min(MOST_REACH * typical, max(REACH * typical, _NOISE / (self.features * math.sqrt(matrix.variance))))
 
     @property
@@ -139,7 +139,7 @@ class Settings:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
-    def first_model(self, menus: Mapping[str, Menu]) -> Model:
+    def first_model(self, mechanisms: Mapping[str, ScoreMechanisms]) -> Model:
         """The model of version 0: at zero, where every probability is 1/2."""
         p = self.features
         transform, curvature = np.eye(p), 0.5
@@ -148,19 +148,21 @@ class Settings:
         if not self.matrices:
             curvature = 0.0
         exponent = 1.0 if self.exponent is None else self.exponent
-        reach = self.reach(self.covariates is not None, menus)
+        reach = self.reach(self.covariates is not None, mechanisms)
         return Model(np.zeros(self.dimension), transform, reach, exponent, 0.0, curvature).rounded()
 
-    def next_model(self, found: Sequence[Summary], count: int, menus: Mapping[str, Menu]) -> Model:
+    def next_model(self, found: Sequence[Summary], count: int, mechanisms: Mapping[str, ScoreMechanisms]) -> Model:
         """The model of the epoch that begins at ``count``."""
-        solution = solved(found, self.response, self.rows)
+        solution = solution_of(found, self.response, self.rows)
         if solution.public or self.labels:
             shares = (0.0, _CHECK)
         else:
             shares = (0.05, 0.1) if self.binary else (0.0, 0.15)
-        return solution.next_model(self.reach(solution.public, menus), self._exponent(solution, count, menus), shares)
+        return solution.next_model(
+            self.reach(solution.public, mechanisms), self._exponent(solution, count, mechanisms), shares
+        )
 
-    def _exponent(self, solution: AnySolution, count: int, menus: Mapping[str, Menu]) -> float:
+    def _exponent(self, solution: AnySolution, count: int, mechanisms: Mapping[str, ScoreMechanisms]) -> float:
         r"""g by rule: 0 where public rows are so many that their own chance is small beside the noise.
 
         ``m >= n mu^2 / (4 p)``, n at the end of the epoch: in terms of the noise, ``n / (p s^2)``; with fewer 1/2; 1
@@ -174,7 +176,7 @@ class Settings:
             return 1.0
         if not solution.public or solution.missing:
             return 1.0
-        mechanism: Any = menus["default"].score
+        mechanism: Any = mechanisms["default"].score
         needed = epoch_end(count) / (self.features * mechanism.variance)
         return 0.0 if float(self.covariates.counts.sum()) >= needed else 0.5
 

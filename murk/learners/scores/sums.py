@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from murk.errors import MurkError
 from murk.learners.scores.layout import matrix_size, symmetric
-from murk.learners.scores.mechanism import Menu
+from murk.learners.scores.mechanism import ScoreMechanisms
 from murk.learners.scores.model import QUESTIONS, Model, Question, model_size
 from murk.learners.state import count_of, pack, unpack
 from murk.privacy.mechanisms.base import Randomizer
@@ -60,9 +60,9 @@ class Epoch:
     model: Model
     tallies: Mapping[Key, Tally] = field(default_factory=dict)
 
-    def plus(self, level: str, question: Question, menu: Menu, payloads: NDArray[np.int64]) -> Epoch:
+    def plus(self, level: str, question: Question, pair: ScoreMechanisms, payloads: NDArray[np.int64]) -> Epoch:
         """With payloads (m, d) of one level and question added."""
-        payloads = whole_numbers(menu.mechanism(question), payloads)
+        payloads = whole_numbers(pair.mechanism(question), payloads)
         known = self.tallies.get((level, question)) or Tally(0, [0] * payloads.shape[1])
         return Epoch(self.start, self.model, {**self.tallies, (level, question): known.plus(payloads)})
 
@@ -163,25 +163,27 @@ class Summary:
     curvature: Answer | None
 
 
-def summaries(epochs: Sequence[Epoch], menus: Mapping[str, Menu], features: int) -> list[Summary]:
+def summaries(epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms], features: int) -> list[Summary]:
     """Mean answers of some epochs; of levels by inverse variance."""
     found = []
     for epoch in epochs:
-        answers = {question: _answer(epoch, question, menus, features) for question in QUESTIONS}
+        answers = {question: _answer(epoch, question, mechanisms, features) for question in QUESTIONS}
         if any(answer is not None for answer in answers.values()):
             found.append(Summary(epoch.model, answers["score"], answers["scatter"], answers["curvature"]))
     return found
 
 
-def _answer(epoch: Epoch, question: Question, menus: Mapping[str, Menu], features: int) -> Answer | None:
+def _answer(
+    epoch: Epoch, question: Question, mechanisms: Mapping[str, ScoreMechanisms], features: int
+) -> Answer | None:
     weight, noise, share, whole = 0.0, 0.0, 0.0, 0.0
-    size = next(iter(menus.values())).mechanism(question).dimension
+    size = next(iter(mechanisms.values())).mechanism(question).dimension
     total = np.zeros(size)
-    for level, menu in menus.items():
+    for level, pair in mechanisms.items():
         tally = epoch.tallies.get((level, question))
         if tally is None or tally.count == 0:
             continue
-        mechanism = menu.mechanism(question)
+        mechanism = pair.mechanism(question)
         variance, along = direction_spread(mechanism)
         precision = 1.0 / (variance + 1.0 / size)
         total = total + precision * step_of(mechanism) * np.array([float(value) for value in tally.total])

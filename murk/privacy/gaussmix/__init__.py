@@ -25,8 +25,8 @@ from murk.privacy.gaussmix.gram import GramMechanism
 from murk.privacy.gaussmix.mechanism import LARGEST_WINDOW, LEAST_SPREAD, GaussMixMechanism
 
 if TYPE_CHECKING:
-    from murk.privacy.gaussmix.accumulator import Sketch, SketchAccumulator
-    from murk.privacy.gaussmix.totals import Gram, GramAccumulator
+    from murk.privacy.gaussmix.gram_accumulator import Gram, GramAccumulator
+    from murk.privacy.gaussmix.sketch_accumulator import Sketch, SketchAccumulator
 
 __all__ = [
     "LARGEST_WINDOW",
@@ -52,9 +52,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Sketch": ".accumulator",
-    "SketchAccumulator": ".accumulator",
-    "Gram": ".totals",
-    "GramAccumulator": ".totals",
+    "Sketch": ".sketch_accumulator",
+    "SketchAccumulator": ".sketch_accumulator",
+    "Gram": ".gram_accumulator",
+    "GramAccumulator": ".gram_accumulator",
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))

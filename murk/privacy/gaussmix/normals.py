@@ -119,11 +119,11 @@ def normals(key: Halves, first: int, at: int, words: Words, counter: Halves, spa
                     x = np.float64(np.int64(magnitude)) * _WIDTH[layer]
                     out[r, j] = -x if (word >> _SIGN_AT) & _ONE else x
                 else:
-                    out[r, j] = _settle(key, first + r, j, word, counter, spare)
+                    out[r, j] = _finish_normal(key, first + r, j, word, counter, spare)
 
 
 @jit
-def _settle(key: Halves, row: int, j: int, word: np.uint64, counter: Halves, spare: Words) -> float:
+def _finish_normal(key: Halves, row: int, j: int, word: np.uint64, counter: Halves, spare: Words) -> float:
     """The normal that an undecided word begins, with further words of this entry."""
     counter[0, 0], counter[1, 0], counter[2, 0] = _u32(j), _u32(row), _u32(0)
     used = WORDS

@@ -136,9 +136,9 @@ def _draw(
             x = start + j
             if u1 < numerator or digits[k] == word:
                 if simulated:
-                    x, used = _simulated_settle(shape, table, a, b, seed, record, used)
+                    x, used = _finish_simulated_trial(shape, table, a, b, seed, record, used)
                 else:
-                    status, x, used = _settle(shape, table, a, b, spare, used)
+                    status, x, used = _finish_trial(shape, table, a, b, spare, used)
                     if status != DONE:
                         return status, produced, trial, used
                 if x != REJECTED:
@@ -153,7 +153,7 @@ def _draw(
 
 
 @jit
-def _settle(
+def _finish_trial(
     shape: Integers, table: Words, a: np.uint64, b: np.uint64, spare: Words, used: np.int64
 ) -> tuple[np.int64, np.int64, np.int64]:
     """A trial that its two words leave open, with spare words from position ``used``.
@@ -250,7 +250,7 @@ def _uniform(bound: np.int64, spare: Words, used: np.int64) -> tuple[np.int64, n
 
 
 @jit
-def _simulated_settle(
+def _finish_simulated_trial(
     shape: Integers,
     table: Words,
     a: np.uint64,
@@ -259,12 +259,12 @@ def _simulated_settle(
     record: np.uint64,
     used: np.int64,
 ) -> tuple[np.int64, np.int64]:
-    """`_settle` with the record's own spare words, as many as it takes."""
+    """`_finish_trial` with the record's own spare words, as many as it takes."""
     count = _FIRST_SPARES
     while True:
         spare = np.empty(count, dtype=np.uint64)
         _fill_words(seed, record, _SPARE, used, spare)
-        status, x, consumed = _settle(shape, table, a, b, spare, np.int64(0))
+        status, x, consumed = _finish_trial(shape, table, a, b, spare, np.int64(0))
         if status == DONE:
             return x, used + consumed
         if status == DEEPER:

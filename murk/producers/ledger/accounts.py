@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.gaussmix.explain import against_a_blank_record, promised
-from murk.producers.ledger.windows import WindowSums
+from murk.producers.ledger.windows import WindowCounts
 
 _COUNTS = ("released", "refused", "queued", "dropped")
 
@@ -66,7 +66,7 @@ class LevelAccount:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CapStatus:
     """A cap that was promised (None: no cap), and how much of it is spent (None where that has no figure)."""
 
     cap: PrivacyLoss | None
@@ -111,12 +111,12 @@ class TaskAccount:
     name: str
     hash: str
     levels: tuple[LevelAccount, ...]
-    caps: tuple[Standing, ...]
+    caps: tuple[CapStatus, ...]
     withdrawn: bool
     published: bool
     accountant: Accountant
     guarantee: Guarantee | None
-    windows: WindowSums | None = None
+    windows: WindowCounts | None = None
     withdrawn_on: int | None = None
 
 
@@ -139,7 +139,7 @@ class Account:
     """
 
     tasks: tuple[TaskAccount, ...]
-    caps: tuple[Standing, ...]
+    caps: tuple[CapStatus, ...]
     withdrawn: bool
     accountant: Accountant
     guarantee: Guarantee | None
@@ -231,7 +231,7 @@ def _all_words(task: TaskAccount) -> str:
     return f"{task.accountant.releases} windows together: {against_a_blank_record(task.guarantee)}"
 
 
-def _window_words(name: str, sums: WindowSums) -> str:
+def _window_words(name: str, sums: WindowCounts) -> str:
     parts = [f"{_windows(sums.released)} released as sketches, with {sums.records:,} records in all"]
     if sums.open:
         parts.append(f"{_windows(sums.open)} open when last heard of (nothing is debited for that yet)")
@@ -246,12 +246,12 @@ def _windows(count: int) -> str:
     return "1 window was" if count == 1 else f"{count:,} windows were"
 
 
-def _words(standing: Standing) -> str:
+def _words(standing: CapStatus) -> str:
     spent = "an amount that has no figure in it" if standing.spent is None else standing.spent.rounded()
     return f"at most {standing.cap}; spent {spent}"
 
 
-def describe_together(standings: Sequence[Standing]) -> list[str]:
+def describe_together(standings: Sequence[CapStatus]) -> list[str]:
     """Say what the person who has spent most has spent on all tasks together, a line for each cap."""
     lines = []
     for one in standings:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from murk._sqlite import Database
-from murk.producers.ledger.prices import Promise, Tariff
+from murk.producers.ledger.prices import Price, Promise
 
-# A person's account with a task: what was released at which tariff, what was refused, let go of, and waits.
+# A person's account with a task: what was released at which level, what was refused, let go of, and waits.
 _ACCOUNTS = """
     SELECT home, person, group_concat(tariff || ':' || released) AS history, sum(refused) AS refused,
            sum(dropped) AS dropped, coalesce(max(waiting), 0) AS queued
@@ -23,7 +23,7 @@ _TABLE = """(home, person, history, refused, dropped, queued, PRIMARY KEY (home,
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class PeopleTotals:
     """Sums over the people of a task; whether they may be told to others is for `SMALLEST_GROUP` to say.
 
     Parameters
@@ -69,7 +69,7 @@ class GroupSums:
         # A process that was started again tells nothing new of what another one may have told.
         self.told()
 
-    def read(self) -> Sums:
+    def read(self) -> PeopleTotals:
         """Take the sums as they are now."""
         self._take()
         people, refused, queued = self._file.query(
@@ -80,14 +80,14 @@ class GroupSums:
                 WHERE (a.history, a.refused, a.dropped, a.queued)
                     IS NOT (b.history, b.refused, b.dropped, b.queued)"""
         )[0][0]
-        tariffs = {row[0]: Tariff(*row) for row in self._file.query("SELECT * FROM tariffs")}
+        prices = {row[0]: Price(*row) for row in self._file.query("SELECT * FROM tariffs")}
         caps = [Promise(*row) for row in self._file.query("SELECT * FROM promises WHERE task = ?", (self._task,))]
         shares: dict[float, int] = {}
         for history, count in self._file.query(f"SELECT history, count(*) FROM {self._now} GROUP BY history"):
-            released = {int(tariff): int(many) for tariff, many in (pair.split(":") for pair in history.split(","))}
-            share = _share(released, caps, tariffs)
+            released = {int(price): int(many) for price, many in (pair.split(":") for pair in history.split(","))}
+            share = _share(released, caps, prices)
             shares[share] = shares.get(share, 0) + count
-        return Sums(people, changed, refused, queued, tuple(sorted(shares.items())))
+        return PeopleTotals(people, changed, refused, queued, tuple(sorted(shares.items())))
 
     def told(self) -> None:
         """Note that the sums read last were told to others."""
@@ -101,13 +101,13 @@ class GroupSums:
         self._file.query(f"INSERT INTO {self._now} {_ACCOUNTS}", (self._task, self._task))
 
 
-def _share(released: Mapping[int, int], caps: Sequence[Promise], tariffs: Mapping[int, Tariff]) -> float:
+def _share(released: Mapping[int, int], caps: Sequence[Promise], prices: Mapping[int, Price]) -> float:
     """The largest share spent of any cap that a person with this history has."""
-    history = {tariff: count for tariff, count in released.items() if count}
-    levels = {"", *(tariffs[tariff].level for tariff in released)}
+    history = {price: count for price, count in released.items() if count}
+    levels = {"", *(prices[price].level for price in released)}
     largest = Fraction(0)
     for cap in caps:
-        spent = cap.spent(history, tariffs) if cap.level in levels else (0, 0)
+        spent = cap.spent(history, prices) if cap.level in levels else (0, 0)
         if spent is None:
             return 1.0  # Nobody knows what is left, so nothing is.
         for amount, most in zip(spent, (cap.units, cap.delta_units), strict=True):

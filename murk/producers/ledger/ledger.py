@@ -17,13 +17,13 @@ from typing import NoReturn, Self
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger import outbox, statements
-from murk.producers.ledger.accounts import Account, Standing, Totals
+from murk.producers.ledger.accounts import Account, CapStatus, Totals
 from murk.producers.ledger.aggregates import GroupSums
-from murk.producers.ledger.caps import Booked, Tariffs, bind, book, loosen, promises
 from murk.producers.ledger.prices import Charge, Promise
 from murk.producers.ledger.progress import Run, check_people, read_run
 from murk.producers.ledger.requests import Key, ReleaseRequests, known_by
 from murk.producers.ledger.schema import LedgerFile
+from murk.producers.ledger.tasks import Booked, Prices, bind, book, loosen, promises
 from murk.producers.ledger.transaction import DAY, Spending
 from murk.producers.ledger.windows import Windows
 from murk.stream.messages.releases import truncate_time
@@ -78,7 +78,7 @@ class Ledger:
         timeout: float = 30.0,
     ) -> None:
         self._file = LedgerFile(path, create=create and identity is None, timeout=timeout)
-        self._tariffs = Tariffs()
+        self._prices = Prices()
         self._tasks: dict[str, Booked] = {}
         self._sources: dict[str, int] = {}
         self._confirmed: list[tuple[int, int]] = []
@@ -142,7 +142,7 @@ class Ledger:
         UserError
             When a cap is larger than the one that was promised before: a promise is only ever tightened.
         """
-        self._tasks[task_hash] = book(self._file, self._tariffs, task_hash, charges, caps, lifetime)
+        self._tasks[task_hash] = book(self._file, self._prices, task_hash, charges, caps, lifetime)
 
     def loosen(self, cap: PrivacyLoss, *, task_hash: str | None = None, level: str = "") -> None:
         """Replace a cap by a larger one, after those whom it was promised to have agreed.
@@ -192,10 +192,10 @@ class Ledger:
             spend = Spending(
                 connection,
                 task=booked.number,
-                menu=booked.levels,
+                levels=booked.levels,
                 source=self._source(connection, requests.source),
                 requests=requests,
-                tariffs=self._tariffs.refresh(connection),
+                prices=self._prices.refresh(connection),
             )
             spend.decide()
             yield spend
@@ -296,7 +296,7 @@ class Ledger:
         """Return the hashes of the tasks of a name that this ledger knows; where it knows none, a UserError."""
         return statements.tasks_named(self._file, name)
 
-    def together(self) -> tuple[Standing, ...]:
+    def together(self) -> tuple[CapStatus, ...]:
         """Return the most that anybody has spent on all tasks together, beside each cap over all tasks (if any)."""
         return statements.together(self._file)
 

@@ -38,7 +38,7 @@ def _add_gdp(connection: Connection) -> None:
 
     Format 1 kept a cap of mu as rho = mu^2 / 2 and did not note what it had been. Where all that a cap is for states
     GDP it becomes mu^2 = 2 rho, which implies it and has room for the same releases. Others stay in rho until the
-    same cap is booked in GDP (`murk.producers.ledger.caps.book`).
+    same cap is booked in GDP (`murk.producers.ledger.tasks.book`).
     """
     connection.execute("ALTER TABLE tariffs ADD COLUMN gdp INTEGER CHECK (gdp >= 0)")
     stated: list[tuple[int, str, bool]] = []

@@ -28,7 +28,7 @@ class Charge:
     Parameters
     ----------
     level
-        Its name on the task's menu.
+        Its name in the task.
     mechanism
         Kind of the mechanism ("gaussian").
     guarantee
@@ -73,7 +73,7 @@ class Charge:
         return cls(level, mechanism.kind, guarantee, costs, mechanism.guarantees)
 
     def row(self) -> Row:
-        """Columns of the ledger's table of tariffs."""
+        """Columns of the ledger's table of prices (`tariffs`)."""
         gdp, rho, epsilon, approx = (self.costs.get(currency) for currency in CURRENCIES)
         return (
             self.level,
@@ -88,7 +88,7 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Tariff:
+class Price:
     """A charge as the ledger remembers it, under a number of its own.
 
     Amounts are pairs (units, delta units); None where the mechanism has no valid bound in a currency.
@@ -143,17 +143,17 @@ class Promise:
         """The cap."""
         return PrivacyLoss(self.currency, self.units, self.delta_units)
 
-    def spent(self, history: Mapping[int, int], tariffs: Mapping[int, Tariff]) -> tuple[int, int] | None:
-        """Add up a person's releases (tariff -> how many) in this cap's currency.
+    def spent(self, history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[int, int] | None:
+        """Add up a person's releases (number of the price -> how many) in this cap's currency.
 
         A level's own cap counts the person's releases at the other levels of the task, too. None when one
         of them has no figure in this currency: then nobody knows what is left, and nothing is.
         """
         units = delta_units = 0
         for number, count in history.items():
-            tariff = tariffs[number]
-            if self.task in (0, tariff.task):
-                cost = tariff.cost(self.currency)
+            price = prices[number]
+            if self.task in (0, price.task):
+                cost = price.cost(self.currency)
                 if cost is None:
                     return None
                 units += count * cost[0]

@@ -65,8 +65,8 @@ CREATE TABLE debits (
     tariff INTEGER NOT NULL, number INTEGER NOT NULL,
     PRIMARY KEY (task, source, key, person)) WITHOUT ROWID;
 
--- The same by person and tariff. `home` is the file whose rows name people, 0 for people with a name. `first` and
--- `last` are the days of the first and the last release (seconds since 1970; NULL where that was not noted).
+-- The same by person and price (`tariff`). `home` is the file whose rows name people, 0 for people with a name.
+-- `first` and `last` are the days of the first and the last release (seconds since 1970; NULL where not noted).
 CREATE TABLE spending (
     home INTEGER NOT NULL, person NOT NULL, tariff INTEGER NOT NULL,
     released INTEGER NOT NULL CHECK (released >= 0), refused INTEGER NOT NULL CHECK (refused >= 0),

@@ -9,18 +9,18 @@ from murk.errors import UserError
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.mechanisms.pure import really_given
 from murk.producers.ledger import windows as window_notes
-from murk.producers.ledger.accounts import Account, LevelAccount, Standing, TaskAccount, Totals
-from murk.producers.ledger.prices import CURRENCIES, Promise, Tariff
+from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, Totals
+from murk.producers.ledger.prices import CURRENCIES, Price, Promise
 from murk.producers.ledger.progress import Run
 from murk.producers.ledger.requests import Key
-from murk.producers.ledger.windows import WindowSums
+from murk.producers.ledger.windows import WindowCounts
 
 _COUNTS = ("released", "refused", "queued", "dropped")
 
 
 def account(file: Database, home: int, person: Key) -> Account:
     """Read a person's account."""
-    tariffs = {row[0]: Tariff(*row) for row in file.query("SELECT * FROM tariffs")}
+    prices = {row[0]: Price(*row) for row in file.query("SELECT * FROM tariffs")}
     rows = file.query(
         "SELECT tariff, released, refused, dropped, first, last FROM spending "
         "WHERE home = ? AND person = ? ORDER BY tariff",
@@ -36,15 +36,15 @@ def account(file: Database, home: int, person: Key) -> Account:
     runs = file.query("SELECT task, people, excluded, next_row, counters FROM runs WHERE source = ?", (home,))
     published = {task for task, *row in runs if person in Run.from_row(tuple(row)).excluded}
     promises = [Promise(*row) for row in file.query("SELECT * FROM promises ORDER BY task, level, currency")]
-    history = {tariff: released for tariff, released, *_ in rows if released}
+    history = {price: released for price, released, *_ in rows if released}
     tasks = []
     for number, name, task_hash in file.query("SELECT number, name, hash FROM tasks ORDER BY number"):
-        own = [row for row in rows if tariffs[row[0]].task == number]
+        own = [row for row in rows if prices[row[0]].task == number]
         sums = None if home else window_notes.sums(file, "task = ? AND person = ?", (number, person))
-        windows = None if sums == WindowSums() else sums
+        windows = None if sums == WindowCounts() else sums
         if not own and number not in withdrawn and number not in published and windows is None:
             continue
-        levels = _levels([_level(tariffs[row[0]], row, waiting.get(row[0], 0)) for row in own])
+        levels = _levels([_level(prices[row[0]], row, waiting.get(row[0], 0)) for row in own])
         used = {"", *(level.level for level in levels)}
         caps = [promise for promise in promises if promise.task == number and promise.level in used]
         tasks.append(
@@ -52,22 +52,22 @@ def account(file: Database, home: int, person: Key) -> Account:
                 name,
                 task_hash,
                 levels,
-                _standings(caps, history, tariffs),
+                _standings(caps, history, prices),
                 number in withdrawn,
                 number in published,
-                *_together({row[0]: row[1] for row in own if row[1]}, tariffs),
+                *_together({row[0]: row[1] for row in own if row[1]}, prices),
                 windows,
                 withdrawn.get(number),
             )
         )
     lifetime = [promise for promise in promises if promise.task == 0]
-    standings = _standings(lifetime, history, tariffs)
-    return Account(tuple(tasks), standings, 0 in withdrawn, *_together(history, tariffs), withdrawn.get(0))
+    standings = _standings(lifetime, history, prices)
+    return Account(tuple(tasks), standings, 0 in withdrawn, *_together(history, prices), withdrawn.get(0))
 
 
-def together(file: Database) -> tuple[Standing, ...]:
+def together(file: Database) -> tuple[CapStatus, ...]:
     """Read the most that anybody has spent on all tasks together; see `Ledger.together`."""
-    tariffs = {row[0]: Tariff(*row) for row in file.query("SELECT * FROM tariffs")}
+    prices = {row[0]: Price(*row) for row in file.query("SELECT * FROM tariffs")}
     rows = file.query(
         """SELECT DISTINCT group_concat(tariff || ':' || released) FROM
            (SELECT * FROM spending WHERE released > 0 ORDER BY home, person, tariff) GROUP BY home, person"""
@@ -77,17 +77,17 @@ def together(file: Database) -> tuple[Standing, ...]:
     ]
     caps = [Promise(*row) for row in file.query("SELECT * FROM promises WHERE task = 0 ORDER BY currency")]
     if caps:
-        return tuple(Standing(cap.amount, _most(cap, histories, tariffs)) for cap in caps)
+        return tuple(CapStatus(cap.amount, _most(cap, histories, prices)) for cap in caps)
     for currency in CURRENCIES:
-        most = _most(Promise(0, "", currency, 0, 0), histories, tariffs)
+        most = _most(Promise(0, "", currency, 0, 0), histories, prices)
         if most is not None and histories:
-            return (Standing(None, most),)
+            return (CapStatus(None, most),)
     return ()
 
 
-def _most(cap: Promise, histories: Sequence[Mapping[int, int]], tariffs: Mapping[int, Tariff]) -> PrivacyLoss | None:
+def _most(cap: Promise, histories: Sequence[Mapping[int, int]], prices: Mapping[int, Price]) -> PrivacyLoss | None:
     """What is spent by the one who has spent most; None where nobody can say."""
-    spent = [cap.spent(history, tariffs) for history in histories]
+    spent = [cap.spent(history, prices) for history in histories]
     known = [one for one in spent if one is not None]
     return None if len(known) < len(spent) else PrivacyLoss(cap.currency, *max(known, default=(0, 0)))
 
@@ -143,12 +143,12 @@ def totals(file: Database) -> Totals:
     )
 
 
-def _level(tariff: Tariff, row: Sequence[int], waiting: int) -> LevelAccount:
+def _level(price: Price, row: Sequence[int], waiting: int) -> LevelAccount:
     _, released, refused, dropped, first, last = row
     return LevelAccount(
-        tariff.level,
-        really_given(tariff.guarantee, tariff.guarantees),
-        tariff.mechanism,
+        price.level,
+        really_given(price.guarantee, price.guarantees),
+        price.mechanism,
         released,
         refused,
         waiting,
@@ -168,23 +168,23 @@ def _levels(accounts: Sequence[LevelAccount]) -> tuple[LevelAccount, ...]:
 
 
 def _standings(
-    promises: Sequence[Promise], history: Mapping[int, int], tariffs: Mapping[int, Tariff]
-) -> tuple[Standing, ...]:
+    promises: Sequence[Promise], history: Mapping[int, int], prices: Mapping[int, Price]
+) -> tuple[CapStatus, ...]:
     found = []
     for promise in promises:
-        spent = promise.spent(history, tariffs)
+        spent = promise.spent(history, prices)
         amount = None if spent is None else PrivacyLoss(promise.amount.currency, *spent)
-        found.append(Standing(promise.amount, amount, promise.level))
+        found.append(CapStatus(promise.amount, amount, promise.level))
     return tuple(found)
 
 
-def _together(history: Mapping[int, int], tariffs: Mapping[int, Tariff]) -> tuple[Accountant, Guarantee | None]:
+def _together(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[Accountant, Guarantee | None]:
     """Compose releases, and state them in the strongest terms that all of them allow."""
     accountant = Accountant()
     own = 0.0
     for number, count in history.items():
-        accountant.compose(tariffs[number], count)
-        own += count * getattr(tariffs[number].guarantee, "delta", 0.0)
+        accountant.compose(prices[number], count)
+        own += count * getattr(prices[number].guarantee, "delta", 0.0)
     if not history:
         return accountant, None
     attempts: tuple[Callable[[], Guarantee], ...] = (

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss
-from murk.producers.ledger.prices import Promise, Tariff
+from murk.producers.ledger.prices import Price, Promise
 from murk.producers.ledger.requests import Key, ReleaseRequests
 from murk.producers.ledger.windows import WindowNotes
 
@@ -85,17 +85,17 @@ class Spending:
         connection: Connection,
         *,
         task: int,
-        menu: Mapping[str, int],
+        levels: Mapping[str, int],
         source: int,
         requests: ReleaseRequests,
-        tariffs: Mapping[int, Tariff],
+        prices: Mapping[int, Price],
     ) -> None:
         self._connection = connection
         self._task = task
-        self._menu = menu
+        self._prices_of_levels = levels
         self._source = source
         self._requests = requests
-        self._tariffs = tariffs
+        self._prices = prices
         self._home = source if requests.people is None else 0
         # Without names every row is a person, and its key is their name.
         self._people = cast(Sequence[Key], requests.keys if requests.people is None else requests.people)
@@ -136,7 +136,7 @@ class Spending:
         """Sort the block into granted, known and refused, each record after those before it."""
         known, history, withdrawn = self._known(), self._history(), self._withdrawn()
         caps = self._caps()
-        wanted = [self._tariff_of(level) for level in self._requests.levels]
+        wanted = [self._price_of(level) for level in self._requests.levels]
         fresh = {number: self._lacking(caps[number], {}, number) for number in set(wanted)}
         keep = self._requests.keep_levels
         own_keys = self._source == 0
@@ -161,7 +161,7 @@ class Spending:
             known[record] = self._first + len(self.granted)
             self.granted.append(place)
             self._paid.append(number)
-        self.levels = [self._tariffs[number].level for number in self._paid]
+        self.levels = [self._prices[number].level for number in self._paid]
 
     def freeze(
         self,
@@ -228,8 +228,8 @@ class Spending:
             run(
                 "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (number, task, chain, since, expires, message, home, people[place], tariff)
-                    for (number, place, tariff), (chain, since), message in zip(
+                    (number, task, chain, since, expires, message, home, people[place], price)
+                    for (number, place, price), (chain, since), message in zip(
                         rows, self._addresses, self._messages, strict=True
                     )
                 ],
@@ -243,10 +243,10 @@ class Spending:
                         source,
                         number if keys[place] is None else keys[place],
                         people[place],
-                        tariff,
+                        price,
                         number,
                     )
-                    for number, place, tariff in rows
+                    for number, place, price in rows
                 ],
             )
             run(
@@ -255,7 +255,7 @@ class Spending:
                 "ON CONFLICT (home, person, tariff) DO UPDATE SET released = released + 1, "
                 "first = CASE WHEN released THEN min(first, excluded.first) ELSE excluded.first END, "
                 "last = coalesce(max(last, excluded.last), excluded.last, last)",
-                [(home, people[place], tariff, self._day, self._day) for _, place, tariff in rows],
+                [(home, people[place], price, self._day, self._day) for _, place, price in rows],
             )
             self._connection.execute("UPDATE meta SET value = ? WHERE key = 'next'", (self.numbers.stop,))
         if self.refusals:
@@ -263,7 +263,7 @@ class Spending:
                 "INSERT INTO spending VALUES (?, ?, ?, 0, 1, 0, NULL, NULL) "
                 "ON CONFLICT (home, person, tariff) DO UPDATE SET refused = refused + 1",
                 [
-                    (self._home, people[place], self._tariff_of(refusal.level))
+                    (self._home, people[place], self._price_of(refusal.level))
                     for place, refusal in self.refusals.items()
                 ],
             )
@@ -284,9 +284,9 @@ class Spending:
     def _history(self) -> dict[Key, dict[int, int]]:
         query = "SELECT person, tariff, released FROM spending WHERE home = ? AND person IN ({})"
         history: dict[Key, dict[int, int]] = {}
-        for person, tariff, released in self._chunks(query, (self._home,), self._people):
+        for person, price, released in self._chunks(query, (self._home,), self._people):
             if released:
-                history.setdefault(person, {})[tariff] = released
+                history.setdefault(person, {})[price] = released
         return history
 
     def _withdrawn(self) -> set[Key]:
@@ -305,18 +305,21 @@ class Spending:
             yield from self._connection.execute(query.format(marks), (*values, *chunk))
 
     def _caps(self) -> dict[int, list[Promise]]:
-        """The caps that hold for a release at each tariff of the menu."""
+        """The caps that hold for a release at each price."""
         rows = self._connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (self._task,))
         caps = [Promise(*row) for row in rows]
-        return {number: [cap for cap in caps if cap.level in ("", level)] for level, number in self._menu.items()}
+        return {
+            number: [cap for cap in caps if cap.level in ("", level)]
+            for level, number in self._prices_of_levels.items()
+        }
 
     def _lacking(
         self, caps: Sequence[Promise], past: Mapping[int, int], number: int
     ) -> tuple[str, PrivacyLoss | None, PrivacyLoss | None] | None:
         """Name a cap that has no room for one more release; None when every cap has."""
         for cap in caps:
-            cost = self._tariffs[number].cost(cap.currency)
-            spent = cap.spent(past, self._tariffs)
+            cost = self._prices[number].cost(cap.currency)
+            spent = cap.spent(past, self._prices)
             if cost is not None and spent is not None:
                 left = cap.units - spent[0], cap.delta_units - spent[1]
                 if cost[0] <= left[0] and cost[1] <= left[1]:
@@ -328,19 +331,19 @@ class Spending:
         return None
 
     def _same_level(self, past: Mapping[int, int], number: int) -> int:
-        levels = {self._tariffs[one].level for one in past if self._tariffs[one].task == self._task}
-        return number if not levels or self._tariffs[number].level in levels else self._tariff_of(min(levels))
+        levels = {self._prices[one].level for one in past if self._prices[one].task == self._task}
+        return number if not levels or self._prices[number].level in levels else self._price_of(min(levels))
 
     def _refuse(self, place: int, number: int, why: tuple[str, PrivacyLoss | None, PrivacyLoss | None]) -> None:
-        level = self._tariffs[number].level
+        level = self._prices[number].level
         self.refusals[place] = Refusal(self._people[place], self._requests.keys[place], level, *why)
 
-    def _tariff_of(self, level: str) -> int:
+    def _price_of(self, level: str) -> int:
         try:
-            return self._menu[level]
+            return self._prices_of_levels[level]
         except KeyError:
-            menu = ", ".join(sorted(self._menu))
-            raise UserError(f"the level {level!r} cannot be chosen here: choose one of {menu}") from None
+            levels = ", ".join(sorted(self._prices_of_levels))
+            raise UserError(f"the level {level!r} cannot be chosen here: choose one of {levels}") from None
 
 
 def _not_below_zero(currency: Currency, left: tuple[int, int]) -> PrivacyLoss:

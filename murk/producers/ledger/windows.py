@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS windows (
 
 
 @dataclass(frozen=True, slots=True)
-class WindowSums:
+class WindowCounts:
     """What became of windows.
 
     Parameters
@@ -142,7 +142,7 @@ class Windows:
         ended = " AND state IN ('released', 'refused', 'left out') GROUP BY person"
         return dict(self._query("SELECT person, max(next_row)", None, ended))
 
-    def sums(self, person: Key | None = None) -> WindowSums:
+    def sums(self, person: Key | None = None) -> WindowCounts:
         """What became of an organisation's windows, or of all."""
         return sums(self._file, self._mine, (*self._place, person, person))
 
@@ -165,16 +165,16 @@ def exist(file: Database) -> bool:
     return bool(file.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'windows'"))
 
 
-def sums(file: Database, where: str, values: tuple[object, ...]) -> WindowSums:
+def sums(file: Database, where: str, values: tuple[object, ...]) -> WindowCounts:
     """Add up the windows that a condition holds for."""
     if not exist(file):
-        return WindowSums()
+        return WindowCounts()
     rows = file.query(
         f"SELECT state, count(*), sum(lost), sum(records) FROM windows WHERE {where} GROUP BY state", values
     )
     count = {state: number for state, number, _, _ in rows}
     records = {state: number for state, _, _, number in rows}
-    return WindowSums(
+    return WindowCounts(
         released=count.get("released", 0),
         refused=count.get("refused", 0),
         left_out=count.get("left out", 0),

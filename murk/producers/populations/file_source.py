@@ -90,7 +90,7 @@ class FileSource:
     person_column
         The column that names people; None where each row is a person, a different one in every file.
     level
-        The level of every person (the name of one on the task's menu), or "lot" for one drawn uniformly.
+        The level of every person (the name of one of the task's), or "lot" for one drawn uniformly.
     level_column
         The column that names each person's level, instead of ``level``.
     organisation_column
@@ -141,10 +141,10 @@ class FileSource:
         self._name_column = person_column or organisation_column
         self.level = level
         self.level_column = level_column
-        menu = task.privacy.levels
-        if level_column is None and level != BY_LOT and level not in menu:
-            raise UserError(f"the task {task.name!r} has no level {level!r}: choose one of {', '.join(menu)}")
-        if BY_LOT in menu and level == BY_LOT and level_column is None:
+        levels = task.privacy.levels
+        if level_column is None and level != BY_LOT and level not in levels:
+            raise UserError(f"the task {task.name!r} has no level {level!r}: choose one of {', '.join(levels)}")
+        if BY_LOT in levels and level == BY_LOT and level_column is None:
             raise UserError(f"the task {task.name!r} has a level named {BY_LOT!r}, which means at random: rename it")
         if level_column is not None:
             self._check_level_column(level_column)
@@ -384,12 +384,12 @@ class FileSource:
         return names
 
     def _levels(self, column: Sequence[Any], rows: Sequence[int]) -> list[str]:
-        menu = self.task.privacy.levels
+        levels = self.task.privacy.levels
         for row, value in zip(rows, column, strict=True):
-            if not isinstance(value, str) or value not in menu:
+            if not isinstance(value, str) or value not in levels:
                 raise UserError(
                     f"{self._place(row, self.level_column or '')}: not a level of the task "
-                    f"{self.task.name!r}. Its levels are {', '.join(menu)}"
+                    f"{self.task.name!r}. Its levels are {', '.join(levels)}"
                 )
         return list(column)
 

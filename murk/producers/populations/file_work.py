@@ -43,7 +43,7 @@ class PopulationConfig:
     person
         The column that names them, or None where each row is a person.
     level
-        A level of the menu, ``"lot"``, or ``"column:NAME"``.
+        A level of the task, ``"lot"``, or ``"column:NAME"``.
     seed
         Simulate noise from this seed; None for real (secure) noise.
     """
@@ -82,11 +82,11 @@ class PopulationConfig:
                 "records (protocol: sketch). Leave it out; a column of organisations is named in the task, with "
                 "sketch.organisation"
             )
-        menu = task.privacy.levels
-        if self.level not in menu:
+        levels = task.privacy.levels
+        if self.level not in levels:
             raise UserError(
-                f"--level {self.level}: all organisations of a task release at one level of its menu "
-                f"(protocol: sketch). Choose one of {', '.join(menu)}"
+                f"--level {self.level}: all organisations of a task release at one of its levels "
+                f"(protocol: sketch). Choose one of {', '.join(levels)}"
             )
 
 

@@ -63,7 +63,7 @@ class SketchProducer(Releaser["WindowProblem"]):
     organisation
         Name of the account. It stays in the ledger.
     level
-        The level of the task's menu that it chose.
+        The privacy level of the task that it chose.
     noise
         Where noise comes from. By default `SecureNoise`; a task whose releases are simulated needs a
         `SimulatedNoise`, and only such a task takes one.

@@ -53,7 +53,7 @@ class Checkpoint(NamedTuple):
     offset: int
 
 
-class Standing(NamedTuple):
+class ChainStanding(NamedTuple):
     """Where a chain stood at one moment: what it had committed, and the end of its partition just after that."""
 
     checkpoint: Checkpoint
@@ -257,11 +257,11 @@ class Log(ABC):
     def checkpoint(self, chain: int) -> Checkpoint:
         """Read a chain's committed state and offset without owning it: for status and monitor."""
 
-    def standing(self, chain: int) -> Standing:
+    def standing(self, chain: int) -> ChainStanding:
         """Read a chain's checkpoint and then the end of its partition, so that the lag is that of one moment."""
         checkpoint = self.checkpoint(chain)
         # The other way round, what arrives and is learned in between would be a lag below zero.
-        return Standing(checkpoint, self.end(chain))
+        return ChainStanding(checkpoint, self.end(chain))
 
     @abstractmethod
     def acquire(self, chain: int) -> Ownership:

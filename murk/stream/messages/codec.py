@@ -157,7 +157,7 @@ def decode(data: bytes, rules: WireRules) -> Release:
         raise RejectedError("chain", f"chain {release.chain} of {rules.partitions}")
     magnitude = rules.magnitudes.get(release.level)
     if magnitude is None:
-        raise RejectedError("level", f"level {release.level!r} is not on the task's menu")
+        raise RejectedError("level", f"level {release.level!r} is not one of the task's")
     payload = release.integers
     if len(payload) not in rules.lengths:
         wanted = " or ".join(map(str, rules.lengths))

@@ -58,7 +58,7 @@ class Release(BaseModel):
     task
         The task's hash, 64 hex digits.
     level
-        The name of the level of the task's public menu: which mechanism was used.
+        The name of the level, one of the task's: which mechanism was used.
     chain
         The chain (partition) that learns from it, drawn independently of person and record.
     payload

@@ -1,4 +1,4 @@
-"""What a task promises: the default guarantee, the menu of levels and a person's cap."""
+"""What a task promises: the default guarantee, the levels and a person's cap."""
 
 import re
 from collections.abc import Callable
@@ -80,8 +80,8 @@ def filled_in(privacy: Any, protocol: object, released: str | None = None) -> An
     if not isinstance(privacy, dict) or privacy.get("mechanism") is not None or not isinstance(protocol, str):
         return privacy
     levels = privacy.get("levels")
-    menu = [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
-    kinds = {kind for guarantee in menu for kind in _kinds(guarantee)}
+    guarantees = [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
+    kinds = {kind for guarantee in guarantees for kind in _kinds(guarantee)}
     dear = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp"}
     if (
         protocol not in PROTOCOLS
@@ -111,7 +111,7 @@ class PrivacyBlock(Block):
         description="what a release at the default level promises: `{pure: {epsilon: }}`, "
         "`{approx: {epsilon: , delta: }}`, `{gdp: {mu: }}` or `{zcdp: {rho: }}`"
     )
-    menu: dict[str, AGuarantee] = Field(
+    further_levels: dict[str, AGuarantee] = Field(
         default={},
         alias="levels",
         description="further levels to choose from, by name, at most 16; `default` is `guarantee`",
@@ -129,24 +129,24 @@ class PrivacyBlock(Block):
         "or zcdp, in which pure noise is dear)",
     )
 
-    @field_validator("menu", mode="before")
+    @field_validator("further_levels", mode="before")
     @classmethod
-    def _check_menu(cls, menu: Any) -> Any:
-        if not isinstance(menu, dict):
-            return menu
-        if len(menu) > MOST_LEVELS:
-            raise problem(f"has {len(menu)} levels; a menu is short: at most {MOST_LEVELS}")
-        for name in menu:
+    def _check_levels(cls, levels: Any) -> Any:
+        if not isinstance(levels, dict):
+            return levels
+        if len(levels) > MOST_LEVELS:
+            raise problem(f"has {len(levels)} levels: at most {MOST_LEVELS}")
+        for name in levels:
             if name == DEFAULT_LEVEL:
                 raise problem("reserved for privacy.guarantee; give the level another name", name)
             if not re.fullmatch(LEVEL_PATTERN, name):
                 raise problem("a level's name has at most 32 letters, digits, - and _; rename it", name)
-        return menu
+        return levels
 
     @property
     def levels(self) -> dict[str, Guarantee]:
-        """The whole menu: the default level, under the name ``default``, and the others."""
-        return {DEFAULT_LEVEL: self.guarantee, **self.menu}
+        """All levels: the default one, under the name ``default``, and the others."""
+        return {DEFAULT_LEVEL: self.guarantee, **self.further_levels}
 
     def kind_for(self, guarantee: Guarantee) -> str:
         """The kind of mechanism for a level's guarantee, in terms of `calibrate`.

@@ -44,7 +44,7 @@ class StreamLearner(Protocol):
 
     @property
     def mechanisms(self) -> Mapping[str, Costed]:
-        """Mechanism of each level of the task's menu."""
+        """Mechanism of each of the task's levels."""
 
     @property
     def dimension(self) -> int:

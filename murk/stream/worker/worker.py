@@ -216,7 +216,7 @@ class Worker:
                 self._restore_model()
             # An interrupt within the update leaves the learner between two states, fit for nothing.
             self._stopped = "was interrupted while it learned"
-            self._pending = self._fold(messages)
+            self._pending = self._learn_batch(messages)
             self._stopped = None
         if self._pending is None:
             return Progress(0, 0, 0, 0, self.offset, self._learner.n_releases)
@@ -289,7 +289,7 @@ class Worker:
                 "Restore the log from a copy"
             )
 
-    def _fold(self, messages: Sequence[Message]) -> _Pending | None:
+    def _learn_batch(self, messages: Sequence[Message]) -> _Pending | None:
         learner, chain, seen, rules = self._learner, self.chain, self._window.seen, self._rules
         admit, before = learner.admit, learner.n_releases
         admitted: list[Release] = []

@@ -6,7 +6,7 @@ from statsmodels.api import OLS
 
 from murk.errors import UserError
 from murk.learners.gaussmix.solving.solver import FEWEST, check_rows, least_squares, solve
-from murk.learners.gaussmix.windows.sketch_sums import Sums, gram, precision
+from murk.learners.gaussmix.windows.sketch_sums import SketchSums, gram, precision
 
 THETA = np.array([0.4, -0.3, 0.2])
 
@@ -31,7 +31,7 @@ def added(second, noise, rows, rng, sums, records, weight=1.0):
 
 def test_without_noise_or_mixing_it_is_least_squares():
     z = records(np.random.default_rng(1), 500)
-    sums = Sums(4)
+    sums = SketchSums(4)
     sums.add(z.T @ z, rows=10**9, records=500, noise=0.0, weight=1.0)
     assert solve(sums).values == pytest.approx(fit(z), rel=1e-9)
     assert solve(sums, debiased=False).values == pytest.approx(fit(z), rel=1e-9)
@@ -62,7 +62,7 @@ def test_the_noise_is_taken_off_without_bias_and_not_otherwise():
     rng = np.random.default_rng(3)
     z = records(rng, 200)
     second, noise, rows, draws = z.T @ z, 150.0, 50, 400
-    total = Sums(4)
+    total = SketchSums(4)
     for _ in range(draws):
         added(second, noise, rows, rng, total, 200)
     whole = second + noise * np.eye(4)
@@ -81,7 +81,7 @@ def test_more_rows_help_the_debiased_estimate_and_shrink_the_published_one():
     errors = {}
     for rows in (100, 6400):
         for _ in range(30):
-            sums = Sums(4)
+            sums = SketchSums(4)
             added(second, 25.0 * np.sqrt(rows), rows, rng, sums, 4000)
             for debiased in (True, False):
                 gap = solve(sums, debiased=debiased).values - truth
@@ -94,11 +94,11 @@ def test_more_rows_help_the_debiased_estimate_and_shrink_the_published_one():
 
 def test_organisations_merge_by_sum_in_any_order():
     rng = np.random.default_rng(5)
-    parts, all_together = [], Sums(4)
+    parts, all_together = [], SketchSums(4)
     for n in (300, 2000, 700):
         z = records(rng, n)
         sketch = rng.normal(size=(64, n)) @ z
-        for sums in (part := Sums(4), all_together):
+        for sums in (part := SketchSums(4), all_together):
             sums.add(sketch.T @ sketch / 64, rows=64, records=n, noise=0.0, weight=precision(
                 rows=64, records=n, noise=0.0, unit=0.1))  # fmt: skip
         parts.append(part)
@@ -111,7 +111,7 @@ def test_organisations_merge_by_sum_in_any_order():
 def test_with_uniform_weights_it_is_the_regression_of_all_records():
     rng = np.random.default_rng(6)
     blocks = [records(rng, n) * [1, 1, 1, s] for n, s in ((500, 1.0), (1500, 3.0))]
-    sums = Sums(4)
+    sums = SketchSums(4)
     for z in blocks:
         sums.add(z.T @ z, rows=10**6, records=len(z), noise=0.0, weight=1.0)
     assert solve(sums).values == pytest.approx(fit(np.vstack(blocks)), rel=1e-9)
@@ -123,7 +123,7 @@ def test_weights_by_precision_beat_uniform_ones_where_sizes_differ():
     seconds = [(n, (z := records(rng, n)).T @ z) for n in (1000, 30_000)]
     for _ in range(60):
         for weighted in errors:
-            sums = Sums(4)
+            sums = SketchSums(4)
             for n, second in seconds:
                 weight = precision(rows=64, records=n, noise=1.0, unit=0.1) if weighted else 1.0
                 added(second, 1.0, 64, rng, sums, n, weight)
@@ -142,7 +142,7 @@ def test_what_the_noise_hides_is_shrunk_and_has_no_interval():
     worst = 0.0
     for _ in range(100):
         z = records(rng, 30)
-        sums = Sums(4)
+        sums = SketchSums(4)
         added(z.T @ z, 500.0, 40, rng, sums, 30)
         found = solve(sums)
         assert found.held
@@ -157,7 +157,7 @@ def test_what_the_noise_hides_is_shrunk_and_has_no_interval():
 def test_a_feature_that_never_varies_gets_the_shortest_fit():
     z = records(np.random.default_rng(9), 300)
     z = np.column_stack([z[:, :2], z[:, 2], 2 * z[:, 2], z[:, 3]])
-    sums = Sums(5)
+    sums = SketchSums(5)
     sums.add(z.T @ z, rows=10**6, records=300, noise=0.0, weight=1.0)
     found = solve(sums)
     assert found.held == 1
@@ -165,7 +165,7 @@ def test_a_feature_that_never_varies_gets_the_shortest_fit():
 
 
 def test_nothing_learned_is_all_zero_without_interval():
-    found = solve(Sums(4))
+    found = solve(SketchSums(4))
     assert found.values.tolist() == [0.0, 0.0, 0.0]
     assert np.all(np.isinf(np.diag(found.covariance)))
 
@@ -186,7 +186,7 @@ def test_intervals_hold_the_population_as_often_as_they_say(n, rows, noise):
     hits, half = [], []
     for _ in range(300):
         z = records(rng, n)
-        sums = Sums(4)
+        sums = SketchSums(4)
         added(z.T @ z, noise, rows, rng, sums, n)
         found = solve(sums)
         gap = np.abs(found.values - THETA) / np.sqrt(np.diag(found.covariance))
@@ -200,9 +200,9 @@ def test_intervals_hold_the_population_as_often_as_they_say(n, rows, noise):
 def test_so_few_rows_say_nothing_of_the_error(rows):
     rng = np.random.default_rng(8)
     z = records(rng, 5_000)
-    sums = Sums(columns=4)
+    sums = SketchSums(columns=4)
     added(z.T @ z, 0.0, rows, rng, sums, len(z))
     assert np.all(np.isinf(solve(sums).covariance))
-    more = Sums(columns=4)
+    more = SketchSums(columns=4)
     added(z.T @ z, 0.0, 3 + FEWEST, rng, more, len(z))
     assert np.all(np.isfinite(solve(more).covariance))

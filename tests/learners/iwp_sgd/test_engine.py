@@ -234,7 +234,7 @@ def test_each_release_is_learned_at_its_own_level():
     other.learn_releases([release(row, name) for row, name in zip(payloads, named, strict=True)])
     assert made.state_dict() == other.state_dict()
     # A strict person's release weighs less, by public noise alone.
-    spreads = made._menu[0][:, k.SPREAD - k.UNIT]
+    spreads = made._level_table[0][:, k.SPREAD - k.UNIT]
     assert spreads[2] > spreads[0] > spreads[1]
 
 

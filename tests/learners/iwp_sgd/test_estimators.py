@@ -16,7 +16,7 @@ from murk.stream import Task
 from murk.stream.messages.codec import RejectedError
 from tests.learners.iwp_sgd.worlds import records, release
 
-MENU = {"open": GaussianDP(8.0)}
+LEVELS = {"open": GaussianDP(8.0)}
 FORMS = ["outer", "directions", "joint", "separate"]
 
 
@@ -30,7 +30,7 @@ def test_one_by_one_many_and_releases_agree_bit_for_bit(learner, form):
     target = "binary" if learner is IWPSGDClassifier else "real"
     x, y = records(200, target=target)
     labels = (y > 0.5) if target == "binary" else y
-    more = {"budget": GaussianDP(4.0), "levels": MENU, "release": form, "features": ["a", "b"], "seed": 4}
+    more = {"budget": GaussianDP(4.0), "levels": LEVELS, "release": form, "features": ["a", "b"], "seed": 4}
     one, many, parts = learner(**more), learner(**more), learner(**more)
     for i, (row, label) in enumerate(zip(as_records(x), labels.tolist(), strict=True)):
         one.learn_one(row, label, budget=GaussianDP(8.0) if i % 4 == 0 else None)

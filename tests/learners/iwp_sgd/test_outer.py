@@ -174,8 +174,8 @@ def test_people_of_several_levels_and_chains_are_learned_together():
     assert merged.spread == pytest.approx(one.spread, rel=0.2)
     assert np.all(np.abs(one.values - TRUTH) < 5.0 * one.spread)
     own = engine(seed=1, **more)
-    menu = [own.mechanisms["pure" if i % 3 == 0 else "default"] for i in range(len(x))]
-    own.learn_records(x, y, menu)
+    mechanisms = [own.mechanisms["pure" if i % 3 == 0 else "default"] for i in range(len(x))]
+    own.learn_records(x, y, mechanisms)
     assert own.estimate().spread == pytest.approx(one.spread, rel=0.2)
 
 

@@ -18,10 +18,10 @@ def settings(target="binary", **more):
 
 def engine(target="binary", guarantee=None, levels=None, seed=None, noise=None, **more):
     chosen = settings(target, **more)
-    menu = {"default": chosen.mechanism(GaussianDP(4.0) if guarantee is None else guarantee)}
-    menu |= {level: chosen.mechanism(each) for level, each in (levels or {}).items()}
-    made = engine_of(settle(chosen, menu), menu, seed=seed, noise=noise)
-    made.use(menu["default"])
+    mechanisms = {"default": chosen.mechanism(GaussianDP(4.0) if guarantee is None else guarantee)}
+    mechanisms |= {level: chosen.mechanism(each) for level, each in (levels or {}).items()}
+    made = engine_of(settle(chosen, mechanisms), mechanisms, seed=seed, noise=noise)
+    made.use(mechanisms["default"])
     return made
 
 

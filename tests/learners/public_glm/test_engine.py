@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.learners.public_glm.engine import BLOCK, Model, MomentEngine, merged
+from murk.learners.public_glm.engine import BLOCK, MomentEngine, MomentModel, merged
 from murk.learners.public_glm.fitting.curves import LINKS
 from murk.learners.public_glm.fitting.fit import Response
 from murk.learners.public_glm.fitting.statistics import Statistics, balanced
 from murk.learners.public_glm.mechanism import calibrated
-from murk.learners.public_glm.moments import Sums
+from murk.learners.public_glm.moments import MomentSums
 from murk.learners.public_glm.problem import check_size, problem_for
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise
 from murk.stream import Task
@@ -22,8 +22,8 @@ from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import MomentRelease
 
 LAYOUT = Statistics(("a", "b", "intercept"), math.sqrt(3), balanced(math.sqrt(3)))
-MODEL = Model(LINKS["identity"], Response(-1.0, 1.0), None)
-MENU = {
+MODEL = MomentModel(LINKS["identity"], Response(-1.0, 1.0), None)
+LEVELS = {
     "default": calibrated(GaussianDP(1.0), LAYOUT),
     "open": calibrated(GaussianDP(4.0), LAYOUT),
     "pure": calibrated(PureDP(1.0), LAYOUT),
@@ -32,7 +32,7 @@ MENU = {
 
 
 def engine(**more):
-    return MomentEngine(LAYOUT, MODEL, MENU, **{"noise": SimulatedNoise(1), **more})
+    return MomentEngine(LAYOUT, MODEL, LEVELS, **{"noise": SimulatedNoise(1), **more})
 
 
 def records(n, seed=1):
@@ -44,10 +44,10 @@ def records(n, seed=1):
 def releases(n, seed=3):
     X, y = records(n, seed)
     vectors = LAYOUT.vectors(X, y)
-    names = [list(MENU)[i % len(MENU)] for i in range(n)]
+    names = [list(LEVELS)[i % len(LEVELS)] for i in range(n)]
     out = []
     for i, level in enumerate(names):
-        payload = MENU[level].randomize(vectors[i : i + 1], SimulatedNoise(seed), [i])[0].tolist()
+        payload = LEVELS[level].randomize(vectors[i : i + 1], SimulatedNoise(seed), [i])[0].tolist()
         out.append(
             MomentRelease(
                 id=f"{i:032x}", task="f" * 64, level=level, chain=0, payload=payload, time=0, expires=1, simulated=True
@@ -59,7 +59,7 @@ def releases(n, seed=3):
 def test_however_records_are_cut_up_the_state_is_the_same_to_the_bit():
     n = BLOCK + 300
     X, y = records(n)
-    own = [MENU[list(MENU)[i % len(MENU)]] for i in range(n)]
+    own = [LEVELS[list(LEVELS)[i % len(LEVELS)]] for i in range(n)]
     whole, parts, single = engine(), engine(), engine()
     whole.learn_records(X, y, own)
     for start, stop in ((0, 1), (1, 700), (700, n)):
@@ -72,7 +72,7 @@ def test_however_records_are_cut_up_the_state_is_the_same_to_the_bit():
 
 def test_releases_and_records_end_in_the_same_fold():
     X, y = records(40, seed=3)
-    own = [MENU[list(MENU)[i % len(MENU)]] for i in range(40)]
+    own = [LEVELS[list(LEVELS)[i % len(LEVELS)]] for i in range(40)]
     here, there, cut = engine(noise=SimulatedNoise(3)), engine(), engine()
     here.learn_records(X, y, own)
     there.learn_releases(releases(40))
@@ -126,7 +126,7 @@ def test_chains_merge_by_sum():
     one.learn_releases(many)
     left.learn_releases(many[::2])
     right.learn_releases(many[1::2])
-    together = Sums.merged([left.sums, right.sums])
+    together = MomentSums.merged([left.sums, right.sums])
     # Sums in another order: rounding only.
     np.testing.assert_allclose(together.total, one.sums.total, rtol=1e-12, atol=1e-12)
     assert together.count == 90
@@ -167,15 +167,15 @@ def test_secure_noise_differs_and_learns():
     X, y = records(50)
     one, two = engine(noise=SecureNoise()), engine(noise=None)
     for each in (one, two):
-        each.learn_records(X, y, [MENU["default"]])
+        each.learn_records(X, y, [LEVELS["default"]])
     assert one.state_dict() != two.state_dict()
 
 
 def test_a_part_beyond_its_own_bound_is_rejected():
     layout = Statistics(("a", "intercept"), math.sqrt(2), root=1.0)
-    menu = {"default": calibrated(ApproxDP(1.0, 1e-6), layout, release="separate")}
-    one = MomentEngine(layout, MODEL, menu)
-    bounds, (_, (_, _, square)) = menu["default"].magnitudes, menu["default"].reach.parts
+    mechanisms = {"default": calibrated(ApproxDP(1.0, 1e-6), layout, release="separate")}
+    one = MomentEngine(layout, MODEL, mechanisms)
+    bounds, (_, (_, _, square)) = mechanisms["default"].magnitudes, mechanisms["default"].reach.parts
     longest = math.isqrt(square)
     honest = {"id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 1}
     rest = [0] * (len(bounds) - 1)
@@ -189,7 +189,7 @@ def test_a_part_beyond_its_own_bound_is_rejected():
 
 def test_mechanisms_of_other_moments_are_refused():
     with pytest.raises(UserError, match="moments"):
-        MomentEngine(Statistics(("a", "intercept"), 2.0), MODEL, MENU)
+        MomentEngine(Statistics(("a", "intercept"), 2.0), MODEL, LEVELS)
 
 
 TASK = """

@@ -12,7 +12,7 @@ from murk.learners.estimate import PublicCovariates
 from murk.learners.public_glm.fitting.curves import LINKS, LOSSES
 from murk.learners.public_glm.fitting.fit import DELTA, LEAST_SQUARES, Response, fit
 from murk.learners.public_glm.fitting.statistics import Statistics, balanced
-from murk.learners.public_glm.moments import Private, Sums, design_of, private_share
+from murk.learners.public_glm.moments import MomentSums, Private, design_of, private_share
 from murk.learners.public_glm.public import Covariates
 
 BINARY, OWN = Response(0.0, 1.0), Response(-1.0, 1.0)
@@ -25,7 +25,7 @@ def exact(layout, X, y, noise=0.0, rng=None):
         mean += layout.vectors(X[start : start + 20_000], y[start : start + 20_000]).sum(axis=0) / n
     if rng is not None:
         mean = mean + rng.normal(size=layout.dimension) * math.sqrt(noise / n)
-    return Sums(n * mean, np.array([n, n, n * noise, n * noise, n, n], dtype=float), n)
+    return MomentSums(n * mean, np.array([n, n, n * noise, n * noise, n, n], dtype=float), n)
 
 
 def layout_of(X, **more):
@@ -239,7 +239,9 @@ def test_standard_errors_are_those_of_repeated_noise(solver):
     noise, values = 9.0, []
     for _ in range(400):
         off = rng.normal(size=layout.dimension) * math.sqrt(noise / clean.count)
-        sums = Sums(clean.total + clean.count * off, np.array([1, 1, noise, noise, 1, 1.0]) * clean.count, clean.count)
+        sums = MomentSums(
+            clean.total + clean.count * off, np.array([1, 1, noise, noise, 1, 1.0]) * clean.count, clean.count
+        )
         found = fit(sums, layout, LOSSES["logistic"], BINARY, public, "both", solver=solver)
         assert found.missing is None
         values.append(found.values)
@@ -256,6 +258,8 @@ def test_standard_errors_are_those_of_repeated_noise(solver):
 
 def test_nothing_learned_is_nothing_known():
     layout = Statistics(("a", "1"), 2.0)
-    found = fit(Sums(np.zeros(layout.dimension), np.zeros(6), 0), layout, LOSSES["logistic"], BINARY, None, "both")
+    found = fit(
+        MomentSums(np.zeros(layout.dimension), np.zeros(6), 0), layout, LOSSES["logistic"], BINARY, None, "both"
+    )
     assert found.direction.tolist() == [0.0, 0.5]
     assert np.all(np.isinf(found.estimate.spread))

@@ -7,7 +7,7 @@ import numpy as np
 from murk.learners.estimate import PublicCovariates
 from murk.learners.scores.engine import ScoreEngine
 from murk.learners.scores.layout import flattened
-from murk.learners.scores.mechanism import menu_of
+from murk.learners.scores.mechanism import score_mechanisms
 from murk.learners.scores.model import QUESTIONS, chance
 from murk.learners.scores.problem import ScoreProblem
 from murk.learners.scores.settings import Settings
@@ -20,8 +20,8 @@ def problem_of(p, mu, *, binary=True, covariates=None, guarantee=None, **more):
     """A problem of p coded features and the constant, with one level."""
     names = (*(f"x{j}" for j in range(p)), "intercept")
     settings = Settings(names, binary and "labels" not in more, covariates, **more)
-    menu = menu_of("best", guarantee or GaussianDP(mu), p + 1, settings.contrasts)
-    return ScoreProblem(settings, {"default": menu})
+    pair = score_mechanisms("best", guarantee or GaussianDP(mu), p + 1, settings.contrasts)
+    return ScoreProblem(settings, {"default": pair})
 
 
 def features(rng, n, p):

@@ -15,7 +15,7 @@ from murk.learners.coordinates import contrasts
 from murk.learners.problem import HostileModelError, person_problem_for
 from murk.learners.scores.layout import FIRST
 from murk.learners.scores.model import Model, Response, check_model, vectors
-from murk.learners.scores.solving.classes import Scores, chances
+from murk.learners.scores.solving.classes import ClassScores, chances
 from murk.learners.scores.solving.rows import Rows
 from murk.learners.units import units
 from murk.privacy import GaussianDP, PureDP
@@ -87,7 +87,7 @@ def test_the_mean_score_and_its_slope_are_those_of_devices(exponent):
     model = Model(origin, np.eye(P) + 0.2 * rng.normal(size=(P, P)), 1.2, exponent, 0.0, 0.0)
     at = chances(rows.points, theta, basis)
     each = [vectors(rows.points, np.full(40, float(k)), model, Response(False, K), "score") for k in range(K)]
-    expected = Scores.of(model, rows, basis)
+    expected = ClassScores.of(model, rows, basis)
     direct = sum(at[:, [k]] * each[k] for k in range(K))
     assert expected.summands(at) == pytest.approx(direct)
     assert expected.score(at) == pytest.approx(direct.mean(axis=0))

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from murk.errors import UserError
 from murk.learners.scores.layout import matrix_size, symmetric
-from murk.learners.scores.mechanism import OuterGaussian, menu_of, outer
+from murk.learners.scores.mechanism import OuterGaussian, outer, score_mechanisms
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
 
@@ -39,23 +39,23 @@ def test_orthogonal_vectors_use_all_of_it():
 
 
 def test_a_matrix_is_half_as_noisy_as_any_vector_of_norm_one():
-    menu = menu_of(None, GaussianDP(0.7), P)
-    assert menu.matrix.variance == pytest.approx(menu.score.variance / 2, rel=1e-4)
-    assert menu.guarantee == GaussianDP(menu.guarantee.mu)
-    assert menu.guarantee.mu <= 0.7
+    pair = score_mechanisms(None, GaussianDP(0.7), P)
+    assert pair.matrix.variance == pytest.approx(pair.score.variance / 2, rel=1e-4)
+    assert pair.guarantee == GaussianDP(pair.guarantee.mu)
+    assert pair.guarantee.mu <= 0.7
     for currency in ("gdp", "rho"):
-        costs = [mechanism.cost(currency) for mechanism in (menu.score, menu.matrix)]
-        assert all(cost <= menu.cost(currency) for cost in costs)
+        costs = [mechanism.cost(currency) for mechanism in (pair.score, pair.matrix)]
+        assert all(cost <= pair.cost(currency) for cost in costs)
 
 
 @pytest.mark.parametrize("guarantee", [PureDP(2.0), ApproxDP(1.0, 1e-6)])
 def test_other_guarantees_take_other_mechanisms(guarantee):
-    menu = menu_of(None, guarantee, P)
+    pair = score_mechanisms(None, guarantee, P)
     vectors = np.tile([0.6, -0.8, 0.0], (20_000, 1))
-    payload = menu.matrix.randomize(vectors, SimulatedNoise(4), np.arange(len(vectors)))
-    found = menu.matrix.decode(payload).mean(axis=0)
+    payload = pair.matrix.randomize(vectors, SimulatedNoise(4), np.arange(len(vectors)))
+    found = pair.matrix.decode(payload).mean(axis=0)
     # A mean of 20,000 of this variance; beyond 5 of its standard deviations once in 10^5 times for all six.
-    assert np.max(np.abs(found - outer(vectors[:1], P)[0])) < 5 * math.sqrt(menu.matrix.variance / len(vectors))
+    assert np.max(np.abs(found - outer(vectors[:1], P)[0])) < 5 * math.sqrt(pair.matrix.variance / len(vectors))
 
 
 def test_it_is_unbiased():

@@ -169,7 +169,7 @@ def test_however_rows_come_it_is_the_same_to_the_bit():
 
 
 def test_sums_beyond_64_bits_are_carried_over(monkeypatch):
-    from murk.privacy.gaussmix import totals
+    from murk.privacy.gaussmix import gram_accumulator as totals
 
     rows = some_rows()
     whole = window(rows).release().integers

@@ -53,7 +53,7 @@ def settle(law: Law, a: int, b: int, spare: Sequence[int], used: int) -> tuple[i
     """A trial that `decide` left open: (status, value or `REJECTED`, spare words used by then)."""
     tape = _Tape(spare, used)
     try:
-        value = _settle(law, a, b, tape)
+        value = _finish_trial(law, a, b, tape)
     except _Missing as missing:
         return missing.status, REJECTED, used
     return DONE, value, tape.used
@@ -81,7 +81,7 @@ class _Tape:
                 return u
 
 
-def _settle(law: Law, a: int, b: int, tape: _Tape) -> int:
+def _finish_trial(law: Law, a: int, b: int, tape: _Tape) -> int:
     k = _coarse(law, a, tape)
     j = b & ((1 << law.step_bits) - 1)
     negative = b >> law.step_bits & 1

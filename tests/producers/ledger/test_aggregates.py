@@ -6,7 +6,7 @@ import pytest
 
 from murk.producers import FileSource
 from murk.producers.ledger.aggregates import _share
-from murk.producers.ledger.prices import Promise, Tariff
+from murk.producers.ledger.prices import Price, Promise
 from tests.producers.world import World, make_task, paid_task, run_blocks, write_people
 
 
@@ -65,19 +65,19 @@ def test_refusals_and_withdrawals_change_accounts(tmp_path: Path) -> None:
 def test_the_largest_share_of_a_cap() -> None:
     """Of the caps that a person has: of the task, and of the levels that were asked for; what nobody knows is all."""
 
-    def tariff(number: int, level: str, rho: int | None, approx: tuple[int, int] | None = None) -> Tariff:
-        return Tariff(number, 1, level, "any", "[]", rho, None, *(approx or (None, None)), None)
+    def price(number: int, level: str, rho: int | None, approx: tuple[int, int] | None = None) -> Price:
+        return Price(number, 1, level, "any", "[]", rho, None, *(approx or (None, None)), None)
 
-    tariffs = {1: tariff(1, "low", 10, (1, 30)), 2: tariff(2, "high", 25), 3: tariff(3, "free", 0, (0, 0))}
+    prices = {1: price(1, "low", 10, (1, 30)), 2: price(2, "high", 25), 3: price(3, "free", 0, (0, 0))}
     caps = [Promise(1, "", "rho", 100, 0), Promise(1, "low", "rho", 40, 0), Promise(1, "high", "rho", 80, 0)]
-    assert _share({}, caps, tariffs) == 0.0
-    assert _share({1: 1}, caps, tariffs) == 0.25
-    assert _share({1: 1, 2: 1}, caps, tariffs) == 35 / 40
-    assert _share({2: 3}, caps, tariffs) == 75 / 80
+    assert _share({}, caps, prices) == 0.0
+    assert _share({1: 1}, caps, prices) == 0.25
+    assert _share({1: 1, 2: 1}, caps, prices) == 35 / 40
+    assert _share({2: 3}, caps, prices) == 75 / 80
     # What was refused costs nothing, and is of its level all the same.
-    assert _share({1: 0, 2: 1}, caps, tariffs) == 25 / 40
-    assert _share({3: 5}, caps, tariffs) == 0.0
-    assert _share({1: 1}, [Promise(1, "", "approx", 100, 50)], tariffs) == 0.6
-    assert _share({1: 1, 2: 1}, [Promise(1, "", "approx", 100, 50)], tariffs) == 1.0
-    assert _share({1: 1}, [Promise(1, "", "approx", 100, 0)], tariffs) == 1.0
-    assert _share({1: 1}, [Promise(1, "high", "rho", 0, 0)], tariffs) == 0.0
+    assert _share({1: 0, 2: 1}, caps, prices) == 25 / 40
+    assert _share({3: 5}, caps, prices) == 0.0
+    assert _share({1: 1}, [Promise(1, "", "approx", 100, 50)], prices) == 0.6
+    assert _share({1: 1, 2: 1}, [Promise(1, "", "approx", 100, 50)], prices) == 1.0
+    assert _share({1: 1}, [Promise(1, "", "approx", 100, 0)], prices) == 1.0
+    assert _share({1: 1}, [Promise(1, "high", "rho", 0, 0)], prices) == 0.0

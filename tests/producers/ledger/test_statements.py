@@ -7,7 +7,7 @@ import pytest
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, PrivacyLoss, PureDP, ZeroConcentratedDP, cap_of
 from murk.producers import Ledger, Policy
-from murk.producers.ledger.accounts import LevelAccount, Standing, describe_together
+from murk.producers.ledger.accounts import CapStatus, LevelAccount, describe_together
 from murk.producers.ledger.prices import Charge
 from murk.producers.ledger.requests import ReleaseRequests
 from tests.producers.ledger.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
@@ -112,11 +112,11 @@ def test_what_is_spent_together_is_said_beside_its_cap() -> None:
     """In the cap's terms: said once where a figure says them already, and in full where there is no figure."""
     tight, loose = cap_of(ApproxDP(1.0, 1e-6)), cap_of(ApproxDP(2.0, 1e-5))
     standings = [
-        Standing(cap_of(GaussianDP(1.5)), cap_of(GaussianDP(1.0))),
-        Standing(cap_of(PureDP(3.0)), None),
-        Standing(loose, tight),
-        Standing(loose, None),
-        Standing(None, tight),
+        CapStatus(cap_of(GaussianDP(1.5)), cap_of(GaussianDP(1.0))),
+        CapStatus(cap_of(PureDP(3.0)), None),
+        CapStatus(loose, tight),
+        CapStatus(loose, None),
+        CapStatus(None, tight),
     ]
     assert [line.removeprefix("All tasks together: ") for line in describe_together(standings)] == [
         "mu = 1 of 1.5 at most for a person",
@@ -192,20 +192,20 @@ def test_what_anybody_has_spent_on_all_tasks_together(tmp_path: Path) -> None:
         assert ledger.together() == ()
         for person, level in (("ann", "low"), ("ann", "low"), ("bob", "low")):
             ask(ledger, person, level=level)
-        assert ledger.together() == (Standing(None, rho(20)),)
+        assert ledger.together() == (CapStatus(None, rho(20)),)
         ask(ledger, "bob", level="high")
-        assert ledger.together() == (Standing(None, rho(40)),)
+        assert ledger.together() == (CapStatus(None, rho(40)),)
         # Of one person there is no figure in rho, of the others none in anything else.
         ask(ledger, "cid", level="odd")
         assert ledger.together() == ()
     with booked(tmp_path / "other.db", charges, caps=[], lifetime=rho(100)) as ledger:
-        assert ledger.together() == (Standing(rho(100), rho(0)),)
+        assert ledger.together() == (CapStatus(rho(100), rho(0)),)
         ask(ledger, "ann", level="high")
         ask(ledger, "bob", level="low")
-        assert ledger.together() == (Standing(rho(100), rho(30)),)
+        assert ledger.together() == (CapStatus(rho(100), rho(30)),)
         # What is refused, having no figure in rho, costs nothing.
         assert ask(ledger, "cid", level="odd") == "lifetime"
-        assert ledger.together() == (Standing(rho(100), rho(30)),)
+        assert ledger.together() == (CapStatus(rho(100), rho(30)),)
 
 
 def test_all_releases_together_are_stated_in_the_strongest_terms_that_all_allow(tmp_path: Path) -> None:

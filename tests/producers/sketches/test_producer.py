@@ -143,7 +143,7 @@ class TestWindow:
         assert sum(map(len, runs[0])) == 6
         assert sum(bool(chain) for chain in runs[0]) > 1
 
-    def test_a_level_of_the_menu(self, world: SketchWorld) -> None:
+    def test_another_level(self, world: SketchWorld) -> None:
         fill(world.produce(level="strict"))
         assert [release.level for release in world.releases()] == ["strict"]
         with pytest.raises(UserError, match="no level 'strct': choose one of default, strict"):

@@ -26,8 +26,8 @@ from murk.stream.messages.codec import (
 from murk.stream.messages.releases import GradientRelease, IterateMessage, truncate_time
 
 TASK = "0123456789abcdef" * 4
-MENU = {"default": 1_000, "open": 10}
-RULES = WireRules(TASK, simulated=False, lengths=(3,), magnitudes=MENU, partitions=2, max_bytes=4_096)
+LEVELS = {"default": 1_000, "open": 10}
+RULES = WireRules(TASK, simulated=False, lengths=(3,), magnitudes=LEVELS, partitions=2, max_bytes=4_096)
 RELEASE = GradientRelease(
     id="f" * 32,
     task=TASK,
@@ -292,7 +292,7 @@ def test_details_say_what_was_found_bounded_and_escaped() -> None:
     assert hostile.endswith("...: int_type")
     assert len(hostile) < 100
     assert rejection(message(task="0" * 64)).detail == f"made for task {'0' * 12}, this one is {TASK[:12]}"
-    assert rejection(message(level="strict")).detail == "level 'strict' is not on the task's menu"
+    assert rejection(message(level="strict")).detail == "level 'strict' is not one of the task's"
     assert rejection(b"{}").detail == "id: missing"
     assert str(rejection(message(chain=2))) == "chain: chain 2 of 2"
 
@@ -329,7 +329,7 @@ SCORE = {**FIELDS, "kind": "score", "question": "score"}
     ],
 )
 def test_a_score_has_one_of_several_lengths(changes: dict[str, Any], wanted: Reason | None) -> None:
-    rules = WireRules(TASK, False, (3, 6), MENU, partitions=2, kind="score")
+    rules = WireRules(TASK, False, (3, 6), LEVELS, partitions=2, kind="score")
     assert rules.max_bytes == longest_release("score", 6)
     data = json.dumps({**SCORE, **changes}).encode()
     if wanted is None:

@@ -236,9 +236,9 @@ def test_every_mistake_is_named_in_its_own_line() -> None:
     assert [line.split(":")[0] for line in lines] == ["task, line 3", "task, line 6", "task, line 9"]
 
 
-def test_menu_is_short() -> None:
+def test_at_most_16_levels() -> None:
     levels = ", ".join(f"l{index}: {{gdp: {{mu: 1.0}}}}" for index in range(17))
-    with pytest.raises(UserError, match=r"privacy.levels: has 17 levels; a menu is short: at most 16"):
+    with pytest.raises(UserError, match=r"privacy.levels: has 17 levels: at most 16"):
         Task.parse(LOGISTIC.replace("}}}\n", f"}}}}, levels: {{{levels}}}}}\n"))
 
 

@@ -34,7 +34,7 @@ def test_a_log_without_the_task_is_refused_before_anybody_is_fenced(path: Path) 
         owner.load()
 
 
-def test_a_learner_of_another_menu_or_with_a_past_is_refused(log: SqliteLog) -> None:
+def test_a_learner_of_other_levels_or_with_a_past_is_refused(log: SqliteLog) -> None:
     task = make_task()
     stranger, used = SumLearner(task), SumLearner(task)
     stranger.mechanisms["strict"] = Bound()

@@ -18,7 +18,7 @@ from murk.learners.gaussmix.solving.unknown_distribution import Allowance, allow
 from murk.learners.gaussmix.windows.gram_settings import GramSettings
 from murk.learners.gaussmix.windows.gram_sums import GramSums
 from murk.learners.gaussmix.windows.sketch_settings import SketchSettings
-from murk.learners.gaussmix.windows.sketch_sums import Sums
+from murk.learners.gaussmix.windows.sketch_sums import SketchSums
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -41,7 +41,7 @@ _HIDDEN = "no interval where the noise hides the features: {} of {} directions w
 _NO_CURVE = "no interval: no logistic curve on normal scores fits the moments; the quadratic on [-3, 3] stands in"
 
 
-def estimate(settings: SketchSettings, sums: Sequence[Sums]) -> Estimate:
+def estimate(settings: SketchSettings, sums: Sequence[SketchSums]) -> Estimate:
     """Coefficients in coded units from the sums of one or more learners, merged by addition."""
     merged = sums[0].merged(*sums[1:])
     solution = solve(merged, debiased=settings.debiased)

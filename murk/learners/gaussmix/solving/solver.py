@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.gaussmix.windows.sketch_sums import Sums
+from murk.learners.gaussmix.windows.sketch_sums import SketchSums
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -94,7 +94,7 @@ def check_rows(rows: int, features: int) -> None:
         )
 
 
-def solve(sums: Sums, *, debiased: bool = True) -> Solution:
+def solve(sums: SketchSums, *, debiased: bool = True) -> Solution:
     """Coefficients and their covariance from the sums of any number of sketches.
 
     Noise-aware repair: the eigenvalues of ``A_xx`` are held at or above `FLOOR` times ``2 sqrt(p f) + p f / noise``,
@@ -139,7 +139,7 @@ def solve(sums: Sums, *, debiased: bool = True) -> Solution:
     return Solution(values, _covariance(sums, values, person, (vectors * inverse) @ vectors.T), person, 0)
 
 
-def _covariance(sums: Sums, values: Vector, person: Matrix, inverse: Matrix) -> Matrix:
+def _covariance(sums: SketchSums, values: Vector, person: Matrix, inverse: Matrix) -> Matrix:
     p = len(values)
     direction = np.append(-values, 1.0)
     residual = max(float(direction @ person @ direction), 0.0)

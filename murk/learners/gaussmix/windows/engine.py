@@ -34,7 +34,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
     settings
         What is public.
     mechanisms
-        The menu: level name to mechanism.
+        Level name to mechanism.
     """
 
     kind: ClassVar[str]
@@ -94,7 +94,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
         """
         mechanism = self.mechanisms.get(level)
         if mechanism is None:
-            raise RejectedError("level", "a level that is not on the menu")
+            raise RejectedError("level", "a level that is not the task's")
         return mechanism
 
     def _check_payload(self, integers: NDArray[np.int64], records: int, largest: int = LARGEST_WINDOW) -> None:

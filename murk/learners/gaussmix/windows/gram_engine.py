@@ -34,7 +34,7 @@ class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
     settings
         What is public.
     mechanisms
-        The menu: level name to mechanism; all of the settings' columns and bounds.
+        Level name to mechanism; all of the settings' columns and bounds.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from murk.learners.estimate import Estimate
 from murk.learners.gaussmix.solving.estimates import estimate
 from murk.learners.gaussmix.windows.engine import WindowEngine
 from murk.learners.gaussmix.windows.sketch_settings import SketchSettings
-from murk.learners.gaussmix.windows.sketch_sums import Sums, gram, precision
+from murk.learners.gaussmix.windows.sketch_sums import SketchSums, gram, precision
 from murk.privacy.gaussmix import GaussMixMechanism
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import SketchRelease
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _TAIL = 70.0  # e^-70 = 4e-31: an honest sketch is refused about never.
 
 
-class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, Sums]):
+class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
     """Running sums over sketches, O(d^2), and the regression that they tell. Threads take turns.
 
     Parameters
@@ -33,7 +33,7 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, Sums]):
     settings
         What is public.
     mechanisms
-        The menu: level name to mechanism; all of the settings' rows, columns and bounds.
+        Level name to mechanism; all of the settings' rows, columns and bounds.
 
     Raises
     ------
@@ -51,8 +51,8 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, Sums]):
                 raise UserError(f"level {level!r} makes sketches of other rows, columns or bounds than the learner's")
         super().__init__(settings, mechanisms)
 
-    def _nothing(self, settings: SketchSettings) -> Sums:
-        return Sums(settings.columns)
+    def _nothing(self, settings: SketchSettings) -> SketchSums:
+        return SketchSums(settings.columns)
 
     @property
     def dimension(self) -> int:

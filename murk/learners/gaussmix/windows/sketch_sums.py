@@ -27,7 +27,7 @@ def gram(payload: NDArray[np.int64], unit: float, out: Matrix) -> None:
 
 
 @dataclass
-class Sums(WindowSums):
+class SketchSums(WindowSums):
     """What is kept of the sketches learned so far.
 
     With ``S_s = M_s'M_s / k_s`` the second moment of sketch s, ``n_s`` its records, ``v_s`` the variance of its noise

@@ -120,7 +120,7 @@ def follow(whole: Array, real: Array, rho: Array, u: Array, z: float, v: float, 
 
 
 @jit
-def solved(real: Array, p: int, size: int, least: float, out: Array) -> bool:
+def solution_of(real: Array, p: int, size: int, least: float, out: Array) -> bool:
     """Solve ``(A + lambda I) theta = aimed`` by Cholesky; False where a pivot is not above ``least``.
 
     For the first ``size`` of p coefficients; the others are 0.
@@ -167,7 +167,7 @@ def refresh(whole: Array, real: Array, average: Array, reference: Array) -> None
     p = whole[FEATURES]
     whole[NEXT_REFRESH] += max(whole[COUNT] // _GROWTH, 1)
     found, least = np.zeros(p), TRUST * uncertainty(real, p)
-    done = real[POLISH_WEIGHT] > 0.0 and solved(real, p, whole[FREE], least, found)
+    done = real[POLISH_WEIGHT] > 0.0 and solution_of(real, p, whole[FREE], least, found)
     whole[IDENTIFIED] = 1 if done else 0
     if not done and whole[FORM] >= DIRECTED_LABEL and real[POLISH_WEIGHT] > 0.0:
         done = floored(real, p, whole[FREE], least, found)

@@ -25,7 +25,7 @@ from murk.learners.public_glm.fitting.curves import Curve
 from murk.learners.public_glm.fitting.root import NoRootError, solve
 from murk.learners.public_glm.fitting.score import score_covariance, solve_score
 from murk.learners.public_glm.fitting.statistics import Statistics
-from murk.learners.public_glm.moments import Private, Sums, design_of
+from murk.learners.public_glm.moments import MomentSums, Private, design_of
 from murk.learners.public_glm.public import Covariates
 
 Floats = NDArray[np.float64]
@@ -111,7 +111,7 @@ def normal_points(matrix: Floats, slopes: Floats) -> tuple[Floats, Floats]:
 
 
 def fit(
-    sums: Sums, layout: Statistics, curve: Curve, response: Response, public: Covariates | None,
+    sums: MomentSums, layout: Statistics, curve: Curve, response: Response, public: Covariates | None,
     covariance: str, chains: int = 1, solver: str = "stein",
 ) -> Fit:  # fmt: skip
     """Fit a curve to running sums. Any curve may be fitted to the same sums.
@@ -177,7 +177,7 @@ def fit(
 
 
 def _scored(
-    sums: Sums, layout: Statistics, curve: Curve, response: Response, public: Covariates, private: Private,
+    sums: MomentSums, layout: Statistics, curve: Curve, response: Response, public: Covariates, private: Private,
     direction: Floats, chains: int,
 ) -> Fit:  # fmt: skip
     """The fit by the model's own equations."""

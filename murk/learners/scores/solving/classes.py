@@ -40,7 +40,7 @@ _UNLIKE = 3.72
 
 
 @dataclass(frozen=True)
-class Scores:
+class ClassScores:
     """The scores that rows would have, of each class, at an epoch's model.
 
     Parameters
@@ -61,7 +61,7 @@ class Scores:
     answers: Array
 
     @classmethod
-    def of(cls, model: Model, rows: Rows, basis: Array) -> Scores:
+    def of(cls, model: Model, rows: Rows, basis: Array) -> ClassScores:
         """Those of one epoch's model."""
         at = chances(rows.points, model.origin * model.exponent, basis)
         largest = np.sqrt(1.0 - 2.0 * at.min(axis=1) + np.sum(at**2, axis=1))
@@ -133,8 +133,8 @@ class ClassSolution:
         if not self.alike:
             # Only a centred score has mean zero at the truth whatever the distribution of the covariates.
             asked = [one for one in asked if one[1].exponent == 1.0]
-        self._equations: list[tuple[Answer, Scores]] = [
-            (answer, Scores.of(model, rows, self._basis)) for answer, model in asked
+        self._equations: list[tuple[Answer, ClassScores]] = [
+            (answer, ClassScores.of(model, rows, self._basis)) for answer, model in asked
         ]
         pull = rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
         wide: Array = np.asarray(np.kron(np.eye(classes - 1), pull), dtype=np.float64)
@@ -156,7 +156,7 @@ class ClassSolution:
 
     # The equations
 
-    def _noise(self, one: Scores, answer: Answer, at: Array) -> Array:
+    def _noise(self, one: ClassScores, answer: Answer, at: Array) -> Array:
         """Covariance of an epoch's mean score."""
         own = answer.noise * np.eye(len(self.newest.origin)) + answer.share * self.ratio * one.spread(at)
         return np.asarray(own + answer.whole * one.spread(at, whole=True)) if answer.whole else own
@@ -221,7 +221,7 @@ class ClassSolution:
         """The model of the next epoch: at the solution, in coordinates whose curvature is even over contrasts."""
         p, newest = self.features, self.newest
         at = chances(self.rows.points, self.origin, self._basis)
-        one = Scores.of(Model(self.origin, newest.transform, reach, 1.0, 0.0, 0.0), self.rows, self._basis)
+        one = ClassScores.of(Model(self.origin, newest.transform, reach, 1.0, 0.0, 0.0), self.rows, self._basis)
         c = self._basis.shape[1]
         # Mean over contrasts of dG/dTheta, in the coordinates of z.
         curvature = one.slope(at).reshape(c, p, c, p).trace(axis1=0, axis2=2) @ newest.transform.T / c

@@ -43,7 +43,7 @@ class Equation:
 
 
 @dataclass(frozen=True)
-class Told:
+class ReleasedMoments:
     """What was released, and each row's terms of it.
 
     Rows have terms ``base + level bend`` of scores: the level (a probability, or a line's height) is the only thing
@@ -75,7 +75,7 @@ class Told:
     own: Array
 
     @classmethod
-    def of(cls, found: Sequence[Summary], response: Response, rows: Rows) -> Told:
+    def of(cls, found: Sequence[Summary], response: Response, rows: Rows) -> ReleasedMoments:
         """What epochs' mean answers are, over rows."""
         newest = found[-1].model
         groups = _grouped(found, response, rows)

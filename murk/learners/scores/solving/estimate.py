@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.estimate import Estimate, People
+from murk.learners.scores.solving.any_solution import AnySolution
 from murk.learners.scores.solving.classes import ClassSolution
 from murk.learners.scores.solving.needed import Need, Outlook
 from murk.learners.scores.solving.public import CurveSolution, PublicSolution
-from murk.learners.scores.solving.solved import AnySolution
 
 METHOD = "scores"
 _COVERED = (

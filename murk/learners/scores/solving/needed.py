@@ -28,16 +28,16 @@ from numpy.typing import NDArray
 from murk.errors import MurkError, UserError
 from murk.learners.coordinates import contrasts
 from murk.learners.scores.layout import flattened
-from murk.learners.scores.mechanism import Menu, menu_of
+from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.scores.model import QUESTIONS, Model, Question, Response
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving import classes
+from murk.learners.scores.solving.any_solution import AnySolution
 from murk.learners.scores.solving.expected import Expected, mean_matrix
 from murk.learners.scores.solving.moments import pooled
 from murk.learners.scores.solving.public import PublicSolution
 from murk.learners.scores.solving.rows import Rows, inverse
 from murk.learners.scores.solving.solve import Solution
-from murk.learners.scores.solving.solved import AnySolution
 from murk.learners.scores.sums import Epoch, Summary, Tally, step_of, summaries
 from murk.privacy.guarantees import Guarantee
 
@@ -139,7 +139,7 @@ class Outlook:
     ----------
     settings, solution, found
         What is public, what was learned, and the epochs' mean answers that it was learned from.
-    menus
+    mechanisms
         Level to mechanisms.
     counts
         Level to the number of its releases.
@@ -148,7 +148,7 @@ class Outlook:
     settings: Settings
     solution: AnySolution
     found: Sequence[Summary]
-    menus: Mapping[str, Menu]
+    mechanisms: Mapping[str, ScoreMechanisms]
     counts: Mapping[str, int]
 
     @property
@@ -165,9 +165,9 @@ class Outlook:
         told = self._told()
         if told is None:
             return {name: Need(seen=False) for name, each in zip(names, unknown, strict=True) if each}
-        model = self.settings.first_model(self.menus)
+        model = self.settings.first_model(self.mechanisms)
         if not self.settings.once:
-            model = self.settings.next_model(self.found, self.people, self.menus)
+            model = self.settings.next_model(self.found, self.people, self.mechanisms)
         times = _MARGIN * self._times(model, quantile, unknown)
         rows = self._rows(model, quantile, unknown)
         return {
@@ -243,9 +243,9 @@ class Outlook:
             for level, known in self.counts.items():
                 count = round(people * known / self.people * shares[question])
                 if count:
-                    step = step_of(self.menus[level].mechanism(question))
+                    step = step_of(self.mechanisms[level].mechanism(question))
                     tallies[level, question] = Tally(count, [round(count * value / step) for value in mean.tolist()])
-        return summaries([Epoch(0, model, tallies)], self.menus, self.settings.features)
+        return summaries([Epoch(0, model, tallies)], self.mechanisms, self.settings.features)
 
     def _answer(self, model: Model, question: Question) -> Array:
         """What is expected of one person, in units of what is released."""
@@ -254,15 +254,15 @@ class Outlook:
             if response.classes:
                 basis = contrasts(response.classes)
                 at = classes.chances(rows.points, one.origin, basis)
-                return self._there * classes.Scores.of(model, rows, basis).score(at)
-            return self._there * Expected.of(model, rows, response).score(rows.points @ one.origin)
+                return self._target_share * classes.ClassScores.of(model, rows, basis).score(at)
+            return self._target_share * Expected.of(model, rows, response).score(rows.points @ one.origin)
         flat = question == "scatter" or bool(response.classes)
         matrix = mean_matrix(model, rows, Response(False) if response.classes else response, flat=flat)
-        there = 1.0 if question == "scatter" else self._there
+        there = 1.0 if question == "scatter" else self._target_share
         return there * flattened(matrix) / (model.reach / 2.0)
 
     @property
-    def _there(self) -> float:
+    def _target_share(self) -> float:
         """Share of the people whose target is there."""
         one = self.solution
         return min(one.curvature.ratio, 1.0) if isinstance(one, Solution) else 1.0 - one.missing
@@ -299,23 +299,23 @@ class Outlook:
         """Guarantees of all levels at which releases are worth so many times as much; none where one is too large."""
         found = {}
         for level in self.counts:
-            budget = None if math.isinf(factor) else self._budget(self.menus[level], factor)
+            budget = None if math.isinf(factor) else self._budget(self.mechanisms[level], factor)
             if budget is None:
                 return {}
             found[level] = budget
         return found
 
-    def _budget(self, menu: Menu, factor: float) -> Guarantee | None:
-        score: Any = menu.score
+    def _budget(self, pair: ScoreMechanisms, factor: float) -> Guarantee | None:
+        score: Any = pair.score
         own = 1.0 / score.dimension
         wanted = (score.variance + own) / factor - own
-        guarantee: Any = menu.guarantee
+        guarantee: Any = pair.guarantee
         (parameters,) = guarantee.to_dict().values()
         name, now = next(iter(parameters.items()))
         low, high = now, _LARGEST[name]
 
         def enough(value: float) -> bool:
-            return bool(self._variance(menu, replace(guarantee, **{name: value})) <= wanted)
+            return bool(self._variance(pair, replace(guarantee, **{name: value})) <= wanted)
 
         if wanted <= 0.0 or high <= low or not enough(high):
             return None
@@ -325,11 +325,11 @@ class Outlook:
         found: Guarantee = replace(guarantee, **{name: float(f"{high:.2g}")})
         return found
 
-    def _variance(self, menu: Menu, budget: Guarantee) -> float:
+    def _variance(self, pair: ScoreMechanisms, budget: Guarantee) -> float:
         """Of a score's noise at another budget."""
         try:
-            score: Any = menu_of(
-                menu.kind, budget, self.settings.features, self.settings.contrasts, matrices=False
+            score: Any = score_mechanisms(
+                pair.kind, budget, self.settings.features, self.settings.contrasts, matrices=False
             ).score
         except UserError:
             return math.inf

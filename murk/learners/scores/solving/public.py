@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from murk.errors import MurkError
 from murk.learners.coordinates import whitening
 from murk.learners.scores.model import Model, Response
-from murk.learners.scores.solving.equations import Told
+from murk.learners.scores.solving.equations import ReleasedMoments
 from murk.learners.scores.solving.expected import mean_matrix
 from murk.learners.scores.solving.rows import Rows, inverse
 from murk.learners.scores.solving.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, first_rejected
@@ -105,7 +105,7 @@ class PublicSolution:
         self.checked = any(each.model.curvature > 0.0 for each in found)
         rows = rows.thinned(_TERMS // (p * (len(found) + p * self.checked)))
         self.response, self.rows = response, rows
-        self.told = Told.of(found, response, rows)
+        self.told = ReleasedMoments.of(found, response, rows)
         self._hypotheses = self._grid()
         theta = np.array(self.newest.origin)
         share, best = 1.0, self._hypotheses[0]
@@ -179,7 +179,7 @@ class PublicSolution:
     def _fit(self, one: _Hypothesis, theta: Array, pull: Array) -> _Fitted:
         """One step from the linearization, with its evidence."""
         precision, size = self._weight(one.kappa)
-        share = self._there(precision) if one.free else 1.0
+        share = self._target_share(precision) if one.free else 1.0
         left, design = self.told.released - share * self._predicted, share * self._slopes
         if one.free:
             design = np.c_[design, self._predicted]
@@ -196,7 +196,7 @@ class PublicSolution:
         evidence = math.log(one.prior) - 0.5 * (value + size + occam)
         return _Fitted(evidence, step, weighed @ covariance, covariance, misfit, share)
 
-    def _there(self, precision: Array) -> float:
+    def _target_share(self, precision: Array) -> float:
         """pi that fits best at the linearization."""
         weighed, sure = precision @ self._predicted, 1.0 / _THERE**2
         share = (float(weighed @ self.told.released) + sure) / (float(weighed @ self._predicted) + sure)
@@ -205,7 +205,7 @@ class PublicSolution:
     def _descend(self, theta: Array, one: _Hypothesis, pull: Array) -> tuple[Array, float]:
         """Levenberg-Marquardt under one hypothesis, with weights that stay."""
         p, damping, precision = self.features, 1e-3, self._weight(one.kappa)[0]
-        share = self._there(precision) if one.free else 1.0
+        share = self._target_share(precision) if one.free else 1.0
 
         def value(theta: Array, share: float) -> float:
             left = self.told.released - share * self.told.mean(theta)

@@ -198,7 +198,7 @@ def _linear(g: float, eta: float, tau: float, d: float, rows: int, delta: float,
 
     def coarse(u: float) -> float:
         a = order(u)
-        return cost(a, _there(a, g, eta, tau, d, rows, reach, _COARSE))
+        return cost(a, _worst_case(a, g, eta, tau, d, rows, reach, _COARSE))
 
     grid = [0.5 * i for i in range(-14, 9)]
     best = min(grid, key=coarse)
@@ -239,7 +239,7 @@ def log_moment(order: float, g: float, eta: float, tau: float, d: float, rows: i
         Z: what is above it is left out.
     """
     a, highest = order, 1 + g + eta * tau
-    there = _there(a, g, eta, tau, d, rows, reach, _CELL)
+    there = _worst_case(a, g, eta, tau, d, rows, reach, _CELL)
     back = _back(a, g, eta, tau, d, rows, reach)
     sigma = (math.ceil(float(EIGENVALUE_SLACK) / (eta * _STEP)) + 1) * eta * _STEP
     edges, masses = _cells(reach, _CELL)
@@ -259,7 +259,7 @@ def _floor(eta: float) -> float:
     return -(2.0**-9 + eta * _STEP)
 
 
-def _there(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float, cell: float) -> float:
+def _worst_case(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float, cell: float) -> float:
     """F, the most over L."""
     from scipy.special import log_ndtr
 

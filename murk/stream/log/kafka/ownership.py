@@ -67,14 +67,14 @@ class KafkaOwnership(Ownership):
 
     def load(self) -> Checkpoint:
         """Read the committed state."""
-        self._stand()
+        self._check_owned()
         return self._load(self.chain)
 
     def commit(self, state: bytes, offset: int, dead: Sequence[DeadLetter] = (), model: bytes | None = None) -> None:
         """Write everything in one transaction."""
-        self._stand()
+        self._check_owned()
         self._check()
-        self._settle()
+        self._await_model()
         key, names = str(self.chain).encode(), self._names
         owner = f"{socket.gethostname()}:{os.getpid()}".encode()
         try:
@@ -87,7 +87,7 @@ class KafkaOwnership(Ownership):
             self._producer.send(names.states, state, key=key, partition=self.chain, headers=headers)
             self._producer.commit_transaction()
         except KafkaError as error:
-            raise self._lose(error) from error
+            raise self._record_loss(error) from error
         except BaseException:
             # Interrupted in the middle: nobody knows what the broker has.
             self._lost = MurkError(
@@ -106,18 +106,18 @@ class KafkaOwnership(Ownership):
         self._lost = self._lost or MurkError(f"chain {self.chain} of {self._url} was given up")
         self._producer.leave()
 
-    def _settle(self) -> None:
+    def _await_model(self) -> None:
         """Wait for the model that was let out: behind the commit's it would stand as the newest."""
         out, self._out = self._out, None
         if out is not None:
             with suppress(KafkaError):
                 out.get(timeout=PATIENCE_MS / 1000)
 
-    def _stand(self) -> None:
+    def _check_owned(self) -> None:
         if self._lost is not None:
             raise self._lost
 
-    def _lose(self, error: KafkaError) -> MurkError:
+    def _record_loss(self, error: KafkaError) -> MurkError:
         lost = translate(error, self._url, f"committing chain {self.chain}")
         if isinstance(lost, FencedError):
             lost = FencedError(

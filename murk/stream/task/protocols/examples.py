@@ -86,14 +86,14 @@ def example_release(loss: object, guarantees: Iterable[object], coded: int) -> s
     return OUTER if "pure" in kinds or ("approx" in kinds and coded <= _MOST_OUTER) else "directions"
 
 
-def _menu(privacy: object) -> list[object]:
+def _guarantees(privacy: object) -> list[object]:
     if not isinstance(privacy, dict):
         return []
     levels = privacy.get("levels")
     return [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
 
 
-class Examples(TaskProtocol):
+class ExamplesProtocol(TaskProtocol):
     """People release their features and target, once and without reading a model."""
 
     name = "examples"
@@ -124,8 +124,8 @@ class Examples(TaskProtocol):
         if target in _BY_RULE and filled.get("loss") is None:
             filled["loss"] = _BY_RULE[target]
         if filled.get("release") is None:
-            menu = _menu(task.get("privacy"))
-            filled["release"] = example_release(filled.get("loss"), menu, coded_features(task))
+            levels = _guarantees(task.get("privacy"))
+            filled["release"] = example_release(filled.get("loss"), levels, coded_features(task))
         return filled
 
     def check(self, block: Any, target: str) -> None:

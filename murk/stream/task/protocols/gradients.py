@@ -7,7 +7,7 @@ from murk.stream.task.learner import LearnerBlock
 from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
 
-class Gradients(TaskProtocol):
+class GradientsProtocol(TaskProtocol):
     """People release the gradient of their loss at the newest iterate. The objective is the task's own key."""
 
     name = "gradients"

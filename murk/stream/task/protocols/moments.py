@@ -98,7 +98,7 @@ def check_directions(block: MomentsBlock, curve: str) -> None:
             raise problem("has no effect with release: directions; remove it, or say release: joint", "moments", key)
 
 
-class Moments(TaskProtocol):
+class MomentsProtocol(TaskProtocol):
     """People release moments of features and target, or directions where covariates are public."""
 
     name = "moments"

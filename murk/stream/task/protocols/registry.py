@@ -13,14 +13,15 @@ from murk.stream.task.errors import nearest, problem, shown
 from murk.stream.task.features import Target
 from murk.stream.task.learner import LearnerBlock, MaxStaleness
 from murk.stream.task.protocols.base import TaskProtocol, coded_features
-from murk.stream.task.protocols.examples import Examples
-from murk.stream.task.protocols.gradients import Gradients
-from murk.stream.task.protocols.moments import Moments
-from murk.stream.task.protocols.scores import Scores
-from murk.stream.task.protocols.sketch import Sketch
+from murk.stream.task.protocols.examples import ExamplesProtocol
+from murk.stream.task.protocols.gradients import GradientsProtocol
+from murk.stream.task.protocols.moments import MomentsProtocol
+from murk.stream.task.protocols.scores import ScoresProtocol
+from murk.stream.task.protocols.sketch import SketchProtocol
 
 PROTOCOLS: Final[dict[str, TaskProtocol]] = {
-    one.name: one for one in (Gradients(), Scores(), Examples(), Moments(), Sketch())
+    one.name: one
+    for one in (GradientsProtocol(), ScoresProtocol(), ExamplesProtocol(), MomentsProtocol(), SketchProtocol())
 }
 """Protocols by name."""
 BLOCKS: Final = {name: one.block for name, one in PROTOCOLS.items() if one.block is not None}

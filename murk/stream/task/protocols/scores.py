@@ -21,7 +21,7 @@ class ScoresBlock(Block):
     )
 
 
-class Scores(TaskProtocol):
+class ScoresProtocol(TaskProtocol):
     """People of one epoch release scores at one published model, and the learner solves once an epoch."""
 
     name = "scores"

@@ -75,7 +75,7 @@ def method_by_rule(block: Mapping[str, Any]) -> str:
     return FORMER_METHOD if any(block.get(key) is not None for key in _OF_MIXING) else "moments"
 
 
-class Sketch(TaskProtocol):
+class SketchProtocol(TaskProtocol):
     """Organisations release sketches of windows of their records."""
 
     name = "sketch"

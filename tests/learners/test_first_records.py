@@ -13,7 +13,7 @@ from river import preprocessing
 
 from murk.errors import DataWarning, UserError
 from murk.learners import IWPSGDRegressor, LDPSGDClassifier, LDPSGDRegressor
-from murk.learners.survey import FIRST
+from murk.learners.first_records import FIRST
 from murk.privacy import GaussianDP
 from murk.producers import Encoder
 from murk.stream import Task
@@ -120,7 +120,7 @@ def test_only_the_first_records_are_looked_at_and_none_of_them_stays():
     young = made("LDPSGDClassifier", seed=1)
     young.learn_one(xs[3], True)
     for twin in (copy.deepcopy(young), pickle.loads(pickle.dumps(young))):
-        assert twin._survey is None
+        assert twin._first_records is None
     assert np.float64(SECRET).tobytes() not in pickle.dumps(young)
 
 

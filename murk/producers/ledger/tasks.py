@@ -8,35 +8,35 @@ from sqlite3 import Connection
 
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
-from murk.producers.ledger.prices import Charge, Promise, Tariff
+from murk.producers.ledger.prices import Charge, Price, Promise
 from murk.producers.ledger.schema import LedgerFile
 
 
 @dataclass(frozen=True)
 class Booked:
-    """A task as one open ledger knows it: its number, and the tariff of each level."""
+    """A task as one open ledger knows it: its number, and the price of each level."""
 
     number: int
     levels: Mapping[str, int]
 
 
-class Tariffs(dict[int, Tariff]):
-    """The ledger's tariffs by number, read as they are needed; they never change."""
+class Prices(dict[int, Price]):
+    """The ledger's prices by number, read as they are needed; they never change."""
 
-    def refresh(self, connection: Connection) -> Tariffs:
+    def refresh(self, connection: Connection) -> Prices:
         """Read those that were added since, perhaps by another process."""
         newest = connection.execute("SELECT max(number) FROM tariffs").fetchone()[0]
         if newest is not None and newest not in self:
             for row in connection.execute("SELECT * FROM tariffs"):
-                self.setdefault(row[0], Tariff(*row))
+                self.setdefault(row[0], Price(*row))
         return self
 
     def number(self, connection: Connection, task: int, charge: Charge) -> int:
-        """Find the tariff of a charge, or add it."""
+        """Find the price of a charge, or add it."""
         row = charge.row()
-        for tariff in self.refresh(connection).values():
-            if (tariff.task, *tariff.row) == (task, *row):
-                return tariff.number
+        for price in self.refresh(connection).values():
+            if (price.task, *price.row) == (task, *row):
+                return price.number
         # Not remembered here: the transaction may still be rolled back.
         added = connection.execute("INSERT INTO tariffs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (task, *row))
         return int(added.lastrowid or 0)
@@ -64,7 +64,7 @@ def bind(file: LedgerFile, log_identity: str, task_hash: str, name: str, simulat
 
 def book(
     file: LedgerFile,
-    tariffs: Tariffs,
+    prices: Prices,
     task_hash: str,
     charges: Sequence[Charge],
     caps: Sequence[tuple[str, PrivacyLoss]],
@@ -76,7 +76,7 @@ def book(
         if row is None:
             raise MurkError("the task is not tied to a log yet: call Ledger.bind first")
         task = int(row[0])
-        levels = {charge.level: tariffs.number(connection, task, charge) for charge in charges}
+        levels = {charge.level: prices.number(connection, task, charge) for charge in charges}
         for level, amount in caps:
             _tighten(file, connection, task, level, amount)
         if lifetime is not None:

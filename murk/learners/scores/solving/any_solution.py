@@ -15,7 +15,7 @@ from murk.learners.scores.sums import Summary
 AnySolution = Solution | PublicSolution | ClassSolution
 
 
-def solved(found: Sequence[Summary], response: Response, rows: Rows | None) -> AnySolution:
+def solution_of(found: Sequence[Summary], response: Response, rows: Rows | None) -> AnySolution:
     """The solution: over public rows, where there are any and they are like the people.
 
     Raises

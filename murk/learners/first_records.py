@@ -22,7 +22,7 @@ FIRST = 100
 _CODE = "Code records by public bounds first, as in Encoder(task) | model"
 
 
-class Survey:
+class FirstRecords:
     """Looks at the first records of a simulation. A copy looks at none: what was seen stays behind.
 
     Parameters
