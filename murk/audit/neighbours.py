@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.audit.laws import distances, places
+from murk.audit.distributions import distances, places
 from murk.learners.problem import HostileModelError, Question, Releasing
 from murk.learners.scores.model import Model
 from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature

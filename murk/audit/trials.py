@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.audit.bounds import Yardstick
-from murk.audit.laws import Silence, exact, losses, places, yardsticks
+from murk.audit.distributions import Silence, exact, losses, places, yardsticks
 from murk.audit.neighbours import worst_neighbours
-from murk.audit.windows import SketchLaw, Windows, worst_grams, worst_windows
+from murk.audit.windows import SketchDistribution, Windows, worst_grams, worst_windows
 from murk.learners.gaussmix.problem import GramProblem, SketchProblem
 from murk.learners.problem import Releasing
 from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
@@ -128,14 +128,16 @@ class SketchTrial:
         """Logarithms of likelihood ratios of spread and sketch together."""
         from murk.privacy.gaussmix import SketchAccumulator
 
-        laws = [SketchLaw.of(self.mechanism, rows) for rows in (self.windows.first, self.windows.second)]
+        distributions = [
+            SketchDistribution.of(self.mechanism, rows) for rows in (self.windows.first, self.windows.second)
+        ]
         rows = (self.windows.first, self.windows.second)[which]
         found = []
         for index in range(which * count, (which + 1) * count):
             accumulator = SketchAccumulator(self.mechanism, noise, index)
             accumulator.add_block(rows)
             sketch = accumulator.release()
-            found.append(laws[0].log_density(sketch) - laws[1].log_density(sketch))
+            found.append(distributions[0].log_density(sketch) - distributions[1].log_density(sketch))
             if len(found) == 256:
                 yield np.array(found)
                 found = []

@@ -55,14 +55,14 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class SketchLaw:
+class SketchDistribution:
     """The joint distribution of spread and sketch of a window."""
 
     mechanism: GaussMixMechanism
     gram: Floats
 
     @classmethod
-    def of(cls, mechanism: GaussMixMechanism, rows: Floats) -> SketchLaw:
+    def of(cls, mechanism: GaussMixMechanism, rows: Floats) -> SketchDistribution:
         """That of a window of rows."""
         return cls(mechanism, rows.T @ rows / mechanism.bound**2)
 
@@ -114,9 +114,9 @@ def worst_windows(task: Task, problem: SketchProblem, mechanism: GaussMixMechani
     if mechanism.neighbours == "zero-out":
         return Windows(first, second, found[0])
     # The row that takes the place of the one that leaves: what differs most from all that is there.
-    law = SketchLaw.of(mechanism, second)
+    distribution = SketchDistribution.of(mechanism, second)
     place = int(np.argmax(np.any(first != second, axis=1)))
-    noisy = law.gram + mechanism.spread(max(law.centre, 0.0)) ** 2 * np.eye(rows.shape[1])
+    noisy = distribution.gram + mechanism.spread(max(distribution.centre, 0.0)) ** 2 * np.eye(rows.shape[1])
     inverse = np.linalg.inv(noisy)
     seen, cross = np.einsum("ij,jk,ik->i", rows, inverse, rows), rows @ inverse @ first[place]
     second = second.copy()
@@ -166,7 +166,7 @@ def _zeroed(rows: Floats) -> tuple[Floats, Floats]:
 
 def _epsilon(mechanism: GaussMixMechanism, first: Floats, second: Floats, delta: float) -> float:
     """The exact epsilon at delta of a window against the one with a row zeroed out, by quadrature; of both ways."""
-    one, other = SketchLaw.of(mechanism, first), SketchLaw.of(mechanism, second)
+    one, other = SketchDistribution.of(mechanism, first), SketchDistribution.of(mechanism, second)
     row = first[int(np.argmax(np.any(first != second, axis=1)))] / mechanism.bound
 
     def threshold(spread: float) -> float:
@@ -179,7 +179,7 @@ def _epsilon(mechanism: GaussMixMechanism, first: Floats, second: Floats, delta:
         edges = np.unique(np.clip(np.concatenate([one.centre + eta * _GRID, other.centre + eta * _GRID]), 0.0, g))
         middles = (edges[1:] + edges[:-1]) / 2
         thresholds = np.array([threshold(mechanism.spread(u)) for u in (0.0, *middles, g)])
-        shares = [_masses(law.centre, eta, edges) for law in (one, other)]
+        shares = [_masses(distribution.centre, eta, edges) for distribution in (one, other)]
     else:
         thresholds, shares = np.array([threshold(mechanism.spread(0.0))]), [np.ones(1), np.ones(1)]
     kept = (shares[0] > 1e-18) & (shares[1] > 1e-18)

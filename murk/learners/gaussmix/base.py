@@ -168,7 +168,7 @@ class GaussMix(StreamEstimator):
             self._begun(tuple(sorted(x)))
         values = [x.get(name) for name in self._names]
         self._add(np.array([[*map(number, values), 1.0, y]]))
-        if self._survey is not None:
+        if self._first_records is not None:
             self._surveyed([(values, y)])
 
     def _put_rows(self, X: Any, y: NDArray[np.float64]) -> None:
@@ -178,7 +178,7 @@ class GaussMix(StreamEstimator):
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
             self._add(np.column_stack([rows[block], y[block]]))
-        if self._survey is not None:
+        if self._first_records is not None:
             self._survey_rows(X, y)
 
     def _with_constant(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:

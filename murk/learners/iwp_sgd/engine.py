@@ -25,7 +25,7 @@ from murk.learners.values import number
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 from murk.privacy.noise.sources import compiled, secure_feed
 from murk.privacy.noise.streaming import fill as fill_noise
-from murk.privacy.noise.tables import GAUSSIAN_LAW
+from murk.privacy.noise.tables import GAUSSIAN_NOISE
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ExampleRelease
 
@@ -258,7 +258,7 @@ class IWPEngine:
             def feed(trials: int, spares: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
                 return first.pop() if first else secure_feed(trials, spares)
 
-            fill_noise(GAUSSIAN_LAW, self.whole[k.WHOLE_HEADER : k.WHOLE_HEADER + self._drawn], feed, compiled)
+            fill_noise(GAUSSIAN_NOISE, self.whole[k.WHOLE_HEADER : k.WHOLE_HEADER + self._drawn], feed, compiled)
             self.whole[k.COIN] = words[-1:].view(np.int64)[0]
             f.learn_record(self.real, self.whole, y)
 

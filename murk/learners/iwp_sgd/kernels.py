@@ -21,10 +21,10 @@ from murk.privacy.mechanisms import lattice
 from murk.privacy.noise.kernels import draw, simulated_gaussian
 from murk.privacy.noise.philox import Purpose, block
 from murk.privacy.noise.streaming import DONE
-from murk.privacy.noise.tables import GAUSSIAN_LAW
+from murk.privacy.noise.tables import GAUSSIAN_NOISE
 
 # The distribution, as constants of the compiled code.
-_SHAPE, _TABLE, _GUIDE = GAUSSIAN_LAW.shape, GAUSSIAN_LAW.table, GAUSSIAN_LAW.guide
+_SHAPE, _TABLE, _GUIDE = GAUSSIAN_NOISE.shape, GAUSSIAN_NOISE.table, GAUSSIAN_NOISE.guide
 _TOSS, _FIRST = np.uint64(Purpose.COIN), np.uint64(0)
 _FAIR = np.uint64(2**63)
 

@@ -14,7 +14,9 @@ from murk.learners.ldp_sgd.losses import Huber, Softmax
 from murk.learners.ldp_sgd.settings import Settings
 from murk.learners.options import InverseScalingStep
 from murk.privacy.mechanisms import Mechanism, lattice
+from murk.privacy.mechanisms.codes import NOISE_OF
 from murk.privacy.noise import NoiseSource, Purpose
+from murk.privacy.noise.sources import draw_noise
 from murk.stream.worker.publication import ring_size
 
 _WEIGHTS = {"norm": k.NORM, "mallows": k.MALLOWS, "clip": k.CLIP}
@@ -36,11 +38,10 @@ def drawn(
     """Noise (so many integers each) and coins for records that are randomized by these kinds of mechanism."""
     noise = np.empty((len(kinds), size), dtype=np.int64)
     coins = np.zeros((len(kinds), 3), dtype=np.uint64)
-    laplace, direction = kinds == lattice.LAPLACE, np.isin(kinds, lattice.DIRECTIONS)
-    if laplace.any():
-        noise[laplace] = source.laplace(records[laplace], size)
-    if not laplace.all():
-        noise[~laplace] = source.gaussian(records[~laplace], size)
+    direction, codes = np.isin(kinds, lattice.DIRECTIONS), np.unique(kinds).tolist()
+    for name in {NOISE_OF[code] for code in codes}:
+        chosen = np.isin(kinds, [code for code in codes if NOISE_OF[code] == name])
+        noise[chosen] = draw_noise(source, name, records[chosen], size)
     if direction.any():
         coins[direction] = source.words(records[direction], 3, Purpose.COIN)
     return noise, coins

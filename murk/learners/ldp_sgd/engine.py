@@ -25,12 +25,13 @@ from murk.learners.ldp_sgd.settings import Settings
 from murk.learners.options import InverseScalingStep
 from murk.learners.state import count_of, pack, unpack
 from murk.learners.values import number
-from murk.privacy.mechanisms import Mechanism, lattice
+from murk.privacy.mechanisms import Mechanism
+from murk.privacy.mechanisms.codes import NOISE_OF
 from murk.privacy.mechanisms.reach import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.privacy.noise.sources import compiled, secure_feed
 from murk.privacy.noise.streaming import fill
-from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW
+from murk.privacy.noise.tables import NOISE_DISTRIBUTIONS
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
 from murk.stream.worker.publication import is_published, newest_published, spacing
@@ -208,8 +209,8 @@ class SGDEngine:
             def feed(trials: int, spares: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
                 return first.pop() if first else secure_feed(trials, spares)
 
-            law = LAPLACE_LAW if memory.whole[k.KIND] == lattice.LAPLACE else GAUSSIAN_LAW
-            fill(law, memory.noise, feed, compiled)
+            distribution = NOISE_DISTRIBUTIONS[NOISE_OF[int(memory.whole[k.KIND])]]
+            fill(distribution, memory.noise, feed, compiled)
             k.learn_record(memory.real, memory.whole, y, words[None, -3:].copy())
 
     @in_turn

@@ -20,12 +20,12 @@ from murk.privacy.mechanisms import lattice
 from murk.privacy.noise.kernels import draw, simulated_gaussian, simulated_laplace, simulated_words
 from murk.privacy.noise.philox import Purpose
 from murk.privacy.noise.streaming import DONE
-from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW
+from murk.privacy.noise.tables import GAUSSIAN_NOISE, LAPLACE_NOISE
 from murk.stream.worker.publication import spacing
 
 # The two distributions, as constants of the compiled code.
-_GAUSSIAN_SHAPE, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_LAW.shape, GAUSSIAN_LAW.table, GAUSSIAN_LAW.guide
-_LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_LAW.shape, LAPLACE_LAW.table, LAPLACE_LAW.guide
+_GAUSSIAN_SHAPE, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_NOISE.shape, GAUSSIAN_NOISE.table, GAUSSIAN_NOISE.guide
+_LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_NOISE.shape, LAPLACE_NOISE.table, LAPLACE_NOISE.guide
 
 # Stand-ins for what a single record, learned in place, does not need.
 _NO_ROWS, _NO_TARGETS = np.zeros((0, 4)), np.zeros(0)

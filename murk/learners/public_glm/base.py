@@ -169,7 +169,7 @@ class PublicMoments(StreamEstimator):
         else:
             own = self._default if budget is None else self._calibrated(budget)
             engine.learn_records(self._coded(row), np.array([y]), [own])
-        if self._survey is not None:
+        if self._first_records is not None:
             self._surveyed([(values, y)])
 
     def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
@@ -182,7 +182,7 @@ class PublicMoments(StreamEstimator):
             self._directions.learn(engine, rows, y, budget)
         else:
             self._learn_moments(engine, rows, y, self._of_rows(budget, len(rows)))
-        if self._survey is not None:
+        if self._first_records is not None:
             self._survey_rows(X, y)
 
     def _learn_moments(self, engine: MomentEngine, rows: Floats, y: Floats, own: Any) -> None:

@@ -84,7 +84,7 @@ class Scores(StreamEstimator):
             engine.learn_records(row, np.array([y]), (level,))
         finally:
             row.fill(0.0)
-        if self._survey is not None:
+        if self._first_records is not None:
             self._surveyed([(values, y)])
 
     def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
@@ -103,7 +103,7 @@ class Scores(StreamEstimator):
                 engine.learn_records(coded, y[block], levels[block] if len(levels) > 1 else levels)
             finally:
                 coded.fill(0.0)
-        if self._survey is not None:
+        if self._first_records is not None:
             self._survey_rows(X, y)
 
     def _coded(self, rows: Floats) -> Floats:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
-from murk.privacy.mechanisms.codes import DIRECTIONS, LAPLACE, WIDTH
+from murk.privacy.mechanisms.codes import DIRECTIONS, NOISE_OF, WIDTH
 from murk.privacy.mechanisms.loss import Currency, PrivacyLoss
 
 if TYPE_CHECKING:
@@ -167,6 +167,7 @@ def randomize_block(
     """Randomize m vectors by any lattice mechanism."""
     from murk.privacy.mechanisms import lattice
     from murk.privacy.noise import Purpose
+    from murk.privacy.noise.sources import draw_noise
 
     rows = _block(mechanism, vectors, np.float64)
     indices = np.asarray(records, dtype=np.int64)
@@ -178,10 +179,7 @@ def randomize_block(
     block = len(rows) if mechanism.draws == 1 else max(1, _NOISE_AT_ONCE // size)
     for start in range(0, len(rows), max(block, 1)):
         part = slice(start, start + block)
-        if mechanism.code == LAPLACE:
-            integers = noise.laplace(indices[part], size)
-        else:
-            integers = noise.gaussian(indices[part], size)
+        integers = draw_noise(noise, NOISE_OF[mechanism.code], indices[part], size)
         if mechanism.code in DIRECTIONS:
             coins = noise.words(indices[part], 3, Purpose.COIN)
         else:

@@ -3,9 +3,11 @@
 Mechanisms that do it in the same way share a code: they differ in what they are calibrated to.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
-__all__ = ["DIRECTIONS", "GAUSSIAN", "L2BALL", "LAPLACE", "PRIVUNIT", "WIDTH"]
+__all__ = ["DIRECTIONS", "GAUSSIAN", "L2BALL", "LAPLACE", "NOISE_OF", "PRIVUNIT", "WIDTH"]
 
 GAUSSIAN: Final = 0
 """Quantised with a bounded l2 norm, plus Gaussian noise."""
@@ -18,6 +20,11 @@ PRIVUNIT: Final = 3
 
 DIRECTIONS: Final = (L2BALL, PRIVUNIT)
 """Codes whose payloads stand for their direction alone; they take coins."""
+
+NOISE_OF: Final[Mapping[int, str]] = MappingProxyType(
+    {GAUSSIAN: "gaussian", LAPLACE: "laplace", L2BALL: "gaussian", PRIVUNIT: "gaussian"}
+)
+"""Which of `murk.privacy.noise.tables.NOISE_DISTRIBUTIONS` each code draws."""
 
 WIDTH: Final = 2**20
 """Width of all noise in lattice steps: `murk.privacy.noise.LATTICE_WIDTH`, here so that describing a mechanism

@@ -23,7 +23,7 @@ from murk._jit import jit
 from murk.errors import MurkError
 from murk.privacy.noise.philox import Purpose, block
 from murk.privacy.noise.streaming import DEEPER, DONE, REJECTED, SPARE, WORDS, Integers, Words
-from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW
+from murk.privacy.noise.tables import GAUSSIAN_NOISE, LAPLACE_NOISE
 
 # (status, values produced, trials used, spare words used)
 Progress = tuple[np.int64, np.int64, np.int64, np.int64]
@@ -36,8 +36,8 @@ _SPARE = np.uint64(Purpose.SPARE)
 _FIRST_SPARES = 8
 
 # The two distributions in use, as constants of the compiled code.
-_GAUSSIAN, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_LAW.shape, GAUSSIAN_LAW.table, GAUSSIAN_LAW.guide
-_LAPLACE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_LAW.shape, LAPLACE_LAW.table, LAPLACE_LAW.guide
+_GAUSSIAN, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_NOISE.shape, GAUSSIAN_NOISE.table, GAUSSIAN_NOISE.guide
+_LAPLACE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_NOISE.shape, LAPLACE_NOISE.table, LAPLACE_NOISE.guide
 _NO_WORDS = np.empty(0, dtype=np.uint64)
 _NO_WORDS.setflags(write=False)
 

@@ -11,12 +11,14 @@ from murk.errors import UserError
 from murk.privacy.noise import kernels
 from murk.privacy.noise.philox import Purpose
 from murk.privacy.noise.streaming import Integers, Words, fill
-from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW, Law
+from murk.privacy.noise.tables import GAUSSIAN_NOISE, LAPLACE_NOISE, NOISE_DISTRIBUTIONS, NoiseDistribution
 
 
-def compiled(law: Law, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
+def compiled(distribution: NoiseDistribution, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
     """The compiled sampler, as `streaming.fill` calls it."""
-    status, produced, trials, spares = kernels.draw(law.shape, law.table, law.guide, words, spare, out)
+    status, produced, trials, spares = kernels.draw(
+        distribution.shape, distribution.table, distribution.guide, words, spare, out
+    )
     return int(status), int(produced), int(trials), int(spares)
 
 
@@ -41,6 +43,21 @@ class NoiseSource(Protocol):
         """(m, size) uniform 64-bit words."""
 
 
+def draw_noise(source: NoiseSource, kind: str, records: npt.ArrayLike, size: int) -> Integers:
+    """(m, size) integers of a source, of the kind of `NOISE_DISTRIBUTIONS`.
+
+    Raises
+    ------
+    UserError
+        If there is no such kind, or the source does not draw it.
+    """
+    drawn = getattr(source, kind, None) if kind in NOISE_DISTRIBUTIONS else None
+    if drawn is None:
+        raise UserError(f"{source!r} draws no noise of kind {kind!r}; known are {', '.join(NOISE_DISTRIBUTIONS)}")
+    noise: Integers = drawn(records, size)
+    return noise
+
+
 class SecureNoise:
     r"""Exact noise from the operating system's randomness.
 
@@ -62,11 +79,11 @@ class SecureNoise:
 
     def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
         """(m, size) integers, ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
-        return _secure(GAUSSIAN_LAW, records, size)
+        return _secure(GAUSSIAN_NOISE, records, size)
 
     def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
         """(m, size) integers, ``P(x)`` proportional to ``exp(-|x| / S)``."""
-        return _secure(LAPLACE_LAW, records, size)
+        return _secure(LAPLACE_NOISE, records, size)
 
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
         """(m, size) uniform 64-bit words; fresh at every call, whatever the purpose."""
@@ -83,10 +100,10 @@ def secure_feed(trials: int, spares: int) -> tuple[Words, Words]:
     return fresh[: 2 * trials], fresh[2 * trials :]
 
 
-def _secure(law: Law, records: npt.ArrayLike, size: int) -> Integers:
+def _secure(distribution: NoiseDistribution, records: npt.ArrayLike, size: int) -> Integers:
     count = _length(records)
     out = np.empty(count * size, dtype=np.int64)
-    fill(law, out, secure_feed, compiled)
+    fill(distribution, out, secure_feed, compiled)
     return out.reshape(count, size)
 
 

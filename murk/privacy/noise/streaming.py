@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from murk.privacy.noise.tables import Law
+from murk.privacy.noise.tables import NoiseDistribution
 
 Words = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
@@ -38,22 +38,24 @@ class Draw(Protocol):
     Returns (status, values produced, trials used, spare words used).
     """
 
-    def __call__(self, law: Law, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
+    def __call__(
+        self, distribution: NoiseDistribution, words: Words, spare: Words, out: Integers
+    ) -> tuple[int, int, int, int]:
         """As far as the words reach."""
 
 
-def fill(law: Law, out: Integers, feed: Feed, draw: Draw, block: int = _BLOCK) -> None:
-    """Fill the vector ``out`` with draws of ``law`` from the words of ``feed``."""
+def fill(distribution: NoiseDistribution, out: Integers, feed: Feed, draw: Draw, block: int = _BLOCK) -> None:
+    """Fill the vector ``out`` with draws of ``distribution`` from the words of ``feed``."""
     done, status = 0, WORDS
     words = spare = np.empty(0, dtype=np.uint64)
     while done < len(out):
         if status == DEEPER:
-            law = law.deeper()
+            distribution = distribution.deeper()
         else:
             trials = _trials(min(len(out) - done, block)) if status == WORDS else 0
             more, more_spare = feed(trials, 6 + (trials + len(words) // 2) // 16)
             words, spare = _join(words, more), _join(spare, more_spare)
-        status, produced, trials_used, spare_used = draw(law, words, spare, out[done:])
+        status, produced, trials_used, spare_used = draw(distribution, words, spare, out[done:])
         if status == DONE:
             return
         done += produced

@@ -4,10 +4,12 @@ A draw is written ``|x| = k J + j`` with ``0 <= j < J`` and ``S = m J``. The tab
 function of ``k`` as binary digits; it is made by interval arithmetic on integers, so every digit is proved.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Literal
+from types import MappingProxyType
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +25,12 @@ LATTICE_WIDTH: int = 2**20
 _GUARD = 64
 _GUIDE_BITS = 10
 _LARGEST = 2**62
+# The power of |x| in the exponent of each kind: the two that the sampler can accept by.
+_POWERS: Final = MappingProxyType({"gaussian": 2, "laplace": 1})
 
 
 @dataclass(frozen=True)
-class Law:
+class NoiseDistribution:
     r"""A symmetric distribution on the integers, as the sampler needs it.
 
     ``gaussian``: P(x) proportional to exp(-x^2 / 2 S^2); ``laplace``: proportional to exp(-|x| / S).
@@ -47,8 +51,8 @@ class Law:
 
     Examples
     --------
-    >>> law = Law("gaussian", 48, 16)
-    >>> law.step, law.denominator
+    >>> distribution = NoiseDistribution("gaussian", 48, 16)
+    >>> distribution.step, distribution.denominator
     (3, 4608)
     """
 
@@ -59,14 +63,19 @@ class Law:
     levels: int = 2
 
     def __post_init__(self) -> None:
-        if self.kind not in ("gaussian", "laplace"):
-            raise UserError(f"no such distribution: {self.kind!r}; use 'gaussian' or 'laplace'")
+        if self.kind not in _POWERS:
+            raise UserError(f"no such distribution: {self.kind!r}; use {' or '.join(map(repr, _POWERS))}")
         if self.scale < 1 or self.coarse < 1 or self.scale % self.coarse:
             raise UserError(f"the coarse width {self.coarse} must divide the scale {self.scale}")
         if not 1 <= self.width <= 64 or self.levels < 1:
             raise UserError(f"width must be in 1..64 and levels positive, got {self.width} and {self.levels}")
         if self.step_bits + 1 + self.denominator_bits > 64:
             raise UserError(f"a scale of {self.scale} needs more than the 64 bits of the second word")
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether the exponent is -x^2 / 2 S^2; else it is -|x| / S."""
+        return _POWERS[self.kind] == 2
 
     @cached_property
     def step(self) -> int:
@@ -76,7 +85,7 @@ class Law:
     @cached_property
     def denominator(self) -> int:
         """The denominator of the exponent of acceptance: 2 S^2, or S for Laplace."""
-        return 2 * self.scale**2 if self.kind == "gaussian" else self.scale
+        return 2 * self.scale**2 if self.quadratic else self.scale
 
     @cached_property
     def step_bits(self) -> int:
@@ -88,9 +97,9 @@ class Law:
         """Bits of the second word that give u1."""
         return (self.denominator - 1).bit_length()
 
-    def deeper(self) -> "Law":
+    def deeper(self) -> "NoiseDistribution":
         """The same distribution, known to twice as many words."""
-        return Law(self.kind, self.scale, self.coarse, self.width, 2 * self.levels)
+        return NoiseDistribution(self.kind, self.scale, self.coarse, self.width, 2 * self.levels)
 
     @cached_property
     def table(self) -> npt.NDArray[np.uint64]:
@@ -123,7 +132,6 @@ class Law:
     def shape(self) -> npt.NDArray[np.int64]:
         """The distribution's numbers in the order in which the kernels read them."""
         bits = min(self.width, _GUIDE_BITS)
-        quadratic = int(self.kind == "gaussian")
         numbers = [
             self.step,
             self.step_bits,
@@ -131,7 +139,7 @@ class Law:
             self.denominator_bits,
             self.width,
             self.width - bits,
-            quadratic,
+            int(self.quadratic),
         ]
         shape = np.array(numbers, dtype=np.int64)
         shape.setflags(write=False)
@@ -179,11 +187,12 @@ def _try_distribution(kind: Kind, coarse: int, bits: int, precision: int) -> tup
 
 def _weights(kind: Kind, coarse: int, bits: int, precision: int) -> tuple[list[int], list[int]]:
     """Lower and upper ends of 2^precision times the weights of k, down to 2^-(bits + 32)."""
-    exponent = Fraction(1, 2 * coarse**2) if kind == "gaussian" else Fraction(1, coarse)
+    quadratic = _POWERS[kind] == 2
+    exponent = Fraction(1, 2 * coarse**2) if quadratic else Fraction(1, coarse)
     low, high = exponential(exponent, precision)
     # Successive ratios: q, q^3, q^5, ... for the Gaussian, constant for Laplace.
     grow_low, grow_high = 1 << precision, 1 << precision
-    if kind == "gaussian":
+    if quadratic:
         grow_low, grow_high = low * low >> precision, -(-high * high >> precision)
     weights_low, weights_high = [1 << precision], [1 << precision]
     least = 1 << (precision - bits - 32)
@@ -215,5 +224,11 @@ def exponential(exponent: Fraction, precision: int) -> tuple[int, int]:
 
 # m = 32 and 16 make acceptance 0.988 and 0.969; four words are 256 bits, which leave a draw undecided
 # with a probability below 2^-240.
-GAUSSIAN_LAW = Law("gaussian", LATTICE_WIDTH, 32, levels=4)
-LAPLACE_LAW = Law("laplace", LATTICE_WIDTH, 16, levels=4)
+GAUSSIAN_NOISE = NoiseDistribution("gaussian", LATTICE_WIDTH, 32, levels=4)
+LAPLACE_NOISE = NoiseDistribution("laplace", LATTICE_WIDTH, 16, levels=4)
+
+NOISE_DISTRIBUTIONS: Final[Mapping[str, NoiseDistribution]] = MappingProxyType(
+    {one.kind: one for one in (GAUSSIAN_NOISE, LAPLACE_NOISE)}
+)
+"""The distributions that Murk draws noise of, by kind. A `NoiseSource` has a method of each one's name, and
+`murk.privacy.mechanisms.codes.NOISE_OF` says which one a mechanism takes."""

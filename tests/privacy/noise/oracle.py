@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from murk.privacy.noise.sources import compiled
 from murk.privacy.noise.streaming import Draw, Feed, Integers, Words, fill
-from murk.privacy.noise.tables import Kind, Law
+from murk.privacy.noise.tables import Kind, NoiseDistribution
 
 from . import reference_sampler
 
@@ -81,18 +81,22 @@ def random_feed(seed: int) -> Feed:
     return lambda trials, spares: (words(2 * trials), words(spares))
 
 
-def sample(law: Law, count: int, seed: int, draw: Draw = compiled, feed: Feed | None = None) -> Integers:
+def sample(
+    distribution: NoiseDistribution, count: int, seed: int, draw: Draw = compiled, feed: Feed | None = None
+) -> Integers:
     """``count`` draws from seeded words."""
     out = np.empty(count, dtype=np.int64)
-    fill(law, out, feed or random_feed(seed), draw, block=1 << 16)
+    fill(distribution, out, feed or random_feed(seed), draw, block=1 << 16)
     return out
 
 
-def outcome(law: Law, a: int, b: int, spare: list[int], draw: Draw) -> tuple[int, int | None, int]:
+def outcome(
+    distribution: NoiseDistribution, a: int, b: int, spare: list[int], draw: Draw
+) -> tuple[int, int | None, int]:
     """One trial: (status, value or None if rejected, spare words used)."""
     words, extra = np.array([a, b], dtype=np.uint64), np.array(spare, dtype=np.uint64)
     words.setflags(write=False)
     extra.setflags(write=False)
     out = np.empty(1, dtype=np.int64)
-    status, produced, _, used = draw(law, words, extra, out)
+    status, produced, _, used = draw(distribution, words, extra, out)
     return status, int(out[0]) if produced else None, used

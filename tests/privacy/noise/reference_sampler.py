@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from murk.privacy.noise.philox import Purpose, philox
 from murk.privacy.noise.streaming import DEEPER, DONE, REJECTED, SPARE, WORDS, Feed, Integers, Words, fill
-from murk.privacy.noise.tables import Law
+from murk.privacy.noise.tables import NoiseDistribution
 
 # What a trial of two words may come to, beside a value and `REJECTED`.
 UNDECIDED = REJECTED + 1
@@ -25,35 +25,35 @@ class _Missing(Exception):
         self.status = status
 
 
-def decide(law: Law, a: Words, b: Words) -> Integers:
+def decide(distribution: NoiseDistribution, a: Words, b: Words) -> Integers:
     """Trials from their two words: values, `REJECTED` or `UNDECIDED`, in the shape of ``a``."""
-    word = a & np.uint64((1 << law.width) - 1)
-    digits = law.table[0]
+    word = a & np.uint64((1 << distribution.width) - 1)
+    digits = distribution.table[0]
     k = np.searchsorted(digits, word, side="left")
-    j, negative, u1 = _split(law, b)
-    numerator = j * (2 * k * law.step + j) if law.kind == "gaussian" else j
-    result: Integers = k * law.step + j
+    j, negative, u1 = _split(distribution, b)
+    numerator = j * (2 * k * distribution.step + j) if distribution.kind == "gaussian" else j
+    result: Integers = k * distribution.step + j
     np.negative(result, out=result, where=negative)
     result[negative & (result == 0)] = REJECTED
     result[(u1 < numerator) | (digits[k] == word)] = UNDECIDED
-    result[(j >= law.step) | (u1 >= law.denominator)] = REJECTED
+    result[(j >= distribution.step) | (u1 >= distribution.denominator)] = REJECTED
     return result
 
 
-def _split(law: Law, b: Words) -> tuple[Integers, npt.NDArray[np.bool_], Integers]:
+def _split(distribution: NoiseDistribution, b: Words) -> tuple[Integers, npt.NDArray[np.bool_], Integers]:
     """J's, the sign's and u1's disjoint bits of the second words."""
-    j = (b & np.uint64((1 << law.step_bits) - 1)).astype(np.int64)
-    negative = (b >> np.uint64(law.step_bits) & np.uint64(1)).astype(np.bool_)
-    mask = np.uint64((1 << law.denominator_bits) - 1)
-    u1 = (b >> np.uint64(law.step_bits + 1) & mask).astype(np.int64)
+    j = (b & np.uint64((1 << distribution.step_bits) - 1)).astype(np.int64)
+    negative = (b >> np.uint64(distribution.step_bits) & np.uint64(1)).astype(np.bool_)
+    mask = np.uint64((1 << distribution.denominator_bits) - 1)
+    u1 = (b >> np.uint64(distribution.step_bits + 1) & mask).astype(np.int64)
     return j, negative, u1
 
 
-def settle(law: Law, a: int, b: int, spare: Sequence[int], used: int) -> tuple[int, int, int]:
+def settle(distribution: NoiseDistribution, a: int, b: int, spare: Sequence[int], used: int) -> tuple[int, int, int]:
     """A trial that `decide` left open: (status, value or `REJECTED`, spare words used by then)."""
     tape = _Tape(spare, used)
     try:
-        value = _finish_trial(law, a, b, tape)
+        value = _finish_trial(distribution, a, b, tape)
     except _Missing as missing:
         return missing.status, REJECTED, used
     return DONE, value, tape.used
@@ -81,34 +81,34 @@ class _Tape:
                 return u
 
 
-def _finish_trial(law: Law, a: int, b: int, tape: _Tape) -> int:
-    k = _coarse(law, a, tape)
-    j = b & ((1 << law.step_bits) - 1)
-    negative = b >> law.step_bits & 1
-    u1 = b >> (law.step_bits + 1) & ((1 << law.denominator_bits) - 1)
-    x = k * law.step + j
+def _finish_trial(distribution: NoiseDistribution, a: int, b: int, tape: _Tape) -> int:
+    k = _coarse(distribution, a, tape)
+    j = b & ((1 << distribution.step_bits) - 1)
+    negative = b >> distribution.step_bits & 1
+    u1 = b >> (distribution.step_bits + 1) & ((1 << distribution.denominator_bits) - 1)
+    x = k * distribution.step + j
     if negative and x == 0:
         return REJECTED
-    numerator = j * (2 * k * law.step + j) if law.kind == "gaussian" else j
-    wholes, rest = divmod(numerator, law.denominator)
-    accepted = _bernoulli(rest, law.denominator, u1, tape)
+    numerator = j * (2 * k * distribution.step + j) if distribution.kind == "gaussian" else j
+    wholes, rest = divmod(numerator, distribution.denominator)
+    accepted = _bernoulli(rest, distribution.denominator, u1, tape)
     while accepted and wholes:
-        accepted = _bernoulli(law.denominator, law.denominator, 0, tape)
+        accepted = _bernoulli(distribution.denominator, distribution.denominator, 0, tape)
         wholes -= 1
     if not accepted:
         return REJECTED
     return -x if negative else x
 
 
-def _coarse(law: Law, a: int, tape: _Tape) -> int:
+def _coarse(distribution: NoiseDistribution, a: int, tape: _Tape) -> int:
     """K as the first entry above the words read as one number, read only as far as needed."""
-    mask = (1 << law.width) - 1
+    mask = (1 << distribution.width) - 1
     words = [a & mask]
-    for k in range(bisect_left(law.digits[0], words[0]), len(law.digits[0])):
+    for k in range(bisect_left(distribution.digits[0], words[0]), len(distribution.digits[0])):
         level = 0
-        while (digit := law.digits[level][k]) == words[level]:
+        while (digit := distribution.digits[level][k]) == words[level]:
             level += 1
-            if level == law.levels:
+            if level == distribution.levels:
                 raise _Missing(DEEPER)
             if level == len(words):
                 words.append(tape.next() & mask)
@@ -127,12 +127,12 @@ def _bernoulli(numerator: int, denominator: int, first: int, tape: _Tape) -> boo
     return trial % 2 == 1
 
 
-def draw(law: Law, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
+def draw(distribution: NoiseDistribution, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
     """Fill ``out`` from ``words`` (two a trial) and ``spare``, as far as they reach.
 
     The twin of `kernels.draw`: returns (status, values produced, trials used, spare words used).
     """
-    values = decide(law, words[0 : len(words) // 2 * 2 : 2], words[1::2])
+    values = decide(distribution, words[0 : len(words) // 2 * 2 : 2], words[1::2])
     kept = (values != REJECTED) & (values != UNDECIDED)
     before = np.cumsum(kept)
     tape = spare.tolist()
@@ -140,7 +140,7 @@ def draw(law: Law, words: Words, spare: Words, out: Integers) -> tuple[int, int,
     for trial in np.flatnonzero(values == UNDECIDED):
         if before[trial] + extra >= len(out):
             break
-        state, value, position = settle(law, int(words[2 * trial]), int(words[2 * trial + 1]), tape, used)
+        state, value, position = settle(distribution, int(words[2 * trial]), int(words[2 * trial + 1]), tape, used)
         if state != DONE:
             status, end = state, int(trial)
             break
@@ -168,9 +168,9 @@ def stream(seed: int, record: int, purpose: int, start: int, size: int) -> Words
     return words[start % 2 :][:size]
 
 
-def simulate(law: Law, seed: int, record: int, out: Integers) -> None:
+def simulate(distribution: NoiseDistribution, seed: int, record: int, out: Integers) -> None:
     """Fill ``out`` with a record's draws under ``seed``."""
-    fill(law, out, _feed(seed, record), draw)
+    fill(distribution, out, _feed(seed, record), draw)
 
 
 def _feed(seed: int, record: int) -> Feed:

@@ -14,13 +14,13 @@ from numba.core.dispatcher import Dispatcher
 from murk.privacy.noise import kernels, philox, streaming
 from murk.privacy.noise.sources import SimulatedNoise
 from murk.privacy.noise.streaming import DONE, Draw, Feed, Integers, Words, fill
-from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW, Law
+from murk.privacy.noise.tables import GAUSSIAN_NOISE, LAPLACE_NOISE, NoiseDistribution
 
 from . import reference_sampler
 from .oracle import ENGINES, random_feed
 
-LAWS = [
-    Law(kind, coarse * step, coarse, width, levels)
+DISTRIBUTIONS = [
+    NoiseDistribution(kind, coarse * step, coarse, width, levels)
     for kind in ("gaussian", "laplace")
     for coarse, step in ((1, 1), (1, 3), (3, 1), (3, 16), (16, 3))
     for width, levels in ((2, 1), (5, 2), (64, 2))
@@ -29,26 +29,28 @@ LAWS = [
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(
-    law=st.sampled_from([*LAWS, GAUSSIAN_LAW, LAPLACE_LAW]),
+    distribution=st.sampled_from([*DISTRIBUTIONS, GAUSSIAN_NOISE, LAPLACE_NOISE]),
     seed=st.integers(0, 2**32),
     trials=st.integers(0, 40),
     spares=st.integers(0, 30),
     size=st.integers(0, 40),
 )
-def test_same_words_same_everything(law: Law, seed: int, trials: int, spares: int, size: int) -> None:
+def test_same_words_same_everything(
+    distribution: NoiseDistribution, seed: int, trials: int, spares: int, size: int
+) -> None:
     words, spare = random_feed(seed)(trials, spares)
     found = []
     for draw in ENGINES.values():
         out = np.full(size, -7, dtype=np.int64)
-        found.append((draw(law, words, spare, out), out.tolist()))
+        found.append((draw(distribution, words, spare, out), out.tolist()))
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("law", [GAUSSIAN_LAW, LAPLACE_LAW], ids=["gaussian", "laplace"])
-def test_same_words_same_values_at_length(law: Law) -> None:
+@pytest.mark.parametrize("distribution", [GAUSSIAN_NOISE, LAPLACE_NOISE], ids=["gaussian", "laplace"])
+def test_same_words_same_values_at_length(distribution: NoiseDistribution) -> None:
     words, spare = random_feed(11)(300_000, 30_000)
     outs = [np.empty(280_000, dtype=np.int64) for _ in ENGINES]
-    progress = [draw(law, words, spare, out) for draw, out in zip(ENGINES.values(), outs, strict=True)]
+    progress = [draw(distribution, words, spare, out) for draw, out in zip(ENGINES.values(), outs, strict=True)]
     assert progress[0] == progress[1]
     assert progress[0][0] == DONE
     assert progress[0][3] > 2000, "the rare paths were taken"
@@ -68,48 +70,62 @@ def tape_feed(seed: int, words_at_once: int, spares_at_once: int) -> Feed:
 
 
 @pytest.mark.parametrize("draw", ENGINES.values(), ids=ENGINES)
-@pytest.mark.parametrize("law", [law for law in LAWS if law.width < 64], ids=str)
-def test_no_trial_is_dropped_where_a_buffer_ends(law: Law, draw: Draw) -> None:
+@pytest.mark.parametrize(
+    "distribution", [distribution for distribution in DISTRIBUTIONS if distribution.width < 64], ids=str
+)
+def test_no_trial_is_dropped_where_a_buffer_ends(distribution: NoiseDistribution, draw: Draw) -> None:
     whole = np.empty(300, dtype=np.int64)
-    fill(law, whole, tape_feed(3, 40_000, 40_000), draw)
+    fill(distribution, whole, tape_feed(3, 40_000, 40_000), draw)
     # One trial and one spare word at a time; pieces that end in the middle of a trial; no spare at first.
     for words_at_once, spares_at_once in ((2, 1), (3, 2), (14, 1)):
         out = np.empty(300, dtype=np.int64)
-        fill(law, out, tape_feed(3, words_at_once, spares_at_once), draw)
+        fill(distribution, out, tape_feed(3, words_at_once, spares_at_once), draw)
         np.testing.assert_array_equal(out, whole)
 
 
 def test_dropping_the_trial_where_a_buffer_ends_is_noticed() -> None:
     """The twin: a driver that goes on with the next trial instead."""
 
-    def dropping(law: Law, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
-        status, produced, trials, spares = reference_sampler.draw(law, words, spare, out)
+    def dropping(
+        distribution: NoiseDistribution, words: Words, spare: Words, out: Integers
+    ) -> tuple[int, int, int, int]:
+        status, produced, trials, spares = reference_sampler.draw(distribution, words, spare, out)
         return status, produced, trials + (status == streaming.SPARE), spares
 
-    law = Law("gaussian", 9, 3, width=5)
+    distribution = NoiseDistribution("gaussian", 9, 3, width=5)
     with pytest.raises(AssertionError):
-        test_no_trial_is_dropped_where_a_buffer_ends(law, dropping)
+        test_no_trial_is_dropped_where_a_buffer_ends(distribution, dropping)
 
 
-@pytest.mark.parametrize("law", [GAUSSIAN_LAW, LAPLACE_LAW], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize("distribution", [GAUSSIAN_NOISE, LAPLACE_NOISE], ids=["gaussian", "laplace"])
 @pytest.mark.parametrize("size", [1, 11, 400])
-def test_simulation_is_the_same_in_numpy(law: Law, size: int) -> None:
+def test_simulation_is_the_same_in_numpy(distribution: NoiseDistribution, size: int) -> None:
     records = np.array([*range(1500 // size + 20), 2**40, 2**62], dtype=np.int64)
     found = np.empty((len(records), size), dtype=np.int64)
     for record, row in zip(records.tolist(), found, strict=True):
-        reference_sampler.simulate(law, 2**64 - 2, record, row)
+        reference_sampler.simulate(distribution, 2**64 - 2, record, row)
     noise = SimulatedNoise(2**64 - 2)
-    expected = noise.gaussian(records, size) if law.kind == "gaussian" else noise.laplace(records, size)
+    expected = noise.gaussian(records, size) if distribution.kind == "gaussian" else noise.laplace(records, size)
     np.testing.assert_array_equal(found, expected)
 
 
 def test_simulation_survives_running_out_of_spare_words() -> None:
     # A table one digit of two bits deep sends nearly every trial through the spare words.
-    law = Law("gaussian", 8, 4, width=2, levels=40)
+    distribution = NoiseDistribution("gaussian", 8, 4, width=2, levels=40)
     found, expected = np.empty((2, 500), dtype=np.int64)
     no_words = np.empty(0, dtype=np.uint64)
-    kernels._draw(law.shape, law.table, law.guide, no_words, no_words, True, np.uint64(9), np.uint64(5), found)
-    reference_sampler.simulate(law, 9, 5, expected)
+    kernels._draw(
+        distribution.shape,
+        distribution.table,
+        distribution.guide,
+        no_words,
+        no_words,
+        True,
+        np.uint64(9),
+        np.uint64(5),
+        found,
+    )
+    reference_sampler.simulate(distribution, 9, 5, expected)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -140,7 +156,7 @@ def test_no_float_in_the_compiled_sampler(monkeypatch: pytest.MonkeyPatch) -> No
     block(*[np.uint64(1)] * 4)
     no_words, out = np.empty(0, dtype=np.uint64), np.empty(100, dtype=np.int64)
     no_words.setflags(write=False)
-    fresh_kernels.draw(*_arrays(GAUSSIAN_LAW), no_words, no_words, out)
+    fresh_kernels.draw(*_arrays(GAUSSIAN_NOISE), no_words, no_words, out)
     fresh_kernels.simulated_gaussians(np.uint64(1), np.arange(2), out.reshape(2, 50))
     fresh_kernels.simulated_laplaces(np.uint64(1), np.arange(2), out.reshape(2, 50))
     fresh_kernels.simulated_words_of(np.uint64(1), np.arange(1), 2, no_words.copy().reshape(1, 0))
@@ -164,5 +180,5 @@ def test_a_float_would_be_seen() -> None:
     assert floating(types(mixed))
 
 
-def _arrays(law: Law) -> tuple[Integers, Words, Integers]:
-    return law.shape, law.table, law.guide
+def _arrays(distribution: NoiseDistribution) -> tuple[Integers, Words, Integers]:
+    return distribution.shape, distribution.table, distribution.guide

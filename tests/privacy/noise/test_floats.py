@@ -41,12 +41,12 @@ def lattice_release(value: float, noise: NoiseSource, kind: int) -> Vector:
     return released
 
 
-@pytest.mark.parametrize("law", ["normal", "laplace"])
-def test_numpy_noise_fails(law: str) -> None:
+@pytest.mark.parametrize("distribution", ["normal", "laplace"])
+def test_numpy_noise_fails(distribution: str) -> None:
     """Some 43% of numpy's releases of 0 prove that it was not 1; those of 1 are on a coarser grid than 0's."""
     generator = np.random.default_rng(3)
-    of_zero = 0.0 + getattr(generator, law)(size=COUNT)
-    of_one = 1.0 + getattr(generator, law)(size=COUNT)
+    of_zero = 0.0 + getattr(generator, distribution)(size=COUNT)
+    of_one = 1.0 + getattr(generator, distribution)(size=COUNT)
     assert impossible(of_zero, 1.0).mean() > 0.4
     # Around 0 every double is in reach; but what 1 releases there is whole in units of 2^-53, and what 0
     # releases is not.

@@ -8,6 +8,7 @@ import pytest
 
 from murk._jit import jit
 from murk.errors import UserError
+from murk.privacy.mechanisms import codes
 from murk.privacy.noise import (
     LATTICE_WIDTH,
     NoiseSource,
@@ -18,6 +19,8 @@ from murk.privacy.noise import (
     kernels,
 )
 from murk.privacy.noise.opendp_source import opendp_draw
+from murk.privacy.noise.sources import draw_noise
+from murk.privacy.noise.tables import NOISE_DISTRIBUTIONS
 
 from .oracle import FALSE_ALARM, chi_square
 
@@ -183,3 +186,25 @@ def test_missing_opendp_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UserError, match=r'pip install "murk\[opendp\]"'):
         OpenDPNoise()
+
+
+@pytest.mark.parametrize("kind", NOISE_DISTRIBUTIONS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_draws_every_distribution(source, kind):
+    drawn = draw_noise(source(), kind, [0, 1], 3)
+    assert drawn.shape == (2, 3)
+    assert np.unique(drawn).size > 1
+
+
+def test_a_distribution_that_nobody_draws_is_refused():
+    with pytest.raises(UserError, match="draws no noise of kind 'cauchy'; known are gaussian, laplace"):
+        draw_noise(SecureNoise(), "cauchy", [0], 1)
+    # Not every method of a source is a distribution.
+    with pytest.raises(UserError, match="draws no noise of kind 'words'"):
+        draw_noise(SecureNoise(), "words", [0], 1)
+
+
+def test_every_code_draws_a_known_distribution():
+    known = {codes.GAUSSIAN, codes.LAPLACE, codes.L2BALL, codes.PRIVUNIT}
+    assert set(codes.NOISE_OF) == known
+    assert set(codes.NOISE_OF.values()) == set(NOISE_DISTRIBUTIONS)

@@ -71,33 +71,37 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
     """
     one = max(float(moment[-1, -1]), 1e-300)
     mean, square = float(moment[-1] @ values) / one, float(values @ moment @ values) / one
-    laws = _Laws.of(mean, square - mean**2, float(values[-1]), largest * float(np.abs(values[:-1]).sum()))
-    if laws is None:
+    distributions = _Distributions.of(
+        mean, square - mean**2, float(values[-1]), largest * float(np.abs(values[:-1]).sum())
+    )
+    if distributions is None:
         nothing = np.zeros(len(fit))
         return Allowance(nothing, nothing)
     by_square = np.sqrt(np.maximum(np.diag(inverse), 0.0) * one)
     by_size = largest * one * np.abs(inverse).sum(axis=1)
     length = float(values[:-1] @ values[:-1])
     scale = float(fit[:-1] @ values[:-1]) / length if length > 0.0 else 0.5
-    least, most = laws.range(laws.curve * laws.away / laws.variance)
-    steep = laws.range((1.0 - laws.curve**2) / 2.0)
+    least, most = distributions.range(distributions.curve * distributions.away / distributions.variance)
+    steep = distributions.range((1.0 - distributions.curve**2) / 2.0)
     unknown = np.full(len(fit), math.inf)
     if not (math.isfinite(most) and least > 0.0 and math.isfinite(steep[1])):
         return Allowance(unknown, unknown)
     # Of the marginal effects: the miss is convex in the slope, so that its ends are the worst.
     effects = np.zeros(len(fit))
     for slope in steep:
-        left = np.abs(laws.left(slope, mean))
-        bound = np.minimum(by_square * math.sqrt(max(laws.most(left**2), 0.0)), by_size * laws.most(left))
+        left = np.abs(distributions.left(slope, mean))
+        bound = np.minimum(
+            by_square * math.sqrt(max(distributions.most(left**2), 0.0)), by_size * distributions.most(left)
+        )
         effects = np.maximum(effects, bound / 2.0)
     # Each distribution's own best line misses no more, by squares, than this one.
-    missed = by_square * math.sqrt(max(laws.most(laws.left(scale, mean) ** 2), 0.0)) / least
+    missed = by_square * math.sqrt(max(distributions.most(distributions.left(scale, mean) ** 2), 0.0)) / least
     stretched = np.abs(fit) * max(1.0 / least - 1.0 / max(scale, least), 1.0 / max(scale, least) - 1.0 / most, 0.0)
     return Allowance(np.asarray(stretched + missed), effects)
 
 
 @dataclass(frozen=True)
-class _Laws:
+class _Distributions:
     """All distributions on a grid of scores with a mean and a variance.
 
     Attributes
@@ -113,7 +117,7 @@ class _Laws:
     variance: float
 
     @classmethod
-    def of(cls, mean: float, variance: float, middle: float, reach: float) -> _Laws | None:
+    def of(cls, mean: float, variance: float, middle: float, reach: float) -> _Distributions | None:
         """Of scores no further than ``reach`` from ``middle``; None where there is but one."""
         low, high = min(middle - reach, mean), max(middle + reach, mean)
         points = np.linspace(low, high, _GRID)

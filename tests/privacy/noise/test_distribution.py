@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 from murk.privacy.noise import SecureNoise
 from murk.privacy.noise.streaming import Draw, Integers
-from murk.privacy.noise.tables import GAUSSIAN_LAW, LAPLACE_LAW, LATTICE_WIDTH, Kind, Law
+from murk.privacy.noise.tables import GAUSSIAN_NOISE, LAPLACE_NOISE, LATTICE_WIDTH, Kind, NoiseDistribution
 
 from . import reference_sampler
 from .oracle import FALSE_ALARM, chi_square, sample, uniform_p_value
@@ -40,8 +40,8 @@ MANY = 10_000_000
 )
 def test_small_scales_with_narrow_words(kind: Kind, scale: int, coarse: int, width: int) -> None:
     """10^7 draws against the exact distribution; narrow words force the rare paths, and one level deeper tables."""
-    law = Law(kind, scale, coarse, width, levels=2 if width == 64 else 1)
-    values = sample(law, MANY, seed=scale * 1000 + coarse)
+    distribution = NoiseDistribution(kind, scale, coarse, width, levels=2 if width == 64 else 1)
+    values = sample(distribution, MANY, seed=scale * 1000 + coarse)
     assert chi_square(kind, scale, values) > FALSE_ALARM
     # Twins: the same draws against the distribution of a scale that is wrong either way.
     assert chi_square(kind, scale * WRONG[kind], values) < FALSE_ALARM
@@ -51,7 +51,7 @@ def test_small_scales_with_narrow_words(kind: Kind, scale: int, coarse: int, wid
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_numpy_at_small_scale(kind: Kind) -> None:
     """10^6 draws of the numpy sampler by itself; the twin's scale is 2% wrong."""
-    values = sample(Law(kind, 12, 4, 6), 1_000_000, seed=5, draw=reference_sampler.draw)
+    values = sample(NoiseDistribution(kind, 12, 4, 6), 1_000_000, seed=5, draw=reference_sampler.draw)
     assert chi_square(kind, 12, values) > FALSE_ALARM
     assert chi_square(kind, 12 * 1.02, values) < FALSE_ALARM
 
@@ -88,21 +88,21 @@ def _score(found: float, mean: float, variance: float, count: int) -> float:
     return (found - mean) / math.sqrt(variance / count)
 
 
-@pytest.mark.parametrize("law", [GAUSSIAN_LAW, LAPLACE_LAW], ids=["gaussian", "laplace"])
-def test_moments_and_tails_at_full_width(law: Law) -> None:
+@pytest.mark.parametrize("distribution", [GAUSSIAN_NOISE, LAPLACE_NOISE], ids=["gaussian", "laplace"])
+def test_moments_and_tails_at_full_width(distribution: NoiseDistribution) -> None:
     """10^7 draws: each of nine scores beyond 5.5 has a probability of 4 x 10^-8."""
-    values = sample(law, MANY, seed=20)
-    found = scores(law.kind, values, LATTICE_WIDTH)
+    values = sample(distribution, MANY, seed=20)
+    found = scores(distribution.kind, values, LATTICE_WIDTH)
     assert max(map(abs, found.values())) < 5.5, found
-    for factor in (WRONG[law.kind], 1 / WRONG[law.kind]):
-        twin = scores(law.kind, values, LATTICE_WIDTH * factor)
+    for factor in (WRONG[distribution.kind], 1 / WRONG[distribution.kind]):
+        twin = scores(distribution.kind, values, LATTICE_WIDTH * factor)
         assert max(map(abs, twin.values())) > 5.5, twin
 
 
-@pytest.mark.parametrize("law", [GAUSSIAN_LAW, LAPLACE_LAW], ids=["gaussian", "laplace"])
-def test_low_bits_and_signs_at_full_width(law: Law) -> None:
+@pytest.mark.parametrize("distribution", [GAUSSIAN_NOISE, LAPLACE_NOISE], ids=["gaussian", "laplace"])
+def test_low_bits_and_signs_at_full_width(distribution: NoiseDistribution) -> None:
     """Of a distribution this wide the ten lowest bits are uniform (to e^-(2 pi^2 2^20)), and the sign is fair."""
-    values = sample(law, 4_000_000, seed=21)
+    values = sample(distribution, 4_000_000, seed=21)
     assert uniform_p_value(np.bincount(values & 1023, minlength=1024)) > FALSE_ALARM
     assert uniform_p_value(np.bincount(np.sign(values[values != 0]) + 1)[[0, 2]]) > FALSE_ALARM
     # Twin: values that are even a little too often.
@@ -127,14 +127,14 @@ def test_secure_noise_as_it_is_released(kind: Kind) -> None:
 
 # Errors planted in the sampler's source: (what is replaced, by what). Each must be noticed at a small scale.
 PLANTED = {
-    "u1 overlaps the sign": ("law.step_bits + 1) & mask).astype", "law.step_bits) & mask).astype"),
+    "u1 overlaps the sign": ("distribution.step_bits + 1) & mask).astype", "distribution.step_bits) & mask).astype"),
     "the negative zero is kept": ("result[negative & (result == 0)] = REJECTED", ""),
     "ties take the smaller k": ("(u1 < numerator) | (digits[k] == word)", "u1 < numerator"),
     "a tie's next word is not looked at": ("if words[level] < digit:", "if True:"),
     "von Neumann's parity": ("return trial % 2 == 1", "return trial % 2 == 0"),
     "von Neumann's K": ("tape.uniform(trial) == 0", "tape.uniform(trial) <= 1"),
     "undecided trials are dropped": ("if value != REJECTED:\n            kept", "if False:\n            kept"),
-    "the cross term of the exponent": ("j * (2 * k * law.step + j)", "j * (k * law.step + j)"),
+    "the cross term of the exponent": ("j * (2 * k * distribution.step + j)", "j * (k * distribution.step + j)"),
     "whole parts of the exponent": ("while accepted and wholes:", "while False:"),
 }
 
@@ -151,7 +151,7 @@ def planted(old: str, new: str) -> Draw:
 
 def small_p_value(draw: Draw) -> float:
     # m = 2 makes large exponents, and four bits a word make ties, as frequent as they can be.
-    return chi_square("gaussian", 6, sample(Law("gaussian", 6, 2, width=4), 400_000, seed=8, draw=draw))
+    return chi_square("gaussian", 6, sample(NoiseDistribution("gaussian", 6, 2, width=4), 400_000, seed=8, draw=draw))
 
 
 def test_no_error_is_seen_where_none_is_planted() -> None:
