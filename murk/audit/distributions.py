@@ -189,10 +189,12 @@ def _closest(mechanism: PrivUnitMechanism, payloads: Points, vector: Points) -> 
     towards, norm = _direction(vector)
     scores = values @ towards / np.linalg.norm(values, axis=1)
     share = min(1.0, norm / mechanism.radius)
-    chances = closest_share(mechanism.dimension, mechanism.draws, mechanism.closest, np.minimum(np.abs(scores), 1.0))
+    probabilities = closest_share(
+        mechanism.dimension, mechanism.draws, mechanism.closest, np.minimum(np.abs(scores), 1.0)
+    )
     # Both sides of a draw are candidates, and the one that points the vector's way is closest if the draw is.
-    chances = chances * np.where(scores > 0, 1 + share, 1 - share) / 2
-    return np.asarray(np.log(2 * mechanism.draws * (far + (near - far) * chances) / _WORDS))
+    probabilities = probabilities * np.where(scores > 0, 1 + share, 1 - share) / 2
+    return np.asarray(np.log(2 * mechanism.draws * (far + (near - far) * probabilities) / _WORDS))
 
 
 def _direction(vector: Points) -> tuple[Floats, float]:

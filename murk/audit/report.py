@@ -92,7 +92,7 @@ def audit(
     confidence
         Probability with which no bound of all of them exceeds the truth, at least.
     tick
-        Told how many draws of ``2 * draws * len(cases)`` are done.
+        Called with how many draws of ``2 * draws * len(cases)`` are done.
 
     Yields
     ------

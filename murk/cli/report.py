@@ -45,7 +45,7 @@ def print_result(found: Mapping[str, Any]) -> None:
     if interval["method"] == RANDOM_SCALING and _any_interval(found):
         # Known to cover less than its name: never printed as if it did not.
         percent = f"nominal {percent}"
-    effect = "odds ratio" if odds else "chance" if found["chances"] else "effect"
+    effect = "odds ratio" if odds else "probability" if found["chances"] else "effect"
     table(
         f"{found['task']}: {_many(found['releases'], 'release')} learned"
         + (f", of {_many(found['records_learned'], 'record')}" if "records_learned" in found else ""),

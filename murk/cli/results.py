@@ -140,14 +140,14 @@ def average_effects(task: Task, estimate: Estimate, level: float) -> dict[str, d
     """
     from murk.learners.effects import marginal_effects
     from murk.learners.gaussmix.solving.estimates import GramEstimate
-    from murk.learners.units import fits_chances, has_slopes, on_logit_scale, units
+    from murk.learners.units import fits_probabilities, has_slopes, on_logit_scale, units
 
     known = units(task)
     if isinstance(estimate, GramEstimate):
         found: tuple[Any, Any] | None = estimate.effects(level)
     elif on_logit_scale(task):
         found = marginal_effects(estimate, level)
-    elif fits_chances(task) or has_slopes(task):
+    elif fits_probabilities(task) or has_slopes(task):
         found = estimate.values, estimate.half_widths(level)
     else:
         found = None
@@ -191,7 +191,7 @@ def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, 
     """
     from murk.learners.curve import columns
     from murk.learners.problem import plausible
-    from murk.learners.units import fits_chances, on_logit_scale
+    from murk.learners.units import fits_probabilities, on_logit_scale
     from murk.stream.task.disclosure import Disclosure
     from murk.stream.task.privacy import DEFAULT_LEVEL
 
@@ -206,7 +206,7 @@ def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, 
         "protocol": task.protocol,
         "objective": task.objective,
         "odds_ratios": on_logit_scale(task),
-        "chances": fits_chances(task),
+        "chances": fits_probabilities(task),
         **more,
         **counts,
         "coefficients": dict(zip(estimate.names, map(float, estimate.values), strict=True)),

@@ -47,10 +47,10 @@ def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float
     (0.2475, 0.2475, 0.2475)
     """
     logit = people.points @ theta
-    chance = _sigmoid(logit)
-    curved = chance * (1.0 - chance)
+    probability = _sigmoid(logit)
+    curved = probability * (1.0 - probability)
     slope = float(people.shares @ curved)
-    gradient = (people.shares * curved * (1.0 - 2.0 * chance)) @ people.points
+    gradient = (people.shares * curved * (1.0 - 2.0 * probability)) @ people.points
     if people.sampled:
         return slope, gradient, slope, slope
     reach, middle = float(np.abs(theta[:-1]).sum()), float(theta[-1])
@@ -92,8 +92,8 @@ def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Array, Ar
 
 def _spread(theta: Array, people: People) -> float:
     """Variance of sigma' over the rows."""
-    chance = _sigmoid(people.points @ theta)
-    curved = chance * (1.0 - chance)
+    probability = _sigmoid(people.points @ theta)
+    curved = probability * (1.0 - probability)
     return float(people.shares @ curved**2 - (people.shares @ curved) ** 2)
 
 
@@ -106,8 +106,8 @@ def _bounds(mean: float, square: float, least: float, most: float) -> tuple[floa
     from scipy.optimize import linprog
 
     points = np.linspace(min(least, mean), max(most, mean), _GRID)
-    chance = _sigmoid(points)
-    curved = chance * (1.0 - chance)
+    probability = _sigmoid(points)
+    curved = probability * (1.0 - probability)
     # On a grid the second moment cannot be less than that of the two points beside the mean.
     step = float(points[1] - points[0])
     variance = float(np.clip(square - mean**2, step**2 / 4.0, (points[-1] - mean) * (mean - points[0])))

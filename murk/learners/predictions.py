@@ -23,7 +23,7 @@ class LabelEstimator(StreamEstimator):
 
     @abstractmethod
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Chances of the classes, ``(n, K)``, for rows of features without the constant, ``(n, d)``."""
+        """Probabilities of the classes, ``(n, K)``, for rows of features without the constant, ``(n, d)``."""
 
     def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
         """Probability of each label; equal ones before the first release."""
@@ -85,7 +85,7 @@ def two_labels(classes: Sequence[Any], codes: tuple[float, float] = (0.0, 1.0)) 
 
 
 def two_chances(positive: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Chances of two classes from that of the second."""
+    """Probabilities of two classes from that of the second."""
     return np.column_stack([1.0 - positive, positive])
 
 

@@ -35,7 +35,7 @@ def on_logit_scale(task: Task) -> bool:
     return task.coefficient_scale == "log odds"
 
 
-def fits_chances(task: Task) -> bool:
+def fits_probabilities(task: Task) -> bool:
     """Whether a task fits a line through labels of -1 and +1, so that half an effect changes the probability."""
     return task.coefficient_scale == "probability"
 
@@ -47,7 +47,7 @@ def has_slopes(task: Task) -> bool:
 
 def effect_name(task: Task) -> Literal["odds ratio", "chance", "effect"]:
     """What an effect per unit is called; of log odds, its exponential."""
-    return "odds ratio" if on_logit_scale(task) else "chance" if fits_chances(task) else "effect"
+    return "odds ratio" if on_logit_scale(task) else "chance" if fits_probabilities(task) else "effect"
 
 
 def odds_ratio(effect: float) -> float:
@@ -89,6 +89,6 @@ def _in_units(task: Task) -> tuple[float, float]:
         half, middle = (task.target.high - task.target.low) / 2.0, (task.target.high + task.target.low) / 2.0
         linked = task.moments is not None and task.moments.link != "identity"
         return (1.0 / half, 0.0) if linked else (1.0, middle)
-    if fits_chances(task):
+    if fits_probabilities(task):
         return 0.5, 0.5
     return 1.0, 0.0

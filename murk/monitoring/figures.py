@@ -292,7 +292,7 @@ def _level(name: str, guarantee: Guarantee, mechanism: Costed, learned: int) -> 
         mu = math.sqrt(2.0 * guarantee.rho)
     words, pair = guarantee.describe(), guarantee
     if isinstance(mechanism, GaussMixMechanism | GramMechanism):
-        # Stated for a record and a blank one: how well two records are told apart is another figure.
+        # Stated for a record and a blank one: how well two records are distinguished is another figure.
         words, pair = described(mechanism)
     return LevelFigures(name, words, guarantee.to_dict(), epsilon, mu, pair.max_attack_accuracy, learned)
 

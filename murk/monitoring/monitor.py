@@ -32,7 +32,7 @@ class Monitor:
     """Watch what is learned from a log, and how far it still is, for Prometheus and a page.
 
     `poll` reads the log, and alone does; everything else may be called from any thread and tells what the last
-    poll found. Whatever is told is a function of releases, states and public settings only.
+    poll found. Whatever is reported is a function of releases, states and public settings only.
 
     Parameters
     ----------

@@ -141,7 +141,7 @@ class Producer(Releaser["PersonProblem"]):
         self._ledger.check_thread()
         person = person_name(person)
         self._check_levels([level])
-        # Draws of a simulation are told apart by the number that the release will get.
+        # Draws of a simulation are distinguished by the number that the release will get.
         index = np.array([SINGLES + self._ledger.next_number if self._noise.simulated else 0])
         chain = int(self._chains(index)[0])
         model = self._models.cached_model(chain)

@@ -95,7 +95,7 @@ class FlushReport:
     already
         Found on the log: an earlier process sent them and died before it heard so.
     expired
-        Let go of, since their time had passed.
+        Deleted, since they had expired.
     """
 
     sent: int
@@ -106,7 +106,7 @@ class FlushReport:
 class Counts:
     """Sums over the records that were coded since this was made.
 
-    ``clamped`` and ``missing`` depend on values, and so belong to the device; `shared` gives what may be told
+    ``clamped`` and ``missing`` depend on values, and so belong to the device; `shared` gives what may be reported
     to others.
 
     Examples

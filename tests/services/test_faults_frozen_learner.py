@@ -88,7 +88,7 @@ def test_a_learner_that_wakes_in_a_commit_is_refused(broker, protocol, _, each):
         with old:
             old.step(50)
             # What it would commit next, folded before the chain was taken.
-            old._pending = old._fold(log.read(0, old.offset, 50))
+            old._pending = old._learn_batch(log.read(0, old.offset, 50))
             with Worker(again, task, problem_for(task).engine()) as new:
                 assert new.offset == 50
                 new.step(100)

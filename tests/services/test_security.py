@@ -338,7 +338,7 @@ WRONG = {
     "host": ("certificate is not to be trusted", "host name"),
     "plain-to-tls": ("this port speaks TLS", "security.protocol"),
     "sasl-plain-to-tls": ("this port speaks TLS", "security.protocol"),
-    "tls-to-plain": ("no encrypted connection comes about", "security.protocol"),
+    "tls-to-plain": ("no encrypted connection is established", "security.protocol"),
     "no-certificate": ("asks for a client's certificate", "ssl.certificate.file"),
     "stranger's-certificate": ("asks for a client's certificate", "ssl.certificate.file"),
     "locked-key": ("ssl.key.password",),

@@ -74,10 +74,10 @@ def quantised(vector: list[float], steps: int) -> list[int]:
     return whole
 
 
-def chance(numerator: int, denominator: int) -> bool:
+def coin(numerator: int, denominator: int) -> bool:
     """Say True with probability exp(-numerator / denominator), exactly."""
     while numerator > denominator:
-        if not chance(1, 1):
+        if not coin(1, 1):
             return False
         numerator -= denominator
     tries = 1
@@ -90,12 +90,12 @@ def noise() -> int:
     """An integer x with probability proportional to exp(-x^2 / 2 S^2) (Canonne, Kamath, Steinke 2020)."""
     while True:
         rest = secrets.randbelow(WIDTH)
-        if not chance(rest, WIDTH):
+        if not coin(rest, WIDTH):
             continue
         size = rest
-        while chance(1, 1):
+        while coin(1, 1):
             size += WIDTH
-        if chance((size - WIDTH) ** 2, 2 * WIDTH**2):
+        if coin((size - WIDTH) ** 2, 2 * WIDTH**2):
             sign = secrets.randbelow(2)
             if size or not sign:
                 return -size if sign else size

@@ -46,7 +46,7 @@ def command(
 ) -> None:  # fmt: skip
     """Measure what the releases of TASK, or of everything, disclose about a record.
 
-    For worst neighbours, releases are made as devices make them and told apart as well as can be: that gives a lower
+    For worst neighbours, releases are made as devices make them and distinguished as well as can be: that gives a lower
     bound of epsilon or mu. A bound above its claim refutes it, and the exit status is 1.
     """
     from murk.audit import audit, cases_of, catalogue

@@ -86,7 +86,7 @@ def command(
             if team.trouble is not None:
                 return team.trouble
             if not engines:
-                return "no chain falls to this process: others learn them all"
+                return "no chain is assigned to this process: others learn them all"
             return brief(problem.estimate(engines))
 
         start = last = time.monotonic()

@@ -351,7 +351,7 @@ class IWPEngine:
         f.learn_decoded(self.real, self.whole, rows, beside)
 
     publish_every = 2**31
-    """No device waits for an iterate, so none need be let out while releases are learned."""
+    """No device waits for an iterate, so none need be published while releases are learned."""
 
     def published(self) -> None:
         """No iterate is published: devices release examples, not gradients."""

@@ -18,8 +18,8 @@ from murk.stream.task.protocols.examples import DIRECTED
 from murk.stream.task.protocols.examples import LOSSES as BY_TARGET
 
 DIRECTED_LOSSES: Final = DIRECTED
-"""Losses that directions tell. The others are functions of theta'v / a, and no function of a noisy divisor has a mean
-that is a quotient."""
+"""Losses that directions identify. The others are functions of theta'v / a, and no function of a noisy divisor has a
+mean that is a quotient."""
 
 LOGIT_WIDTH: Final = 1.702**2
 """t of the probit-type loss: with it its slope is that of the logistic loss to within 0.0095, so that coefficients are

@@ -198,8 +198,8 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         # Contrasts back to one score a class.
         classes = scores @ contrasts(len(self.classes)).T
         odds = np.exp(classes - classes.max(axis=1, keepdims=True))
-        chances: NDArray[np.float64] = odds / odds.sum(axis=1, keepdims=True)
-        return chances
+        probabilities: NDArray[np.float64] = odds / odds.sum(axis=1, keepdims=True)
+        return probabilities
 
     @classmethod
     def _unit_test_params(cls) -> Any:

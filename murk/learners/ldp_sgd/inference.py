@@ -85,11 +85,11 @@ def hessian(settings: Settings, covariates: PublicCovariates, theta: NDArray[np.
         inner = np.einsum("ka,ik,kb->iab", basis, odds, basis) - np.einsum("ka,ik,il,lb->iab", basis, odds, odds, basis)
         blocks = np.einsum("i,iab,ij,il->ajbl", share, inner, points, points)
         return np.asarray(blocks).reshape(settings.dimension, settings.dimension)
-    chance = 1.0 / (1.0 + np.exp(-points @ theta))
+    probability = 1.0 / (1.0 + np.exp(-points @ theta))
     if isinstance(settings.objective, Balanced):
-        steep = np.minimum(chance, 1.0 - chance)
+        steep = np.minimum(probability, 1.0 - probability)
     else:
-        steep = chance * (1.0 - chance)
+        steep = probability * (1.0 - probability)
     curved: NDArray[np.float64] = (points * (share * steep)[:, None]).T @ points
     return curved
 

@@ -254,7 +254,7 @@ class PublicMoments(StreamEstimator):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state of a learner with the same settings.
 
-        That of moments of a learner that was told no ``release``, as all were until 0.4, is gone on with as such.
+        That of moments of a learner that was given no ``release``, as all were until 0.4, is gone on with as such.
 
         Raises
         ------

@@ -39,7 +39,7 @@ OF_MOMENTS: Final[Mapping[str, Any]] = {
 """Arguments that say how second moments are bounded, released or used, with their defaults: directions have none."""
 
 TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus", "exp")
-"""Curves whose coefficients released directions tell; the cubic link is flat at coefficients of zero."""
+"""Curves whose coefficients released directions identify; the cubic link is flat at coefficients of zero."""
 
 
 def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
@@ -62,7 +62,7 @@ def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
             f"release='directions' solves for coefficients over public covariates: give public=, or {remedy}"
         )
     if curve not in TOLD:
-        raise UserError(f"directions tell {', '.join(TOLD)} models, not {curve!r}: {remedy}")
+        raise UserError(f"directions identify {', '.join(TOLD)} models, not {curve!r}: {remedy}")
     for name, default in OF_MOMENTS.items():
         if arguments[name] != default:
             raise UserError(f"{name}={arguments[name]!r} has no effect on directions: leave it out, or {remedy}")

@@ -68,7 +68,7 @@ def directions_of(task: Task) -> DirectionProblem:
     if binary:
         curve = own_curve(curve_of(block.loss or "logistic", LOSSES, "loss"), 0.0, 1.0)
     else:
-        # Links that are told are of the share of the target's range.
+        # Links that are identified are of the share of the target's range.
         curve = own_curve(curve_of(block.link or "identity", LINKS, "link"), 0.5, 0.5)
     settings = Settings(task.coding.names, binary, covariates_of(task), once=True, curve=curve)
     return DirectionProblem(settings, level_mechanisms(task, settings))

@@ -56,8 +56,8 @@ def vectors(
         else:
             weight = 0.5
             if question != SCATTER and binary:
-                chance = 1.0 / (1.0 + math.exp(-logit))
-                weight = chance * (1.0 - chance) * (high - low)
+                probability = 1.0 / (1.0 + math.exp(-logit))
+                weight = probability * (1.0 - probability) * (high - low)
             scale = math.sqrt(2.0 * weight * min(length, reach) / reach)
         finite = question == SCATTER or y[i] == y[i]
         for j in range(p):

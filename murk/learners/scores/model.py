@@ -137,7 +137,7 @@ def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
     return model
 
 
-def chance(logit: Array) -> Array:
+def probability(logit: Array) -> Array:
     """``1 / (1 + e^-t)``."""
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -LARGEST_LOGIT, LARGEST_LOGIT))))
 
@@ -164,7 +164,7 @@ class Response:
     def level(self, logit: Array) -> Array:
         """The probability, or the coded real target's mean, at ``x'theta``."""
         if self.curve is None:
-            return chance(logit) if self.binary else logit
+            return probability(logit) if self.binary else logit
         return self.curve.mean(logit)
 
     def steep(self, logit: Array) -> Array:
@@ -186,7 +186,7 @@ class Response:
         if not self.binary:
             return np.full_like(logit, 0.5)
         high, low = self.answers(logit, exponent)
-        p = chance(logit)
+        p = probability(logit)
         return np.asarray(p * (1.0 - p) * (high - low))
 
 

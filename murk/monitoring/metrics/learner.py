@@ -62,7 +62,7 @@ class LearnerMetrics:
 
 
 def problem(vitals: Vitals, now: float) -> str | None:
-    """Say why a learner is not well; None where it is, also where no chain falls to it."""
+    """Say why a learner is not well; None where it is, also where no chain is assigned to it."""
     if vitals.trouble is not None:
         return vitals.trouble
     silent = now - vitals.stepped

@@ -1,6 +1,6 @@
 """Metrics of the people's side: sums over a simulated population or a gateway, never of a few.
 
-What one device spends and sends stays on it. Sums are told for at least 20 people; and they change only when the
+What one device spends and sends stays on it. Sums are reported for at least 20 people; and they change only when the
 accounts of at least 20 have changed since they last did, so that the difference of two of them is a sum over
 at least 20 people, too.
 """
@@ -31,7 +31,7 @@ class PeopleSums:
     people
         How many have an account.
     changed
-        How many accounts have changed since sums were last told.
+        How many accounts have changed since sums were last reported.
     refused, pending
         Releases that were refused; releases that wait for the log.
     spent
@@ -73,7 +73,7 @@ class PeopleMetrics:
         register(self.registry, self)
 
     def update(self, sums: PeopleSums) -> bool:
-        """Tell these sums from now on, if they may be told; say whether they are."""
+        """Report these sums from now on, if they may be; return whether they are."""
         if sums.people < SMALLEST_GROUP or sums.changed < SMALLEST_GROUP:
             return False
         self._told = sums

@@ -65,8 +65,10 @@ def closest_share(dimension: int, draws: int, closest: int, scores: Array) -> Ar
     if dimension == 1:
         return np.full(np.shape(scores), closest / draws)
     angles, _, above = _angles(dimension)
-    chance = np.interp(scores, np.concatenate([[0.0], np.sin(angles), [1.0]]), np.concatenate([[1.0], above, [0.0]]))
-    return _among_closest(draws, closest, chance)
+    probability = np.interp(
+        scores, np.concatenate([[0.0], np.sin(angles), [1.0]]), np.concatenate([[1.0], above, [0.0]])
+    )
+    return _among_closest(draws, closest, probability)
 
 
 @lru_cache(maxsize=1024)

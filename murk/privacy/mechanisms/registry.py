@@ -96,6 +96,6 @@ def _best(guarantee: Guarantee, dimension: int, radius: float) -> Mechanism:
         if found is None or one.variance < _BETTER * found.variance:
             found = one
     if found is None:
-        # The reason is the same for all; it is told by the one that used to be taken.
+        # The reason is the same for all; it is given by the one that used to be taken.
         found = VECTOR_MECHANISMS[former_kind(guarantee)].calibrate(guarantee, dimension=dimension, radius=radius)
     return found

@@ -9,7 +9,7 @@ from fractions import Fraction
 from murk._sqlite import Database
 from murk.producers.ledger.prices import Price, Promise
 
-# A person's account with a task: what was released at which level, what was refused, let go of, and waits.
+# A person's account with a task: what was released at which level, what was refused, deleted, and waits.
 _ACCOUNTS = """
     SELECT home, person, group_concat(tariff || ':' || released) AS history, sum(refused) AS refused,
            sum(dropped) AS dropped, coalesce(max(waiting), 0) AS queued
@@ -24,14 +24,14 @@ _TABLE = """(home, person, history, refused, dropped, queued, PRIMARY KEY (home,
 
 @dataclass(frozen=True, slots=True)
 class PeopleTotals:
-    """Sums over the people of a task; whether they may be told to others is for `SMALLEST_GROUP` to say.
+    """Sums over the people of a task; whether they may be reported to others is for `SMALLEST_GROUP` to say.
 
     Parameters
     ----------
     people
         How many have an account.
     changed
-        How many accounts differ from what they were when sums were last told (or when this began).
+        How many accounts differ from what they were when sums were last reported (or when this began).
     refused, queued
         Releases that were refused; releases that wait in the outbox.
     spent
@@ -47,9 +47,9 @@ class PeopleTotals:
 
 
 class GroupSums:
-    """Take sums over the people of a task, again and again, and remember what was told.
+    """Take sums over the people of a task, again and again, and remember what was reported.
 
-    Made by `Ledger.group_sums`. What was told is a copy of the accounts in SQLite's temporary storage: memory does
+    Made by `Ledger.group_sums`. What was reported is a copy of the accounts in SQLite's temporary storage: memory does
     not grow with the number of people.
 
     Parameters
@@ -57,7 +57,7 @@ class GroupSums:
     file, task
         The ledger's file, and the task's number in it.
     delete_confirmed
-        Lets go of the bytes of confirmed releases, so that they are not counted as waiting.
+        Deletes the bytes of confirmed releases, so that they are not counted as waiting.
     """
 
     def __init__(self, file: Database, task: int, delete_confirmed: Callable[[], None]) -> None:
@@ -66,7 +66,7 @@ class GroupSums:
         for table in (self._now, self._told):
             file.query(f"CREATE TABLE IF NOT EXISTS {table} {_TABLE}")
         self._take()
-        # A process that was started again tells nothing new of what another one may have told.
+        # A process that was started again reports nothing new of what another one may have reported.
         self.told()
 
     def read(self) -> PeopleTotals:
@@ -90,7 +90,7 @@ class GroupSums:
         return PeopleTotals(people, changed, refused, queued, tuple(sorted(shares.items())))
 
     def told(self) -> None:
-        """Note that the sums read last were told to others."""
+        """Note that the sums read last were reported to others."""
         self._file.query(f"DELETE FROM {self._told}")
         self._file.query(f"INSERT INTO {self._told} SELECT * FROM {self._now}")
 

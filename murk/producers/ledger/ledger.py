@@ -36,7 +36,7 @@ class Ledger:
     for its task, and for its level, each in its own currency. All caps are looked at before any is drawn on,
     and one block of releases is one transaction (``synchronous=FULL``).
 
-    An old copy put in the place of the file cannot be told from it, nor can a file without the ``-wal`` that a
+    An old copy put in the place of the file cannot be distinguished from it, nor can a file without the ``-wal`` that a
     crash left beside it; everything else that is not the ledger that was last written (damaged, foreign,
     emptied, of another version or identity) is refused. Opening reads the whole file once.
 
@@ -223,13 +223,13 @@ class Ledger:
         self._confirmed.extend(outbox.ranges(numbers))
 
     def delete_confirmed(self) -> None:
-        """Let go of the bytes of confirmed releases now."""
+        """Delete the bytes of confirmed releases now."""
         if self._confirmed:
             with self._settling():
                 pass
 
     def expire(self, task_hash: str, now: float) -> int:
-        """Let go of what waits beyond its expiry, and count it; the debits stay."""
+        """Delete what waits beyond its expiry, and count it; the debits stay."""
         with self._settling() as connection:
             values = self._booked(task_hash).number, int(now)
             return outbox.drop(connection, "task = ? AND expires <= ?", values)
@@ -351,7 +351,7 @@ class Ledger:
         return read_run(self._file, task_hash, source)
 
     def close(self) -> None:
-        """Let go of what was confirmed, and close the file; closing twice is allowed."""
+        """Delete what was confirmed, and close the file; closing twice is allowed."""
         try:
             if self._file.is_open:
                 self.delete_confirmed()

@@ -45,13 +45,13 @@ def holds(file: Database, task: int, number: int) -> bool:
 
 
 def remove(connection: Connection, numbers: Sequence[tuple[int, int]]) -> None:
-    """Let go of confirmed releases, given as ranges of numbers."""
+    """Delete confirmed releases, given as ranges of numbers."""
     if numbers:
         connection.executemany("DELETE FROM outbox WHERE number BETWEEN ? AND ?", numbers)
 
 
 def drop(connection: Connection, where: str, values: tuple[Any, ...]) -> int:
-    """Let go of releases that will never be sent, note so in their people's accounts, and count them."""
+    """Delete releases that will never be sent, note so in their people's accounts, and count them."""
     query = f"SELECT number, home, person, tariff FROM outbox WHERE {where}"
     rows = connection.execute(query, values).fetchall()
     connection.executemany(

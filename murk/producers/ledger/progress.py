@@ -27,7 +27,7 @@ class Run:
         The first row that has not been worked on.
     counters
         Sums over the rows before it ("released", "refused", "clamped", ...). They stay on the device: those
-        that depend on values may be told only where they are over at least 20 people.
+        that depend on values may be reported only where they are over at least 20 people.
     """
 
     people: str
@@ -73,7 +73,7 @@ def check_people(file: Database, task: int, source: str, people: str) -> None:
     if others:
         raise UserError(
             "people have released to this task from another file, and where rows name people, those of two files "
-            "cannot be told apart: they would release twice. Give that file; or name people by a column (--person)"
+            "cannot be distinguished: they would release twice. Give that file; or name people by a column (--person)"
         )
 
 

@@ -46,7 +46,7 @@ class LabelSurvey:
 
         That it is refused is a function of the records: anyone who watches could learn it. So this is said of
         simulations, and of at least 20 people together, and only to anyone who holds their file; a device on its own
-        never looks. Values and their counts are told of simulations alone.
+        never looks. Values and their counts are reported for simulations alone.
 
         Raises
         ------

@@ -36,7 +36,7 @@ class OrganisationPopulation(FilePopulation):
     nothing.
 
     The file can be read again, so a window that a process died in begins again at its first row; nothing was debited
-    for it before. That it happened is told (``lost``).
+    for it before. That it happened is reported (``lost``).
 
     Parameters
     ----------

@@ -224,13 +224,13 @@ def _sorted(rows: Hashes) -> bool:
     return int(np.sum(rows[1:] == rows[:-1])) > expected + 6.0 * math.sqrt(expected) + 6.0
 
 
-def _tail(count: int, of: int, chance: float) -> float:
+def _tail(count: int, of: int, probability: float) -> float:
     """Logarithm of a bound on the probability that so many or more of independent draws succeed (Chernoff)."""
     share = count / of if of else 0.0
-    if share <= chance:
+    if share <= probability:
         return 0.0
-    rest = 0.0 if count == of else (of - count) * math.log((1.0 - share) / (1.0 - chance))
-    return -(count * math.log(share / chance) + rest)
+    rest = 0.0 if count == of else (of - count) * math.log((1.0 - share) / (1.0 - probability))
+    return -(count * math.log(share / probability) + rest)
 
 
 def _read(table: Table, task: Task, names: Sequence[str]) -> tuple[Hashes, list[Hashes]]:

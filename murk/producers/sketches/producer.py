@@ -41,7 +41,7 @@ class SketchProducer(Releaser["WindowProblem"]):
     records. After ``sketch.window`` records, or with `release`, the sketch's bytes and the debit that pays for it are
     one transaction of the ledger; then they are sent, and sent again until the log has them.
 
-    A window whose process dies is lost: nothing was debited for it, and the one who begins next is told (``lost``).
+    A window whose process dies is lost: nothing was debited for it, and the one who begins next is informed (``lost``).
     Where the cap has no room a window is refused before any of its records is looked at, and passes by.
 
     A window that is full and could not be released, since the ledger could not be written, waits in memory: whatever is
@@ -302,7 +302,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         if (row is None) != (self._source is None):
             raise UserError("records of a file come with their rows, others without: name the file with source=")
         key: Key = f"window {self._windows.count(self.organisation) + 1}" if row is None else row
-        # Only simulated draws are told apart by it.
+        # Only simulated draws are distinguished by it.
         index = index_of(self.organisation, key, self._source) if self._noise.simulated else 0
         chain = int(self._chains(np.array([index]))[0])
         window = Window(key, index, chain, self._log.cached_model(chain)[1])

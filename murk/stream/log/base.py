@@ -247,7 +247,7 @@ class Log(ABC):
         return {}
 
     def join(self, name: str | None = None) -> Membership:
-        """Share the chains with all who join; on a log in a file everything falls to the one who came last.
+        """Share the chains with all who join; on a log in a file all are assigned to the one who came last.
 
         Under the same ``name`` a learner comes back to the chains that it had.
         """

@@ -16,7 +16,7 @@ class Membership(ABC):
     def chains(self) -> frozenset[int]:
         """Return the chains that fall to this process now; to be asked often, since asking says it is alive.
 
-        Two processes may for a moment both be told the same chain: `Log.acquire` decides between them.
+        Two processes may for a moment both be assigned the same chain: `Log.acquire` decides between them.
 
         Raises
         ------
@@ -34,7 +34,7 @@ class Membership(ABC):
 
 
 class AllChains(Membership):
-    """Everything falls to this process; on a log that nobody shares."""
+    """Every chain is assigned to this process; on a log that nobody shares."""
 
     def __init__(self, chains: Iterable[int]) -> None:
         self._chains = frozenset(chains)

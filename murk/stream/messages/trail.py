@@ -142,7 +142,7 @@ class TrailRecorder:
         try:
             estimate = learner.estimate()
         except (ArithmeticError, ValueError, MurkError):
-            # What cannot be told at this count, and never could be, is a gap in a curve; learning goes on.
+            # What cannot be known at this count, and never could be, is a gap in a curve; learning goes on.
             return
         self.add(count, time, estimate)
 

@@ -20,7 +20,7 @@ HUBER_KEYS: Final = ("huber_c", "scale", "scale_floor", "scale_start")
 def check_names(
     features: Sequence[Feature], target: Target, names_of: Callable[[int], tuple[str, ...]], constant: str
 ) -> None:
-    """Check that columns, and the names they are coded under, are told apart.
+    """Check that columns, and the names they are coded under, are distinct.
 
     Raises
     ------

@@ -27,7 +27,7 @@ Learner = TypeVar("Learner", bound=StreamLearner)
 
 
 class Team(Generic[Learner]):
-    """One process's share of a log's learning: a worker for each chain that falls to it.
+    """One process's share of a log's learning: a worker for each chain that is assigned to it.
 
     When a chain is assigned to another process its worker is released; what it had not committed, the other one
     reads again. A log that cannot be reached is waited for. Everything else that is wrong with a log or a
@@ -96,7 +96,7 @@ class Team(Generic[Learner]):
         self._tell_due, self._told = clock() + TELL, 0
 
     def step(self) -> int:
-        """Let every chain that falls to this process make a step; give the number of messages read.
+        """Let every chain that is assigned to this process make a step; return the number of messages read.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class Team(Generic[Learner]):
         return read
 
     def measure(self) -> None:
-        """Look how far each chain is behind, which asks the log; what is found is told by `pulse`."""
+        """Look how far each chain is behind, which asks the log; what is found is reported by `pulse`."""
         try:
             for chain, worker in self._workers.items():
                 self.pulse.measured(chain, worker.lag)
@@ -138,7 +138,7 @@ class Team(Generic[Learner]):
             return
 
     def close(self, *, for_good: bool = True) -> None:
-        """Let go of all chains, and leave them to others: at once, or only if this process does not come back."""
+        """Release all chains, and leave them to others: at once, or only if this process does not come back."""
         self._drop(*self._workers)
         self._membership.close(for_good=for_good)
 

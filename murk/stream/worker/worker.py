@@ -79,8 +79,8 @@ class Worker:
 
     A step reads a batch, decodes and checks it, drops duplicates, lets the learner admit and learn the rest,
     and commits state, offset, dead letters and the newest iterate in one atomic write. Within a batch, iterates
-    are let out as often as the learner's stride asks for: they are a function of the log, whatever becomes of
-    the commit. Whatever is on the log, the stream goes on: what cannot be learned becomes a dead letter with a
+    are published as often as the learner's `publish_every` asks for: they are a function of the log, whatever becomes
+    of the commit. Whatever is on the log, the stream goes on: what cannot be learned becomes a dead letter with a
     reason.
 
     Starting a worker takes the chain over from any other: that one is refused at its next commit.

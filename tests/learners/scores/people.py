@@ -8,7 +8,7 @@ from murk.learners.estimate import PublicCovariates
 from murk.learners.scores.engine import ScoreEngine
 from murk.learners.scores.layout import flattened
 from murk.learners.scores.mechanism import score_mechanisms
-from murk.learners.scores.model import QUESTIONS, chance
+from murk.learners.scores.model import QUESTIONS, probability
 from murk.learners.scores.problem import ScoreProblem
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.sums import Tally
@@ -34,7 +34,7 @@ def features(rng, n, p):
 
 def outcomes(rng, X, theta):
     """Binary outcomes of a logistic model."""
-    return (rng.random(len(X)) < chance(X @ theta)).astype(float)
+    return (rng.random(len(X)) < probability(X @ theta)).astype(float)
 
 
 def class_outcomes(rng, X, theta):

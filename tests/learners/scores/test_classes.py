@@ -15,7 +15,7 @@ from murk.learners.coordinates import contrasts
 from murk.learners.problem import HostileModelError, person_problem_for
 from murk.learners.scores.layout import FIRST
 from murk.learners.scores.model import Model, Response, check_model, vectors
-from murk.learners.scores.solving.classes import ClassScores, chances
+from murk.learners.scores.solving.classes import ClassScores, probabilities
 from murk.learners.scores.solving.rows import Rows
 from murk.learners.units import units
 from murk.privacy import GaussianDP, PureDP
@@ -85,7 +85,7 @@ def test_the_mean_score_and_its_slope_are_those_of_devices(exponent):
     rows = Rows(np.c_[rng.uniform(-1, 1, size=(40, P - 1)), np.ones(40)], np.full(40, 0.025))
     origin, theta, basis = rng.normal(size=(K - 1) * P), rng.normal(size=(K - 1) * P), contrasts(K)
     model = Model(origin, np.eye(P) + 0.2 * rng.normal(size=(P, P)), 1.2, exponent, 0.0, 0.0)
-    at = chances(rows.points, theta, basis)
+    at = probabilities(rows.points, theta, basis)
     each = [vectors(rows.points, np.full(40, float(k)), model, Response(False, K), "score") for k in range(K)]
     expected = ClassScores.of(model, rows, basis)
     direct = sum(at[:, [k]] * each[k] for k in range(K))
@@ -96,8 +96,8 @@ def test_the_mean_score_and_its_slope_are_those_of_devices(exponent):
     steps = 1e-6 * np.eye(len(theta))
     rise = [
         (
-            expected.score(chances(rows.points, theta + s, basis))
-            - expected.score(chances(rows.points, theta - s, basis))
+            expected.score(probabilities(rows.points, theta + s, basis))
+            - expected.score(probabilities(rows.points, theta - s, basis))
         )
         / 2e-6
         for s in steps
@@ -105,7 +105,9 @@ def test_the_mean_score_and_its_slope_are_those_of_devices(exponent):
     assert expected.slope(at) == pytest.approx(np.array(rise).T, abs=1e-7)
     if exponent == 1.0:
         # Centred: its mean is zero where the origin is the truth, whatever the distribution of the features.
-        assert expected.score(chances(rows.points, origin, basis)) == pytest.approx(np.zeros(len(origin)), abs=1e-12)
+        assert expected.score(probabilities(rows.points, origin, basis)) == pytest.approx(
+            np.zeros(len(origin)), abs=1e-12
+        )
 
 
 REPLICATIONS = 12

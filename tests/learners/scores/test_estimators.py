@@ -106,8 +106,8 @@ def test_predictions_are_a_function_of_the_stream_alone():
     until.learn_many(X[:FIRST], y[:FIRST])
     assert np.array_equal(until.predict_proba_many(X), asked.predict_proba_many(X))
     assert until.coefficients() != asked.coefficients() == restored.coefficients()
-    chance = asked.predict_proba_one(record(X[0]))
-    assert chance[True] == pytest.approx(asked.predict_proba_many(X[:1])[0, 1], rel=1e-12)
+    probability = asked.predict_proba_one(record(X[0]))
+    assert probability[True] == pytest.approx(asked.predict_proba_many(X[:1])[0, 1], rel=1e-12)
     asked.learn_many(X[:350], y[:350])
     assert not np.array_equal(until.predict_proba_many(X), asked.predict_proba_many(X))
 

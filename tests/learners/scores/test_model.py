@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from murk.learners.problem import HostileModelError
-from murk.learners.scores.model import LARGEST_REACH, Model, Response, chance, check_model, model_size, vectors
+from murk.learners.scores.model import LARGEST_REACH, Model, Response, check_model, model_size, probability, vectors
 from murk.learners.scores.solving.expected import Expected, mean_matrix
 from murk.learners.scores.solving.rows import Rows
 from tests.learners.scores.people import problem_of
@@ -97,7 +97,7 @@ def test_the_mean_score_and_its_slope_are_those_of_the_scores(exponent):
     rows = Rows(np.c_[rng.uniform(-1, 1, size=(50, P - 1)), np.ones(50)], np.full(50, 0.02))
     model = Model(rng.normal(size=P), np.eye(P) + 0.2 * rng.normal(size=(P, P)), 1.2, exponent, 0.0, 0.0)
     response, theta = Response(True), rng.normal(size=P)
-    q = chance(rows.points @ theta)
+    q = probability(rows.points @ theta)
     direct = (
         q[:, None] * vectors(rows.points, np.ones(50), model, response, "score")
         + (1 - q)[:, None] * vectors(rows.points, np.zeros(50), model, response, "score")

@@ -138,7 +138,7 @@ def test_rows_of_a_second_file_are_nobody_new(folder: Path, person: str | None) 
     with population(folder) as people:
         list(people.steps())
         task, ledger = people.task, people.ledger
-        with pytest.raises(UserError, match="cannot be told apart: they would release twice"):
+        with pytest.raises(UserError, match="cannot be distinguished: they would release twice"):
             people.producer.begin(FileSource(folder / "others.csv", task, person_column=person))
         assert ledger.run(task.hash, FileSource(folder / "others.csv", task).digest) is None
 

@@ -95,11 +95,11 @@ def minimise(signed: Matrix, linear: Vector, ridge: float) -> Vector:
 
     now = value(theta)
     for _ in range(_STEPS):
-        chance = 0.5 * (1.0 - np.tanh(0.5 * (signed @ theta)))
-        gradient = linear + ridge * theta - signed.T @ chance
+        probability = 0.5 * (1.0 - np.tanh(0.5 * (signed @ theta)))
+        gradient = linear + ridge * theta - signed.T @ probability
         if float(np.linalg.norm(gradient)) <= _GRADIENT * max(len(signed), 1):
             return theta
-        curvature = (signed * (chance * (1.0 - chance))[:, None]).T @ signed + ridge * np.eye(len(theta))
+        curvature = (signed * (probability * (1.0 - probability))[:, None]).T @ signed + ridge * np.eye(len(theta))
         step, size = np.linalg.solve(curvature, gradient), 1.0
         while size > 1e-12 and not (after := value(theta - size * step)) < now:
             size /= 2.0

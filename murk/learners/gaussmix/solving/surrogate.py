@@ -172,8 +172,8 @@ def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None
         return float(brentq(lambda a: float(weights @ expit(a + scale * spread)) - share, -far, far))
 
     def excess(scale: float) -> float:
-        chance = expit(intercept(scale) + scale * spread)
-        return scale * float(weights @ (chance * (1.0 - chance))) - 1.0
+        probability = expit(intercept(scale) + scale * spread)
+        return scale * float(weights @ (probability * (1.0 - probability))) - 1.0
 
     # At scale 1 the mean slope is at most 1/4. The left side grows towards a limit that noise may keep below 1.
     high = 4.0

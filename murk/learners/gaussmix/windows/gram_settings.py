@@ -1,4 +1,4 @@
-"""What a learner of released Gram matrices is told beforehand: public settings, checked once, frozen."""
+"""What a learner of released Gram matrices is given beforehand: public settings, checked once, frozen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What learners of sketches and of Gram matrices are told beforehand: public settings, checked once, frozen."""
+"""What learners of sketches and of Gram matrices are given beforehand: public settings, checked once, frozen."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ that are there and ``d = a / pi - alpha``,
 is the best combination: nu the noise, Gamma the covariance of one row's numbers, and 1 / kappa how many of the people
 the rows are worth. kappa is 1 over their number where they are drawn from the people, and up to 1/4 where they are not
 quite: each kappa of a grid is a hypothesis, weighed by its marginal likelihood, and intervals are of the mean over
-hypotheses, as in `murk.learners.scores.solving.public`. pi is told by the trace.
+hypotheses, as in `murk.learners.scores.solving.public`. pi is estimated from the trace.
 
 Before that, `misfit` compares both under the first hypothesis: rows that fail it at 1 in 10,000 are not used at all.
 """
@@ -96,7 +96,7 @@ class Rows:
 
     @cached_property
     def off_share(self) -> Array:
-        """What is left of an error of a when pi is told by the trace of a, (k, k)."""
+        """What is left of an error of a when pi is estimated from the trace of a, (k, k)."""
         return np.asarray(np.eye(len(self.alpha)) - np.outer(self.alpha, self._ones) / self.trace)
 
     @cached_property
@@ -151,7 +151,7 @@ class Hypothesis:
 
 
 def share_of(told: Released, rows: Rows) -> float:
-    """pi, the share of the people whose target is there; 0 where that is not told."""
+    """pi, the share of the people whose target is there; 0 where that is not known."""
     trace = float(np.trace(told.mean))
     return trace / rows.trace if trace > 5.0 * math.sqrt(rows.size * told.noise[0]) else 0.0
 

@@ -63,7 +63,7 @@ class ClassScores:
     @classmethod
     def of(cls, model: Model, rows: Rows, basis: Array) -> ClassScores:
         """Those of one epoch's model."""
-        at = chances(rows.points, model.origin * model.exponent, basis)
+        at = probabilities(rows.points, model.origin * model.exponent, basis)
         largest = np.sqrt(1.0 - 2.0 * at.min(axis=1) + np.sum(at**2, axis=1))
         answers = (basis[None, :, :] - (at @ basis)[:, None, :]) / largest[:, None, None]
         return cls(rows, basis, directions(rows.points, model), answers)
@@ -102,8 +102,8 @@ class ClassScores:
         return out.reshape(c * p, c * p)
 
 
-def chances(points: Array, theta: Array, basis: Array) -> Array:
-    """Chances of the classes, (m, K), at rows (m, p) and contrasts theta ((K - 1) p,)."""
+def probabilities(points: Array, theta: Array, basis: Array) -> Array:
+    """Probabilities of the classes, (m, K), at rows (m, p) and contrasts theta ((K - 1) p,)."""
     logits = points @ theta.reshape(basis.shape[1], -1).T @ basis.T
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
@@ -163,7 +163,7 @@ class ClassSolution:
 
     def _terms(self, theta: Array, pull: Array, inverses: Sequence[Array]) -> tuple[Array, Array, float]:
         information, gradient, value = pull.copy(), -pull @ theta, float(theta @ pull @ theta)
-        at = chances(self.rows.points, theta, self._basis)
+        at = probabilities(self.rows.points, theta, self._basis)
         for (answer, one), precision in zip(self._equations, inverses, strict=True):
             left, slope = answer.mean - self.ratio * one.score(at), self.ratio * one.slope(at)
             information += slope.T @ precision @ slope
@@ -174,7 +174,7 @@ class ClassSolution:
     def _solve(self, theta: Array, pull: Array) -> Array:
         """Levenberg and Marquardt's method, with weights taken again at each of a few solutions."""
         for _ in range(_FITS if self._equations else 0):
-            at = chances(self.rows.points, theta, self._basis)
+            at = probabilities(self.rows.points, theta, self._basis)
             inverses = [inverse(self._noise(one, answer, at)) for answer, one in self._equations]
             damping, terms = 1e-3, self._terms(theta, pull, inverses)
             for _ in range(_STEPS):
@@ -194,7 +194,7 @@ class ClassSolution:
     @cached_property
     def covariance(self) -> Array:
         """Covariance of the values, with what the public sample's finite size and a share of missing targets add."""
-        at = chances(self.rows.points, self._theta, self._basis)
+        at = probabilities(self.rows.points, self._theta, self._basis)
         information, middle = self._prior.copy(), self._prior.copy()
         pulled, by_ratio = np.zeros((len(at), len(self._theta))), np.zeros(len(self._theta))
         for answer, one in self._equations:
@@ -220,7 +220,7 @@ class ClassSolution:
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
         """The model of the next epoch: at the solution, in coordinates whose curvature is even over contrasts."""
         p, newest = self.features, self.newest
-        at = chances(self.rows.points, self.origin, self._basis)
+        at = probabilities(self.rows.points, self.origin, self._basis)
         one = ClassScores.of(Model(self.origin, newest.transform, reach, 1.0, 0.0, 0.0), self.rows, self._basis)
         c = self._basis.shape[1]
         # Mean over contrasts of dG/dTheta, in the coordinates of z.

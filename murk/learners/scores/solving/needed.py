@@ -3,8 +3,8 @@ r"""What it would take to learn a coefficient that was not learned: people, larg
 It is forecast: more people answer at the model that would be published next, exactly as is expected of them at the
 solution, with the noise that they really would have, and all equations are solved again. How many it takes until the
 interval ends is found by quadrupling, and doubled: of the threshold itself one in two would fall short. (In the end a
-half width shrinks as ``s / sqrt n``; before that comes Fieller's condition, that the curvature be told from its own
-noise, and both are in the interval.)
+half width shrinks as ``s / sqrt n``; before that comes Fieller's condition, that the curvature be distinguished from
+its own noise, and both are in the interval.)
 
 Budgets follow from the number: a release at variance s'^2 beside a person's own spread 1/p is worth
 
@@ -46,12 +46,12 @@ Array = NDArray[np.float64]
 MOST: Final = 256
 """More than so many times the people are not forecast."""
 
-# What is told is so many times what is forecast, which is a threshold: one in two would fall short of it.
+# What is reported is so many times what is forecast, which is a threshold: one in two would fall short of it.
 _MARGIN = 2
 _ROWS = (10_000, 3_000, 1_000)
 # Budgets that nobody would call private are not advised.
 _LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}
-# Standard deviations by which curvatures are told from noise before anything is said.
+# Standard deviations by which curvatures are distinguished from noise before anything is said.
 _SEEN = 2.0
 
 
@@ -68,10 +68,10 @@ class Need:
     public_rows
         So many public covariates like the people's, with as many people at these budgets as so far.
     least
-        Whether it may be far more: of this coefficient's own direction the curvature is not told from noise yet, and
-        is taken to be like that of the others.
+        Whether it may be far more: of this coefficient's own direction the curvature is not distinguished from noise
+        yet, and is taken to be like that of the others.
     seen
-        Whether enough was told from noise to say anything.
+        Whether enough was distinguished from noise to say anything.
     """
 
     people: int | None = None
@@ -253,7 +253,7 @@ class Outlook:
         if question == "score":
             if response.classes:
                 basis = contrasts(response.classes)
-                at = classes.chances(rows.points, one.origin, basis)
+                at = classes.probabilities(rows.points, one.origin, basis)
                 return self._target_share * classes.ClassScores.of(model, rows, basis).score(at)
             return self._target_share * Expected.of(model, rows, response).score(rows.points @ one.origin)
         flat = question == "scatter" or bool(response.classes)
@@ -268,7 +268,8 @@ class Outlook:
         return min(one.curvature.ratio, 1.0) if isinstance(one, Solution) else 1.0 - one.missing
 
     def _told(self) -> NDArray[np.bool_] | None:
-        """Of which coefficients' directions released matrices are told from noise, (p,); None where none are at all.
+        """Of which coefficients' directions released matrices are distinguished from noise, (p,); None where none are
+        at all.
 
         Public rows say what they are.
         """

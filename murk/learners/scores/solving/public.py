@@ -7,11 +7,11 @@ is put together, epochs' mean scores and the mean curvature, as one vector r wit
     r = pi (G(theta) + b) + noise,    b ~ N(0, kappa Gamma),
 
 G what the rows predict of it, Gamma the covariance of one row's terms, pi the share of people whose target is there.
-So centred scores, whose terms vanish at the truth, stay as they are told; those that are not count for less the larger
-kappa is; and released curvatures correct those that the rows predict. Each kappa of a grid, with pi = 1 and with pi
-free, is a hypothesis: solved by generalized least squares, and weighed by its marginal likelihood. The estimate is the
-mean over hypotheses (Hoeting, Madigan, Raftery, Volinsky, "Bayesian model averaging", 1999), the variance theirs and
-what they differ by.
+So centred scores, whose terms vanish at the truth, stay as they are released; those that are not count for less the
+larger kappa is; and released curvatures correct those that the rows predict. Each kappa of a grid, with pi = 1 and with
+pi free, is a hypothesis: solved by generalized least squares, and weighed by its marginal likelihood. The estimate is
+the mean over hypotheses (Hoeting, Madigan, Raftery, Volinsky, "Bayesian model averaging", 1999), the variance theirs
+and what they differ by.
 """
 
 from __future__ import annotations

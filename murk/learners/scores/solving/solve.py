@@ -15,8 +15,8 @@ where released curvatures have them, as exactly as these do.
 
 The estimate minimizes ``sum_k |u_k - ...|^2`` in S_k^-1, plus a weak prior; its variance has the error of D once, since
 all epochs share it. The interval of a coefficient holds the values at which ``(theta_j - c)^2 <= z^2 V_j(c)``, V_j(c)
-the variance *if c were the truth*: as in Fieller's, it is without bound where a direction's curvature cannot be told
-from zero. Its constants were chosen on generated tasks; docs/scores.md has what they cover.
+the variance *if c were the truth*: as in Fieller's, it is without bound where a direction's curvature cannot be
+distinguished from zero. Its constants were chosen on generated tasks; docs/scores.md has what they cover.
 """
 
 from __future__ import annotations

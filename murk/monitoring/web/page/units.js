@@ -41,7 +41,7 @@ export const hasUnits = (estimate) => Object.keys(estimate.units).length > 0;
 
 const NATURAL = {
   "odds ratio": "as the odds ratio per unit of its feature",
-  chance: "as the change of the chance per unit of its feature",
+  chance: "as the change of the probability per unit of its feature",
   effect: "as the effect per unit of its feature",
 };
 

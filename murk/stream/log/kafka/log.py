@@ -280,7 +280,7 @@ class KafkaLog(Log):
         return 0
 
     def close(self) -> None:
-        """Close all clients, also where one of them makes difficulties; none is waited for for ever."""
+        """Close all clients, also where one of them fails; none is waited for for ever."""
         made = [self._admin, self._sending, self._ends, self._table, *self._states.values(), *self._readers.values()]
         with ExitStack() as clients:
             # The last one that is put here is the first to be closed.

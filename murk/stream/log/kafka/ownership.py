@@ -107,7 +107,7 @@ class KafkaOwnership(Ownership):
         self._producer.leave()
 
     def _await_model(self) -> None:
-        """Wait for the model that was let out: behind the commit's it would stand as the newest."""
+        """Wait for the model that was published: behind the commit's it would stand as the newest."""
         out, self._out = self._out, None
         if out is not None:
             with suppress(KafkaError):

@@ -11,7 +11,7 @@ from murk.stream.task.errors import problem
 from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
 _TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus")
-"""Losses and links whose coefficients released directions tell; the cubic link is flat at coefficients of zero."""
+"""Losses and links whose coefficients released directions identify; the cubic link is flat at coefficients of zero."""
 _OF_MOMENTS: Final = {"design": "bounded", "covariance": "both", "solver": "stein"}
 """Settings that say how second moments are released or used, with their defaults."""
 

@@ -128,7 +128,7 @@ def _encrypted(connection: socket.socket, host: str, settings: Settings) -> str 
                 "ssl.certificate.file and ssl.key.file"
             )
         return (
-            "no encrypted connection comes about: is this the port of a listener with TLS? Without it, "
+            "no encrypted connection is established: is this the port of a listener with TLS? Without it, "
             "security.protocol is PLAINTEXT or SASL_PLAINTEXT"
         )
     return None

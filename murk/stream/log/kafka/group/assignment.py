@@ -1,4 +1,4 @@
-"""Which partition falls to which member of a group: computed by one of them, for all."""
+"""Which partition is assigned to which member of a group: computed by one of them, for all."""
 
 from __future__ import annotations
 

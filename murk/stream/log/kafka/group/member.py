@@ -35,7 +35,7 @@ class Member(KafkaConsumer):  # type: ignore[misc]
         coordinator._handle_heartbeat_response = self._hear
 
     def _hear(self, *answer: Any) -> Any:
-        # The library's heart stops at this answer, and nobody is told.
+        # The library's heart stops at this answer, and nobody is notified.
         try:
             return self._heard(*answer)
         except FencedInstanceIdError as error:
@@ -62,7 +62,7 @@ class Member(KafkaConsumer):  # type: ignore[misc]
         return frozenset(place.partition for place in self.assignment())
 
     def leave(self, *, for_good: bool) -> None:
-        """Close; where it is for good, the group is told, and what fell to this member goes to others at once."""
+        """Close; where it is for good, the group is notified, and others get what this member had at once."""
         if for_good:
             # The library leaves it to the session's time-out once a member has a name.
             self._coordinator.is_dynamic_member = lambda: True

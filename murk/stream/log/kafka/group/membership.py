@@ -79,7 +79,7 @@ class KafkaMembership(Membership):
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="murk-group", daemon=True)
             self._thread.start()
-        # In this order: what is told below is what counts as told.
+        # In this order: what is reported below is what counts as reported.
         self._asked.set()
         error = self._error
         # A learner that has chains goes on; if they have gone to others meanwhile, these fence it.
