@@ -29,7 +29,7 @@ from murk.errors import MurkError, UserError
 from murk.producers.ledger.schema import APPLICATION
 from murk.producers.populations.records.records import Records, open_records
 from murk.producers.populations.run_lock import SUFFIX, write_durably
-from murk.producers.populations.tables import survey, readable
+from murk.producers.populations.tables import readable, survey
 
 if TYPE_CHECKING:
     from murk.producers.ledger.ledger import Ledger
