@@ -51,7 +51,7 @@ def test_is_the_mechanism_of_each_rows_gradient(tmp_path: Path, people: Path) ->
                 release = json.loads(message.value)
                 found[release["id"]] = release
         rows = np.arange(60)
-        levels = list(world.task.privacy.levels)
+        names = list(world.task.privacy.levels)
         levels = below(noise.words(rows, CANDIDATES, Purpose.LEVEL), 3).tolist()
         chains = below(noise.words(rows, CANDIDATES, Purpose.CHAIN), 3).tolist()
         assert len(found) == 60
@@ -59,11 +59,11 @@ def test_is_the_mechanism_of_each_rows_gradient(tmp_path: Path, people: Path) ->
         for row in range(60):
             high, low = noise.words([row], 2, Purpose.IDENTIFIER)[0].tolist()
             release = found[f"{high:016x}{low:016x}"]
-            assert (release["level"], release["chain"]) == (levels[levels[row]], chains[row])
+            assert (release["level"], release["chain"]) == (names[levels[row]], chains[row])
             gradient = problem.vectors(
                 block.x[row : row + 1], block.y[row : row + 1], np.full(problem.dimension, chains[row] / 10)
             )
-            mechanism = problem.mechanisms[levels[levels[row]]]
+            mechanism = problem.mechanisms[names[levels[row]]]
             expected = mechanism.randomize(gradient, noise, np.array([row]))
             assert release["payload"] == expected[0].tolist()
 
