@@ -21,6 +21,7 @@ from murk.errors import MurkError, UserError
 
 # Command name -> module with an attribute ``command``, and its one-line help (so that listing imports nothing).
 _COMMANDS = {
+    "init": ("murk.cli.commands.init", "Write a first task file, with comments."),
     "demo": (
         "murk.cli.commands.demo",
         "Learn from 254,654 real people, whose records never leave their devices in the clear.",

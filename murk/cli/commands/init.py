@@ -1,0 +1,141 @@
+"""``murk init``: a first task file."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from murk.cli.options import as_json, guarantee
+from murk.cli.output import print_json
+from murk.errors import UserError
+
+if TYPE_CHECKING:
+    from murk.cli.draft.columns import Column
+    from murk.privacy import Guarantee
+
+_REMEDY = (
+    "say it in --columns, as in --columns 'age:21..35, sex:f|m, born:1950-01-01..2005-12-31'; or give a file of other "
+    "people's records that is public with --public; or, of a simulation, the people's own with --source and "
+    "--simulation"
+)
+
+
+@click.command("init")
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--columns", multiple=True, metavar="LIST",
+              help="What is public of each column: age:21..35, sex:f|m, born:1950-01-01..2005-12-31.")  # fmt: skip
+@click.option("--target", metavar="COLUMN",
+              help="What to learn, also as in worked:no|yes (yes is positive).  [default: the last one]")  # fmt: skip
+@click.option("--public", metavar="FILE", help="A file of public records, to read columns, bounds and categories off.")
+@click.option("--source", metavar="FILE", help="The people's own file, likewise; with --simulation only.")
+@click.option("--simulation", is_flag=True, help="The task is for simulated noise: its people's file may be looked at.")
+@click.option("--guarantee", "promise", type=guarantee, default="gdp:1", show_default=True, metavar="GUARANTEE",
+              help="What a release promises: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.")  # fmt: skip
+@click.option("--out", metavar="FILE", help="Where it is written.  [default: NAME.yaml]")
+@as_json
+def command(
+    name: str | None, columns: tuple[str, ...], target: str | None, public: str | None, source: str | None,
+    simulation: bool, promise: Guarantee, out: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Write a first task file, NAME.yaml, with comments that say where each line comes from.
+
+    Bounds and categories are public: they are given, asked for at the terminal, or read off a file that is public.
+    Where the people's own file is looked at, which only a simulation may, each line that it fed says so. Without NAME
+    the task is named as the file that is looked at.
+    """
+    from murk.cli.draft.columns import given
+    from murk.cli.draft.text import draft
+
+    if source is not None and not simulation:
+        raise UserError(
+            "bounds and categories that are read off people's own records disclose what is in them. Say what is public "
+            "with --columns; or, where the task is for simulated noise only, say --simulation, too"
+        )
+    known = _looked_at(public, source)
+    # Without --columns, all that the files have.
+    chosen = [column for text in columns for column in given(text)] or list(known.values())
+    if not chosen:
+        raise UserError(f"there are no columns: {_REMEDY}")
+    wanted = chosen[-1] if target is None else _target(target, chosen)
+    found = [_settled(column, known) for column in chosen if column.name != wanted.name]
+    called = _task_name(name or source or public or "my-task")
+    text = draft(called, found, _settled(wanted, known), promise.to_dict())
+    path = Path(out or f"{called}.yaml")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UserError(f"{path} is there already: name another file with --out, or remove it") from None
+    left_out = [column.name for column in found if column.without]
+    if as_json:
+        print_json({"file": str(path), "features": len(found) - len(left_out), "left_out": left_out})
+        return
+    more = f", {len(left_out)} left out" if left_out else ""
+    click.echo(f"{path}: {wanted.name} learned from {len(found) - len(left_out)} columns{more}")
+    click.echo(f"Look at it, then try it: murk run {path} --source {source or 'FILE'} --seed 1")
+
+
+def _target(text: str, chosen: list[Column]) -> Column:
+    """The column that --target names; what it says of it, else what --columns says, comes first."""
+    from murk.cli.draft.columns import given
+
+    columns = given(text)
+    if len(columns) != 1:
+        raise UserError(f"--target {text!r} names {len(columns)} columns: name one, in double quotes if it has a comma")
+    [column] = columns
+    return column if _says(column) else next((one for one in chosen if one.name == column.name), column)
+
+
+def _task_name(name: str) -> str:
+    stem = re.sub(r"(\.(yaml|csv|jsonl|ndjson|parquet|gz))+$", "", Path(name).name.lower())
+    found = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")
+    if not found:
+        raise UserError(f"{name!r} has no letter or digit: a task's name is small letters, digits and -")
+    return found[:64]
+
+
+def _looked_at(public: str | None, source: str | None) -> dict[str, Column]:
+    from murk.cli.draft.columns import looked_at
+    from murk.producers import open_records
+
+    known: dict[str, Column] = {}
+    if source is not None:
+        origin = f"SIMULATION: read off people's own records in {Path(source).name!r}"
+        known |= {column.name: column for column in looked_at(open_records(source), origin)}
+    if public is not None:
+        origin = f"read off {Path(public).name!r}, which is public"
+        known |= {column.name: column for column in looked_at(open_records(public), origin)}
+    return known
+
+
+def _at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _says(column: Column) -> bool:
+    return bool(column.bounds or column.categories or column.without)
+
+
+def _settled(column: Column, known: dict[str, Column]) -> Column:
+    """A column with what is public of it: as given, as a file shows, or as somebody says when asked."""
+    from murk.cli.draft.columns import GRAMMAR, described
+
+    if _says(column):
+        return column
+    if column.name in known:
+        return known[column.name]
+    if not _at_terminal():
+        raise UserError(f"nothing is said of the column {column.name!r}, and there is no terminal to ask at: {_REMEDY}")
+    while True:
+        text = click.prompt(f"{column.name}: {GRAMMAR} (public knowledge; - to leave it out)", err=True)
+        if text.strip() == "-":
+            return replace(column, without="nothing was said of it", origin="asked")
+        try:
+            return described(column.name, text, "asked")
+        except UserError as error:
+            click.echo(str(error), err=True)

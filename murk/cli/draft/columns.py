@@ -1,0 +1,218 @@
+"""What a column holds: said in a few characters, asked for, or read off a file that may be looked at."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from murk.errors import UserError
+from murk.producers.populations.records.records import Records
+from murk.stream.task.columns import Cell
+from murk.stream.task.dates import day_number
+
+MOST_CATEGORIES: Final = 20
+"""Of text with more different values nobody would read the coefficients."""
+SLICE: Final = 4096
+GRAMMAR: Final = "LOW..HIGH for a number, FIRST..LAST for dates as in 2024-05-31, or A|B|C for categories"
+_RANGE: Final = re.compile(r"(?:(?P<name>.+):)?(?P<low>[^:|]+?)\.\.(?P<high>[^:|]+)", re.S)
+_CHOICE: Final = re.compile(r"(?:(?P<name>.+?):)?(?P<choice>[^:|]+(?:\|[^:|]+)+)", re.S)
+_FALSE_FIRST: Final = (("no", "yes"), ("false", "true"), ("0", "1"), ("off", "on"), ("n", "y"), ("f", "t"))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of records, as a task declares it.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    bounds
+        Of a number, or of a date.
+    categories
+        Otherwise.
+    without
+        Why nothing can be declared of it; empty where something is.
+    origin
+        Where that was learned: the comment of its line.
+    """
+
+    name: str
+    bounds: tuple[float, float] | tuple[datetime.date, datetime.date] | None = None
+    categories: tuple[str, ...] = ()
+    without: str = ""
+    origin: str = "given"
+
+
+def given(text: str) -> list[Column]:
+    """Read what was given for columns, separated by commas; of those without anything, only the name.
+
+    Raises
+    ------
+    UserError
+        For bounds that are none.
+
+    Examples
+    --------
+    >>> [(column.name, column.bounds, column.categories) for column in given('age:21..35, sex:f|m, "a, b"')]
+    [('age', (21.0, 35.0), ()), ('sex', None, ('f', 'm')), ('a, b', None, ())]
+    """
+    found = []
+    for cell in next(csv.reader([text], skipinitialspace=True), []):
+        name, said = _split(cell.strip())
+        if not name:
+            raise UserError(f"{cell!r} names no column: write NAME, or NAME: and {GRAMMAR}")
+        found.append(Column(name) if said is None else described(name, said))
+    return found
+
+
+def described(name: str, text: str, origin: str = "given") -> Column:
+    """Make a column of what was said of it: bounds, or categories.
+
+    Raises
+    ------
+    UserError
+        When it is neither.
+    """
+    text = text.strip()
+    if match := _CHOICE.fullmatch(text):
+        return Column(name, categories=tuple(one.strip() for one in match["choice"].split("|")), origin=origin)
+    if match := _RANGE.fullmatch(text):
+        ends = match["low"].strip(), match["high"].strip()
+        days = [day_number(end) for end in ends]
+        if all(cell == Cell.FINE for _, cell in days):
+            low, high = (datetime.date.fromordinal(day) for day, _ in days)
+            return Column(name, bounds=(low, high), origin=origin)
+        try:
+            return Column(name, bounds=(float(ends[0]), float(ends[1])), origin=origin)
+        except ValueError:
+            pass
+    raise UserError(f"{text!r} says nothing of the column {name!r}: write {GRAMMAR}")
+
+
+def _split(cell: str) -> tuple[str, str | None]:
+    """The name of a column, and what stands after it; a name may hold colons itself."""
+    match = _RANGE.fullmatch(cell) or _CHOICE.fullmatch(cell)
+    if match is None or not match["name"]:
+        return ("" if match else cell), None
+    return match["name"].strip(), cell[match.end("name") + 1 :]
+
+
+class _Look:
+    """What one pass over a column shows."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rows = 0
+        self.days: list[int] = []
+        self.numbers: list[float] = []
+        self.kinds: Counter[str] = Counter()
+        self.values: Counter[str] = Counter()
+
+    def add(self, value: Any) -> None:
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return
+        self.rows += 1
+        text = value.strip() if isinstance(value, str) else str(value)
+        # As many as a task could declare, and one more.
+        if len(self.values) <= MOST_CATEGORIES or text in self.values:
+            self.values[text] += 1
+        if isinstance(value, bool) or text.lower() in ("true", "false"):
+            self.kinds["boolean"] += 1
+            return
+        day, cell = day_number(value)
+        if cell == Cell.FINE:
+            self.kinds["date"] += 1
+            self.days = [min([day, *self.days]), max([day, *self.days])]
+            return
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not math.isfinite(number):
+            self.kinds["text"] += 1
+            return
+        self.kinds["number"] += 1
+        self.numbers = [min([number, *self.numbers]), max([number, *self.numbers])]
+
+    def column(self, origin: str) -> Column:
+        name, values = self.name, sorted(self.values)
+        if not self.rows:
+            return Column(name, without="empty in every row", origin=origin)
+        if len(values) == 1:
+            return Column(name, without="the same value in every row", origin=origin)
+        if set(self.kinds) == {"boolean"}:
+            return Column(name, categories=("no", "yes"), origin=origin)
+        if len(values) == 2:
+            return Column(name, categories=_two(values), origin=origin)
+        if set(self.kinds) == {"date"}:
+            low, high = (datetime.date.fromordinal(day) for day in self.days)
+            return Column(name, bounds=(low, high), origin=origin)
+        if set(self.kinds) == {"number"}:
+            low_number, high_number = self.numbers
+            if high_number - low_number == self.rows - 1 and self.rows > MOST_CATEGORIES and low_number in (0.0, 1.0):
+                return Column(name, without="the rows' numbers", origin=origin)
+            return Column(name, bounds=rounded(low_number, high_number), origin=origin)
+        if len(values) > MOST_CATEGORIES:
+            what = f"text with more than {MOST_CATEGORIES} different values"
+            return Column(name, without=what, origin=origin)
+        often = sorted(values, key=lambda value: (-self.values[value], value))
+        return Column(name, categories=tuple(often), origin=origin)
+
+
+def looked_at(records: Records, origin: str) -> list[Column]:
+    """Read off what each column holds, in one pass. For records that are public, or that are a simulation's.
+
+    Numbers get bounds that are rounded outwards; categories begin with the most frequent one.
+
+    Raises
+    ------
+    UserError
+        When they cannot be read.
+    """
+    names = list(dict.fromkeys(records.table([]).names))
+    table = records.table(names)
+    looks = [_Look(name) for name in names]
+    chunk: list[Any] = []
+    start = 0
+
+    def add() -> None:
+        columns = table.columns(chunk, range(start, start + len(chunk)), names)
+        for look in looks:
+            for value in columns[look.name]:
+                look.add(value)
+
+    for row in table.rows(0):
+        chunk.append(row)
+        if len(chunk) == SLICE:
+            add()
+            start, chunk = start + SLICE, []
+    if chunk:
+        add()
+    return [look.column(origin) for look in looks]
+
+
+def rounded(low: float, high: float) -> tuple[float, float]:
+    """Return bounds of two digits' precision outside some numbers.
+
+    Examples
+    --------
+    >>> rounded(312.0, 198233.5), rounded(17.3, 88.2)
+    ((0.0, 200000.0), (17.0, 89.0))
+    """
+    step = 10.0 ** (math.floor(math.log10(high - low)) - 1)
+    ends = math.floor(low / step) * step, math.ceil(high / step) * step
+    return float(f"{ends[0]:.12g}"), float(f"{ends[1]:.12g}")
+
+
+def _two(values: Sequence[str]) -> tuple[str, ...]:
+    for pair in _FALSE_FIRST:
+        if tuple(sorted(value.lower() for value in values)) == tuple(sorted(pair)):
+            return tuple(sorted(values, key=lambda value: pair.index(value.lower())))
+    return tuple(values)

@@ -1,0 +1,103 @@
+"""A first task file as text: every line with where it comes from."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from murk.cli.draft.columns import Column
+from murk.errors import UserError
+from murk.stream import Task
+
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*( [A-Za-z0-9_]+)*|[A-Za-z][A-Za-z0-9_.-]*")
+_READ_OTHERWISE: Final = frozenset(["yes", "no", "on", "off", "true", "false", "null", "y", "n"])
+_HEAD: Final = """\
+# A first task, written by `murk init`. Anybody may read it: it says what is asked of whom, and what is promised.
+# Look at every line before people are asked; what its keys mean, and which others there are: docs/task-file.md.
+"""
+_SIMULATION: Final = """\
+#
+# SIMULATION. Lines that say so were written by looking at people's own records. Use them with simulated noise (--seed)
+# only: with real people such bounds and categories disclose what is in the records. Write what is public there.
+"""
+_TAIL: Final = """
+# What each release promises. mu = 1 is strong (nobody tells two records apart more than 69% of the time), 4 is weak.
+privacy:
+  guarantee: {promise}
+# levels: {{strict: {{gdp: {{mu: 0.5}}}}}}    # further promises that people can choose from
+# per_person: {{gdp: {{mu: 4.0}}}}          # a person's cap for this task, where they release more than once
+
+# missing: midpoint         # how missing and undeclared values are coded: as the middle, which is the default
+# public: {{file: rows.csv}}  # rows of other people's features that everybody may know: fewer people are then needed
+"""
+
+
+def draft(name: str, columns: Sequence[Column], target: Column, promise: dict[str, Any]) -> str:
+    """Write a task file.
+
+    Raises
+    ------
+    UserError
+        When no feature is left, or the target cannot be one.
+    """
+    features = [column for column in columns if not column.without and column.name != target.name]
+    if not features:
+        raise UserError("no column is left to learn from: give some with --columns")
+    body = [_feature(column) for column in features] + [_target(target)]
+    width = min(max(len(line) for line, _ in body), 90)
+    simulated = any("SIMULATION" in column.origin for column in (*columns, target))
+    lines = [_HEAD + (_SIMULATION if simulated else ""), f"name: {name}", "features:"]
+    lines += [f"{line:<{width}}  # {origin}" for line, origin in body[:-1]]
+    lines += [
+        f"  # left out: {word(column.name)}, {column.without}  # {column.origin}"
+        for column in columns
+        if column.without and column.name != target.name
+    ]
+    line, origin = body[-1]
+    lines.append(f"{line:<{width}}  # {origin}")
+    text = "\n".join(lines) + "\n" + _TAIL.format(promise=json.dumps(promise).replace('"', ""))
+    Task.parse(text, source="the first task")
+    return text
+
+
+def word(text: str) -> str:
+    """Write a name or a category so that every YAML reads it as text.
+
+    Examples
+    --------
+    >>> word("age"), word("no"), word("income: gross"), word("01")
+    ('age', '"no"', '"income: gross"', '"01"')
+    """
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _READ_OTHERWISE
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def _feature(column: Column) -> tuple[str, str]:
+    return f"  - {{name: {word(column.name)}, {_holds(column)}}}", column.origin
+
+
+def _target(column: Column) -> tuple[str, str]:
+    name = word(column.name)
+    if column.without:
+        raise UserError(f"the target {column.name!r} is {column.without}: name another one with --target")
+    if column.bounds is not None:
+        if isinstance(column.bounds[0], datetime.date):
+            raise UserError(f"the target {column.name!r} holds dates, and no date can be learned: name another one")
+        return f"target: {{name: {name}, kind: real, {_holds(column)}}}", column.origin
+    if len(column.categories) == 2:
+        negative, positive = map(word, column.categories)
+        return f"target: {{name: {name}, kind: binary, positive: {positive}, negative: {negative}}}", column.origin
+    classes = ", ".join(map(word, column.categories))
+    return f"target: {{name: {name}, kind: classes, classes: [{classes}]}}", column.origin
+
+
+def _holds(column: Column) -> str:
+    if column.bounds is None:
+        return f"categories: [{', '.join(map(word, column.categories))}]"
+    low, high = column.bounds
+    if isinstance(low, datetime.date):
+        return f"kind: date, low: {low}, high: {high}"
+    return f"low: {low:.12g}, high: {high:.12g}"

@@ -1,0 +1,180 @@
+"""``murk init``: the task that it writes is accepted and run, and each line says where it comes from."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+from murk.cli import cli
+from murk.cli.commands import init
+from murk.cli.draft.columns import looked_at, rounded
+from murk.cli.draft.text import word
+from murk.errors import UserError
+from murk.producers import open_records
+from murk.stream import Task
+from murk.stream.task.yaml import read_yaml
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def people(rows: int = 60) -> pd.DataFrame:
+    rng = np.random.default_rng(1)
+    return pd.DataFrame(
+        {
+            "row": range(1, rows + 1),
+            "income": rng.uniform(312, 198_000, rows).round(2),
+            "share [%]: a, b": rng.uniform(0, 1, rows),
+            "plan": rng.choice(["no", "basic", "plus: all"], rows, p=[0.2, 0.5, 0.3]),
+            "asked": pd.Timestamp("2024-02-29") + pd.to_timedelta(rng.integers(0, 90, rows), unit="D"),
+            "member": rng.random(rows) < 0.5,
+            "code": [f"c{i}" for i in range(rows)],
+            "empty": None,
+            "same": 7,
+            "worked": ["yes", "no"] * (rows // 2),
+        }
+    )
+
+
+def run(*words: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(cli, ["init", *words], input=text)
+
+
+def refused(*words: str) -> str:
+    result = run(*words)
+    assert isinstance(result.exception, UserError)
+    return str(result.exception)
+
+
+GIVEN = "age:21..35, 'x' y:f|m|other, \"a, b: c\":0..1, born:1950-01-01..2005-12-31"
+
+
+def test_columns_that_are_given() -> None:
+    result = run("My first", "--columns", GIVEN, "--target", "worked:no|yes", "--guarantee", "zcdp:0.5")
+    assert "my-first.yaml: worked learned from 4 columns" in result.output
+    task = Task.load("my-first.yaml")
+    assert task.coding.columns == ("age", "'x' y", "a, b: c", "born")
+    assert task.coding.names[1:3] == ("'x' y=m", "'x' y=other")
+    assert (task.target.positive, task.target.negative) == ("yes", "no")  # type: ignore[union-attr]
+    assert task.privacy.guarantee.to_dict() == {"zcdp": {"rho": 0.5}}
+    lines = Path("my-first.yaml").read_text().splitlines()
+    assert all(line.endswith("  # given") for line in lines if "name: " in line and not line.startswith("name"))
+    assert not any("SIMULATION" in line for line in lines)
+    assert "is there already" in refused("My first", "--columns", GIVEN, "--target", "worked:no|yes")
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"), [("hours:0..60", "real"), ("worked:no|yes", "binary"), ("mode:car|bus|foot", "classes")]
+)
+def test_targets(target: str, kind: str) -> None:
+    assert json.loads(run("t", "--columns", GIVEN, "--target", target, "--json").output)["features"] == 4
+    assert Task.load("t.yaml").target.kind == kind
+
+
+def test_a_simulations_own_file_is_said_in_each_line_that_it_fed() -> None:
+    people().to_parquet("people.parquet")
+    where = ["--source", "people.parquet", "--simulation"]
+    result = run(*where, "--columns", "age:21..35, income, plan", "--target", "worked")
+
+    assert "murk run people.yaml --source people.parquet --seed 1" in result.output
+    lines = Path("people.yaml").read_text().splitlines()
+    marks = {line.split("name: ")[1].split(",")[0]: "SIMULATION" in line for line in lines if "{name: " in line}
+    assert marks == {"age": False, "income": True, "plan": True, "worked": True}
+    assert any(line.startswith("# SIMULATION. Lines that say so") for line in lines)
+
+
+def test_what_is_written_runs() -> None:
+    people().to_csv("people.csv", index=False)
+    assert json.loads(run("--source", "people.csv", "--simulation", "--json").output) == {
+        "file": "people.yaml",
+        "features": 5,
+        "left_out": ["row", "code", "empty", "same"],
+    }
+    task = Task.load("people.yaml")
+    assert list(task.coding.columns) == ["income", "share [%]: a, b", "plan", "asked", "member"]
+    result = CliRunner().invoke(cli, ["run", "people.yaml", "--source", "people.csv", "--seed", "1", "--json"])
+    found = json.loads(result.stdout)
+    assert (found["releases"], found["refusals"]) == (60, 0)
+
+
+def test_a_public_file() -> None:
+    people().drop(columns="worked").to_csv("public.csv", index=False)
+    run("p", "--public", "public.csv", "--columns", "income, plan", "--target", "worked:no|yes")
+    text = Path("p.yaml").read_text()
+    assert "SIMULATION" not in text
+    assert text.count("# read off 'public.csv', which is public") == 2
+    assert '{name: plan, categories: [basic, "plus: all", "no"]}' in text
+    assert "{name: income, low: 0, high: 200000}" in text
+    assert "the column 'worked'" in refused("q", "--public", "public.csv", "--target", "worked")
+
+
+def test_asks_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(init, "_at_terminal", lambda: True)
+    result = run("t", "--columns", "age, sex, shoe", "--target", "worked", text="old\n21..35\nf|m\n-\nno|yes\n")
+    assert result.exit_code == 0, result.output
+    assert "'old' says nothing of the column 'age'" in result.output
+    assert Task.load("t.yaml").coding.columns == ("age", "sex")
+    text = Path("t.yaml").read_text()
+    assert text.count("# asked") == 4
+    assert "left out: shoe, nothing was said of it" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--source", "people.csv"], "disclose what is in them. Say what is public with --columns"),
+        (["--columns", "age"], "nothing is said of the column 'age', and there is no terminal to ask at"),
+        (["--columns", "age:1..x"], "'1..x' says nothing of the column 'age': write LOW..HIGH"),
+        (["--columns", "age:1..2", "--target", "a, b"], "names 2 columns"),
+        (["--columns", "age:1..2", "--target", "d:2024-01-01..2024-02-01"], "no date can be learned"),
+        (["--columns", "y:no|yes"], "no column is left to learn from"),
+        (["--columns", "age:2..1, y:no|yes"], "low 2 is not below high 1"),
+        (["--columns", "1..2"], "'1..2' names no column"),
+        ([], "there are no columns"),
+        (["???", "--columns", GIVEN, "--target", "y:a|b"], "has no letter or digit"),
+        (["--public", "nothing.csv"], "nothing.csv cannot be read"),
+    ],
+)
+def test_refusals(words: list[str], message: str) -> None:
+    assert message in refused(*words)
+    assert not list(Path().glob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    "name", ["no", "a: b", "#x", "x #y", "- x", "*x", "1", "01", "null", '"', "'", "a\\b", "ä", "a, b"]
+)
+def test_names_come_back_as_they_were(name: str) -> None:
+    for text in (f"name: {word(name)}", f"- {{name: {word(name)}, low: 1}}"):
+        content: Any = read_yaml(text if text[0] == "n" else f"features:\n  {text}", "t")[0]
+        assert (content if text[0] == "n" else content["features"][0])["name"] == name
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.2, 17.9), (1e-7, 3e-7), (1e12, 1.0001e12), (-5.0, -4.0)])
+def test_bounds_are_rounded_outwards(low: float, high: float) -> None:
+    ends = rounded(low, high)
+    assert ends[0] <= low < high <= ends[1]
+    assert ends[1] - ends[0] <= 1.2 * (high - low)
+
+
+def test_what_a_column_holds() -> None:
+    frame = people().assign(flag=["1", "0"] * 30, answer=["Y", "n"] * 30, mixed=["1", "x", "2"] * 20)
+    found = {column.name: column for column in looked_at(open_records(frame), "here")}
+    assert (found["flag"].categories, found["answer"].categories) == (("0", "1"), ("n", "Y"))
+    assert found["mixed"].categories == ("1", "2", "x")
+    assert found["member"].categories == ("no", "yes")
+    assert [str(day) for day in found["asked"].bounds or ()] == [
+        str(frame["asked"].min().date()),
+        str(frame["asked"].max().date()),
+    ]
+    assert {name: column.without for name, column in found.items() if column.without} == {
+        "row": "the rows' numbers",
+        "code": "text with more than 20 different values",
+        "empty": "empty in every row",
+        "same": "the same value in every row",
+    }
