@@ -161,6 +161,39 @@ def check_steps(owner: str, steps: int, dimension: int, budget: str) -> None:
         )
 
 
+class LatticeMechanism:
+    """What every mechanism does with vectors that draws its noise on the lattice."""
+
+    __slots__ = ()
+
+    def randomize(self: Mechanism, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
+        """Randomize m vectors.
+
+        Parameters
+        ----------
+        vectors
+            Shape (m, d). What is beyond the radius is projected on it; NaN counts as 0.
+        noise
+            Where the noise comes from.
+        records
+            Shape (m,): the records' indices, for simulated noise.
+
+        Returns
+        -------
+        Payloads, int64 of shape (m, d).
+
+        Raises
+        ------
+        UserError
+            If the shapes do not fit.
+        """
+        return randomize_block(self, vectors, noise, records)
+
+    def decode(self: Mechanism, payload: npt.ArrayLike) -> Vectors:
+        """Turn payloads (m, d) into unbiased estimates (m, d): the unit times the payload, or times its direction."""
+        return decode_block(self, payload)
+
+
 def randomize_block(
     mechanism: Mechanism, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike
 ) -> Integers:

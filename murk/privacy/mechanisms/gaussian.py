@@ -5,30 +5,22 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
-
-import numpy.typing as npt
+from typing import Any, ClassVar, Literal
 
 from murk.errors import UserError
 from murk.privacy.conversions import classic_scale, gdp_delta
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import (
     WIDTH,
-    Integers,
-    Vectors,
+    LatticeMechanism,
     check_steps,
     checked_integer,
     checked_shape,
-    decode_block,
-    randomize_block,
 )
 from murk.privacy.mechanisms.codes import GAUSSIAN
 from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of, ceil_units
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, largest_integer, precise
-
-if TYPE_CHECKING:
-    from murk.privacy.noise import NoiseSource
 
 __all__ = ["GaussianMechanism"]
 
@@ -42,7 +34,7 @@ _TAIL = 13
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianMechanism:
+class GaussianMechanism(LatticeMechanism):
     r"""Gaussian noise on integers: the vector, quantised, plus discrete Gaussian noise of width S = 2^20.
 
     A vector of l2 norm at most ``radius`` becomes integers of l2 norm at most ``steps`` (one lattice step is
@@ -163,33 +155,6 @@ class GaussianMechanism:
     @property
     def _rho(self) -> Fraction:
         return Fraction(2 * self.steps**2, WIDTH**2)
-
-    def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
-        """Randomize m vectors.
-
-        Parameters
-        ----------
-        vectors
-            Shape (m, d). Whatever is beyond the radius is projected to it; NaN counts as 0.
-        noise
-            Where the noise comes from.
-        records
-            Shape (m,): the records' indices, for simulated noise.
-
-        Returns
-        -------
-        Payloads, int64 of shape (m, d).
-
-        Raises
-        ------
-        UserError
-            If the shapes do not fit.
-        """
-        return randomize_block(self, vectors, noise, records)
-
-    def decode(self, payload: npt.ArrayLike) -> Vectors:
-        """Turn payloads (m, d) into unbiased estimates (m, d): spacing times payload."""
-        return decode_block(self, payload)
 
     def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account, rounded up.

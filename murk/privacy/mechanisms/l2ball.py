@@ -4,29 +4,21 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
-
-import numpy.typing as npt
+from typing import Any, ClassVar, Literal
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee, PureDP
 from murk.privacy.mechanisms.base import (
     WIDTH,
-    Integers,
-    Vectors,
+    LatticeMechanism,
     checked_integer,
     checked_shape,
-    decode_block,
-    randomize_block,
 )
 from murk.privacy.mechanisms.codes import L2BALL
 from murk.privacy.mechanisms.loss import UNITS, Currency, PrivacyLoss
 from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost, pure_only
 from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.rounding import decimal, precise
-
-if TYPE_CHECKING:
-    from murk.privacy.noise import NoiseSource
 
 __all__ = ["L2BallMechanism"]
 
@@ -36,7 +28,7 @@ _TAIL = 13
 
 
 @dataclass(frozen=True, slots=True)
-class L2BallMechanism:
+class L2BallMechanism(LatticeMechanism):
     r"""A uniform direction, turned towards the vector with probability e^epsilon / (1 + e^epsilon).
 
     A vector g of norm at most r is first rounded to r g/||g|| or its negative (with probability
@@ -151,33 +143,6 @@ class L2BallMechanism:
     def reach(self) -> Reach:
         """How long an honest payload is; a longer one is forged."""
         return Reach(((0, self.dimension, gaussian_square(self.dimension, 0)),))
-
-    def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
-        """Randomize m vectors.
-
-        Parameters
-        ----------
-        vectors
-            Shape (m, d). What is beyond the radius is projected on it; NaN counts as 0.
-        noise
-            Where the noise comes from.
-        records
-            Shape (m,): the records' indices, for simulated noise.
-
-        Returns
-        -------
-        Payloads, int64 of shape (m, d).
-
-        Raises
-        ------
-        UserError
-            If the shapes do not fit.
-        """
-        return randomize_block(self, vectors, noise, records)
-
-    def decode(self, payload: npt.ArrayLike) -> Vectors:
-        """Turn payloads (m, d) into unbiased estimates (m, d): B times the payload's direction."""
-        return decode_block(self, payload)
 
     def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""

@@ -3,29 +3,21 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
-
-import numpy.typing as npt
+from typing import Any, ClassVar, Literal
 
 from murk.privacy.guarantees import Guarantee, PureDP
 from murk.privacy.mechanisms.base import (
     WIDTH,
-    Integers,
-    Vectors,
+    LatticeMechanism,
     check_steps,
     checked_integer,
     checked_shape,
-    decode_block,
-    randomize_block,
 )
 from murk.privacy.mechanisms.codes import LAPLACE
 from murk.privacy.mechanisms.loss import UNITS, Currency, PrivacyLoss
 from murk.privacy.mechanisms.pure import epsilon_cost, epsilon_units, pure_only
 from murk.privacy.mechanisms.reach import Reach, laplace_square
 from murk.privacy.rounding import float_up
-
-if TYPE_CHECKING:
-    from murk.privacy.noise import NoiseSource
 
 __all__ = ["LaplaceMechanism"]
 
@@ -34,7 +26,7 @@ _TAIL = 90
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceMechanism:
+class LaplaceMechanism(LatticeMechanism):
     r"""Laplace noise on integers: the vector, quantised, plus discrete Laplace noise of scale S = 2^20.
 
     A vector of l2 norm at most ``radius`` has an l1 norm of at most ``sqrt(d) radius`` and becomes integers
@@ -141,33 +133,6 @@ class LaplaceMechanism:
     def reach(self) -> Reach:
         """How long an honest payload is; a longer one is forged."""
         return Reach(((0, self.dimension, laplace_square(self.dimension, self.steps)),))
-
-    def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
-        """Randomize m vectors.
-
-        Parameters
-        ----------
-        vectors
-            Shape (m, d). What is beyond the radius is projected on it; NaN counts as 0.
-        noise
-            Where the noise comes from.
-        records
-            Shape (m,): the records' indices, for simulated noise.
-
-        Returns
-        -------
-        Payloads, int64 of shape (m, d).
-
-        Raises
-        ------
-        UserError
-            If the shapes do not fit.
-        """
-        return randomize_block(self, vectors, noise, records)
-
-    def decode(self, payload: npt.ArrayLike) -> Vectors:
-        """Turn payloads (m, d) into unbiased estimates (m, d): spacing times payload."""
-        return decode_block(self, payload)
 
     def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""

@@ -4,20 +4,15 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
-
-import numpy.typing as npt
+from typing import Any, ClassVar, Literal
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee, PureDP
 from murk.privacy.mechanisms.base import (
     WIDTH,
-    Integers,
-    Vectors,
+    LatticeMechanism,
     checked_integer,
     checked_shape,
-    decode_block,
-    randomize_block,
 )
 from murk.privacy.mechanisms.closest import fitted, gain, moments
 from murk.privacy.mechanisms.codes import PRIVUNIT
@@ -25,9 +20,6 @@ from murk.privacy.mechanisms.loss import UNITS, Currency, PrivacyLoss
 from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost, pure_only
 from murk.privacy.mechanisms.reach import NATS, Reach, gaussian_square
 from murk.privacy.rounding import decimal, precise
-
-if TYPE_CHECKING:
-    from murk.privacy.noise import NoiseSource
 
 __all__ = ["PrivUnitMechanism"]
 
@@ -37,7 +29,7 @@ _TAIL = 13
 
 
 @dataclass(frozen=True, slots=True)
-class PrivUnitMechanism:
+class PrivUnitMechanism(LatticeMechanism):
     r"""A random direction, e^epsilon times likelier where it is close to the vector's own.
 
     PrivUnit (Bhowmick et al. 2018), the best that pure privacy can do for a direction (Asi, Feldman, Talwar 2022),
@@ -198,33 +190,6 @@ class PrivUnitMechanism:
         # A release is at most 2 n a / 2^64 times as likely to be in a set as one draw is.
         likelier = Fraction(2 * self.draws * self.odds[0], _WORDS)
         return Reach(((0, self.dimension, gaussian_square(self.dimension, 0, NATS + math.ceil(math.log(likelier)))),))
-
-    def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
-        """Randomize m vectors.
-
-        Parameters
-        ----------
-        vectors
-            Shape (m, d). What is beyond the radius is projected on it; NaN counts as 0.
-        noise
-            Where the noise comes from.
-        records
-            Shape (m,): the records' indices, for simulated noise.
-
-        Returns
-        -------
-        Payloads, int64 of shape (m, d).
-
-        Raises
-        ------
-        UserError
-            If the shapes do not fit.
-        """
-        return randomize_block(self, vectors, noise, records)
-
-    def decode(self, payload: npt.ArrayLike) -> Vectors:
-        """Turn payloads (m, d) into unbiased estimates (m, d): B times the payload's direction."""
-        return decode_block(self, payload)
 
     def cost(self, currency: Currency) -> PrivacyLoss:
         """What one release costs an account, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
