@@ -10,7 +10,6 @@ import numpy as np
 
 from benchmarks.pipe import learn
 from benchmarks.score_people import answer, covariates_of, features
-from murk.cli.results import average_effects
 from murk.learners.gaussmix.problem import GramProblem
 from murk.learners.iwp_sgd.engine import IWPEngine
 from murk.learners.iwp_sgd.estimation.inference import estimate as estimate_examples
@@ -20,9 +19,10 @@ from murk.learners.problem import problem_for
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.mechanism import Level
 from murk.learners.public_glm.moments import MomentSums
+from murk.learners.results.report import average_effects
 from murk.learners.scores.model import chance
 from murk.learners.scores.problem import ScoreProblem
-from murk.learners.units import fits_chances, on_logit_scale
+from murk.learners.units import fits_probabilities, on_logit_scale, units
 from murk.stream import Task
 
 TEST = 20_000
@@ -125,7 +125,7 @@ def predictions(task, values, X, exact=False):
     scores = X @ values[: X.shape[1]]
     if task.target.kind == "binary" and (exact or on_logit_scale(task)):
         return chance(scores)
-    if task.target.kind == "binary" and fits_chances(task):
+    if task.target.kind == "binary" and fits_probabilities(task):
         return np.clip((1.0 + scores) / 2.0, 0.0, 1.0)
     return np.clip(scores, -1.0, 1.0)
 
@@ -141,7 +141,7 @@ def outcome(task, estimate, theta, test):
     slope = float(np.mean(truth * (1.0 - truth))) if binary else 1.0
     points = (100.0 if binary else 50.0) * spread
     values, halves = estimate.values[: len(theta)], estimate.half_widths()[: len(theta)]
-    effects = average_effects(task, estimate, 0.95)
+    effects = average_effects(task.coefficient_scale, units(task), estimate, 0.95)
     if effects is not None:
         found = np.array([effects[name]["value"] for name in task.coding.names[:-1]])
         wide = np.array([np.ptp(effects[name]["interval"]) / 2 for name in task.coding.names[:-1]])

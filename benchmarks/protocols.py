@@ -24,8 +24,9 @@ import numpy as np
 
 from benchmarks.mothers import raw
 from benchmarks.protocol_people import Setting, drawn, estimate_of, outcome, predictions
-from murk.cli.results import average_effects
 from murk.learners.choice import recommend
+from murk.learners.results.report import average_effects
+from murk.learners.units import units
 from murk.stream import Task
 
 PROTOCOLS = ("scores", "gradients", "examples", "moments", "sketch")
@@ -139,7 +140,7 @@ def women(replications, seed, mu=1.0):
                 order = rng.permutation(len(X))
                 aside, people = order[:ROWS], order[ROWS if protocol != "sketch" else 0 :]
                 estimate = estimate_of(task, X[people], y[people], X[aside], rng)
-                own = average_effects(task, estimate, 0.95)
+                own = average_effects(task.coefficient_scale, units(task), estimate, 0.95)
                 value, half = estimate.values[0] * effect / exact[0], float("inf")
                 if own is not None:
                     one = own[task.coding.names[0]]

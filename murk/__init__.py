@@ -1,8 +1,19 @@
 """Murk: online learning on streams of locally private data."""
 
 import logging
+from typing import TYPE_CHECKING
+
+from murk._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from murk.learners.results.result import Result
+    from murk.producers.populations.local_result import run
 
 __version__ = "0.3.0"
+__all__ = ["Result", "__version__", "run"]
+
+_HOMES = {"Result": ".learners.results.result", "run": ".producers.populations.local_result"}
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES, ("__version__",))
 
 # Each module logs by a logger of its name. Who sets logging up sees it, and nobody else.
 logging.getLogger(__name__).addHandler(logging.NullHandler())

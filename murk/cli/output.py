@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import shutil
 import sys
 import textwrap
@@ -14,30 +12,14 @@ from typing import Any, Protocol
 
 import click
 
+from murk.learners.results.numbers import as_json
+
 _PLAIN_SECONDS = 5.0
 
 
 def print_json(result: Mapping[str, Any]) -> None:
     """Print one object; numbers that JSON has not (infinite widths at the start) become null."""
-    click.echo(json.dumps(_finite(result), indent=2, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
-
-
-def number(value: float, digits: int = 3) -> str:
-    """A number for people: fixed digits, significant ones where those say nothing; a dash if it is unknown."""
-    if not math.isfinite(value):
-        return "-"
-    fixed = f"{value:.{digits}f}"
-    return fixed if len(fixed) < 12 and (value == 0.0 or abs(value) >= 0.1**digits) else f"{value:.2g}"
+    click.echo(as_json(result))
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:

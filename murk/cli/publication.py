@@ -40,7 +40,7 @@ def asking(url: str, source: str | None = None, *, simulated: bool, agreed: bool
     """
 
     def agree(disclosure: Disclosure) -> None:
-        text = _announcement(disclosure, url, source)
+        text = disclosure.announce(url, source)
         if simulated or agreed:
             click.echo(text, err=True)
             return
@@ -51,14 +51,3 @@ def asking(url: str, source: str | None = None, *, simulated: bool, agreed: bool
             raise UserError(_CHOICES)
 
     return agree
-
-
-def _announcement(disclosure: Disclosure, url: str, source: str | None) -> str:
-    if disclosure.file is None:
-        whose = f"They are drawn at random from {source}, and these people release nothing else."
-    else:
-        whose = f"They are all that stand in {disclosure.file}: nobody may be among them who is to release."
-    return (
-        f"{disclosure.what()} become public: they are written to {url} as they are, without noise and under no "
-        f"guarantee, for everybody who reads it, and cannot be taken back. {whose}"
-    )

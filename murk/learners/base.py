@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,10 @@ from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import Release
+
+if TYPE_CHECKING:
+    from murk.learners.results.result import Result
+    from murk.stream.task.protocols.base import Scale
 
 Record = Mapping[Any, Any]
 
@@ -221,6 +225,38 @@ class StreamEstimator(base.Estimator):
     def confidence_intervals(self, level: float = 0.95) -> Intervals:
         """Confidence intervals by name, with their ``method`` and a ``note`` on their coverage."""
         return self.estimate().intervals(level)
+
+    def summary(self, task: Any = None, *, level: float = 0.95, forecast: bool = True) -> Result:
+        """What was learned, to hold, print, see in a notebook, plot and pass on.
+
+        Parameters
+        ----------
+        task
+            The task, or the `murk.producers.Encoder`, whose public bounds the features were coded by: with it there are
+            natural units beside the coded ones.
+        level
+            Nominal level of the intervals.
+        forecast
+            Whether to say of coefficients that were not learned what it would take, which takes several times as long
+            as the estimate.
+
+        Raises
+        ------
+        UserError
+            If nothing was learned yet, or the task is of other features.
+        """
+        from murk.learners.results.of_learner import summarize
+
+        return summarize(self, self.estimate(), self._scale(), getattr(task, "task", task), level, forecast=forecast)
+
+    def _scale(self) -> Scale:
+        """What the coefficients are of."""
+        return "own"
+
+    def _repr_html_(self) -> str:
+        from murk.learners.results.of_learner import learner_html
+
+        return learner_html(self, repr(self))
 
     def _engines(self, others: Sequence[Self]) -> list[Any]:
         """This learner's engine and the others', which must be of the same settings."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from murk.stream.task.features import ClassTarget, RealTarget
+from murk.stream.task.protocols.base import Scale
 from murk.stream.task.task import Task
 
 
@@ -77,6 +78,28 @@ def units(task: Task) -> dict[str, Unit]:
         return {}
     factor, shift = _in_units(task)
     factors = (factor * coding.unit_factors).tolist()
+    return {
+        name: Unit(label, own, shift if name == "intercept" else 0.0)
+        for name, label, own in zip(coding.names, coding.unit_labels, factors, strict=True)
+    }
+
+
+def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
+    """The units of a learner whose features a task's `Encoder` codes, and whose target is as it is.
+
+    Parameters
+    ----------
+    task
+        The one whose public bounds features are coded by.
+    scale
+        What the learner's coefficients are of, whatever those of the task would be.
+    """
+    coding = task.coding
+    if isinstance(task.target, ClassTarget):
+        return {}
+    half = (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else 1.0
+    factor, shift = (0.5, 0.5) if scale == "probability" else (1.0, 0.0)
+    factors = (factor / half * coding.unit_factors).tolist()
     return {
         name: Unit(label, own, shift if name == "intercept" else 0.0)
         for name, label, own in zip(coding.names, coding.unit_labels, factors, strict=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from murk.learners.results.numbers import finite
 from murk.learners.units import effect_name, units
 from murk.monitoring.figures import Figures
 from murk.monitoring.history import Point
@@ -147,14 +147,3 @@ class Snapshot:
             rows = [getattr(point, key) for point in points]
             columns[key] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
         return columns
-
-
-def finite(value: Any) -> Any:
-    """Plain data with None for every number that JSON has not."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return value

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from murk.cli.report import describe_intervals
+from murk.learners.results.text import describe_intervals
 from murk.learners.units import on_logit_scale
 from murk.stream import Task
 from tests.cli.harness import murk, people

@@ -12,11 +12,11 @@ from murk.learners.estimate import RANDOM_SCALING, Estimate
 from murk.learners.ldp_sgd import layout as at
 from murk.learners.ldp_sgd.inference import PLUG_IN
 from murk.learners.problem import problem_for
+from murk.learners.results.numbers import finite
 from murk.learners.state import pack
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.history import FEWEST_POINTS, MOST_POINTS, History
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
-from murk.monitoring.snapshot import finite
 from murk.privacy import PureDP
 from murk.stream import GradientRelease, Task
 from murk.stream.messages.state import Counters, StateMessage, decode_state

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk.cli.options import as_json
-from murk.cli.output import number, paragraph, print_json, progress, table
+from murk.cli.output import paragraph, print_json, progress, table
 from murk.errors import UserError
+from murk.learners.results.numbers import number
 
 if TYPE_CHECKING:
     from murk.audit import Finding

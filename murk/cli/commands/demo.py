@@ -13,9 +13,10 @@ import click
 from murk.cli.commands.run import execute
 from murk.cli.live_page import LivePage
 from murk.cli.options import as_json
-from murk.cli.output import number, paragraph, print_json, table
+from murk.cli.output import paragraph, print_json, table
 from murk.cli.publication import asking
 from murk.errors import UserError
+from murk.learners.results.numbers import number
 
 if TYPE_CHECKING:
     from murk.demo.path import Path95

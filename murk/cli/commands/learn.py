@@ -16,7 +16,6 @@ from murk.cli.metrics import learner_metrics, metrics_port
 from murk.cli.options import as_json, begin_on, existing_log, wait_for_task
 from murk.cli.output import print_json, progress
 from murk.cli.report import brief, print_result
-from murk.cli.results import result
 
 if TYPE_CHECKING:
     from murk.stream import Task
@@ -61,6 +60,7 @@ def command(
     """
     from murk.errors import UserError
     from murk.learners.problem import problem_for
+    from murk.learners.results.report import report_log
     from murk.stream.log.membership import AllChains
     from murk.stream.worker.pool import Team
 
@@ -108,7 +108,7 @@ def command(
             if asked():
                 # Everything learned is committed; what is left to do is to say so.
                 say("stopped", INFO)
-        found = result(task, log, seconds=time.monotonic() - start)
+        found = report_log(task, log, seconds=time.monotonic() - start)
     if as_json:
         print_json(found)
     else:

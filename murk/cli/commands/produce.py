@@ -14,7 +14,6 @@ from murk.cli.options import as_json, patiently, population
 from murk.cli.output import print_json, progress
 from murk.cli.publication import asking
 from murk.cli.report import print_accounts, print_labels, print_windows, say_notice
-from murk.cli.results import spent_together
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
@@ -43,6 +42,7 @@ def command(
     from murk.producers import Policy
     from murk.producers.populations.backpressure import wait_for_models
     from murk.producers.populations.ledger_places import default_ledger
+    from murk.producers.populations.local_result import spent_together
     from murk.producers.populations.people import PopulationConfig, open_accounts, population_of
     from murk.stream import Task, open_log
     from murk.stream.log.base import UnreachableError

@@ -13,7 +13,6 @@ from murk.cli.options import as_json, population
 from murk.cli.output import print_json, progress
 from murk.cli.publication import asking
 from murk.cli.report import brief, print_result, say_notice
-from murk.cli.results import result, spent_together
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
@@ -59,6 +58,7 @@ def execute(
 ) -> dict[str, Any]:  # fmt: skip
     """Run to the end, show how far it is, and give the result."""
     from murk.producers import Policy
+    from murk.producers.populations.local_result import report_run
     from murk.producers.populations.local_run import LocalRun
 
     start = monotonic()
@@ -78,13 +78,4 @@ def execute(
             tick(people.source.size, brief(run.estimate()))
         if watch is not None:
             watch(run, True)
-        totals = run.ledger.totals()
-        return result(
-            run.task,
-            run.log,
-            **people.figures(),
-            accounts=totals.people,
-            **spent_together(run.ledger),
-            by_level={level: count for (task, level), count in totals.levels.items() if task == run.task.name},
-            seconds=monotonic() - start,
-        )
+        return report_run(run, start)

@@ -7,7 +7,6 @@ import click
 from murk.cli.options import as_json, existing_log, open_existing
 from murk.cli.output import print_json
 from murk.cli.report import print_result
-from murk.cli.results import result
 
 
 @click.command("status")
@@ -15,9 +14,11 @@ from murk.cli.results import result
 @as_json
 def command(log_url: str, as_json: bool) -> None:
     """Show what a log holds and what was learned from it; nothing is changed."""
+    from murk.learners.results.report import report_log
+
     log, task = open_existing(log_url)
     with log:
-        found = result(task, log, chains=task.log.partitions, history=as_json)
+        found = report_log(task, log, chains=task.log.partitions, history=as_json)
     if as_json:
         print_json(found)
         return

@@ -17,6 +17,7 @@ from murk.learners.predictions import LabelEstimator, code_of, codes_of, logisti
 from murk.privacy import ApproxDP
 from murk.privacy.gaussmix import Analysis, Neighbours
 from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocols.base import Scale
 
 
 class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
@@ -137,6 +138,9 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
 
     def _reach(self) -> float | None:
         return self.range
+
+    def _scale(self) -> Scale:
+        return "log odds" if self.range is None else "own"
 
     def learn_one(self, x: Record, y: Any) -> None:
         """Put a record into the open window; release and learn where that fills it.

@@ -17,6 +17,7 @@ from murk.learners.values import numbers, target
 from murk.privacy import ApproxDP
 from murk.privacy.gaussmix import Analysis, Neighbours
 from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocols.base import Scale
 
 PUBLISHED: dict[str, Any] = {"analysis": "published", "debiased": False, "weighting": "uniform"}
 
@@ -138,6 +139,9 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
 
     def _target_bound(self) -> float:
         return float(self.target_bound)
+
+    def _scale(self) -> Scale:
+        return "slope"
 
     def learn_one(self, x: Record, y: float) -> None:
         """Put a record into the open window; release and learn where that fills it.

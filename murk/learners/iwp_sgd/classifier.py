@@ -17,6 +17,7 @@ from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocols.base import Scale
 from murk.stream.task.protocols.examples import BinaryLoss
 
 
@@ -188,6 +189,10 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
             "polish": False,
         }
         return cls(budget=budget, **{**settings, **more})
+
+    def _scale(self) -> Scale:
+        scales: dict[str, Scale] = {"log": "log odds", "quadratic": "probability"}
+        return scales.get(self.loss, "own")
 
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
         """Randomize the record once and learn from the result; or learn from a released one.

@@ -20,6 +20,7 @@ from murk.learners.predictions import TargetEstimator
 from murk.learners.values import numbers, target
 from murk.privacy import ApproxDP, GaussianDP, Guarantee
 from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocols.base import Scale
 
 
 class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
@@ -175,6 +176,9 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
             "polish": False,
         }
         return cls(budget=budget, **{**settings, **more})
+
+    def _scale(self) -> Scale:
+        return "slope"
 
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
         """Randomize the record once and learn from the result; or learn from a released one.

@@ -20,6 +20,7 @@ from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.predictions import LabelEstimator, code_of, codes_of, logistic, two_chances
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocols.base import Scale
 
 
 class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
@@ -164,6 +165,9 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     @property
     def _multiclass(self) -> bool:
         return len(self.classes) > 2
+
+    def _scale(self) -> Scale:
+        return "log odds" if len(self.classes) == 2 else "own"
 
     def _objective(self) -> Logistic | Balanced | Softmax:
         if len(self.classes) > 2:

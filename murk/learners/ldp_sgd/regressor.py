@@ -20,6 +20,7 @@ from murk.learners.predictions import TargetEstimator
 from murk.learners.values import numbers, target
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocols.base import Scale
 
 
 class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
@@ -179,6 +180,9 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     def _extra_settings(self) -> dict[str, float]:
         return {"scale_start": self.scale_start, "scale_floor": self.scale_floor}
+
+    def _scale(self) -> Scale:
+        return "slope"
 
     def learn_one(self, x: Record, y: float, budget: Guarantee | None = None) -> None:
         """Randomize the record's gradient once and learn from the result.

@@ -16,6 +16,7 @@ from murk.learners.public_glm.fitting.curves import LOSSES, Curve, curve_of
 from murk.learners.public_glm.fitting.fit import Response
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocols.base import Scale
 
 
 class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
@@ -179,6 +180,9 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
 
     def _response(self) -> Response:
         return Response(0.0, 1.0) if self.intercept else Response(-1.0, 1.0)
+
+    def _scale(self) -> Scale:
+        return "log odds" if self.loss == "logistic" else "own"
 
     def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
         """Randomize the record's moments once and learn from the result.

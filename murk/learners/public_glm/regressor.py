@@ -19,6 +19,7 @@ from murk.learners.public_glm.fitting.fit import Response
 from murk.learners.values import numbers, target
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocols.base import Scale
 
 
 class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
@@ -215,6 +216,9 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         """Targets in [-1, 1]; NaN where missing or not finite."""
         held = np.clip(np.where(np.isfinite(y), y, np.nan), *self._bounds)
         return np.asarray((held - self._range.middle) / self._range.half)
+
+    def _scale(self) -> Scale:
+        return "slope" if self.link == "identity" else "own"
 
     def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
         """Randomize the record's moments once and learn from the result; as :meth:`PublicGLMClassifier.learn_one`."""

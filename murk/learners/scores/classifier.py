@@ -16,6 +16,7 @@ from murk.learners.predictions import LabelEstimator, code_of, codes_of, logisti
 from murk.learners.scores.base import Scores
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocols.base import Scale
 
 
 class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
@@ -124,6 +125,9 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
 
     def _labels(self) -> tuple[str, ...]:
         return tuple(map(str, self.classes)) if len(self.classes) > 2 else ()
+
+    def _scale(self) -> Scale:
+        return "own" if self._labels() else "log odds"
 
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
         """Randomize the record's answer once and learn from the result.

@@ -18,6 +18,7 @@ from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.learners.values import numbers, target
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocols.base import Scale
 
 
 class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
@@ -117,6 +118,9 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         """Targets in [-1, 1]; NaN where missing or not finite."""
         held = np.clip(np.where(np.isfinite(y), y, np.nan), *self._bounds)
         return np.asarray((held - self._middle) / self._half)
+
+    def _scale(self) -> Scale:
+        return "slope"
 
     def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
         """Randomize the record's answer once and learn from the result.

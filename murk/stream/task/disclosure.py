@@ -59,6 +59,25 @@ class Disclosure:
             whose = f"They are from the file of public records {self.file}."
         return f"{self.what()} are public with this task, as they are and under no guarantee. {whose}"
 
+    def announce(self, url: str, source: str | None = None) -> str:
+        """Return what is about to become public, on which log and of whom, in words.
+
+        Parameters
+        ----------
+        url
+            The log that it is about to be written to.
+        source
+            What people are set aside from.
+        """
+        if self.file is None:
+            whose = f"They are drawn at random from {source}, and these people release nothing else."
+        else:
+            whose = f"They are all that stand in {self.file}: nobody may be among them who is to release."
+        return (
+            f"{self.what()} become public: they are written to {url} as they are, without noise and under no "
+            f"guarantee, for everybody who reads it, and cannot be taken back. {whose}"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, with its words."""
         return {**asdict(self), "features": list(self.features), "words": self.describe()}

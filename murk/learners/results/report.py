@@ -1,4 +1,4 @@
-"""What a run came to, as one dictionary: it is what ``--json`` prints, and what `murk.cli.report` puts into words."""
+"""What was learned, as one dictionary: what ``--json`` prints, and what tables, sentences and pictures are made of."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import hashlib
 import json
 import math
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from murk.learners.curve import CurvePoint
     from murk.learners.estimate import Estimate
-    from murk.producers import Ledger
+    from murk.learners.units import Unit
+    from murk.privacy import Guarantee
     from murk.stream import Task
     from murk.stream.log.base import Log
+    from murk.stream.task.protocols.base import Scale
 
 
 def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...]]:
@@ -59,42 +62,37 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
 
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
-    """Each level: its guarantee as data and in plain words.
+    """Each level of the menu: its guarantee as data and in plain words."""
+    from murk.learners.problem import problem_for
+
+    mechanisms = problem_for(task).mechanisms
+    return {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in mechanisms.items()}
+
+
+def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
+    """What a release at a guarantee promises by its mechanism, as data and in plain words.
 
     ``right_at_most`` is how often an adversary who knows all else tells any two records apart: (1 + delta(0)) / 2.
     A sketch's guarantee is about a record and a blank one; ``replace_one`` is the same for any two records.
     """
-    if task.of_organisations:
-        return _describe_sketches(task)
-    from murk.learners.problem import problem_for
+    from murk.privacy.gaussmix.explain import CENTRAL, described
     from murk.privacy.mechanisms.pure import really_given
 
-    found = {}
-    for level, mechanism in problem_for(task).mechanisms.items():
-        guarantee = really_given(task.privacy.levels[level], mechanism.guarantees)
-        found[level] = {
-            "guarantee": guarantee.to_dict(),
-            "mechanism": mechanism.kind,
-            "right_at_most": guarantee.max_attack_accuracy,
-            "words": guarantee.describe(),
-        }
-    return found
-
-
-def _describe_sketches(task: Task) -> dict[str, dict[str, Any]]:
-    from murk.privacy.gaussmix.explain import described
-    from murk.producers.sketches.producer import sketch_problem_for
-
-    found = {}
-    for level, mechanism in sketch_problem_for(task).mechanisms.items():
+    if mechanism.kind in CENTRAL:
         words, replaced = described(mechanism)
-        found[level] = {
+        return {
             "guarantee": mechanism.stated.to_dict(),
             "replace_one": replaced.to_dict(),
             "right_at_most": replaced.max_attack_accuracy,
             "words": words,
         }
-    return found
+    given = really_given(guarantee, mechanism.guarantees)
+    return {
+        "guarantee": given.to_dict(),
+        "mechanism": mechanism.kind,
+        "right_at_most": given.max_attack_accuracy,
+        "words": given.describe(),
+    }
 
 
 def describe_cap(task: Task) -> str:
@@ -111,17 +109,14 @@ def describe_cap(task: Task) -> str:
     return f"All releases of one person together: {cap.describe()}"
 
 
-def per_unit(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
+def per_unit(units: Mapping[str, Unit], estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
     """Coefficients and intervals per unit of each feature, with what a unit is, in words.
 
     ``factor * coefficient + shift`` is what stands there, for anyone who has others: those of ``history``, say.
     """
-    from murk.learners.units import units
-
-    known = units(task)
     found = {}
     for name, value, half in zip(estimate.names, estimate.values, estimate.half_widths(level), strict=True):
-        unit = known.get(name)
+        unit = units.get(name)
         if unit is None:
             continue
         effect, width = float(value) * unit.factor + unit.shift, float(half) * unit.factor
@@ -132,22 +127,22 @@ def per_unit(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str
     return found
 
 
-def average_effects(task: Task, estimate: Estimate, level: float) -> dict[str, dict[str, Any]] | None:
+def average_effects(
+    scale: Scale, units: Mapping[str, Unit], estimate: Estimate, level: float
+) -> dict[str, dict[str, Any]] | None:
     """Average marginal effects per unit of each feature: on the probability of a positive target, or on a real one.
 
-    It is what all models have in common. None where a task's coefficients are neither log odds nor slopes, or where
-    nothing is known of the people whom it would be an average over.
+    It is what all models have in common. None where coefficients are neither log odds nor slopes, or where nothing is
+    known of the people whom it would be an average over.
     """
     from murk.learners.effects import marginal_effects
     from murk.learners.gaussmix.solving.estimates import GramEstimate
-    from murk.learners.units import fits_probabilities, has_slopes, on_logit_scale, units
 
-    known = units(task)
     if isinstance(estimate, GramEstimate):
         found: tuple[Any, Any] | None = estimate.effects(level)
-    elif on_logit_scale(task):
+    elif scale == "log odds":
         found = marginal_effects(estimate, level)
-    elif fits_probabilities(task) or has_slopes(task):
+    elif scale in ("probability", "slope"):
         found = estimate.values, estimate.half_widths(level)
     else:
         found = None
@@ -155,7 +150,7 @@ def average_effects(task: Task, estimate: Estimate, level: float) -> dict[str, d
         return None
     effects = {}
     for name, value, half in zip(estimate.names, *found, strict=True):
-        unit = known.get(name)
+        unit = units.get(name)
         if unit is not None and name != "intercept":
             effect, width = float(value) * unit.factor, float(half) * unit.factor
             effects[name] = {"unit": unit.label, "value": effect, "interval": [effect - width, effect + width]}
@@ -175,32 +170,63 @@ def needed(estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
 
 
 def not_learned(estimate: Estimate, level: float) -> list[str]:
-    """The coefficients that noise hides where an organisation's second moments are released."""
+    """The coefficients that noise hides, of scores and where an organisation's second moments are released."""
     from murk.learners.gaussmix.solving.estimates import GRAM_METHOD
+    from murk.learners.scores.solving.estimate import METHOD
 
-    if estimate.method != GRAM_METHOD:
+    if estimate.method not in (GRAM_METHOD, METHOD):
         return []
     halves = estimate.half_widths(level)
     return [name for name, half in zip(estimate.names, halves, strict=True) if not math.isfinite(half)]
 
 
-def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, **more: Any) -> dict[str, Any]:
-    """The one object that ``--json`` prints: what is committed on the log, and what else is known.
+def report_estimate(
+    estimate: Estimate, scale: Scale, units: Mapping[str, Unit], level: float, *, forecast: bool = True
+) -> dict[str, Any]:
+    """The part of a report that is about coefficients.
+
+    Parameters
+    ----------
+    estimate
+        What was learned.
+    scale
+        What its coefficients are of.
+    units
+        How they are read, by name, where that is known.
+    level
+        Nominal level of the intervals.
+    forecast
+        Whether to say what it would take to learn the rest, which takes several times as long as the estimate.
+    """
+    from murk.learners.problem import plausible
+
+    intervals = estimate.intervals(level)
+    with plausible():
+        needs = needed(estimate, level) if forecast else {}
+    return {
+        "coefficients": dict(zip(estimate.names, map(float, estimate.values), strict=True)),
+        "confidence_intervals": {name: list(interval) for name, interval in intervals.items()},
+        "interval": {"method": intervals.method, "level": intervals.level, "note": intervals.note},
+        "per_unit": per_unit(units, estimate, level),
+        "average_effects": average_effects(scale, units, estimate, level),
+        "not_learned": list(needs) or not_learned(estimate, level),
+        "needed": needs,
+    }
+
+
+def report_log(task: Task, log: Log, *, level: float = 0.95, history: bool = False, **more: Any) -> dict[str, Any]:
+    """What is committed on a log, and what else is known: the one object that ``--json`` prints.
 
     ``history`` adds how the estimate came there.
     """
     from murk.learners.curve import columns
-    from murk.learners.problem import plausible
-    from murk.learners.units import fits_probabilities, on_logit_scale
+    from murk.learners.units import fits_probabilities, on_logit_scale, units
     from murk.stream.task.disclosure import Disclosure
     from murk.stream.task.privacy import DEFAULT_LEVEL
 
     estimate, counts, points = committed(task, log)
-    intervals = estimate.intervals(level)
     disclosure = Disclosure.of(task)
     levels = describe_levels(task)
-    with plausible():
-        needs = needed(estimate, level)
     return {
         "task": task.name,
         "protocol": task.protocol,
@@ -209,13 +235,7 @@ def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, 
         "chances": fits_probabilities(task),
         **more,
         **counts,
-        "coefficients": dict(zip(estimate.names, map(float, estimate.values), strict=True)),
-        "confidence_intervals": {name: list(interval) for name, interval in intervals.items()},
-        "interval": {"method": intervals.method, "level": intervals.level, "note": intervals.note},
-        "per_unit": per_unit(task, estimate, level),
-        "average_effects": average_effects(task, estimate, level),
-        "not_learned": list(needs) or not_learned(estimate, level),
-        "needed": needs,
+        **report_estimate(estimate, task.coefficient_scale, units(task), level),
         **({"history": columns(points, estimate.names)} if history else {}),
         "guarantee": levels[DEFAULT_LEVEL]["guarantee"],
         "levels": levels,
@@ -224,16 +244,4 @@ def result(task: Task, log: Log, *, level: float = 0.95, history: bool = False, 
         "public_sample": None if disclosure is None else disclosure.to_dict(),
         "simulated": task.simulated,
         "task_hash": task.hash,
-    }
-
-
-def spent_together(ledger: Ledger) -> dict[str, Any]:
-    """Where the accounts lie, and what their people have spent on all tasks together."""
-    from murk.producers.ledger.accounts import describe_together
-
-    standings = ledger.together()
-    return {
-        "ledger": str(ledger.path),
-        "together": [one.to_dict() for one in standings],
-        "together_words": describe_together(standings),
     }

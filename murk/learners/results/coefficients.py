@@ -1,0 +1,82 @@
+"""One coefficient of a report, in every unit that it has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from murk.learners.results.numbers import number, span
+from murk.learners.results.text import NOT_LEARNED
+from murk.learners.units import odds_ratio
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One coefficient of a result, in every unit that it has.
+
+    Parameters
+    ----------
+    name
+        Its name, the constant's being ``"intercept"``.
+    learned
+        Whether it was learned at this privacy. Where it was not all numbers are None: what is there instead of an
+        estimate is a guess near zero.
+    value, interval
+        In coded units: per half of the feature's public range. Ends are infinite where the method gives none.
+    unit
+        What a natural unit of the feature is, in words; None where that is not known.
+    effect, effect_interval
+        Per natural unit, in the target's units, or as log odds.
+    odds_ratio, odds_ratio_interval
+        ``e^effect``, where coefficients are log odds; None elsewhere.
+    average_effect, average_effect_interval
+        What a natural unit does on average to the probability of a positive target, or to a real one.
+    needed
+        What it would take to learn it, in words, where that was forecast; empty where it was learned.
+    """
+
+    name: str
+    learned: bool
+    value: float | None = None
+    interval: Interval | None = None
+    unit: str | None = None
+    effect: float | None = None
+    effect_interval: Interval | None = None
+    odds_ratio: float | None = None
+    odds_ratio_interval: Interval | None = None
+    average_effect: float | None = None
+    average_effect_interval: Interval | None = None
+    needed: str = ""
+
+    def __str__(self) -> str:
+        if self.value is None or self.interval is None:
+            return f"{self.name}: {NOT_LEARNED}" + (f"; it would take {self.needed}" if self.needed else "")
+        words = f"{self.name}: {number(self.value)} ({span(*self.interval)}) coded"
+        if self.odds_ratio is not None and self.odds_ratio_interval is not None:
+            words += f"; odds ratio {number(self.odds_ratio)} ({span(*self.odds_ratio_interval)}), {self.unit}"
+        elif self.effect is not None and self.effect_interval is not None:
+            words += f"; {number(self.effect)} ({span(*self.effect_interval)}), {self.unit}"
+        return words
+
+
+def coefficient(found: Mapping[str, Any], name: str) -> Coefficient:
+    """Return one coefficient of a report."""
+    unit = found["per_unit"].get(name)
+    label = None if unit is None else unit["unit"]
+    if name in found["not_learned"]:
+        return Coefficient(name, False, unit=label, needed=found["needed"].get(name, {}).get("words", ""))
+    more: dict[str, Any] = {}
+    if unit is not None:
+        more = {"unit": label, "effect": unit["value"], "effect_interval": tuple(unit["interval"])}
+        if found["odds_ratios"]:
+            more["odds_ratio"] = odds_ratio(unit["value"])
+            more["odds_ratio_interval"] = tuple(map(odds_ratio, unit["interval"]))
+    average = (found["average_effects"] or {}).get(name)
+    if average is not None and math.isfinite(sum(average["interval"])):
+        more["average_effect"], more["average_effect_interval"] = average["value"], tuple(average["interval"])
+    low, high = found["confidence_intervals"][name]
+    return Coefficient(name, True, found["coefficients"][name], (low, high), **more)

@@ -1,0 +1,212 @@
+"""A result as a notebook shows it: one table with a drawn interval in each row, in the page's own colours.
+
+Nothing is loaded from anywhere, and no script runs; on a narrow page each coefficient becomes a card.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from murk.learners.results.numbers import number, span
+from murk.learners.results.text import (
+    NOT_LEARNED,
+    SIMULATED,
+    describe_intervals,
+    effect_word,
+    percent_of,
+    title_of,
+)
+from murk.stream.task.coding import INTERCEPT
+
+if TYPE_CHECKING:
+    from murk.learners.results.coefficients import Coefficient
+
+Found = Mapping[str, Any]
+
+_WIDTH, _HEIGHT = 170.0, 20.0
+
+# Colours are the page's own, or are seen on light and on dark alike. Notebooks style tables, hence the precedence.
+_STYLE: Final = """
+.murk-result{container-type:inline-size;max-width:62rem;font-size:.92em;line-height:1.4;text-align:left}
+.murk-result .murk-head{display:flex;flex-wrap:wrap;gap:.2em .8em;align-items:baseline;margin:0 0 .5em}
+.murk-result .murk-head b{font-size:1.15em}
+.murk-result .murk-mark{background:rgba(224,142,0,.22);border-radius:.3em;padding:.05em .5em}
+.murk-result .murk-soft{opacity:.72}
+.murk-result table{border-collapse:collapse;width:100%;margin:0;border:0;font-size:1em;table-layout:auto}
+.murk-result table thead tr:nth-child(n),.murk-result table tbody tr:nth-child(n){background:none;border:0}
+.murk-result table th,.murk-result table td{text-align:left;vertical-align:top;padding:.35em 1.5em .35em 0;border:0;
+border-bottom:1px solid rgba(127,127,127,.28);max-width:none;white-space:normal;font-variant-numeric:tabular-nums}
+.murk-result table thead th{font-weight:600;vertical-align:bottom}
+.murk-result table td.murk-number,.murk-result table th.murk-number{text-align:right;white-space:nowrap}
+.murk-result small{display:block;opacity:.72;font-size:.88em;font-weight:400}
+.murk-result svg{display:block;width:170px;height:20px;overflow:visible}
+.murk-result ul{margin:.6em 0;padding-left:1.2em}
+.murk-result details{margin:.3em 0}
+.murk-result summary{cursor:pointer}
+.murk-result details p{margin:.4em 0}
+.murk-result pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.92em;background:none;color:inherit}
+.murk-result table td.murk-number:last-child,.murk-result table th.murk-number:last-child{padding-right:0}
+@container (max-width:40rem){
+.murk-result table thead{display:none}
+.murk-result table tbody tr:nth-child(n){display:block;padding:.5em 0;border-bottom:1px solid rgba(127,127,127,.28)}
+.murk-result table tbody td,.murk-result table tbody th{display:flex;justify-content:space-between;gap:1em;border:0;
+padding:.1em 0;text-align:right}
+.murk-result table tbody th{display:block;text-align:left}
+.murk-result table tbody td[data-of]::before{content:attr(data-of);opacity:.72;text-align:left}
+.murk-result table tbody td.murk-said{display:block;text-align:left}
+.murk-result table tbody td:empty{display:none}
+}
+"""
+
+
+def result_html(found: Found, coefficients: Sequence[Coefficient], beneath: str = "") -> str:
+    """Return a report as HTML.
+
+    Parameters
+    ----------
+    found
+        The report.
+    coefficients
+        Its coefficients.
+    beneath
+        HTML to stand under it.
+    """
+    mark = '<span class="murk-mark">simulated: nobody was protected</span>' if found["simulated"] else ""
+    name, _, learned = title_of(found).partition(": ")
+    head = f'<div class="murk-head"><b>{escape(name)}</b><span class="murk-soft">{escape(learned)}</span>{mark}</div>'
+    notes = "".join(f"<li>{escape(words)}</li>" for words in _notes(found))
+    return (
+        f'<div class="murk-result"><style>{_STYLE}</style>{head}{_table(found, coefficients)}<ul>{notes}</ul>'
+        f"{_promise(found)}{beneath}</div>"
+    )
+
+
+def folded(title: str, inner: str) -> str:
+    """Return HTML that is opened by a click."""
+    return f"<details><summary>{escape(title)}</summary>{inner}</details>"
+
+
+def _notes(found: Found) -> list[str]:
+    public, simulated = found["public_sample"], found["simulated"]
+    notes = [describe_intervals(found), public and public["words"], simulated and SIMULATED]
+    return [words for words in notes if words]
+
+
+def _promise(found: Found) -> str:
+    levels = "".join(
+        f"<p><b>{escape(level)}</b>: {escape(each['words'])}</p>" for level, each in found["levels"].items()
+    )
+    return folded("What each release promises", f"{levels}<p>{escape(found['cap_words'])}</p>")
+
+
+def _table(found: Found, coefficients: Sequence[Coefficient]) -> str:
+    shown = _Shown.of(found, coefficients)
+    percent = f"<small>{percent_of(found)} interval</small>"
+    columns = [("", "coefficient")]
+    if shown.units:
+        columns.append(("murk-number", f"{effect_word(found)}{percent}"))
+    if shown.averages:
+        columns.append(("murk-number", f"average effect, points{percent}"))
+    if shown.limit:
+        columns.append(("", f"drawn, coded<small>&minus;{number(shown.limit, 2)} to {number(shown.limit, 2)}</small>"))
+    columns.append(("murk-number", f"coded{percent}"))
+    head = "".join(f'<th class="{kind}" scope="col">{title}</th>' for kind, title in columns)
+    rows = "".join(_row(each, shown, effect_word(found), len(columns)) for each in coefficients)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Which columns there are: natural units, average effects, and intervals drawn from -limit to limit."""
+
+    units: bool
+    averages: bool
+    limit: float
+
+    @classmethod
+    def of(cls, found: Found, coefficients: Sequence[Coefficient]) -> _Shown:
+        return cls(
+            any(each.unit is not None for each in coefficients),
+            found["odds_ratios"] and any(each.average_effect is not None for each in coefficients),
+            axis_limit([each for each in coefficients if each.name != INTERCEPT]),
+        )
+
+
+def _row(each: Coefficient, shown: _Shown, effect: str, columns: int) -> str:
+    unit = f"<small>{escape(each.unit)}</small>" if each.unit else ""
+    cells = [f'<th scope="row">{escape(each.name)}{unit}</th>']
+    if not each.learned:
+        needed = f": it would take {escape(each.needed)}" if each.needed else " at this privacy"
+        cells.append(
+            f'<td class="murk-said" colspan="{columns - 1}"><i>{NOT_LEARNED}</i>'
+            f'<span class="murk-soft">{needed}</span></td>'
+        )
+    else:
+        if shown.units:
+            odds = each.odds_ratio is not None
+            value, interval = (
+                (each.odds_ratio, each.odds_ratio_interval) if odds else (each.effect, each.effect_interval)
+            )
+            cells.append(_cell(effect, value, interval))
+        if shown.averages:
+            cells.append(_cell("average effect, points", each.average_effect, each.average_effect_interval, 100.0))
+        if shown.limit:
+            cells.append(f"<td>{_bar(each, shown.limit) if each.name != INTERCEPT else ''}</td>")
+        cells.append(_cell("coded", each.value, each.interval))
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _cell(of: str, value: float | None, interval: tuple[float, float] | None, factor: float = 1.0) -> str:
+    if value is None or interval is None:
+        return '<td class="murk-number"></td>'
+    ends = span(*interval, factor) if all(map(math.isfinite, interval)) else "no interval"
+    return f'<td class="murk-number" data-of="{of}"><span>{number(factor * value)}<small>{ends}</small></span></td>'
+
+
+def axis_limit(shown: Sequence[Coefficient]) -> float:
+    """Return how far the common axis of drawn intervals reaches to both sides of zero; 0 where there is none to draw.
+
+    Far enough for every estimate, and for all intervals but those that would hide the others.
+    """
+    drawn = [(each.value, *each.interval) for each in shown if each.value is not None and each.interval is not None]
+    reaches = sorted(max(abs(low), abs(high)) for _, low, high in drawn if math.isfinite(low + high))
+    if not reaches:
+        return 0.0
+    most = 4.0 * reaches[len(reaches) // 2]
+    estimates = max(abs(value) for value, _, _ in drawn)
+    return 1.05 * max(min(reaches[-1], most), estimates) or 1.0
+
+
+def _bar(each: Coefficient, limit: float) -> str:
+    """Draw an interval with its estimate and the zero line; an end beyond the axis has no cap."""
+    assert each.value is not None
+    assert each.interval is not None
+
+    def at(value: float) -> float:
+        return round((min(max(value / limit, -1.0), 1.0) + 1.0) * _WIDTH / 2.0, 1)
+
+    middle = _HEIGHT / 2.0
+    low, high = each.interval
+    parts = [
+        f'<line x1="{_WIDTH / 2}" y1="0" x2="{_WIDTH / 2}" y2="{_HEIGHT}" stroke="currentColor" stroke-opacity=".35"/>'
+    ]
+    if math.isfinite(low + high):
+        parts.append(
+            f'<line x1="{at(low)}" y1="{middle}" x2="{at(high)}" y2="{middle}" stroke="#2f81f7" stroke-width="3" '
+            'stroke-opacity=".65"/>'
+        )
+        parts += [
+            f'<line x1="{at(end)}" y1="{middle - 4}" x2="{at(end)}" y2="{middle + 4}" stroke="#2f81f7" '
+            'stroke-width="2"/>'
+            for end in each.interval
+            if abs(end) <= limit
+        ]
+    parts.append(f'<circle cx="{at(each.value)}" cy="{middle}" r="4" fill="#2f81f7"/>')
+    return (
+        f'<svg viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img" aria-label="{escape(each.name)}: '
+        f'{number(each.value)}, {span(low, high)}">{"".join(parts)}</svg>'
+    )

@@ -1,0 +1,42 @@
+"""How numbers of a report are written: for people, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A number for people: fixed digits, significant ones where those say nothing; a dash if it is unknown."""
+    if not math.isfinite(value):
+        return "-"
+    fixed = f"{value:.{digits}f}"
+    return fixed if len(fixed) < 12 and (value == 0.0 or abs(value) >= 0.1**digits) else f"{value:.2g}"
+
+
+def span(low: float, high: float, factor: float = 1.0) -> str:
+    """An interval for people."""
+    return f"{number(factor * low)} .. {number(factor * high)}"
+
+
+def many(count: int, noun: str) -> str:
+    """Return a count with its noun."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def as_json(found: Mapping[str, Any]) -> str:
+    """Return a report as JSON; numbers that JSON has not (infinite widths at the start) become null."""
+    return json.dumps(finite(found), indent=2, allow_nan=False)
+
+
+def finite(value: Any) -> Any:
+    """Return plain data with None for every number that JSON has not: widths of intervals without an end, say."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value

@@ -1,0 +1,89 @@
+"""The report of a learner in process: as that of a log, as far as a learner knows it."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from murk.errors import UserError
+from murk.learners.results.html import folded, result_html
+from murk.learners.results.report import describe_level, report_estimate
+from murk.learners.results.result import Result
+from murk.learners.units import Unit, units_beside
+
+if TYPE_CHECKING:
+    from murk.learners.estimate import Estimate
+    from murk.privacy import Guarantee
+    from murk.stream.task.protocols.base import Scale
+    from murk.stream.task.task import Task
+
+_CAP: Final = "Each call of learn_one, and each row of learn_many, is one release of one person."
+_WINDOWS: Final = "Each window of records is one release: a record is in one window."
+
+
+def summarize(
+    learner: Any, estimate: Estimate, scale: Scale, task: Task | None, level: float, *, forecast: bool = True
+) -> Result:
+    """Return what a learner has learned.
+
+    Parameters
+    ----------
+    learner
+        The estimator, with its budget, its levels and its mechanisms.
+    estimate
+        Its estimate.
+    scale
+        What its coefficients are of.
+    task
+        By whose public bounds its features were coded, for natural units.
+    level
+        Nominal level of the intervals.
+    forecast
+        Whether to say what it would take to learn the rest.
+
+    Raises
+    ------
+    UserError
+        If nothing was learned yet, or the task is of other features.
+    """
+    if not estimate.n_releases:
+        raise UserError("there is nothing to summarize yet: let the learner learn some records first")
+    mechanisms = learner._require().mechanisms
+    promised: dict[str, Guarantee] = {**(learner.levels or {}), "default": learner.budget}
+    levels = {name: describe_level(each, mechanisms[name]) for name, each in promised.items()}
+    found = {
+        "task": type(learner).__name__ if task is None else f"{task.name} ({type(learner).__name__})",
+        "odds_ratios": scale == "log odds",
+        "chances": scale == "probability",
+        "releases": estimate.n_releases,
+        **report_estimate(estimate, scale, _units(task, estimate, scale), level, forecast=forecast),
+        "guarantee": levels["default"]["guarantee"],
+        "levels": levels,
+        "cap": None,
+        "cap_words": _WINDOWS if hasattr(learner, "windows") else _CAP,
+        "public_sample": None,
+        "simulated": learner.seed is not None or bool(getattr(learner.noise, "simulated", False)),
+    }
+    return Result(found)
+
+
+def learner_html(learner: Any, parameters: str) -> str:
+    """Return a learner as notebooks show it: what it has learned, and under that its parameters."""
+    beneath = folded("Parameters", f"<pre>{escape(parameters)}</pre>")
+    if not learner.n_releases:
+        name = escape(type(learner).__name__)
+        return f"<div><p><b>{name}</b>: nothing learned yet</p>{beneath}</div>"
+    result = learner.summary(forecast=False)
+    return result_html(result.report, list(result), beneath)
+
+
+def _units(task: Task | None, estimate: Estimate, scale: Scale) -> dict[str, Unit]:
+    if task is None:
+        return {}
+    units = units_beside(task, scale)
+    if units and tuple(units) != tuple(estimate.names):
+        raise UserError(
+            f"the task {task.name!r} codes the features {', '.join(units)}, and the learner has "
+            f"{', '.join(estimate.names)}: give the task (or the Encoder) that its records were coded by"
+        )
+    return units

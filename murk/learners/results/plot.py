@@ -1,0 +1,255 @@
+"""Pictures of a result: its intervals side by side, and how the estimate moved with the releases."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.results.numbers import number, span
+from murk.learners.results.text import effect_word, title_of
+from murk.learners.units import odds_ratio
+from murk.stream.messages.trail import LEVEL
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from murk.learners.results.coefficients import Coefficient
+
+Floats = NDArray[np.float64]
+
+BLUE: Final = "#1f6feb"
+GREY: Final = "#6e7781"
+INK: Final = "#24292f"
+_MOST_PANELS = 6
+# Half widths of the narrowest interval that a curve's window shows to both sides.
+_SHOWN = 6.0
+# Intervals wider than so many times the median one are cut, with an arrow: they would hide all others.
+_WIDEST = 6.0
+
+
+def figure(size: tuple[float, float]) -> Figure:
+    """Return an empty figure that notebooks show by themselves, whether or not their plotting is set up.
+
+    Raises
+    ------
+    UserError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UserError('the picture needs matplotlib: pip install "murk[demo]"', code="MURK-CLI-003") from error
+
+    class Picture(Figure):
+        """A figure with a picture of itself."""
+
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=110)
+            return buffer.getvalue()
+
+    return Picture(figsize=size, layout="constrained", facecolor="white")
+
+
+def forest(found: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
+    """Draw an interval for each coefficient: odds ratios on a log axis, effects per unit, or coded units."""
+    if not chosen:
+        raise UserError(f"{found['task']} has no coefficient to draw but the intercept")
+    drawn = figure((8.4, 1.2 + 0.42 * len(chosen)))
+    axes = drawn.subplots()
+    odds = bool(found["odds_ratios"])
+    units = all(each.unit is not None for each in chosen)
+    low, high = _reach([point for each in chosen if (point := _point(each, units)) is not None])
+    for row, each in enumerate(chosen):
+        _forest_row(axes, -row, each, low, high, odds=odds, units=units)
+    axes.axvline(1.0 if odds else 0.0, color=INK, linewidth=0.8, zorder=0)
+    if odds:
+        low, high = odds_ratio(low), odds_ratio(high)
+        _odds_ticks(axes, low, high)
+    axes.set_xlim(low, high)
+    axes.set_ylim(0.6 - len(chosen), 0.6)
+    axes.set_yticks(
+        [-row for row in range(len(chosen))], [each.unit if units and each.unit else each.name for each in chosen]
+    )
+    axes.tick_params(axis="y", length=0)
+    of = effect_word(found) + ("" if units else ", coded units")
+    axes.set_xlabel(f"{of}, with {100 * found['interval']['level']:.0f}% intervals", color=INK)
+    axes.set_title(title_of(found), loc="left", fontsize=11, color=INK)
+    axes.grid(axis="x", alpha=0.25)
+    _bare(axes, "top", "right", "left")
+    return drawn
+
+
+def _odds_ticks(axes: Axes, low: float, high: float) -> None:
+    """A log axis with plain numbers, few enough to be read."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+    axes.set_xscale("log")
+    steps: Any = FixedLocator([0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100]) if high / low > 8 else MaxNLocator(6)
+    axes.xaxis.set_major_locator(steps)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def curve(found: Mapping[str, Any], history: Mapping[str, Any] | None, chosen: Sequence[Coefficient]) -> Figure:
+    """Draw the estimate with its interval over the number of releases, a panel for each coefficient."""
+    if history is None or not history["releases"]:
+        raise UserError(
+            f"{found['task']} has no history to draw: murk.run keeps one, a learner in process does not; "
+            'plot("forest") needs none'
+        )
+    chosen = chosen[:_MOST_PANELS]
+    odds, per_unit = bool(found["odds_ratios"]), found["per_unit"]
+    drawn = figure((8.0, 0.4 + 2.5 * len(chosen)))
+    panels = drawn.subplots(len(chosen), squeeze=False, sharex=True)[:, 0]
+    for axes, each in zip(panels, chosen, strict=True):
+        unit = per_unit.get(each.name)
+        factor, shift = (1.0, 0.0) if unit is None else (unit["factor"], unit["shift"])
+        releases, value, half = _moved(found, history, each)
+        draw_curve(axes, releases, value * factor + shift, half * abs(factor), odds=odds)
+        axes.set_title(each.unit or each.name, loc="left", fontsize=11, color=INK)
+        axes.set_ylabel(effect_word(found) if unit is not None else "coded")
+    for axes in panels[1:]:
+        axes.get_legend().remove()
+    panels[-1].set_xlabel("releases learned from")
+    return drawn
+
+
+def _moved(found: Mapping[str, Any], history: Mapping[str, Any], each: Coefficient) -> tuple[Floats, Floats, Floats]:
+    """Numbers of releases, estimates and half widths in coded units, up to what the result itself has."""
+    columns = (history["releases"], history["values"][each.name], history["half_widths"][each.name])
+    releases, values, halves = map(list, columns)
+    if found["releases"] > releases[-1] and found["interval"]["level"] == LEVEL:
+        low, high = found["confidence_intervals"][each.name]
+        releases.append(found["releases"])
+        values.append(found["coefficients"][each.name])
+        halves.append((high - low) / 2.0)
+    return np.array(releases, dtype=np.float64), np.array(values), np.array(halves)
+
+
+def draw_curve(
+    axes: Axes, releases: Floats, value: Floats, half: Floats, *, odds: bool, target: float | None = None
+) -> None:
+    """Draw one estimate closing in, with its interval, over the number of releases on a log axis.
+
+    Parameters
+    ----------
+    axes
+        Where.
+    releases, value, half
+        Numbers of releases, estimates and half widths of their intervals, infinite where nothing was learned.
+    odds
+        Whether the values are log odds ratios, whose exponentials are shown.
+    target
+        What a server that saw all raw records would have found, on the scale of ``value``, if it is to be seen.
+    """
+    shown = _odds if odds else _plain
+    axes.fill_between(
+        releases, shown(value - half), shown(value + half), color=BLUE, alpha=0.18, linewidth=0, label="95% interval"
+    )
+    axes.plot(releases, shown(value), color=BLUE, linewidth=2, label="learned from private releases")
+    axes.axhline(1.0 if odds else 0.0, color=INK, linewidth=0.8)
+    if target is not None:
+        known = float(shown(np.array(target)))
+        axes.axhline(known, color=GREY, linestyle="--", linewidth=1.5, label=f"with all raw records: {known:.2f}")
+    axes.set_ylim(*shown(np.array(window(value, half, target, least=1.1 if odds else 0.0))))
+    axes.set_xscale("log")
+    if releases[-1] > releases[0]:
+        axes.set_xlim(releases[0], releases[-1])
+    last = float(shown(value[-1:])[0])
+    axes.annotate(
+        f"{last:.2f}", (releases[-1], last), xytext=(6, 0), textcoords="offset points", va="center", color=BLUE,
+        fontweight="bold", annotation_clip=False,
+    )  # fmt: skip
+    axes.grid(alpha=0.25)
+    _bare(axes, "top", "right")
+    axes.legend(frameon=False, fontsize=9, loc="upper right")
+
+
+def window(value: Floats, half: Floats, target: float | None = None, *, least: float = 0.0) -> tuple[float, float]:
+    """Return the range to show: some times the narrowest interval, however wide those before it were.
+
+    Parameters
+    ----------
+    value, half
+        Estimates and the half widths of their intervals, infinite where nothing was learned.
+    target
+        Another one to be seen.
+    least
+        What to show to both sides where nothing was learned at all; by default as far as the estimates reach.
+
+    Examples
+    --------
+    >>> low, high = window(np.array([3.0, 0.1]), np.array([8.0, 0.05]))
+    >>> round(low, 2), round(high, 2)
+    (-0.2, 0.4)
+    """
+    narrowest = float(np.min(half))
+    room = _SHOWN * narrowest if math.isfinite(narrowest) else least or 2.0 * float(np.max(np.abs(value))) or 1.0
+    room = min(room, least) if least else room
+    seen = float(value[-1]) if target is None else target
+    return float(min(value[-1], seen) - room), float(max(value[-1], seen) + room)
+
+
+def _forest_row(axes: Axes, row: int, each: Coefficient, low: float, high: float, *, odds: bool, units: bool) -> None:
+    """Draw one interval and write its numbers beside it."""
+    point = _point(each, units)
+    aside: dict[str, Any] = {
+        "xytext": (10, 0),
+        "textcoords": "offset points",
+        "va": "center",
+        "fontsize": 9,
+        "annotation_clip": False,
+    }
+    right = (1.0, row)
+    if point is None:
+        axes.annotate("not learned", right, xycoords=("axes fraction", "data"), color=GREY, style="italic", **aside)
+        return
+    value, (least, most) = point
+    shown = odds_ratio if odds else float
+    if math.isfinite(least + most):
+        ends = [shown(min(max(end, low), high)) for end in (least, most)]
+        axes.plot(ends, [row, row], color=BLUE, linewidth=2.5, alpha=0.6, solid_capstyle="butt")
+        for end, edge, mark in ((least, low, "<"), (most, high, ">")):
+            beyond = end < low or end > high
+            axes.plot(shown(edge if beyond else end), row, mark if beyond else "|", color=BLUE, markersize=7)
+    axes.plot(shown(value), row, "o", color=BLUE, markersize=6)
+    words = f"{number(shown(value))}  ({span(shown(least), shown(most))})"
+    axes.annotate(words, right, xycoords=("axes fraction", "data"), color=INK, **aside)
+
+
+def _point(each: Coefficient, units: bool) -> tuple[float, tuple[float, float]] | None:
+    """An estimate and its interval, per unit or coded; None where it was not learned."""
+    value, interval = (each.effect, each.effect_interval) if units else (each.value, each.interval)
+    return None if value is None or interval is None else (value, interval)
+
+
+def _reach(points: list[tuple[float, tuple[float, float]]]) -> tuple[float, float]:
+    """What to show of intervals around zero: all estimates, and all intervals but those that would hide the others."""
+    halves = sorted(most - value for value, (_, most) in points if math.isfinite(most))
+    widest = _WIDEST * halves[len(halves) // 2] if halves else 0.0
+    low = min([0.0, *(value - min(most - value, widest) for value, (_, most) in points)])
+    high = max([0.0, *(value + min(most - value, widest) for value, (_, most) in points)])
+    room = 0.06 * (high - low) or 1.0
+    return low - room, high + room
+
+
+def _odds(value: Floats) -> Floats:
+    return np.asarray(np.exp(np.clip(value, -20.0, 20.0)))
+
+
+def _plain(value: Floats) -> Floats:
+    # A picture has no place for what is infinite.
+    return np.clip(value, -1e30, 1e30)
+
+
+def _bare(axes: Axes, *sides: str) -> None:
+    for side in sides:
+        axes.spines[side].set_visible(False)

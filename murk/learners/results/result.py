@@ -1,0 +1,210 @@
+"""A result that one can hold: read its numbers, print it, see it in a notebook, plot it, pass it on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from murk.errors import UserError
+from murk.learners.results.coefficients import Coefficient, coefficient
+from murk.learners.results.numbers import as_json
+from murk.learners.results.text import SIMULATED, as_text, describe_learned, describe_privacy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Result:
+    """What was learned, what it is worth, and what was promised to those it was learned from.
+
+    ``print(result)`` shows all of it, a notebook shows it as a table, ``result["age"]`` is one coefficient.
+
+    Parameters
+    ----------
+    report
+        The dictionary that the command line prints with ``--json``; nothing in it is a function of raw records.
+    history
+        How the estimate came there, where that is known: one list for each part, as in the report of ``murk status``.
+
+    Examples
+    --------
+    >>> from murk.learners import ScoreRegressor
+    >>> from murk.privacy import GaussianDP
+    >>> learner = ScoreRegressor(budget=GaussianDP(mu=4.0), features=["dose"], seed=1)
+    >>> for i in range(4_000):
+    ...     dose = (i * 7919 % 2003) / 1001.5 - 1
+    ...     learner.learn_one({"dose": dose}, 0.5 * dose)
+    >>> result = learner.summary()
+    >>> result
+    <Result of ScoreRegressor: 4,000 releases, 2 coefficients, simulated>
+    >>> low, high = result["dose"].interval
+    >>> bool(low < 0.5 < high)
+    True
+    """
+
+    report: Mapping[str, Any]
+    history: Mapping[str, Any] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "report", _frozen(self.report))
+        object.__setattr__(self, "history", None if self.history is None else _frozen(self.history))
+
+    # Its numbers
+
+    @property
+    def name(self) -> str:
+        """The task's name, or the learner's class."""
+        return str(self.report["task"])
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned from."""
+        return int(self.report["releases"])
+
+    @cached_property
+    def coefficients(self) -> Mapping[str, Coefficient]:
+        """The coefficients by name, in the order of the features, the constant's last."""
+        return MappingProxyType({name: coefficient(self.report, name) for name in self.report["coefficients"]})
+
+    def __getitem__(self, name: str) -> Coefficient:
+        try:
+            return self.coefficients[name]
+        except KeyError:
+            raise UserError(f"there is no coefficient {name!r}; there are {', '.join(self.coefficients)}") from None
+
+    def __iter__(self) -> Iterator[Coefficient]:
+        return iter(self.coefficients.values())
+
+    def __len__(self) -> int:
+        return len(self.coefficients)
+
+    @property
+    def not_learned(self) -> tuple[str, ...]:
+        """Names of the coefficients that were not learned at this privacy."""
+        return tuple(self.report["not_learned"])
+
+    @property
+    def level(self) -> float:
+        """Nominal level of the intervals."""
+        return float(self.report["interval"]["level"])
+
+    @property
+    def method(self) -> str:
+        """Where the intervals come from."""
+        return str(self.report["interval"]["method"])
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What is to be known before the numbers are used: of the intervals, and of the noise."""
+        simulated = (SIMULATED,) if self.report["simulated"] else ()
+        return (str(self.report["interval"]["note"]), *simulated)
+
+    @property
+    def promise(self) -> Mapping[str, str]:
+        """What each release promises to whom it is of, in words, by level."""
+        return MappingProxyType({level: str(each["words"]) for level, each in self.report["levels"].items()})
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the noise was drawn from a seed, so that nobody was protected."""
+        return bool(self.report["simulated"])
+
+    # Where it goes
+
+    def __repr__(self) -> str:
+        missing = f" ({len(self.not_learned)} not learned)" if self.not_learned else ""
+        simulated = ", simulated" if self.simulated else ""
+        return f"<Result of {self.name}: {self.n_releases:,} releases, {len(self)} coefficients{missing}{simulated}>"
+
+    def __str__(self) -> str:
+        text = as_text(describe_learned(self.report)) + "\n" + as_text(describe_privacy(self.report))
+        return text + (f"\n{SIMULATED}" if self.simulated else "")
+
+    def _repr_html_(self) -> str:
+        from murk.learners.results.html import result_html
+
+        return result_html(self.report, list(self))
+
+    def to_json(self) -> str:
+        """Return the report as JSON, as the command line's ``--json`` prints it; what is infinite is null."""
+        return as_json(self.report)
+
+    def to_frame(self) -> DataFrame:
+        """Return the coefficients as a pandas data frame, indexed by name; what is not known is NaN.
+
+        Raises
+        ------
+        UserError
+            If pandas is not installed.
+        """
+        try:
+            from pandas import DataFrame
+        except ImportError as error:
+            raise UserError("to_frame() needs pandas: pip install pandas", code="MURK-CLI-003") from error
+        rows = {}
+        for each in self:
+            row: dict[str, Any] = {"learned": each.learned, "coded": each.value}
+            row["coded_low"], row["coded_high"] = each.interval or (None, None)
+            row["unit"], row["effect"] = each.unit, each.effect
+            row["effect_low"], row["effect_high"] = each.effect_interval or (None, None)
+            if self.report["odds_ratios"]:
+                row["odds_ratio"] = each.odds_ratio
+                row["odds_ratio_low"], row["odds_ratio_high"] = each.odds_ratio_interval or (None, None)
+            row["average_effect"] = each.average_effect
+            row["average_effect_low"], row["average_effect_high"] = each.average_effect_interval or (None, None)
+            rows[each.name] = row
+        frame = DataFrame.from_dict(rows, orient="index")
+        frame.index.name = "coefficient"
+        numbers = [name for name in frame.columns if name not in ("learned", "unit")]
+        return frame.astype(dict.fromkeys(numbers, "float64"))
+
+    def plot(self, kind: Literal["forest", "curve"] = "forest", *, names: list[str] | None = None) -> Figure:
+        """Return a picture: of the intervals, or of how the estimate moved with the releases.
+
+        Parameters
+        ----------
+        kind
+            ``"forest"``, an interval for each coefficient; or ``"curve"``, a panel for each with the estimate and its
+            95% interval over the number of releases.
+        names
+            Coefficients to draw; by default all but the intercept, of a curve at most six.
+
+        Raises
+        ------
+        UserError
+            If matplotlib is not installed, a name or a kind is unknown, or there is no history to draw.
+        """
+        from murk.learners.results.plot import curve, forest
+
+        if kind not in ("forest", "curve"):
+            raise UserError(f'kind={kind!r}; known are "forest" and "curve"')
+        chosen = (
+            [self[name] for name in names] if names is not None else [each for each in self if each.name != "intercept"]
+        )
+        return forest(self.report, chosen) if kind == "forest" else curve(self.report, self.history, chosen)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Result, (_thawed(self.report), _thawed(self.history))
+
+
+def _frozen(value: Any) -> Any:
+    """Plain data that cannot be written to; lists become tuples."""
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: _frozen(item) for key, item in value.items()})
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(item) for item in value)
+    return value
+
+
+def _thawed(value: Any) -> Any:
+    """Return plain data that can be copied and pickled."""
+    if isinstance(value, Mapping):
+        return {key: _thawed(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_thawed(item) for item in value]
+    return value

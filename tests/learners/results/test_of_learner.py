@@ -1,0 +1,120 @@
+"""What every learner says of itself: a summary, and in a notebook what was learned and not only its parameters."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from murk.errors import UserError
+from murk.learners import LDPSGDRegressor, ScoreClassifier, ScoreRegressor
+from murk.privacy import GaussianDP, PureDP
+from murk.producers import Encoder
+from murk.stream import Task
+from tests.learners.catalogue import FEATURES, NAMES, made, target_of
+
+TASK = Task.parse("""
+name: weeks
+features: [{name: dose, low: 0, high: 50}, {name: fit, categories: ["no", "yes"]}]
+target: {name: weeks, kind: real, low: 0, high: 40}
+privacy: {guarantee: {gdp: {mu: 4.0}}}
+""")
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    """By 20 + 10 a + 2 b of coded features: 0.4 a unit of dose, 4 for fit against not fit."""
+    rng = np.random.default_rng(1)
+    X = rng.choice([-1.0, 1.0], size=(20_000, 2))
+    learner = ScoreRegressor(budget=GaussianDP(4.0), target_bounds=(0, 40), features=["dose", "fit"], seed=1)
+    learner.learn_many(X, 20 + 10 * X[:, 0] + 2 * X[:, 1])
+    return learner
+
+
+def test_a_summary_has_the_learners_own_numbers(regressor):
+    found = regressor.summary()
+    intervals = regressor.confidence_intervals()
+    assert {each.name: each.value for each in found} == regressor.coefficients()
+    assert all(each.interval == intervals[each.name] for each in found)
+    assert (found.method, found.level, found.n_releases) == (intervals.method, 0.95, 20_000)
+    assert found["dose"].effect is None
+    assert "mu = 4" in found.promise["default"]
+    assert found.simulated
+    assert json.loads(found.to_json())["coefficients"] == regressor.coefficients()
+
+
+@pytest.mark.parametrize("given", [TASK, Encoder(TASK)], ids=["task", "encoder"])
+def test_natural_units_come_of_the_task_that_coded_the_features(regressor, given):
+    found = regressor.summary(given)
+    for name, truth in (("dose", 0.4), ("fit", 4.0), ("intercept", 20.0)):
+        low, high = found[name].effect_interval
+        assert low < truth < high
+        assert high - low < 2.0
+    assert found["dose"].average_effect == pytest.approx(found["dose"].effect)
+    assert found["fit"].unit == "fit: yes against no"
+
+
+def test_odds_ratios_are_the_exponentials_of_natural_units():
+    task = Task.parse("""
+name: fit
+features: [{name: dose, low: 0, high: 50}]
+target: {name: fit, kind: binary, positive: "yes"}
+privacy: {guarantee: {gdp: {mu: 4.0}}}
+""")
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, size=(20_000, 1))
+    learner = ScoreClassifier(budget=GaussianDP(4.0), features=["dose"], seed=1)
+    learner.learn_many(X, rng.random(20_000) < 1 / (1 + np.exp(-X[:, 0])))
+    found = learner.summary(task)
+    assert found["dose"].odds_ratio == pytest.approx(math.exp(found["dose"].value / 25.0))
+    # On average over the people sigma' is 0.23 or so.
+    assert found["dose"].average_effect == pytest.approx(0.23 * found["dose"].value / 25.0, rel=0.1)
+
+
+def test_a_task_of_other_features_is_refused(regressor):
+    other = Task.parse("""
+name: other
+features: [{name: age, low: 0, high: 50}]
+target: {name: weeks, kind: real, low: 0, high: 40}
+privacy: {guarantee: {gdp: {mu: 4.0}}}
+""")
+    with pytest.raises(UserError, match="codes the features age, intercept, and the learner has dose, fit, intercept"):
+        regressor.summary(other)
+
+
+def test_there_is_no_summary_of_nothing():
+    learner = ScoreRegressor(budget=GaussianDP(1.0), features=["dose"], seed=1)
+    with pytest.raises(UserError, match="nothing to summarize yet"):
+        learner.summary()
+
+
+def test_levels_are_promised_each():
+    learner = LDPSGDRegressor(
+        budget=GaussianDP(1.0), levels={"open": PureDP(4.0)}, features=["dose"], seed=1
+    )
+    learner.learn_one({"dose": 0.5}, 0.5)
+    found = learner.summary()
+    assert set(found.promise) == {"default", "open"}
+    assert "epsilon = 4" in found.promise["open"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_learner_shows_what_it_learned(name):
+    """Before the first record its parameters, then its coefficients, too, whatever the protocol."""
+    learner = made(name, seed=1, **({"window": 50} if name.startswith("GaussMix") else {}))
+    html = learner._repr_html_()
+    assert "nothing learned yet" in html
+    assert type(learner).__name__ in html
+    y = target_of(name)
+    rng = np.random.default_rng(1)
+    targets = [bool(one) if y is True else float(one) for one in rng.integers(0, 2, size=200)]
+    learner.learn_many(rng.uniform(-1, 1, size=(200, 2)), targets)
+    html = learner._repr_html_()
+    assert "releases learned" in html
+    for coefficient in (*FEATURES, "intercept"):
+        assert f'<th scope="row">{coefficient}</th>' in html
+    assert "budget" in html
+    assert "What each release promises" in html
+    text = str(learner.summary(forecast=False))
+    assert "Promised for each release at level default" in text
+    assert ("odds ratio" in html) is False  # without a task nobody knows what a unit is

@@ -1,0 +1,216 @@
+"""A result that one can hold: numbers, words, tables, pictures, and what it says where nothing was learned."""
+
+import builtins
+import copy
+import dataclasses
+import json
+import math
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+from murk.errors import UserError
+from murk.learners.results.html import axis_limit
+from murk.learners.results.result import Result
+
+NAN, INF = math.nan, math.inf
+
+
+def report(**more):
+    """A report of three coefficients, as a log's or a learner's is: one learned, one not, and the constant."""
+    return {
+        "task": "weeks",
+        "odds_ratios": True,
+        "chances": False,
+        "releases": 12_345,
+        "coefficients": {"age": 0.5, "<b>rare</b>": 0.01, "intercept": -1.0},
+        "confidence_intervals": {"age": [0.25, 0.75], "<b>rare</b>": [-INF, INF], "intercept": [-1.5, -0.5]},
+        "interval": {"method": "scores", "level": 0.95, "note": "as far as anybody knows"},
+        "per_unit": {
+            "age": {"unit": "age: one unit more", "value": 0.1, "interval": [0.05, 0.15], "factor": 0.2, "shift": 0.0}
+        },
+        "average_effects": {"age": {"unit": "age: one unit more", "value": 0.02, "interval": [0.01, 0.03]}},
+        "not_learned": ["<b>rare</b>"],
+        "needed": {"<b>rare</b>": {"words": "about 400,000 people in all"}},
+        "levels": {"default": {"guarantee": {"gdp": {"mu": 1.0}}, "words": "telling apart is hard"}},
+        "cap_words": "One release a person, at their level.",
+        "public_sample": None,
+        "simulated": False,
+        **more,
+    }
+
+
+HISTORY = {
+    "releases": [100, 1000, 10_000],
+    "values": {"age": [0.1, 0.4, 0.5], "<b>rare</b>": [0.0, 0.0, 0.0], "intercept": [-1.0, -1.0, -1.0]},
+    "half_widths": {"age": [INF, 0.6, 0.3], "<b>rare</b>": [INF] * 3, "intercept": [INF, 1.0, 0.6]},
+}
+
+
+@pytest.fixture
+def result():
+    return Result(report(), HISTORY)
+
+
+def test_a_coefficient_has_every_unit_that_there_is(result):
+    age = result["age"]
+    assert (age.value, age.interval) == (0.5, (0.25, 0.75))
+    assert (age.unit, age.effect, age.effect_interval) == ("age: one unit more", 0.1, (0.05, 0.15))
+    assert age.odds_ratio == pytest.approx(math.exp(0.1))
+    assert age.odds_ratio_interval == pytest.approx((math.exp(0.05), math.exp(0.15)))
+    assert (age.average_effect, age.average_effect_interval) == (0.02, (0.01, 0.03))
+
+
+def test_a_guess_near_zero_is_no_answer(result):
+    rare = result["<b>rare</b>"]
+    assert not rare.learned
+    assert (rare.value, rare.interval, rare.effect, rare.odds_ratio) == (None, None, None, None)
+    assert str(rare) == "<b>rare</b>: not learned; it would take about 400,000 people in all"
+    assert result.not_learned == ("<b>rare</b>",)
+    for shown in (str(result), result._repr_html_(), str(list(result))):
+        assert "0.01 " not in shown
+    assert math.isnan(result.to_frame().loc["<b>rare</b>", "coded"])
+
+
+def test_nobody_writes_into_a_result(result):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.report = {}
+    with pytest.raises(TypeError):
+        result.report["coefficients"]["age"] = 2.0
+    with pytest.raises(TypeError):
+        result.coefficients["age"] = None
+
+
+def test_what_it_was_made_of_may_change(result):
+    source = report()
+    held = Result(source)
+    source["coefficients"]["age"] = 99.0
+    assert held["age"].value == 0.5
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_copies_say_the_same(result, again):
+    twin = again(result)
+    assert str(twin) == str(result)
+    assert twin.to_json() == result.to_json()
+    assert twin.history == result.history
+
+
+def test_json_is_the_report(result):
+    found = json.loads(result.to_json())
+    assert found["coefficients"] == {"age": 0.5, "<b>rare</b>": 0.01, "intercept": -1.0}
+    assert found["confidence_intervals"]["<b>rare</b>"] == [None, None]
+    assert "history" not in found
+
+
+def test_print_has_numbers_promise_method_and_caveats():
+    text = str(Result(report(simulated=True)))
+    for words in (
+        "weeks: 12,345 releases learned", "age: one unit more", "1.105", "not learned", "95% interval",
+        "Intervals by scores: as far as anybody knows.", "It would take about 400,000 people in all.",
+        "Average marginal effect", "Promised for each release at level default: telling apart is hard",
+        "One release a person", "SIMULATED",
+    ):  # fmt: skip
+        assert words in text
+    assert "SIMULATED" not in str(Result(report()))
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(result):
+    with pytest.raises(UserError, match="no coefficient 'agee'; there are age, <b>rare</b>, intercept"):
+        result["agee"]
+
+
+def test_html_is_well_formed_and_escapes_names(result):
+    html = result._repr_html_()
+    assert "<b>rare</b>" not in html
+    assert "&lt;b&gt;rare&lt;/b&gt;" in html
+    assert "<script" not in html
+    assert "http" not in html
+    opened = re.findall(r"<(\w+)[^>]*?(?<!/)>", re.sub(r"<style>.*?</style>", "", html, flags=re.S))
+    closed = re.findall(r"</(\w+)>", html)
+    assert sorted(opened) == sorted(name for name in closed if name != "style")
+
+
+def test_drawn_intervals_are_not_hidden_by_the_widest():
+    wide = report(
+        coefficients={"a": 0.1, "b": 0.2, "c": 0.0},
+        confidence_intervals={"a": [-0.1, 0.3], "b": [0.0, 0.4], "c": [-90.0, 90.0]},
+        not_learned=[], needed={}, per_unit={}, average_effects=None,
+    )  # fmt: skip
+    limit = axis_limit(list(Result(wide)))
+    assert 0.4 <= limit < 5.0
+    # All estimates are on it, however large.
+    wide["coefficients"]["c"] = 50.0
+    wide["confidence_intervals"]["c"] = [-90.0, 190.0]
+    assert axis_limit(list(Result(wide))) >= 50.0
+
+
+def test_a_frame_has_a_row_for_each(result):
+    frame = result.to_frame()
+    assert list(frame.index) == ["age", "<b>rare</b>", "intercept"]
+    assert frame.loc["age", "odds_ratio_low"] == pytest.approx(math.exp(0.05))
+    assert frame["learned"].tolist() == [True, False, True]
+    assert frame.dtypes["coded"] == np.float64
+
+
+def without(monkeypatch, package):
+    importing = builtins.__import__
+
+    def refuse(name, *more, **kwargs):
+        if name.split(".")[0] == package:
+            raise ImportError(name)
+        return importing(name, *more, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+
+
+def test_without_pandas_a_frame_is_refused_with_the_cure(result, monkeypatch):
+    without(monkeypatch, "pandas")
+    with pytest.raises(UserError, match=r"to_frame\(\) needs pandas: pip install pandas"):
+        result.to_frame()
+
+
+@pytest.mark.parametrize("kind", ["forest", "curve"])
+def test_without_matplotlib_a_picture_is_refused_with_the_cure(result, monkeypatch, kind):
+    without(monkeypatch, "matplotlib")
+    with pytest.raises(UserError, match=r'needs matplotlib: pip install "murk\[demo\]"'):
+        result.plot(kind)
+
+
+def test_a_forest_has_a_row_for_each_coefficient_but_the_intercept(result):
+    picture = result.plot()
+    [axes] = picture.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["age", "<b>rare</b>"]
+    words = [text.get_text() for text in axes.texts]
+    assert any("0.500" in each and "0.250 .. 0.750" in each for each in words)
+    assert "not learned" in words
+    assert axes.get_xscale() == "log"
+    assert picture._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_forest_is_per_unit_where_all_units_are_known(result):
+    [axes] = result.plot(names=["age"]).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["age: one unit more"]
+    assert any("1.105" in text.get_text() for text in axes.texts)
+    low, high = axes.get_xlim()
+    assert low < 1.0 < math.exp(0.15) < high
+
+
+def test_a_curve_ends_at_the_result(result):
+    [axes] = result.plot("curve", names=["age"]).axes
+    [line] = [one for one in axes.lines if len(one.get_xdata()) > 2]
+    assert list(line.get_xdata()) == [100, 1000, 10_000, 12_345]
+    # In odds ratios per unit: the last is what the table has.
+    assert line.get_ydata()[-1] == pytest.approx(result["age"].odds_ratio)
+    assert line.get_ydata()[0] == pytest.approx(math.exp(0.1 * 0.2))
+
+
+def test_bad_pictures_are_refused(result):
+    with pytest.raises(UserError, match='known are "forest" and "curve"'):
+        result.plot("pie")
+    with pytest.raises(UserError, match="no history to draw: murk.run keeps one"):
+        Result(report()).plot("curve")
+    with pytest.raises(UserError, match="no coefficient 'x'"):
+        result.plot(names=["x"])
