@@ -46,10 +46,10 @@ def test_a_summary_has_the_learners_own_numbers(regressor):
 @pytest.mark.parametrize("given", [TASK, Encoder(TASK)], ids=["task", "encoder"])
 def test_natural_units_come_of_the_task_that_coded_the_features(regressor, given):
     found = regressor.summary(given)
-    for name, truth in (("dose", 0.4), ("fit", 4.0), ("intercept", 20.0)):
+    for name, truth, units in (("dose", 0.4, 1 / 25), ("fit", 4.0, 2.0), ("intercept", 20.0, 1.0)):
         low, high = found[name].effect_interval
         assert low < truth < high
-        assert high - low < 2.0
+        assert (low, high) == pytest.approx([units * end for end in found[name].interval])
     assert found["dose"].average_effect == pytest.approx(found["dose"].effect)
     assert found["fit"].unit == "fit: yes against no"
 
@@ -89,9 +89,7 @@ def test_there_is_no_summary_of_nothing():
 
 
 def test_levels_are_promised_each():
-    learner = LDPSGDRegressor(
-        budget=GaussianDP(1.0), levels={"open": PureDP(4.0)}, features=["dose"], seed=1
-    )
+    learner = LDPSGDRegressor(budget=GaussianDP(1.0), levels={"open": PureDP(4.0)}, features=["dose"], seed=1)
     learner.learn_one({"dose": 0.5}, 0.5)
     found = learner.summary()
     assert set(found.promise) == {"default", "open"}

@@ -184,7 +184,7 @@ def test_a_forest_has_a_row_for_each_coefficient_but_the_intercept(result):
     [axes] = picture.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["age", "<b>rare</b>"]
     words = [text.get_text() for text in axes.texts]
-    assert any("0.500" in each and "0.250 .. 0.750" in each for each in words)
+    assert any("1.649" in each and "1.284 .. 2.117" in each for each in words)
     assert "not learned" in words
     assert axes.get_xscale() == "log"
     assert picture._repr_png_().startswith(b"\x89PNG")
@@ -210,7 +210,7 @@ def test_a_curve_ends_at_the_result(result):
 def test_bad_pictures_are_refused(result):
     with pytest.raises(UserError, match='known are "forest" and "curve"'):
         result.plot("pie")
-    with pytest.raises(UserError, match="no history to draw: murk.run keeps one"):
+    with pytest.raises(UserError, match="no history to draw"):
         Result(report()).plot("curve")
     with pytest.raises(UserError, match="no coefficient 'x'"):
         result.plot(names=["x"])
