@@ -16,6 +16,7 @@ from tools import error_page, task_file
 from tools.grafana import DASHBOARDS, dashboard_provider, data_source
 from tools.prometheus import MONITOR_URL, check_monitor_url, configuration, rule_file
 from tools.wire import page as wire
+from tools.wire import schemas
 
 ROOT: Final = Path(__file__).parents[1]
 HEADER: Final = "# Made by `make generate` from murk/monitoring and tools: change these instead.\n"
@@ -42,6 +43,8 @@ def files(monitor_url: str = MONITOR_URL) -> Iterator[tuple[str, str]]:
     yield "docs/errors.md", error_page.page()
     yield "docs/task-file.md", task_file.page()
     yield "docs/wire.md", wire.page()
+    for name, schema in schemas.files().items():
+        yield f"deploy/schemas/{name}", wire.pretty(schema) + "\n"
     for name, make in DASHBOARDS.items():
         yield f"deploy/grafana/dashboards/{name}.json", json.dumps(make(), indent=2, ensure_ascii=False) + "\n"
     yield "deploy/grafana/provisioning/datasources/murk.yml", _yaml(data_source())

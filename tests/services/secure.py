@@ -36,6 +36,8 @@ RIGHTS = (
     Right("operator", "TOPIC", "murk-NAME-states", ("CREATE", "DESCRIBE", "ALTER_CONFIGS"), "set it up"),
     Right("operator", "TOPIC", "murk-NAME-dead-letters",
           ("CREATE", "DESCRIBE", "ALTER_CONFIGS"), "set it up"),
+    Right("operator", "TOPIC", "murk-NAME-estimates",
+          ("CREATE", "DESCRIBE", "ALTER_CONFIGS"), "set it up, if it is wanted"),
     Right("operator", "TRANSACTIONAL_ID", "murk-NAME-task", ("WRITE",), "announce the task once"),
     Right("device", "TOPIC", "murk-NAME-releases", ("WRITE",), "send releases"),
     Right("device", "TOPIC", "murk-NAME-models", ("READ",), "read the task and the newest models"),
@@ -46,12 +48,14 @@ RIGHTS = (
     Right("learner", "TOPIC", "murk-NAME-models", ("READ", "WRITE"), "read the task, publish models"),
     Right("learner", "TOPIC", "murk-NAME-states", ("READ", "WRITE"), "commit what was learned"),
     Right("learner", "TOPIC", "murk-NAME-dead-letters", ("WRITE",), "keep what could not be learned"),
+    Right("learner", "TOPIC", "murk-NAME-estimates", ("WRITE",), "publish the newest estimate"),
     Right("learner", "GROUP", "murk-NAME", ("READ",), "share the chains"),
     Right("learner", "TRANSACTIONAL_ID", "murk-NAME-CHAIN", ("WRITE",), "own a chain"),
     Right("reader", "TOPIC", "murk-NAME-releases", ("DESCRIBE",), "see how far behind learners are"),
     Right("reader", "TOPIC", "murk-NAME-models", ("READ",), "read the task and the newest models"),
     Right("reader", "TOPIC", "murk-NAME-states", ("READ",), "read what was learned"),
     Right("reader", "TOPIC", "murk-NAME-dead-letters", ("READ",), "list them"),
+    Right("reader", "TOPIC", "murk-NAME-estimates", ("READ",), "read the newest estimate"),
 )  # fmt: skip
 """What each role needs, and no more. READ and WRITE include DESCRIBE, ALTER_CONFIGS includes DESCRIBE_CONFIGS."""
 

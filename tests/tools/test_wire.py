@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from murk.errors import MurkError, UserError
 from murk.learners.ldp_sgd.problem import GradientProblem
@@ -19,6 +20,7 @@ from murk.privacy import GaussianDP, ZeroConcentratedDP, calibrate
 from murk.stream.log.base import MAX_MESSAGE
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.messages.codec import REASONS, RejectedError, WireRules, decode, decode_iterate
+from murk.stream.messages.estimates import EstimateMessage
 from murk.stream.messages.state import Counters, decode_state
 from murk.stream.task.task import Task
 from murk.stream.worker.worker import DEAD_BYTES, Worker
@@ -26,7 +28,7 @@ from tests.stream.by_hand import PAGE, code, release
 from tests.stream.harness import drain
 from tools.wire import examples as wire_examples
 from tools.wire.examples import TASK, examples, rules
-from tools.wire.schemas import schemas
+from tools.wire.schemas import files, meaning, schemas
 from tools.wire.text import CAUSES, MESSAGES
 
 PROBLEM = problem_for(TASK)
@@ -65,9 +67,11 @@ def accepted(kind: str, content: Any) -> bool:
             decode_iterate(data, task_hash=TASK.hash, dimension=3, chain=0)
         elif kind == "task":
             Task.from_document(data)
+        elif kind == "estimate":
+            EstimateMessage.model_validate_json(data)
         else:
             PROBLEM.engine().load_state_dict(decode_state(data, "the page").learner)
-    except (RejectedError, UserError, MurkError):
+    except (RejectedError, UserError, MurkError, ValidationError):
         return False
     return True
 
@@ -94,7 +98,7 @@ def test_the_schemas_on_the_page_are_schemas_and_the_code_s_own() -> None:
     assert not re.search(r'"(gt|ge|lt|le)":', json.dumps(SCHEMAS))
 
 
-@pytest.mark.parametrize("kind", ["gradient", *OTHERS, "iterate", "task", "state"])
+@pytest.mark.parametrize("kind", ["gradient", *OTHERS, "iterate", "task", "state", "estimate"])
 def test_an_example_fits_its_schema_and_is_read(kind: str) -> None:
     assert SHOWN[kind] == json.loads(EXAMPLES[kind].value)
     assert valid(kind, SHOWN[kind])
@@ -185,12 +189,48 @@ def test_a_message_without_a_field_or_with_one_more_is_refused_by_schema_and_cod
         ("state", "learner.rows.average", "not base64!"),
         ("state", "learner.published.versions", None),
         ("state", "more", 1),
+        ("estimate", "schema", 2),
+        ("estimate", "releases", -1),
+        ("estimate", "scale", "guess"),
+        ("estimate", "coefficients.age.value", None),
+        ("estimate", "coefficients.age.person", "Ada"),
+        ("estimate", "coefficients.age.effect.low", "0.1"),
     ],
 )  # fmt: skip
 def test_a_spoiled_message_is_refused_by_schema_and_code(kind: str, path: str, value: Any) -> None:
     spoiled = changed(SHOWN[kind], path, value)
     assert not valid(kind, spoiled)
     assert not accepted(kind, spoiled)
+
+
+PUBLISHED = json.loads((Path(__file__).parent / "published-schemas.json").read_text())
+"""What the schemas of each name took when they were published: add names, and never change a digest."""
+
+
+def test_what_a_published_name_means_never_changes() -> None:
+    """A release made to the schema of yesterday is learned today: whoever changes what is taken takes a new number."""
+    found = {schema["$id"]: meaning(schema) for kind, schema in schemas().items() if kind not in ("task", "state")}
+    assert found.keys() <= PUBLISHED.keys(), "add the new name's digest"
+    for name, digest in found.items():
+        assert PUBLISHED[name] == digest, f"{name} is published: give the message a new schema number"
+
+
+def test_words_do_not_change_a_meaning_and_all_else_does() -> None:
+    schema = schemas()["estimate"]
+    assert meaning({**schema, "description": "other words"}) == meaning(schema)
+    # A field that is called so is no description.
+    field = {**schema, "properties": {**schema["properties"], "description": {"type": "string"}}}
+    assert meaning(field) != meaning(schema)
+    assert meaning({**schema, "additionalProperties": True}) != meaning(schema)
+
+
+def test_a_registry_s_files_name_themselves() -> None:
+    folder = Path(__file__).parents[2] / "deploy" / "schemas"
+    assert {path.name for path in folder.iterdir()} >= files().keys()
+    for path in folder.iterdir():
+        schema = json.loads(path.read_text())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["$id"] == f"urn:murk:wire:{'-'.join(path.stem.split('-')[:-1])}:{path.stem.split('-')[-1]}"
 
 
 def test_every_reason_has_its_cause_on_the_page() -> None:

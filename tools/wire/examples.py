@@ -6,6 +6,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+
+from murk.cli.estimates import encode as encode_estimate
+from murk.learners.estimate import Estimate
 from murk.stream.messages.codec import RejectedError, WireRules, decode, encode, encode_iterate
 from murk.stream.messages.releases import (
     ExampleRelease,
@@ -48,6 +52,15 @@ _LEARNER: Final = {
         "iterates": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAun01JckI2D+OkScoYmHWv48ipL6GZ1M/Trf7u1Ho3j/44xgYg1jhv1pea2yICKi/",
     },
 }
+ESTIMATE: Final = Estimate(
+    names=TASK.coding.names,
+    values=np.array([0.421875, 0.0625, -0.375]),
+    method="plug-in",
+    spread=np.array([0.015625, 0.0078125, 0.0078125]),
+    note="95% intervals held the truth in 95% of runs",
+    chains=1,
+    n_releases=254_654,
+)
 _LAST: Final = "98a40c9a8c0d2b84fab6746aed768c8b"
 _OTHER: Final = "0f1d359716fbcdb098e18a76d7561cc1"
 
@@ -144,6 +157,7 @@ def examples(magnitude: int) -> dict[str, Example]:
         "iterate": Example(f"murk-{name}-models", 0, "0", encode_iterate(iterate)),
         "task": Example(f"murk-{name}-models", 0, "task", TASK.document()),
         "state": Example(f"murk-{name}-states", 0, "0", state.encode(), {"offset": "3", "owner": "learner-1"}),
+        "estimate": Example(f"murk-{name}-estimates", 0, "estimate", encode_estimate(TASK, ESTIMATE, 254_654)),
         "dead letter": Example(f"murk-{name}-dead-letters", 0, "0:2", loud, _why(loud, magnitude)),
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,6 +11,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from murk.stream.messages.codec import REASONS, json_schema
+from murk.stream.messages.estimates import EstimateMessage
 from murk.stream.messages.releases import KINDS, IterateMessage, Release
 from murk.stream.messages.state import StateMessage
 from murk.stream.task.features import ADDED as ADDED_TO_FEATURES
@@ -75,7 +78,7 @@ def schemas() -> dict[str, Schema]:
     Examples
     --------
     >>> list(schemas())
-    ['gradient', 'score', 'example', 'moment', 'sketch', 'gram', 'iterate', 'state', 'task', 'dead letter']
+    ['gradient', 'score', 'example', 'moment', 'sketch', 'gram', 'iterate', 'state', 'task', 'estimate', 'dead letter']
     """
     codec = json_schema()
     state = _written(StateMessage.model_json_schema(by_alias=True, mode="serialization"))
@@ -95,9 +98,49 @@ def schemas() -> dict[str, Schema]:
         "iterate": _described(_written(codec["iterate"]), IterateMessage),
         "state": _described(state, StateMessage),
         "task": {**task, "description": "A task's resolved document; what its keys mean: task-file.md."},
+        "estimate": _described(_written(EstimateMessage.model_json_schema(by_alias=True)), EstimateMessage),
         "dead letter": DEAD_LETTER,
     }
-    return {kind: {"$schema": DRAFT, **_ordered(schema)} for kind, schema in found.items()}
+    return {
+        kind: {"$schema": DRAFT, "$id": identifier(kind, schema), **_ordered(schema)} for kind, schema in found.items()
+    }
+
+
+def identifier(kind: str, schema: Schema) -> str:
+    """Return the name of a schema in every registry: its kind and the number that its messages say.
+
+    Examples
+    --------
+    >>> identifier("state", {"properties": {"schema": {"const": 2}}})
+    'urn:murk:wire:state:2'
+    """
+    number = schema["properties"].get("schema", {"const": 1})["const"]
+    return f"urn:murk:wire:{kind.replace(' ', '-')}:{number}"
+
+
+def files() -> dict[str, Schema]:
+    """Return the schemas by their file's name, for a registry."""
+    return {
+        f"{schema['$id'].removeprefix('urn:murk:wire:').replace(':', '-')}.json": schema
+        for schema in schemas().values()
+    }
+
+
+def meaning(schema: Schema) -> str:
+    """Return a digest of what a schema takes, whatever its words."""
+
+    def bare(value: Any, names: bool = False) -> Any:
+        if isinstance(value, list):
+            return [bare(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            key: bare(item, key in ("properties", "$defs"))
+            for key, item in value.items()
+            if names or key != "description"
+        }
+
+    return hashlib.sha256(json.dumps(bare(schema), sort_keys=True).encode()).hexdigest()
 
 
 def _written(schema: Any, descriptions: bool = True) -> Any:

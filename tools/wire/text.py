@@ -16,7 +16,8 @@ in UTF-8; nothing is pickled, compressed or signed.
 
 ## Topics
 
-A task of P partitions has four topics. `NAME` is the task's name, or the one that the log's URL gives.
+A task of P partitions has four topics, and a fifth where somebody wants the estimate as JSON. `NAME` is the task's
+name, or the one that the log's URL gives.
 
 | topic | partition | key | value | headers | timestamp |
 | --- | --- | --- | --- | --- | --- |
@@ -26,17 +27,19 @@ A task of P partitions has four topics. `NAME` is the task's name, or the one th
 | `murk-NAME-models` | 0 | `topics` | JSON: by name the ids of the topics it was announced on | none | any |
 | `murk-NAME-states` | the chain | the chain, as decimal text | the chain's newest state | `offset`, `owner` | any |
 | `murk-NAME-dead-letters` | the message's own | `PARTITION:OFFSET` of it | the message | `reason`, `detail` | any |
+| `murk-NAME-estimates` | 0, the only one | `estimate` | the newest estimate | none | any |
 
-- Models and states are compacted: the newest value of a key is what counts, and all others may be gone. Models,
-  states and dead letters are written in transactions: read them with `isolation.level=read_committed`. Releases are
-  not, and a transaction that somebody leaves open on them would only hold its readers up.
+- Models, states and estimates are compacted: the newest value of a key is what counts, and all others may be gone.
+  Models, states, estimates and dead letters are written in transactions: read them with
+  `isolation.level=read_committed`. Releases are not, and a transaction that somebody leaves open on them would only
+  hold its readers up.
 - Of a release nothing but partition, value and the broker's append time (`LogAppendTime`) is looked at. A key or
   a header would be one more thing to tell a person by, so a device sends none, and as the record's own timestamp
   nothing finer than `time` (the broker puts its own in the place of it).
 - A state's header `offset` is the state's own, as decimal text, and `owner` says who wrote it. A dead letter's value
   is the message as it stood, or its first 65,536 bytes. Headers are UTF-8.
-- Learners alone write models, states and dead letters, and anyone who sets a task up writes its document: give
-  devices the right to write releases and to read models, and no other.
+- Learners alone write models, states, estimates and dead letters, and anyone who sets a task up writes its document:
+  give devices the right to write releases and to read models, and no other.
 - A message is at most 1,000,000 bytes, a state at most 8 MiB.
 - The embedded log (`sqlite:///PATH`) holds the same messages, in tables instead of topics.
 
@@ -111,6 +114,11 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "or 256 KiB; of "
         "more than about 1,500 coefficients none is kept. At which counts follows from the count alone, and times are "
         "the log's own, so that anyone who replays the log has the same bytes.",
+    ),
+    "estimate": (
+        "An estimate",
+        "What was learned by all chains together, for [dashboards and neighbours](deploy.md#estimates-as-json). "
+        "Nothing of Murk reads it. It is a function of the chains' states, hence of releases and public settings.",
     ),
     "dead letter": (
         "A dead letter",
@@ -282,4 +290,17 @@ A state of schema 1, which has no `trail`, is read as one with an empty trail, a
 
 The task's schema is part of its hash, so that releases of one meaning are never learned as those of another. A
 learner's own state has a `schema` too, and a fingerprint of its settings.
+
+## Schemas for a registry
+
+`deploy/schemas` has each schema of this page as a file of its own, with an `$id` that holds kind and number:
+`urn:murk:wire:gradient:1`. Messages are plain JSON without a registry's head of magic byte and number, so register a
+schema for those who look it up, under the topic's name and the kind (`murk-NAME-releases-gradient`, say), and leave
+serializers of the registry out.
+
+- **Releases, models, estimates, dead letters: `NONE`.** What a number means never changes. A change of any kind, a new
+  key included, is a new number, and a new file beside the old one. A test compares each schema with the one that was
+  published under its `$id`.
+- **States, the task: `BACKWARD`.** A newer version of Murk reads what an older one wrote; an older one refuses what it
+  does not know, in words ([upgrades](deploy.md#upgrades)).
 """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from murk.cli.estimates import publisher
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import learner_metrics, metrics_port
@@ -45,12 +46,14 @@ are otherwise walked through again and again, which takes as long as learning th
     help="This learner's name, under which it comes back to its chains when it is started again (Kafka).  "
     "[default: this machine's, and a number]",
 )
+@click.option("--estimates", type=click.FloatRange(0), default=10.0, show_default=True, metavar="SECONDS",
+              help="Publish the newest estimate at most so often, where the log takes it; 0: never.")  # fmt: skip
 @wait_for_task
 @metrics_port("Serve this process's health and metrics, for Prometheus.")
 @logging_options
 @as_json
 def command(
-    log_url: str, chains: tuple[int, ...], idle: float | None, name: str | None, wait: bool,
+    log_url: str, chains: tuple[int, ...], idle: float | None, name: str | None, estimates: float, wait: bool,
     metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Learn from the releases on a log, until stopped.
@@ -78,7 +81,11 @@ def command(
         log, task, membership = begin_on(log_url, join, wait=wait)
         stack.enter_context(log)
         problem = problem_for(task)
-        team = stack.enter_context(Team(log, task, problem.engine, membership))
+        team = stack.enter_context(Team(
+            log, task, problem.engine, membership,
+            estimates=lambda: publisher(log, task, problem, estimates),
+        ))  # fmt: skip
+
         refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, task, team))
 
         def now() -> str:

@@ -17,11 +17,19 @@ from murk.cli.publication import asking, yes
 @click.option("--simulated", is_flag=True, help="For simulated releases, which protect nobody; fixed for good.")
 @click.option("--replication", type=click.IntRange(1), metavar="N",
               help="Copies of each partition.  [default: the brokers' own]")  # fmt: skip
+@click.option("--estimates", is_flag=True, help="Also a topic on which learners publish the newest estimate as JSON.")
 @click.option("--check", is_flag=True, help="Change nothing; the exit status is 1 if something is wrong.")
 @yes
 @as_json
 def command(
-    task_path: str, log_url: str, simulated: bool, replication: int | None, check: bool, yes: bool, as_json: bool
+    task_path: str,
+    log_url: str,
+    simulated: bool,
+    replication: int | None,
+    estimates: bool,
+    check: bool,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Create the topics of TASK on a Kafka cluster, fix their settings, and say what does not fit.
 
@@ -47,7 +55,7 @@ def command(
     problem_for(task).check_state()
     check_public(task, problem_for(task))
     waiting = task.public is not None and task.public.set_aside is not None
-    with TopicSetup(log_url, task, replication=replication) as setup:
+    with TopicSetup(log_url, task, replication=replication, estimates=estimates) as setup:
         created = [] if check else setup.create()
         problems = setup.problems()
         announced = setup.announced()

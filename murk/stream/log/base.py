@@ -102,8 +102,15 @@ class Ownership(ABC):
         """
 
     @abstractmethod
-    def commit(self, state: bytes, offset: int, dead: Sequence[DeadLetter] = (), model: bytes | None = None) -> None:
-        """Write state, offset, dead letters and newest model in one atomic, durable write.
+    def commit(
+        self,
+        state: bytes,
+        offset: int,
+        dead: Sequence[DeadLetter] = (),
+        model: bytes | None = None,
+        estimate: bytes | None = None,
+    ) -> None:
+        """Write state, offset, dead letters, newest model and newest estimate in one atomic, durable write.
 
         Repeating a commit whose outcome is unknown is safe: a dead letter is identified by its place. Where a
         log cannot have it repeated, it says so, and the chain must be acquired again.
@@ -241,6 +248,15 @@ class Log(ABC):
         cannot be reached. Nothing on the log was younger than the end when the model was published.
         """
         return self.model(chain), self.end(chain)
+
+    @property
+    def takes_estimates(self) -> bool:
+        """Whether commits may carry an estimate for everybody to read."""
+        return False
+
+    def estimate(self) -> bytes | None:
+        """Return the newest published estimate, or None before there is one."""
+        return None
 
     def owners(self) -> Mapping[int, str]:
         """Who committed each chain's state last ("host:process"); empty where the log does not know."""

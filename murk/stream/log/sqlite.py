@@ -26,6 +26,7 @@ from murk.stream.log.base import (
     check_range,
     check_sizes,
 )
+from murk.stream.messages.estimates import KEY
 from murk.stream.task.change import check_task_change
 from murk.stream.task.task import Task
 
@@ -201,6 +202,18 @@ class SqliteLog(Log):
         rows = self._database.query("SELECT message FROM models WHERE chain = ?", (chain,), (bytes,))
         return bytes(rows[0][0]) if rows else None
 
+    @property
+    def takes_estimates(self) -> bool:
+        """True: the file has a table for them, as soon as there is one."""
+        return True
+
+    def estimate(self) -> bytes | None:
+        """Return the newest published estimate."""
+        if not self._database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'estimates'"):
+            return None
+        rows = self._database.query("SELECT message FROM estimates WHERE key = ?", (KEY.decode(),), (bytes,))
+        return bytes(rows[0][0]) if rows else None
+
     def checkpoint(self, chain: int) -> Checkpoint:
         """Read a chain's committed state and offset without owning it."""
         self._check(chain)
@@ -325,7 +338,14 @@ class _Epoch(Ownership):
             raise self._fenced()
         return found[0]
 
-    def commit(self, state: bytes, offset: int, dead: Sequence[DeadLetter] = (), model: bytes | None = None) -> None:
+    def commit(
+        self,
+        state: bytes,
+        offset: int,
+        dead: Sequence[DeadLetter] = (),
+        model: bytes | None = None,
+        estimate: bytes | None = None,
+    ) -> None:
         with self._database.write() as connection:
             written = connection.execute(
                 'UPDATE states SET state = ?, "offset" = ? WHERE chain = ? AND epoch = ?',
@@ -341,6 +361,10 @@ class _Epoch(Ownership):
                 )
             if model is not None:
                 connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (self.chain, model))
+            if estimate is not None:
+                # Not in `_create`: logs of before get it as well, and earlier versions take no notice of it.
+                connection.execute("CREATE TABLE IF NOT EXISTS estimates (key TEXT PRIMARY KEY, message BLOB NOT NULL)")
+                connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", (KEY.decode(), estimate))
 
     def close(self) -> None:
         """Keep the row: the epoch stays with the last owner until another takes the chain over."""

@@ -41,6 +41,8 @@ class Team(Generic[Learner]):
         Makes a learner that has learned nothing.
     membership
         Says which chains fall to this process.
+    estimates
+        Makes what makes messages about the estimate (see `Worker`), when the first chain is taken over.
     clock
         Seconds, for the pauses between attempts.
 
@@ -80,6 +82,7 @@ class Team(Generic[Learner]):
         learner: Callable[[], Learner],
         membership: Membership,
         *,
+        estimates: Callable[[], Callable[[StreamLearner], bytes | None] | None] = lambda: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.learners: dict[int, Learner] = {}
@@ -88,6 +91,7 @@ class Team(Generic[Learner]):
         self._log = log
         self._task = task
         self._make = learner
+        self._estimates = estimates
         self._membership = membership
         self._clock = clock
         self._workers: dict[int, Worker] = {}
@@ -160,7 +164,9 @@ class Team(Generic[Learner]):
             if now < self._refused.get(chain, 0.0):
                 continue
             learner = self._make()
-            self._workers[chain] = worker = Worker(self._log, self._task, learner, chain)
+            estimates = None if chain else self._estimates()
+            self._workers[chain] = worker = Worker(self._log, self._task, learner, chain, estimates=estimates)
+
             self.learners[chain] = learner
             self.pulse.owns(chain, version=learner.n_releases, offset=worker.offset)
 

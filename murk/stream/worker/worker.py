@@ -71,6 +71,7 @@ class _Pending:
     state: bytes
     dead: Sequence[DeadLetter]
     model: bytes | None
+    estimate: bytes | None
     progress: Progress
 
 
@@ -97,6 +98,8 @@ class Worker:
         The chain, which is also the partition read.
     batch
         Most messages of one step; fewer where releases are so long that they would fill the memory.
+    estimates
+        Asked at each step of the first chain for the message about the estimate, from its learner; None: none is due.
     clock
         Time in seconds since 1970. It decides when old messages are deleted, and nothing else.
 
@@ -142,6 +145,7 @@ class Worker:
         chain: int = 0,
         *,
         batch: int = 16_384,
+        estimates: Callable[[StreamLearner], bytes | None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if batch < 1:
@@ -152,6 +156,7 @@ class Worker:
         self._learner = learner
         self._clock = clock
         self._trim_due = self._look_due = 0.0
+        self._estimates = estimates if chain == 0 else None
         self._description = f"chain {chain} of {log.url}"
         self._untold = Reasons(_log, self._description)
         # Before the chain is taken from anyone who may own it rightly.
@@ -222,7 +227,8 @@ class Worker:
             return Progress(0, 0, 0, 0, self.offset, self._learner.n_releases)
         pending = self._pending
         try:
-            self._ownership.commit(pending.state, pending.progress.offset, pending.dead, pending.model)
+            offset = pending.progress.offset
+            self._ownership.commit(pending.state, offset, pending.dead, pending.model, pending.estimate)
         except FencedError:
             self._stopped = "was fenced by another one"
             _log.info("%s: another one has taken it over", self._description)
@@ -324,7 +330,8 @@ class Worker:
         self._learn(admitted, tally)
         learned = learner.n_releases - before
         model = self._newest_model()
-        if not messages and model is None:
+        estimate = None if self._estimates is None else self._estimates(learner)
+        if not messages and model is None and estimate is None:
             return None
         if messages:
             self.offset = messages[-1].offset + 1
@@ -345,7 +352,7 @@ class Worker:
         if len(encoded) > MAX_STATE:
             self._trail.forget()
             encoded = state.model_copy(update={"trail": Trail()}).encode()
-        return _Pending(encoded, dead, model, progress)
+        return _Pending(encoded, dead, model, estimate, progress)
 
     def _chunk(self) -> int:
         """How many releases to learn at once: not beyond the next count at which something is to be noted."""

@@ -248,6 +248,16 @@ class KafkaLog(Log):
             )
         return Checkpoint(record.value, int(offset))
 
+    @property
+    def takes_estimates(self) -> bool:
+        """Whether there is a topic for them (`murk topics --estimates` creates it) that this user may see."""
+        return topics.has_estimates(self._admin, self.url, self._names)
+
+    def estimate(self) -> bytes | None:
+        """Return the newest published estimate."""
+        found = self.takes_estimates and Newest(self._reader(self._names.estimates, 0, committed=True)).record()
+        return bytes(found.value) if found else None
+
     def owners(self) -> Mapping[int, str]:
         """Who committed each chain's state last."""
         found = {}
@@ -299,11 +309,12 @@ class KafkaLog(Log):
     @property
     def _names(self) -> Names:
         if self._name is None:
-            raise UserError(
-                f"{self.url} carries no task yet: announce one first, with `murk topics` or `murk run`",
-                code="MURK-LOG-003",
-            )
+            raise self._without_task()
         return Names(self._name)
+
+    def _without_task(self) -> UserError:
+        words = f"{self.url} carries no task yet: announce one first, with `murk topics` or `murk run`"
+        return UserError(words, code="MURK-LOG-003")
 
     def _take_name(self, name: str) -> None:
         if self._name is None:
@@ -320,11 +331,8 @@ class KafkaLog(Log):
         if found:
             self._take_name(found[0])
         elif not self._create:
-            raise UserError(
-                f"there is no log at {self.url} that this user may see: `murk topics TASK --log {self.url}` creates "
-                "one",
-                code="MURK-LOG-004",
-            )
+            words = f"there is no log at {self.url} that this user may see: `murk topics TASK --log {self.url}` creates"
+            raise UserError(f"{words} one", code="MURK-LOG-004")
 
     def _find_identity(self) -> str | None:
         return topics.identity(self._admin, self.url, self._names)
@@ -358,9 +366,7 @@ class KafkaLog(Log):
         if self._task is None:
             document = self.document()
             if document is None:
-                raise UserError(
-                    f"{self.url} carries no task yet: announce one first (murk run does)", code="MURK-LOG-003"
-                )
+                raise self._without_task()
             # From here on this log is about these topics, and no others of their name.
             _ = self.identity
             self._task = Task.from_document(document)

@@ -16,6 +16,7 @@ from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
 from murk.stream.log.kafka.connection.errors import translate, translate_errors
 from murk.stream.log.kafka.dead_letters import record
 from murk.stream.log.kafka.topics import Names
+from murk.stream.messages.estimates import KEY
 
 OFFSET = "offset"
 OWNER = "owner"
@@ -70,7 +71,14 @@ class KafkaOwnership(Ownership):
         self._check_owned()
         return self._load(self.chain)
 
-    def commit(self, state: bytes, offset: int, dead: Sequence[DeadLetter] = (), model: bytes | None = None) -> None:
+    def commit(
+        self,
+        state: bytes,
+        offset: int,
+        dead: Sequence[DeadLetter] = (),
+        model: bytes | None = None,
+        estimate: bytes | None = None,
+    ) -> None:
         """Write everything in one transaction."""
         self._check_owned()
         self._check()
@@ -83,6 +91,8 @@ class KafkaOwnership(Ownership):
                 self._producer.send(names.dead, partition=self.chain, **record(letter))
             if model is not None:
                 self._producer.send(names.models, model, key=key, partition=self.chain)
+            if estimate is not None:
+                self._producer.send(names.estimates, estimate, key=KEY, partition=0)
             headers = [(OFFSET, str(offset).encode()), (OWNER, owner)]
             self._producer.send(names.states, state, key=key, partition=self.chain, headers=headers)
             self._producer.commit_transaction()

@@ -26,27 +26,32 @@ class TopicSetup:
         The task.
     replication
         Copies of each partition; None leaves it to the brokers.
+    estimates
+        Whether the log is to have a topic of estimates; one that has it keeps it.
     """
 
-    def __init__(self, url: str, task: Task, *, replication: int | None = None) -> None:
+    def __init__(self, url: str, task: Task, *, replication: int | None = None, estimates: bool = False) -> None:
         address = Address.parse(url)
         name = address.name or task.name
         self.url = address.url(name)
         self._task = task
         self._names = Names(name)
+        self._estimates = estimates
         self._replication = -1 if replication is None else replication
         self._admin = Clients(address, Settings.read(), self.url).admin()
 
     def create(self) -> list[str]:
         """Create what is missing and set what settings can fix; give the names of the new topics."""
-        created = topics.create(self._admin, self.url, self._names, self._task, self._replication)
+        created = topics.create(
+            self._admin, self.url, self._names, self._task, self._replication, estimates=self._estimates
+        )
         if self.problems():
             topics.repair(self._admin, self.url, self._names, self._task)
         return created
 
     def problems(self) -> list[str]:
         """Say what does not fit, one sentence each; nothing when all is well."""
-        found = topics.problems(self._admin, self.url, self._names, self._task)
+        found = topics.problems(self._admin, self.url, self._names, self._task, estimates=self._estimates)
         if self._replication > 0:
             for name, topic in topics.describe(self._admin, self.url, self._names).items():
                 have = min(len(part["replica_nodes"]) for part in topic["partitions"])

@@ -60,8 +60,13 @@ class Names:
         return f"murk-{self.log}-dead-letters"
 
     @property
+    def estimates(self) -> str:
+        """Topic of the newest estimate, which a log may have or not."""
+        return f"murk-{self.log}-estimates"
+
+    @property
     def all(self) -> tuple[str, str, str, str]:
-        """All four topics."""
+        """The four topics that every log has."""
         return self.releases, self.models, self.states, self.dead
 
     @property
@@ -111,8 +116,8 @@ class Spec:
         return {**self.configs, **{key: str(value) for key, value in self.least.items()}}
 
 
-def specs(names: Names, task: Task) -> dict[str, Spec]:
-    """How the topics of a task's log must be, by topic."""
+def specs(names: Names, task: Task, *, estimates: bool = False) -> dict[str, Spec]:
+    """How the topics of a task's log must be, by topic; with that of estimates, where the log has it."""
     partitions = task.log.partitions
     size = {"max.message.bytes": MAX_MESSAGE + _ENVELOPE}
     kept = {**size, "retention.ms": 1000 * task.log.retention}
@@ -125,6 +130,7 @@ def specs(names: Names, task: Task) -> dict[str, Spec]:
         names.models: Spec(partitions, compacted, size, advice),
         names.states: Spec(partitions, compacted, {"max.message.bytes": MAX_STATE + _ENVELOPE}, advice),
         names.dead: Spec(partitions, {"cleanup.policy": "delete"}, kept),
+        **({names.estimates: Spec(1, compacted, size, advice)} if estimates else {}),
     }
 
 
@@ -157,12 +163,25 @@ def describe(admin: Any, url: str, names: Names, needed: Collection[str] | None 
     return found
 
 
-def create(admin: Any, url: str, names: Names, task: Task, replication: int = -1) -> list[str]:
+def has_estimates(admin: Any, url: str, names: Names) -> bool:
+    """Whether there is a topic of estimates that this user may see."""
+    with translate_errors(url, "looking at topics"):
+        try:
+            return bool(admin.describe_topics([names.estimates])[0]["error_code"] == 0)
+        except UnknownTopicOrPartitionError:
+            return False
+
+
+def create(
+    admin: Any, url: str, names: Names, task: Task, replication: int = -1, *, estimates: bool = False
+) -> list[str]:
     """Create those topics that are missing, and give their names."""
     missing = set(names.all) - describe(admin, url, names, names.all).keys()
+    if estimates and not has_estimates(admin, url, names):
+        missing.add(names.estimates)
     wanted = {
         topic: {"num_partitions": spec.partitions, "replication_factor": replication, "configs": spec.creation}
-        for topic, spec in specs(names, task).items()
+        for topic, spec in specs(names, task, estimates=estimates).items()
         if topic in missing
     }
     if not wanted:
@@ -183,17 +202,25 @@ def create(admin: Any, url: str, names: Names, task: Task, replication: int = -1
     return sorted(wanted)
 
 
-def problems(admin: Any, url: str, names: Names, task: Task) -> list[str]:
-    """Say what is wrong with a log's topics; nothing when all is well."""
+def problems(admin: Any, url: str, names: Names, task: Task, *, estimates: bool = False) -> list[str]:
+    """Say what is wrong with a log's topics; nothing when all is well. ``estimates`` asks for theirs as well."""
     described = describe(admin, url, names, names.all)
+    if has_estimates(admin, url, names):
+        estimates = True
+        with translate_errors(url, "looking at topics"):
+            described[names.estimates] = admin.describe_topics([names.estimates])[0]
     found: list[str] = []
     configs = _configs(admin, url, described)
-    for topic, spec in specs(names, task).items():
+    for topic, spec in specs(names, task, estimates=estimates).items():
         if topic not in described:
-            found.append(f"{topic} is missing: create it with `murk topics`")
+            option = " --estimates" if topic == names.estimates else ""
+            found.append(f"{topic} is missing: create it with `murk topics{option}`")
             continue
         have = len(described[topic]["partitions"])
-        if have != spec.partitions:
+        if topic == names.estimates:
+            if have != spec.partitions:
+                found.append(f"{topic} has {have} partitions and needs 1: delete it, and create it again")
+        elif have != spec.partitions:
             found.append(
                 f"{topic} has {have} partitions and the task asks for {spec.partitions}: each is a chain, so set "
                 f"log.partitions to {have}, or use another log"
@@ -209,10 +236,11 @@ def problems(admin: Any, url: str, names: Names, task: Task) -> list[str]:
 
 def repair(admin: Any, url: str, names: Names, task: Task) -> None:
     """Set what settings can fix (all but the number of partitions), and nothing that fits: it is the operator's."""
-    configs = _configs(admin, url, names.all)
+    estimates = has_estimates(admin, url, names)
+    configs = _configs(admin, url, [*names.all, *([names.estimates] if estimates else [])])
     changes = [
         ConfigResource(ConfigResourceType.TOPIC, topic, configs={key: needed for key, (_, needed) in wrong.items()})
-        for topic, spec in specs(names, task).items()
+        for topic, spec in specs(names, task, estimates=estimates).items()
         if (wrong := _misfits(spec, configs[topic]))
     ]
     if changes:

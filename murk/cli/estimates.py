@@ -1,0 +1,128 @@
+"""Publishing what is learned, as plain JSON beside the states: for dashboards that do not use Prometheus."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from murk.learners.estimate import Estimate
+    from murk.learners.problem import Engine, Problem
+    from murk.stream import Task
+    from murk.stream.log.base import Log
+    from murk.stream.messages.estimates import CoefficientEstimate
+
+LEVEL = 0.95
+
+_SHARE = 50
+"""At most one part in so many of a learner's time is spent on it."""
+
+
+class Estimates:
+    """Makes the message about the estimate of all chains, for the worker of the first of them.
+
+    The other chains are as they were last committed; each is decoded again only where it has moved.
+
+    Parameters
+    ----------
+    log, task, problem
+        The log, its task and what is learned there.
+    every
+        Seconds between two messages at least; more where making one takes more than a fiftieth of them.
+    clock
+        Seconds.
+    """
+
+    def __init__(
+        self, log: Log, task: Task, problem: Problem, every: float, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._log = log
+        self._task = task
+        self._problem = problem
+        self._others: dict[int, tuple[int, Engine]] = {}
+        self._told = 0
+        self._every, self._clock, self._due = every, clock, -math.inf
+
+    def __call__(self, engine: Any) -> bytes | None:
+        """Return the message, with the first chain as it is in this learner; None where none is due, or nothing new."""
+        start = self._clock()
+        if start < self._due:
+            return None
+        message = self._newest(engine)
+        end = self._clock()
+        self._due = end + max(self._every, _SHARE * (end - start))
+        return message
+
+    def _newest(self, engine: Any) -> bytes | None:
+        from murk.learners.problem import plausible
+
+        engines = [engine, *map(self._other, range(1, self._task.log.partitions))]
+        releases = sum(one.n_releases for one in engines)
+        if releases == self._told:
+            return None
+        with plausible():
+            estimate = self._problem.estimate(engines)
+            message = encode(self._task, estimate, releases)
+        self._told = releases
+        return message
+
+    def _other(self, chain: int) -> Engine:
+        from murk.stream.messages.state import decode_state
+
+        checkpoint = self._log.checkpoint(chain)
+        known = self._others.get(chain)
+        if known is None or known[0] != checkpoint.offset:
+            engine = self._problem.engine()
+            if checkpoint.state is not None:
+                engine.load_state_dict(decode_state(checkpoint.state, f"chain {chain} of {self._log.url}").learner)
+            self._others[chain] = known = checkpoint.offset, engine
+        return known[1]
+
+
+def encode(task: Task, estimate: Estimate, releases: int) -> bytes:
+    """Return the message about an estimate."""
+    from murk.cli.results import needed, not_learned, per_unit
+    from murk.learners.units import effect_name
+    from murk.stream.messages.estimates import EstimateMessage
+
+    halves = estimate.half_widths(LEVEL)
+    unlearned = {*needed(estimate, LEVEL), *not_learned(estimate, LEVEL)}
+    effects = per_unit(task, estimate, LEVEL)
+    return EstimateMessage(
+        task=task.hash,
+        name=task.name,
+        simulated=task.simulated,
+        releases=releases,
+        level=LEVEL,
+        method=estimate.method,
+        note=estimate.note,
+        scale=effect_name(task),
+        standard_error=_finite(estimate.standard_error),
+        coefficients={
+            name: _coefficient(float(value), float(half), name not in unlearned, effects.get(name))
+            for name, value, half in zip(estimate.names, estimate.values, halves, strict=True)
+        },
+    ).encode()
+
+
+def _coefficient(value: float, half: float, learned: bool, effect: Mapping[str, Any] | None) -> CoefficientEstimate:
+    from murk.stream.messages.estimates import CoefficientEstimate, Effect
+
+    own = None
+    if effect is not None:
+        low, high = map(_finite, effect["interval"])
+        own = Effect(unit=effect["unit"], value=effect["value"], low=low, high=high)
+    return CoefficientEstimate(
+        value=value, low=_finite(value - half), high=_finite(value + half), learned=learned, effect=own
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def publisher(log: Log, task: Task, problem: Problem, every: float) -> Callable[[Any], bytes | None] | None:
+    """Return what makes messages for a log that takes them; None where it does not, or none are wanted."""
+    return Estimates(log, task, problem, every) if every > 0 and log.takes_estimates else None
