@@ -1,0 +1,211 @@
+"""Kubernetes manifests and systemd units, without a cluster: by published schemas, and by what a file can be asked."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from murk.cli import cli
+from murk.stream import Task
+from tests.services.secure import PASSWORDS
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "deploy" / "kubernetes"
+UNITS = ROOT / "deploy" / "systemd"
+VERSIONS = ("1.29", "1.37")
+"""The oldest and the newest that the manifests are held against."""
+
+FILES = sorted(path for path in FOLDER.rglob("*.yaml") if path.name not in ("kustomization.yaml", "task.yaml"))
+RESOURCES = {
+    f"{path.parent.name}/{one['kind']}/{one['metadata']['name']}": one
+    for path in FILES
+    for one in yaml.safe_load_all(path.read_text())
+}
+WORKLOADS = {name: one for name, one in RESOURCES.items() if "template" in one.get("spec", {})}
+KUSTOMIZATIONS = {path.parent.name: yaml.safe_load(path.read_text()) for path in FOLDER.rglob("kustomization.yaml")}
+SETTINGS = tomllib.loads((FOLDER / "base" / "murk.toml").read_text())
+
+
+def pod(workload):
+    return workload["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", RESOURCES)
+def test_it_is_valid_by_the_published_schemas(name, version):
+    kubernetes_validate.validate(RESOURCES[name], version, strict=True)
+
+
+def test_the_schemas_refuse_what_is_wrong():
+    learner = RESOURCES["base/StatefulSet/learner"]
+    for spoiled in (
+        {**learner, "spec": {**learner["spec"], "replica": 2}},
+        {**learner, "spec": {key: value for key, value in learner["spec"].items() if key != "selector"}},
+        {**learner, "spec": {**learner["spec"], "replicas": "two"}},
+    ):
+        with pytest.raises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate(spoiled, VERSIONS[-1], strict=True)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_pod_is_confined(name):
+    spec = pod(WORKLOADS[name])
+    assert spec["automountServiceAccountToken"] is False
+    # A service murk-monitor would set MURK_MONITOR_PORT.
+    assert spec["enableServiceLinks"] is False
+    security = spec["securityContext"]
+    assert security["runAsNonRoot"] is True
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    [user] = re.findall(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.M)
+    assert (security["runAsUser"], security["runAsGroup"]) == tuple(map(int, user))
+    for container in spec["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+        }  # fmt: skip
+        assert {"cpu", "memory", "ephemeral-storage"} <= container["resources"]["requests"].keys()
+        assert {"memory", "ephemeral-storage"} <= container["resources"]["limits"].keys()
+        writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+        # Kernels, and in the population's case people's accounts.
+        assert writable - {"/var/lib/murk"} == {"/tmp"}
+        assert ("/var/lib/murk" in writable) == ("population" in name)
+        # None lies within another: a folder cannot be made in a configuration that is only read.
+        paths = [mount["mountPath"] + "/" for mount in container["volumeMounts"]]
+        assert not any(one != other and one.startswith(other) for one in paths for other in paths)
+
+
+def test_names_lead_to_what_is_there():
+    for name, workload in WORKLOADS.items():
+        spec = pod(workload)
+        labels = workload["spec"]["template"]["metadata"]["labels"]
+        if "selector" in workload["spec"]:
+            assert workload["spec"]["selector"]["matchLabels"] == labels
+        volumes = {volume["name"]: volume for volume in spec["volumes"]}
+        for container in spec["containers"]:
+            ports = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
+            assert {mount["name"] for mount in container["volumeMounts"]} == volumes.keys()
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                if probe in container:
+                    [how] = [container[probe][key] for key in ("httpGet", "tcpSocket") if key in container[probe]]
+                    assert how["port"] in ports
+        assert volumes["config"]["configMap"]["name"] in {
+            one["name"] for one in KUSTOMIZATIONS["base"]["configMapGenerator"]
+        }
+        role = volumes["kafka"]["secret"]["secretName"].removeprefix("kafka-")
+        assert role in PASSWORDS, name
+        claim = volumes.get("people", {}).get("persistentVolumeClaim")
+        assert claim is None or f"trying/PersistentVolumeClaim/{claim['claimName']}" in RESOURCES
+    asked = {pod(one)["volumes"][1]["secret"]["secretName"] for one in WORKLOADS.values()}
+    assert asked == {one["name"] for one in KUSTOMIZATIONS["trying"]["secretGenerator"]}
+    for kind in ("Service", "PodDisruptionBudget"):
+        chosen = RESOURCES[f"base/{kind}/learner"]["spec"]["selector"]
+        labels = WORKLOADS["base/StatefulSet/learner"]["spec"]["template"]["metadata"]["labels"]
+        assert (chosen if kind == "Service" else chosen["matchLabels"]) == labels
+    stateful = RESOURCES["base/StatefulSet/learner"]["spec"]
+    assert f"base/Service/{stateful['serviceName']}" in RESOURCES
+
+
+def test_kustomizations_name_every_file():
+    for folder, kustomization in KUSTOMIZATIONS.items():
+        here = FOLDER / folder
+        named = {name for name in kustomization["resources"] if not name.startswith("..")}
+        for one in (*kustomization.get("configMapGenerator", []), *kustomization.get("secretGenerator", [])):
+            named |= set(one["files"])
+        assert named == {path.name for path in here.iterdir()} - {"kustomization.yaml"}
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl")
+def test_kustomize_builds_them():
+    done = subprocess.run(["kubectl", "kustomize", str(FOLDER / "trying")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    built = list(yaml.safe_load_all(done.stdout))
+    assert len(built) == len(RESOURCES) + 1 + 4
+    for one in built:
+        kubernetes_validate.validate(one, VERSIONS[-1], strict=True)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_commands_are_understood_with_the_settings_of_the_configuration(name, tmp_path, monkeypatch):
+    """With every option as it stands and the file as it is mounted; `--help` as well, so that nothing is begun."""
+    monkeypatch.chdir(tmp_path)
+    [container] = pod(WORKLOADS[name])["containers"]
+    words = [word.replace("$(POD_NAME)", "learner-0") for word in container["args"]]
+    environment = {"MURK_CONFIG": str(FOLDER / "base" / "murk.toml")}
+    done = CliRunner().invoke(cli, [*words, "--help"], env=environment, standalone_mode=False)
+    assert done.exit_code == 0, done.output
+    known = set(re.findall(r"--[a-z-]+", done.output))
+    assert {word for word in words if word.startswith("--")} <= known
+    # Where it listens is where it is asked.
+    port = SETTINGS.get(words[0], {}).get("port", SETTINGS.get(words[0], {}).get("metrics-port"))
+    assert [one["containerPort"] for one in container.get("ports", [])] == ([] if port is None else [port])
+
+
+def test_the_task_is_that_of_compose_and_every_learner_has_a_chain():
+    assert (FOLDER / "base" / "task.yaml").read_text() == (ROOT / "deploy" / "task.yaml").read_text()
+    task = Task.load(FOLDER / "base" / "task.yaml")
+    assert RESOURCES["base/StatefulSet/learner"]["spec"]["replicas"] == task.log.partitions
+    assert SETTINGS["log"].endswith(f"/{task.name}")
+
+
+# systemd
+
+
+def unit(path):
+    found = {}
+    for line in path.read_text().splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found.setdefault(key, []).append(value)
+    return found
+
+
+@pytest.fixture
+def units(tmp_path):
+    """The units, with a program that is there."""
+    for path in UNITS.glob("*.service"):
+        (tmp_path / path.name).write_text(path.read_text().replace("/opt/murk/bin/murk", sys.executable))
+    return tmp_path
+
+
+def test_there_are_units():
+    assert {path.name for path in UNITS.iterdir()} == {"murk-learner@.service", "murk-monitor.service", "murk.toml"}
+
+
+@pytest.mark.parametrize("name", ["murk-learner@.service", "murk-monitor.service"])
+def test_systemd_understands_the_unit_and_finds_it_confined(units, name):
+    program = shutil.which("systemd-analyze")
+    assert program, "systemd-analyze: .ci/services installs it"
+    done = subprocess.run([program, "verify", str(units / name)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    spoiled = units / f"bad-{name}"
+    spoiled.write_text((units / name).read_text().replace("[Service]", "[Service]\nRestrat=always"))
+    bad = subprocess.run([program, "verify", str(spoiled)], capture_output=True, text=True, check=False)
+    assert "Restrat" in bad.stderr
+    # systemd's own measure, of 10: below 2 it calls it fine.
+    judge = [program, "security", "--offline=true", "--no-pager", "--threshold=20", str(units / name)]
+    done = subprocess.run(judge, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-300:]
+
+
+@pytest.mark.parametrize("name", ["murk-learner@.service", "murk-monitor.service"])
+def test_units_start_commands_that_there_are(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = unit(UNITS / name)
+    [start] = found["ExecStart"]
+    words = start.replace("%H-%i", "machine-1").split()[1:]
+    done = CliRunner().invoke(cli, ["--config", str(UNITS / "murk.toml"), *words, "--help"], standalone_mode=False)
+    assert done.exit_code == 0, done.output
+    assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[a-z-]+", done.output))
+    role = re.search(r"kafka-(\w+)\.properties", found["LoadCredential"][0])[1]
+    assert role in PASSWORDS
+    # Where kernels are compiled to is where it may write.
+    [cache] = [
+        one.removeprefix("NUMBA_CACHE_DIR=/var/cache/") for one in found["Environment"] if one.startswith("NUMBA")
+    ]
+    assert found["CacheDirectory"] == [cache]
