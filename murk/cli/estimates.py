@@ -82,45 +82,38 @@ class Estimates:
 
 
 def encode(task: Task, estimate: Estimate, releases: int) -> bytes:
-    """Return the message about an estimate."""
-    from murk.cli.results import needed, not_learned, per_unit
-    from murk.learners.units import effect_name
+    """Return the message about an estimate: what reports have of it."""
+    from murk.learners.results.numbers import finite
+    from murk.learners.results.report import report_estimate
+    from murk.learners.units import effect_name, units
     from murk.stream.messages.estimates import EstimateMessage
 
-    halves = estimate.half_widths(LEVEL)
-    unlearned = {*needed(estimate, LEVEL), *not_learned(estimate, LEVEL)}
-    effects = per_unit(task, estimate, LEVEL)
+    # What it would take to learn the rest is a forecast: it takes long, and is the reports' matter.
+    found = finite(report_estimate(estimate, task.coefficient_scale, units(task), LEVEL, forecast=False))
     return EstimateMessage(
         task=task.hash,
         name=task.name,
         simulated=task.simulated,
         releases=releases,
         level=LEVEL,
-        method=estimate.method,
-        note=estimate.note,
+        method=found["interval"]["method"],
+        note=found["interval"]["note"],
         scale=effect_name(task),
-        standard_error=_finite(estimate.standard_error),
-        coefficients={
-            name: _coefficient(float(value), float(half), name not in unlearned, effects.get(name))
-            for name, value, half in zip(estimate.names, estimate.values, halves, strict=True)
-        },
+        standard_error=finite(estimate.standard_error),
+        coefficients={name: _coefficient(found, name) for name in estimate.names},
     ).encode()
 
 
-def _coefficient(value: float, half: float, learned: bool, effect: Mapping[str, Any] | None) -> CoefficientEstimate:
+def _coefficient(found: Mapping[str, Any], name: str) -> CoefficientEstimate:
     from murk.stream.messages.estimates import CoefficientEstimate, Effect
 
+    low, high = found["confidence_intervals"][name]
+    effect = found["per_unit"].get(name)
     own = None
     if effect is not None:
-        low, high = map(_finite, effect["interval"])
-        own = Effect(unit=effect["unit"], value=effect["value"], low=low, high=high)
-    return CoefficientEstimate(
-        value=value, low=_finite(value - half), high=_finite(value + half), learned=learned, effect=own
-    )
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+        own = Effect(unit=effect["unit"], value=effect["value"], low=effect["interval"][0], high=effect["interval"][1])
+    learned = name not in found["not_learned"]
+    return CoefficientEstimate(value=found["coefficients"][name], low=low, high=high, learned=learned, effect=own)
 
 
 def publisher(log: Log, task: Task, problem: Problem, every: float) -> Callable[[Any], bytes | None] | None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from murk.cli.estimates import Estimates, publisher
-from murk.cli.results import result
 from murk.learners.problem import problem_for
+from murk.learners.results.report import report_log
 from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import PopulationConfig
 from murk.stream import Task, Worker, open_log
@@ -63,7 +63,7 @@ def test_it_is_the_estimate_of_all_chains_as_reports_have_it(log: Log) -> None:
     ):
         second.step()
         first.step()
-        found, wanted = published(log), result(TASK, log)
+        found, wanted = published(log), report_log(TASK, log)
         assert found.releases == wanted["releases"] == 300
         assert (found.task, found.name, found.simulated) == (TASK.hash, TASK.name, True)
         assert (found.method, found.note, found.level) == tuple(
