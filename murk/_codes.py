@@ -113,6 +113,11 @@ CODES = {
             "Use the version that wrote it, or a later one.",
         ),
         Code(
+            "MURK-LEDGER-005",
+            "The key under which a ledger names people is lost, damaged or another's; nothing was spent or sent.",
+            "Put back any copy of it ([recover](recover.md#the-key-of-a-ledger-is-lost)).",
+        ),
+        Code(
             "MURK-FILE-001",
             "A file cannot be opened, read or written.",
             "Check the path, its permissions and its disk.",

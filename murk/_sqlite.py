@@ -343,6 +343,15 @@ class Database:
         )
 
 
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a directory, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _primary(error: Exception) -> int:
     """SQLite's primary result code, the low byte of the extended one; 0 where the module itself complains."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -11,7 +11,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 
 from murk.privacy.renyi import zcdp_delta
 
-__all__ = ["describe_approx", "describe_gdp", "describe_pure", "describe_zcdp", "number"]
+__all__ = ["describe_approx", "describe_gdp", "describe_pure", "describe_zcdp", "number", "percent"]
 
 _FALSE_ALARMS = 0.05
 _FOUR_DIGITS, _FORGIVEN = Context(prec=4, rounding=ROUND_CEILING), 1 - Decimal("1e-9")
@@ -24,7 +24,7 @@ def number(value: float) -> str:
     return f"{float(_FOUR_DIGITS.create_decimal(Decimal(value) * _FORGIVEN)):.4g}"
 
 
-def _percent(probability: float) -> str:
+def percent(probability: float) -> str:
     """A probability in percent, rounded up: one decimal, or as many as it takes to stay below 100%."""
     for digits in (1, 2, 4, 6):
         scale = 10.0 ** (digits + 2)
@@ -41,8 +41,8 @@ def _phi(x: float) -> float:
 def _adversary(success: float, found: float) -> str:
     words = (
         f"Even an adversary who knows everything except the record, and has unlimited computing power, "
-        f"tells any two possible records apart correctly at most {_percent(success)} of the time "
-        f"(guessing: 50.0%), and finds at most {_percent(found)} of the records looked for while raising "
+        f"tells any two possible records apart correctly at most {percent(success)} of the time "
+        f"(guessing: 50.0%), and finds at most {percent(found)} of the records looked for while raising "
         f"false alarms on 5.0% of the others."
     )
     if success > 0.99:

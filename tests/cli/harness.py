@@ -172,9 +172,14 @@ def query(path: Path, sql: str) -> list[Any]:
 def accounts(folder: Path) -> dict[str, Any]:
     """All that is in a ledger: debits, accounts, outbox, and how far files were worked through."""
     ledger = folder / LEDGER
+    debits = query(ledger, "SELECT * FROM debits ORDER BY number")
+    # What a ledger calls people is its own: compared is who is the same.
+    called = {value: f"#{at}" for at, value in enumerate(dict.fromkeys(one for row in debits for one in row))}
+    anybody = {value: name for value, name in called.items() if isinstance(value, bytes)}
+    spending = query(ledger, "SELECT * FROM spending ORDER BY home, person, tariff")
     return {
-        "debits": query(ledger, "SELECT * FROM debits ORDER BY number"),
-        "spending": query(ledger, "SELECT * FROM spending ORDER BY home, person, tariff"),
+        "debits": [tuple(anybody.get(one, one) for one in row) for row in debits],
+        "spending": sorted([tuple(anybody.get(one, one) for one in row) for row in spending], key=str),
         "outbox": query(ledger, "SELECT number FROM outbox"),
         "runs": query(ledger, "SELECT next_row, counters, excluded FROM runs"),
     }

@@ -33,18 +33,38 @@ if TYPE_CHECKING:
     "--task", metavar="NAME", help="With --withdraw: from this task alone.  [default: from every task, for good]"
 )
 @click.option("--yes", is_flag=True, help="With --withdraw: do not ask.")
+@click.option("--details", is_flag=True, help="With --person: in full, with the guarantee's terms.")
+@click.option(
+    "--migrate",
+    is_flag=True,
+    help="Put keyed hashes in the place of names, in a ledger of an earlier version; for good.",
+)
 @as_json
 def command(
-    path: str, person: str | None, source: str | None, withdraw: bool, task: str | None, yes: bool, as_json: bool
+    path: str,
+    person: str | None,
+    source: str | None,
+    withdraw: bool,
+    task: str | None,
+    yes: bool,
+    details: bool,
+    migrate: bool,
+    as_json: bool,
 ) -> None:
     """Show what a person was promised, spent and sent; or sums over everybody in the ledger PATH.
 
     What was already sent cannot be taken back, and what was spent is not refunded.
     """
+    from murk.cli.statement import show_statement
     from murk.producers import Ledger
 
     if task is not None and not withdraw:
         raise UserError("--task goes with --withdraw: it names the task that a person withdraws from")
+    if migrate:
+        if person is not None or withdraw:
+            raise UserError("--migrate is about everybody in the ledger: leave --person and --withdraw out")
+        _migrate(path, as_json)
+        return
     with Ledger(path, create=False) as ledger:
         if person is None:
             if withdraw:
@@ -61,8 +81,30 @@ def command(
             return
         if receipt is not None:
             click.echo(receipt["words"])
-        for line in account.describe():
-            paragraph(line, "  ")
+        if details or any(one.windows for one in account.tasks):
+            for line in account.describe():
+                paragraph(line, "  ")
+            return
+        show_statement(account)
+
+
+def _migrate(path: str, as_json: bool) -> None:
+    from pathlib import Path
+
+    from murk.producers.ledger.key import key_path
+    from murk.producers.ledger.renaming import hash_names
+
+    done, key = hash_names(path), str(key_path(Path(path)))
+    if as_json:
+        print_json({"migrated": done, "names": "keyed", "key": key})
+    elif done:
+        paragraph(
+            f"People stand in {path} under keyed hashes now, and their names nowhere in it. The key is {key}: keep a "
+            "copy of it apart from the ledger's own copies, which name nobody without it and are of no use either. "
+            "Earlier versions of Murk refuse the ledger from now on. Copies from before have the names still"
+        )
+    else:
+        click.echo(f"nothing to do: people stand in {path} under keyed hashes already")
 
 
 def _everybody(ledger: Ledger, as_json: bool) -> None:
@@ -77,6 +119,7 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
                 "refused": totals.refused,
                 "queued": totals.queued,
                 "withdrawn": totals.withdrawn,
+                "names": "plain" if ledger.names.are_plain else "keyed",
                 "levels": [
                     {"task": task, "level": level, "releases": count} for (task, level), count in totals.levels.items()
                 ],
@@ -92,6 +135,8 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
     table("", ["task", "level", "releases"], rows)
     for line in describe_together(together):
         click.echo(line)
+    if ledger.names.are_plain:
+        paragraph(f"People's names stand in it as they are: `murk ledger {ledger.path} --migrate` changes that")
 
 
 def _withdraw(ledger: Ledger, key: Key, source: str | None, task: str | None, *, agreed: bool) -> dict[str, Any]:
@@ -148,6 +193,7 @@ def _document(account: Account, receipt: dict[str, Any] | None) -> dict[str, Any
 def _task(task: TaskAccount) -> dict[str, Any]:
     return {
         "task": task.name,
+        "simulated": task.simulated,
         "withdrawn": task.withdrawn,
         "withdrawn_on": _day(task.withdrawn_on),
         "windows": None if task.windows is None else asdict(task.windows),
@@ -165,6 +211,7 @@ def _level(one: LevelAccount) -> dict[str, Any]:
         "sent": one.sent,
         "queued": one.queued,
         "refused": one.refused,
+        "receipts": list(one.receipts),
         "first": _day(one.first),
         "last": _day(one.last),
     }

@@ -28,6 +28,8 @@ class LevelAccount:
         withdrew).
     first, last
         The days of the first and the last release (seconds since 1970, truncated); None where that is not known.
+    receipts
+        Numbers under which the ledger keeps the releases, ascending; they are not in what is sent.
     """
 
     level: str
@@ -39,6 +41,7 @@ class LevelAccount:
     dropped: int
     first: int | None = None
     last: int | None = None
+    receipts: tuple[int, ...] = ()
 
     @property
     def sent(self) -> int:
@@ -51,7 +54,8 @@ class LevelAccount:
         spent = [one for one in (self, other) if one.released]
         first, last = [one.first for one in spent], [one.last for one in spent if one.last is not None]
         sums["first"] = None if None in first else min((day for day in first if day is not None), default=None)
-        return replace(self, **sums, last=max(last, default=None))
+        receipts = tuple(sorted(self.receipts + other.receipts))
+        return replace(self, **sums, last=max(last, default=None), receipts=receipts)
 
     @property
     def days(self) -> str:
@@ -106,6 +110,8 @@ class TaskAccount:
         What became of an organisation's windows; None for a person.
     withdrawn_on
         The day of the withdrawal (seconds since 1970); None where there is none, or it is not known.
+    simulated
+        Whether its noise is simulated, which protects nobody.
     """
 
     name: str
@@ -118,6 +124,7 @@ class TaskAccount:
     guarantee: Guarantee | None
     windows: WindowCounts | None = None
     withdrawn_on: int | None = None
+    simulated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from murk.privacy import PrivacyLoss
 from murk.producers.ledger import outbox, statements
 from murk.producers.ledger.accounts import Account, CapStatus, Totals
 from murk.producers.ledger.aggregates import GroupSums
+from murk.producers.ledger.key import NameKey
+from murk.producers.ledger.names import Names
 from murk.producers.ledger.prices import Charge, Promise
 from murk.producers.ledger.progress import Run, check_people, read_run
 from murk.producers.ledger.requests import Key, ReleaseRequests, known_by
@@ -77,23 +79,21 @@ class Ledger:
         create: bool = True,
         timeout: float = 30.0,
     ) -> None:
-        self._file = LedgerFile(path, create=create and identity is None, timeout=timeout)
+        self._file = LedgerFile(path, create=create, timeout=timeout, identity=identity)
+        try:
+            self.names = Names(self._file)
+            """What it calls people."""
+        except BaseException:
+            self._file.close()
+            raise
         self._prices = Prices()
         self._tasks: dict[str, Booked] = {}
         self._sources: dict[str, int] = {}
         self._confirmed: list[tuple[int, int]] = []
-        self.identity = str(self._file.query("SELECT value FROM meta WHERE key = 'identity'")[0][0])
+        self.identity = self._file.identity
         """Random name that the ledger was given when it was made."""
         self.check_thread = self._file.check_owner
         """Refuses any other thread or process than the one that opened the file, which is not looked at."""
-        if identity is not None and identity != self.identity:
-            self._file.close()
-            raise UserError(
-                f"{path} is another ledger than the one that was used here before (its identity begins with "
-                f"{self.identity[:8]}, not {identity[:8]}): what people have spent stands in that one. "
-                "Give the path of the ledger that was used before",
-                code="MURK-LEDGER-003",
-            )
 
     @property
     def path(self) -> Path:
@@ -196,6 +196,7 @@ class Ledger:
                 source=self._source(connection, requests.source),
                 requests=requests,
                 prices=self._prices.refresh(connection),
+                names=NameKey(None) if requests.people is None else self.names.writing(connection),
             )
             spend.decide()
             yield spend
@@ -259,12 +260,13 @@ class Ledger:
         person = known_by(person, source)
         with self._settling() as connection:
             home = self._source(connection, source)
+            known = person if source is not None else self.names.writing(connection).person(person)
             connection.execute(
                 "INSERT INTO withdrawals VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (home, person, task or 0, truncate_time(time.time() if now is None else now, DAY)),
+                (home, known, task or 0, truncate_time(time.time() if now is None else now, DAY)),
             )
             where = "home = ? AND person = ? AND (? IS NULL OR task = ?)"
-            return outbox.drop(connection, where, (home, person, task, task))
+            return outbox.drop(connection, where, (home, known, task, task))
 
     def account(self, person: Key, *, source: str | None = None) -> Account:
         """Return a person's own view: what was promised, spent, sent and refused, task by task.
@@ -278,13 +280,12 @@ class Ledger:
         """
         person = known_by(person, source)
         self.delete_confirmed()
-        home = 0
-        if source is not None:
-            rows = self._file.query("SELECT number FROM sources WHERE digest = ?", (source,))
-            home = int(rows[0][0]) if rows else -1
-        return statements.account(self._file, home, person)
+        if source is None:
+            return statements.account(self._file, 0, self.names.reading().person(person))
+        rows = self._file.query("SELECT number FROM sources WHERE digest = ?", (source,))
+        return statements.account(self._file, int(rows[0][0]) if rows else -1, person)
 
-    def withdrawn(self, source: str, *, task_name: str) -> frozenset[Key]:
+    def withdrawn(self, source: str, *, task_name: str) -> frozenset[int]:
         """Return the rows of a file whose people have withdrawn, from every task or from one of this name."""
         return statements.withdrawn(self._file, source, task_name)
 
@@ -311,7 +312,7 @@ class Ledger:
 
     def windows(self, task_hash: str, source: str | None = None) -> Windows:
         """Return what is noted of organisations' windows, of the file with a digest or of records from no file."""
-        return Windows(self._file, self._known(task_hash), source)
+        return Windows(self._file, self._known(task_hash), source, self.names.reading)
 
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
         """Take up the work through a file where it stands, or note its beginning.
@@ -383,6 +384,7 @@ class Ledger:
         with self._file.write() as connection:
             outbox.remove(connection, confirmed)
             yield connection
+        self.names.committed()
         # After the commit only: rolled back, the bytes are still there and still to be deleted.
         del self._confirmed[: len(confirmed)]
 

@@ -23,9 +23,9 @@ def read_format(connection: Connection) -> object:
 
 
 def upgrade(connection: Connection, target: int) -> None:
-    """Bring a ledger to the present format, within a transaction."""
-    # Another process may have been quicker.
-    if read_format(connection) == target:
+    """Bring a ledger of an old format to the next that is still written, within a transaction."""
+    # Another process may have been quicker, and may have gone on.
+    if read_format(connection) not in OLD_FORMATS:
         return
     _add_gdp(connection)
     _merge_spellings(connection)

@@ -15,12 +15,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from murk._sqlite import Database, FileKind, Kinds
+from murk._sqlite import Database, FileKind, Kinds, sync
 from murk.errors import MurkError, UserError
+from murk.producers.ledger.key import DRAFT, SUFFIX
 from murk.producers.ledger.migration import OLD_FORMATS, read_format, upgrade
 
-FORMAT = 2
-"""1 knew no currency of GDP, no days, and several spellings of a name: see `migration`."""
+FORMAT = 3
+"""2 (`PLAIN`) has people's names in it as they are, and goes on so until somebody asks for `renaming`. 1 knew no
+currency of GDP, no days, and several spellings of a name: see `migration`. Versions that know no keys must refuse 3:
+they would find nobody's name in it, and give everybody a new account."""
+PLAIN = 2
 APPLICATION = 0x4D75726C
 """SQLite's application id of a ledger ("Murl")."""
 
@@ -59,7 +63,8 @@ CREATE TABLE tariffs (
     approx INTEGER CHECK (approx >= 0), delta INTEGER CHECK (delta >= 0), gdp INTEGER CHECK (gdp >= 0));
 
 -- One row a privatized record. Its key is a row of a file (integer) or what the caller says (text); a key
--- that stands here is never privatized again. A person who is named by the row has the row for a name.
+-- that stands here is never privatized again. A person who is named by the row has the row for a name; others are
+-- keyed hashes of their names (`names`), and so is what the caller says of their records.
 CREATE TABLE debits (
     task INTEGER NOT NULL, source INTEGER NOT NULL, key NOT NULL, person NOT NULL,
     tariff INTEGER NOT NULL, number INTEGER NOT NULL,
@@ -113,24 +118,33 @@ class LedgerFile(Database):
     path
         The file.
     create
-        Make it where there is none.
+        Make it where there is none, and no ``identity`` is meant.
     timeout
         Seconds to wait for another process's write.
+    identity
+        Accept only the ledger with this identity.
+    alone
+        Wait until no other process has it open, and let none open it.
     """
 
-    def __init__(self, path: str | Path, *, create: bool, timeout: float) -> None:
+    def __init__(
+        self, path: str | Path, *, create: bool, timeout: float, identity: str | None = None, alone: bool = False
+    ) -> None:
         self._owner = os.getpid(), threading.get_ident()
+        self._alone = alone
         path = Path(path)
+        # Looked for first: a ledger that another process makes meanwhile is there before anything of its own.
+        left = [end for end in ("-wal", "-shm", SUFFIX, DRAFT) if Path(f"{path.resolve()}{end}").exists()]
         if path.is_file() and path.stat().st_size == 0:
             raise UserError(f"the ledger {path} is empty: its content was lost. {BEYOND}", code=LOST)
         if not path.exists():
-            if any(Path(f"{path}{end}").exists() for end in ("-wal", "-shm")):
+            if left:
                 raise UserError(
-                    f"the ledger {path} is gone, and a file that belongs to it ({path.name}-wal or -shm) is "
+                    f"the ledger {path} is gone, and a file that belongs to it ({path.name}{left[0]}) is "
                     f"still there. {BEYOND}",
                     code=LOST,
                 )
-            if not create:
+            if not create or identity is not None:
                 raise UserError(f"there is no ledger at {path}: check the path. {BEYOND}", code=LOST)
             if path.parent.is_dir():
                 _make(path, timeout)
@@ -139,10 +153,14 @@ class LedgerFile(Database):
         try:
             self.query(f"PRAGMA cache_size = -{CACHE_KIB}")
             self._examine()
-            if self._format() != FORMAT:
+            if self._format() in OLD_FORMATS:
                 with self.write() as connection:
-                    upgrade(connection, FORMAT)
+                    upgrade(connection, PLAIN)
+            self.look_again()
             self._examined = True
+            self.identity = str(self.query("SELECT value FROM meta WHERE key = 'identity'")[0][0])
+            if identity not in (None, self.identity):
+                raise self._another(identity or "")
         except BaseException:
             self.close()
             raise
@@ -158,6 +176,10 @@ class LedgerFile(Database):
         if self._connection.in_transaction:
             raise MurkError("one block of releases must be done before the next begins")
         super().check()
+
+    def look_again(self) -> None:
+        """Find out whether people's names stand in it as they are; nobody changes that while others have it open."""
+        self.is_plain = self._format() == PLAIN
 
     @property
     def is_open(self) -> bool:
@@ -181,12 +203,19 @@ class LedgerFile(Database):
                 f"the ledger {self.path} was opened by another process or thread: open it again in the one that uses it"
             )
 
+    def _connect(self, create: bool) -> sqlite3.Connection:
+        connection = super()._connect(create)
+        if self._alone:
+            # Before the first look: SQLite then holds the file's exclusive lock from there on.
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        return connection
+
     def _verify(self) -> None:
         found = self._pragma("application_id")
         if found != APPLICATION:
             raise UserError(f"{self.path} is a database of something else, not a ledger. {BEYOND}", code=LOST)
         known = self._format()
-        if known not in (*OLD_FORMATS, FORMAT):
+        if known not in (*OLD_FORMATS, PLAIN, FORMAT):
             raise UserError(
                 f"the ledger {self.path} was written by another version of Murk (format "
                 f"{'unknown' if known is None else known}; this one reads format {FORMAT}): "
@@ -208,6 +237,14 @@ class LedgerFile(Database):
             GROUP BY tariff"""
         if any(debited != released for _, debited, released in self.query(tally)):
             raise self._damaged("its debits and its accounts do not agree")
+
+    def _another(self, meant: str) -> UserError:
+        return UserError(
+            f"{self.path} is another ledger than the one that was used here before (its identity begins with "
+            f"{self.identity[:8]}, not {meant[:8]}): what people have spent stands in that one. "
+            "Give the path of the ledger that was used before",
+            code="MURK-LEDGER-003",
+        )
 
     def _damaged(self, what: str) -> UserError:
         return UserError(f"the ledger {self.path} is damaged ({what}). {BEYOND}", code=LOST)
@@ -240,9 +277,9 @@ def _make(path: Path, timeout: float) -> None:
         # For its owner's eyes: who takes part is not protected by any noise.
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         Database(draft, KIND, timeout=timeout).close()
-        _sync(draft)
+        sync(draft)
         os.link(draft, path)
-        _sync(path.parent)
+        sync(path.parent)
     except FileExistsError:
         if not path.exists():
             raise
@@ -254,11 +291,3 @@ def _make(path: Path, timeout: float) -> None:
     finally:
         for end in ("", "-wal", "-shm"):
             Path(f"{draft}{end}").unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

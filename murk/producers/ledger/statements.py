@@ -10,15 +10,15 @@ from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.mechanisms.pure import really_given
 from murk.producers.ledger import windows as window_notes
 from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, Totals
+from murk.producers.ledger.key import Id
 from murk.producers.ledger.prices import CURRENCIES, Price, Promise
 from murk.producers.ledger.progress import Run
-from murk.producers.ledger.requests import Key
 from murk.producers.ledger.windows import WindowCounts
 
 _COUNTS = ("released", "refused", "queued", "dropped")
 
 
-def account(file: Database, home: int, person: Key) -> Account:
+def account(file: Database, home: int, person: Id) -> Account:
     """Read a person's account."""
     prices = {row[0]: Price(*row) for row in file.query("SELECT * FROM tariffs")}
     rows = file.query(
@@ -32,19 +32,25 @@ def account(file: Database, home: int, person: Key) -> Account:
             (home, person),
         )
     )
+    receipts: dict[int, list[int]] = {}
+    own_rows = "person = ?" if home == 0 else "source = ? AND key = ? AND task IN (SELECT number FROM tasks)"
+    place = (person,) if home == 0 else (home, person)
+    for tariff, number in file.query(f"SELECT tariff, number FROM debits WHERE {own_rows} ORDER BY number", place):
+        receipts.setdefault(tariff, []).append(number)
     withdrawn = dict(file.query("SELECT task, day FROM withdrawals WHERE home = ? AND person = ?", (home, person)))
     runs = file.query("SELECT task, people, excluded, next_row, counters FROM runs WHERE source = ?", (home,))
     published = {task for task, *row in runs if person in Run.from_row(tuple(row)).excluded}
     promises = [Promise(*row) for row in file.query("SELECT * FROM promises ORDER BY task, level, currency")]
     history = {price: released for price, released, *_ in rows if released}
     tasks = []
-    for number, name, task_hash in file.query("SELECT number, name, hash FROM tasks ORDER BY number"):
+    found = file.query("SELECT number, name, hash, simulated FROM tasks ORDER BY number")
+    for number, name, task_hash, simulated in found:
         own = [row for row in rows if prices[row[0]].task == number]
         sums = None if home else window_notes.sums(file, "task = ? AND person = ?", (number, person))
         windows = None if sums == WindowCounts() else sums
         if not own and number not in withdrawn and number not in published and windows is None:
             continue
-        levels = _levels([_level(prices[row[0]], row, waiting.get(row[0], 0)) for row in own])
+        levels = _levels([_level(prices[row[0]], row, waiting.get(row[0], 0), receipts.get(row[0], ())) for row in own])
         used = {"", *(level.level for level in levels)}
         caps = [promise for promise in promises if promise.task == number and promise.level in used]
         tasks.append(
@@ -58,6 +64,7 @@ def account(file: Database, home: int, person: Key) -> Account:
                 *_together({row[0]: row[1] for row in own if row[1]}, prices),
                 windows,
                 withdrawn.get(number),
+                bool(simulated),
             )
         )
     lifetime = [promise for promise in promises if promise.task == 0]
@@ -102,7 +109,7 @@ def tasks_named(file: Database, name: str) -> list[str]:
     return found
 
 
-def withdrawn(file: Database, source: str, task_name: str) -> frozenset[Key]:
+def withdrawn(file: Database, source: str, task_name: str) -> frozenset[int]:
     """Read who of a file's rows have withdrawn, from everything or from a task of a name."""
     rows = file.query(
         """SELECT person FROM withdrawals JOIN sources ON sources.number = home
@@ -143,7 +150,7 @@ def totals(file: Database) -> Totals:
     )
 
 
-def _level(price: Price, row: Sequence[int], waiting: int) -> LevelAccount:
+def _level(price: Price, row: Sequence[int], waiting: int, receipts: Sequence[int]) -> LevelAccount:
     _, released, refused, dropped, first, last = row
     return LevelAccount(
         price.level,
@@ -155,6 +162,7 @@ def _level(price: Price, row: Sequence[int], waiting: int) -> LevelAccount:
         dropped,
         first,
         last,
+        tuple(receipts),
     )
 
 

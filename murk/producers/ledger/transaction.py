@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss
+from murk.producers.ledger.key import Id, NameKey
 from murk.producers.ledger.prices import Price, Promise
 from murk.producers.ledger.requests import Key, ReleaseRequests
 from murk.producers.ledger.windows import WindowNotes
@@ -89,8 +90,10 @@ class Spending:
         source: int,
         requests: ReleaseRequests,
         prices: Mapping[int, Price],
+        names: NameKey,
     ) -> None:
         self._connection = connection
+        self._names = names
         self._task = task
         self._prices_of_levels = levels
         self._source = source
@@ -98,7 +101,12 @@ class Spending:
         self._prices = prices
         self._home = source if requests.people is None else 0
         # Without names every row is a person, and its key is their name.
-        self._people = cast(Sequence[Key], requests.keys if requests.people is None else requests.people)
+        self._called = cast(Sequence[Key], requests.keys if requests.people is None else requests.people)
+        # From here on as the file has them; only refusals, which stay on the device, have people's own names.
+        self._people: Sequence[Id] = self._called if requests.people is None else names.people(self._called)
+        self._keys: Sequence[Id | None] = requests.keys
+        if source == 0:
+            self._keys = [names.record(key, person) for key, person in zip(requests.keys, self._people, strict=True)]
         self._first = int(connection.execute("SELECT value FROM meta WHERE key = 'next'").fetchone()[0])
         self._paid: list[int] = []
         self._messages: Sequence[bytes] | None = None
@@ -125,7 +133,7 @@ class Spending:
     @property
     def windows(self) -> WindowNotes:
         """Notes of organisations' windows, written in the same transaction."""
-        return WindowNotes(self._connection, self._task, self._source)
+        return WindowNotes(self._connection, self._task, self._source, self._names)
 
     def cancel(self) -> None:
         """Debit nothing and note no refusal: it was only to be known whether there is room."""
@@ -140,7 +148,7 @@ class Spending:
         fresh = {number: self._lacking(caps[number], {}, number) for number in set(wanted)}
         keep = self._requests.keep_levels
         own_keys = self._source == 0
-        for place, (key, person, number) in enumerate(zip(self._requests.keys, self._people, wanted, strict=True)):
+        for place, (key, person, number) in enumerate(zip(self._keys, self._people, wanted, strict=True)):
             record = (key, person) if own_keys else key
             if record in known and key is not None:
                 self.known[place] = known[record]
@@ -219,7 +227,7 @@ class Spending:
         MurkError
             When somebody was granted a release and none was handed over.
         """
-        run, people, keys = self._connection.executemany, self._people, self._requests.keys
+        run, people, keys = self._connection.executemany, self._people, self._keys
         if self.granted:
             if self._messages is None:
                 raise MurkError("releases were granted and not made: nothing was debited")
@@ -275,27 +283,27 @@ class Spending:
 
     def _known(self) -> dict[Any, int]:
         query = "SELECT key, person, number FROM debits WHERE task = ? AND source = ? AND key IN ({})"
-        keys = [key for key in self._requests.keys if key is not None]
+        keys = [key for key in self._keys if key is not None]
         rows = self._chunks(query, (self._task, self._source), keys)
         if self._source == 0:
             return {(key, person): number for key, person, number in rows}
         return {key: number for key, _, number in rows}
 
-    def _history(self) -> dict[Key, dict[int, int]]:
+    def _history(self) -> dict[Id, dict[int, int]]:
         query = "SELECT person, tariff, released FROM spending WHERE home = ? AND person IN ({})"
-        history: dict[Key, dict[int, int]] = {}
+        history: dict[Id, dict[int, int]] = {}
         for person, price, released in self._chunks(query, (self._home,), self._people):
             if released:
                 history.setdefault(person, {})[price] = released
         return history
 
-    def _withdrawn(self) -> set[Key]:
+    def _withdrawn(self) -> set[Id]:
         if self._connection.execute("SELECT 1 FROM withdrawals LIMIT 1").fetchone() is None:
             return set()
         query = "SELECT person FROM withdrawals WHERE home = ? AND task IN (0, ?) AND person IN ({})"
         return {person for (person,) in self._chunks(query, (self._home, self._task), self._people)}
 
-    def _chunks(self, query: str, values: tuple[Any, ...], names: Sequence[Key]) -> Iterator[Any]:
+    def _chunks(self, query: str, values: tuple[Any, ...], names: Sequence[Id]) -> Iterator[Any]:
         distinct = list(dict.fromkeys(names))
         for start in range(0, len(distinct), CHUNK):
             chunk = distinct[start : start + CHUNK]
@@ -336,7 +344,7 @@ class Spending:
 
     def _refuse(self, place: int, number: int, why: tuple[str, PrivacyLoss | None, PrivacyLoss | None]) -> None:
         level = self._prices[number].level
-        self.refusals[place] = Refusal(self._people[place], self._requests.keys[place], level, *why)
+        self.refusals[place] = Refusal(self._called[place], self._requests.keys[place], level, *why)
 
     def _price_of(self, level: str) -> int:
         try:

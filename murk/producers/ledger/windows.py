@@ -7,12 +7,13 @@ granularity; nothing in it depends on a value of a record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import Any, Literal
 
 from murk._sqlite import Database
+from murk.producers.ledger.key import Id, NameKey
 from murk.producers.ledger.requests import Key
 
 Ending = Literal["released", "refused", "left out"]
@@ -66,10 +67,13 @@ class WindowNotes:
         The ledger's, within a transaction.
     task, source
         Their numbers in the ledger.
+    names
+        What it calls organisations.
     """
 
-    def __init__(self, connection: Connection, task: int, source: int) -> None:
+    def __init__(self, connection: Connection, task: int, source: int, names: NameKey) -> None:
         self._connection = connection
+        self._names = names
         self._place = task, source
         connection.execute(TABLE)
 
@@ -77,7 +81,7 @@ class WindowNotes:
         """What is noted of a window; None where nothing is."""
         row = self._connection.execute(
             "SELECT state FROM windows WHERE task = ? AND source = ? AND key = ? AND person = ?",
-            (*self._place, key, person),
+            (*self._place, *self._called(key, person)),
         ).fetchone()
         return None if row is None else str(row[0])
 
@@ -86,7 +90,7 @@ class WindowNotes:
         self._connection.execute(
             """INSERT INTO windows (task, source, key, person, opened, state) VALUES (?, ?, ?, ?, ?, ?)
                ON CONFLICT DO UPDATE SET opened = excluded.opened, state = excluded.state""",
-            (*self._place, key, person, opened, state),
+            (*self._place, *self._called(key, person), opened, state),
         )
 
     def end(self, key: Key, person: Key, ending: Ending, records: int, next_row: int) -> None:
@@ -95,8 +99,12 @@ class WindowNotes:
         self._connection.execute(
             """UPDATE windows SET lost = lost - (state = 'lost'), state = ?, records = ?, next_row = ?
                WHERE task = ? AND source = ? AND key = ? AND person = ?""",
-            (ending, records, next_row, *self._place, key, person),
+            (ending, records, next_row, *self._place, *self._called(key, person)),
         )
+
+    def _called(self, key: Key, person: Key) -> tuple[Id | None, Id]:
+        name = self._names.person(person)
+        return self._names.record(key, name), name
 
 
 class Windows:
@@ -110,10 +118,12 @@ class Windows:
         The task's number in it.
     source
         Digest of the file that the records come from; None for those that come from none.
+    names
+        What the ledger calls organisations, asked for where one is meant.
     """
 
-    def __init__(self, file: Database, task: int, source: str | None) -> None:
-        self._file, self._task, self._source = file, task, source
+    def __init__(self, file: Database, task: int, source: str | None, names: Callable[[], NameKey]) -> None:
+        self._file, self._task, self._source, self._names = file, task, source, names
 
     def give_up(self, person: Key | None = None) -> int:
         """Note that windows which are open belong to a process that has died: of one organisation, or of all.
@@ -125,26 +135,30 @@ class Windows:
         """
         if not exist(self._file):
             return 0
+        name = self._called(person)
         with self._file.write() as connection:
             return connection.execute(
                 f"UPDATE windows SET state = 'lost', lost = lost + 1 WHERE state = 'open' AND {self._mine}",
-                (*self._place, person, person),
+                (*self._place, name, name),
             ).rowcount
 
     def count(self, person: Key) -> int:
         """How many windows an organisation has begun."""
         return int(self._query("SELECT count(*)", person)[0][0]) if exist(self._file) else 0
 
-    def done(self) -> Mapping[Key, int]:
-        """The row after the last one of each organisation's windows that have ended."""
+    def done(self, people: Iterable[str]) -> Mapping[str, int]:
+        """The row after the last one of each organisation's windows that have ended; of those that have any."""
         if not exist(self._file):
             return {}
         ended = " AND state IN ('released', 'refused', 'left out') GROUP BY person"
-        return dict(self._query("SELECT person, max(next_row)", None, ended))
+        found = dict(self._query("SELECT person, max(next_row)", None, ended))
+        called = {person: self._called(person) for person in people}
+        return {person: found[name] for person, name in called.items() if name in found}
 
     def sums(self, person: Key | None = None) -> WindowCounts:
         """What became of an organisation's windows, or of all."""
-        return sums(self._file, self._mine, (*self._place, person, person))
+        name = self._called(person)
+        return sums(self._file, self._mine, (*self._place, name, name))
 
     _mine = (
         "task = ? AND source = coalesce((SELECT number FROM sources WHERE digest = ?), CASE WHEN ? THEN 0 END) "
@@ -157,7 +171,11 @@ class Windows:
 
     def _query(self, what: str, person: Key | None, more: str = "") -> list[Any]:
         where = f"{what} FROM windows WHERE {self._mine}{more}"
-        return self._file.query(where, (*self._place, person, person))
+        name = self._called(person)
+        return self._file.query(where, (*self._place, name, name))
+
+    def _called(self, person: Key | None) -> Id | None:
+        return None if person is None else self._names().person(person)
 
 
 def exist(file: Database) -> bool:

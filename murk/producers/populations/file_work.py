@@ -271,6 +271,9 @@ class FilePopulation(ABC):
         self.source = crowd.open(task)
         if not task.simulated:
             check_unchanged(self.source, self.ledger)
+        if crowd.person is not None or task.sketch is not None:
+            # With its key lost nobody is found in the ledger: said before anything is written.
+            self.ledger.names.reading()
         standing = log.document()
         if standing is None:
             self._begin(task)
@@ -278,8 +281,15 @@ class FilePopulation(ABC):
             self._carry_on(task, Task.from_document(standing, f"the task on {log.url}"))
         self._take_up()
         if not self.task.simulated:
-            self.warnings += register(self.source, self.ledger)
+            self.warnings += (*register(self.source, self.ledger), *self._plain_names())
         self.warnings += tuple(constant_in_public(self.task))
+
+    def _plain_names(self) -> Iterator[str]:
+        if self.ledger.names.are_plain and (self.crowd.person is not None or self.task.sketch is not None):
+            yield (
+                f"the ledger {self.ledger.path}, of an earlier version of Murk, has people's names in it as they are: "
+                f"`murk ledger {self.ledger.path} --migrate` puts keyed hashes in their place"
+            )
 
     def _begin(self, task: Task) -> None:
         """Begin on a log without a task; until the last line nothing is begun, and anything may be changed."""

@@ -177,7 +177,7 @@ class OrganisationPopulation(FilePopulation):
         self.lost = self._all.lost + self._windows.give_up()
         self.refusal = ""
         self._sums = self._windows.sums()
-        self._done = self._windows.done()
+        self._done = self._windows.done([ORGANISATION, *self.organisations])
         # Rows of windows that have ended are passed over; those of a single organisation are not even read.
         self.next_row = self._done.get(ORGANISATION, 0) if self.source.organisation_column is None else 0
 

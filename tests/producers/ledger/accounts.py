@@ -16,6 +16,16 @@ OTHER = "8" * 64
 FILE = "f" * 64
 
 
+def by_name(
+    ledger: Ledger, rows: Sequence[tuple[object, ...]], *people: str, keys: Sequence[str] = ()
+) -> list[tuple[object, ...]]:
+    """Rows of a ledger's file with people and their records under the names that they have outside of it."""
+    names = ledger.names.reading()
+    called: dict[object, object] = {names.person(person): person for person in people}
+    called |= {names.record(key, names.person(person)): key for person in people for key in keys}
+    return [tuple(called.get(value, value) for value in row) for row in rows]
+
+
 def charge(level: str = "default", **costs: int | tuple[int, int]) -> Charge:
     """A level that costs so many units in each currency, e.g. ``rho=5`` or ``approx=(5, 1)``."""
     amounts = {}

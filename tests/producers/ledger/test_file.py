@@ -108,13 +108,13 @@ SAID = {
     "emptied": "is empty: its content was lost",
     "text": "is not a ledger, or its beginning was destroyed",
     "header lost": "is not a ledger, or its beginning was destroyed",
-    "newer version": "was written by another version of Murk (format 99; this one reads format 2): use the version",
-    "version gone": "was written by another version of Murk (format unknown; this one reads format 2)",
+    "newer version": "was written by another version of Murk (format 99; this one reads format 3): use the version",
+    "version gone": "was written by another version of Murk (format unknown; this one reads format 3)",
     "another application": "is a database of something else, not a ledger",
     "a table gone": "is damaged (its tables are not the ones that Murk makes)",
     "a debit taken out": "is damaged (its debits and its accounts do not agree)",
     "an account taken out": "is damaged (its debits and its accounts do not agree)",
-    "gone, with its log left": "is gone, and a file that belongs to it (ledger.db-wal or -shm) is still there",
+    "gone, with its log left": "is gone, and a file that belongs to it (ledger.db-wal) is still there",
 }
 
 

@@ -26,6 +26,7 @@ from murk.producers.ledger.transaction import Spending
 from murk.producers.sketches.window import index_of
 from murk.stream import Task, open_log
 from murk.stream.messages.releases import SketchRelease
+from tests.producers.ledger.accounts import by_name
 from tests.producers.sketches.organisations import RECORD, TEXT, WINDOW, SketchWorld, coded, make_task
 from tests.producers.test_crashes import Killer, after, before, in_child, patched
 from tests.producers.test_producer import elsewhere
@@ -250,7 +251,9 @@ class TestLost:
     def test_the_note_says_nothing_of_values(self, world: SketchWorld) -> None:
         world.producer.add({"age": SECRET, "same_sex": "yes", "weeks": 51.375})
         rows = world.ledger._file.query("SELECT key, person, opened, state, lost, records, next_row FROM windows")
-        assert rows == [("window 1", "clinic", 1_700_006_400, "open", 0, 0, 0)]
+        names = world.ledger.names.reading()
+        clinic = names.person("clinic")
+        assert rows == [(names.record("window 1", clinic), clinic, 1_700_006_400, "open", 0, 0, 0)]
 
 
 ODD_VALUES: list[Any] = [
@@ -292,7 +295,15 @@ class TestValues:
                 texts = [repr(receipts), repr(world.producer), *world.ledger.account("clinic").describe()]
                 releases = [release.model_dump(exclude={"payload", "spread"}) for release in world.releases()]
                 tables = {
-                    table: world.ledger._file.query(f"SELECT {columns} FROM {table}")
+                    table: sorted(
+                        by_name(
+                            world.ledger,
+                            world.ledger._file.query(f"SELECT {columns} FROM {table}"),
+                            "clinic",
+                            keys=[f"window {number}" for number in range(1, 9)],
+                        ),
+                        key=str,
+                    )
                     for table, columns in {
                         "debits": "*", "spending": "*", "windows": "*", "tariffs": "*", "promises": "*",
                         "outbox": "number, chain, since, expires, home, person, tariff",
@@ -661,7 +672,7 @@ def test_ledgers_of_people_have_no_windows(tmp_path: Path) -> None:
         fill(world.producer)
         world.ledger.delete_confirmed()
     with sqlite3.connect(tmp_path / "ledger.db") as connection:
-        assert connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall() == [(2,)]
+        assert connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall() == [(3,)]
 
 
 def test_the_release_holds_no_name(world: SketchWorld) -> None:

@@ -1,0 +1,137 @@
+"""A person's account on one screen, for anyone: what was sent, when, what it can say about them, and the way out.
+
+It says nothing of who they are: it can be shown, printed or sent to somebody without a name in it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import click
+
+from murk.privacy import Guarantee
+from murk.privacy.explain import number, percent
+from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, day_text
+
+_LABEL, _WIDEST, _MOST = 14, 100, 6
+# Without the path: it may be called after somebody.
+_COMMAND = "murk ledger LEDGER --person NAME"
+
+
+def show_statement(account: Account) -> None:
+    """Print the account of a person (not of an organisation)."""
+    width = min(_WIDEST, shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDEST)
+    today = datetime.now(UTC).date().isoformat()
+    click.echo(f"Your account on {today} (UTC). Nothing on this page says who you are.")
+    for title, lines in _sections(account):
+        click.echo()
+        click.secho(title, bold=True)
+        for label, text in lines:
+            click.echo(
+                textwrap.fill(
+                    text,
+                    width,
+                    initial_indent=f"  {label:<{_LABEL}}",
+                    subsequent_indent=" " * (_LABEL + 2),
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+            )
+
+
+def _sections(account: Account) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    for task in account.tasks:
+        title = f"{task.name}, a simulation: its noise can be computed again, and protects nobody"
+        yield title if task.simulated else task.name, list(_task(task))
+    real = [task for task in account.tasks if not task.simulated]
+    if account.caps or len(account.tasks) > 1:
+        lines = []
+        if account.guarantee is not None and len(real) == len(account.tasks) > 1:
+            lines.append(("Kept private", _private(account.guarantee, "all of it together")))
+        yield "All tasks", lines + [("Budget", _budget([one])) for one in account.caps]
+    yield "Your way out", list(_way_out(account))
+
+
+def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
+    if task.published:
+        yield (
+            "Published",
+            "Your features, without the target, are public with this task as they are, with no noise. Nothing else of "
+            "yours is released to it.",
+        )
+    for level in task.levels:
+        if level.released or level.refused:
+            yield "Sent", _sent(level)
+    if task.accountant.releases and not task.simulated:
+        what = "it" if task.accountant.releases == 1 else "all of it together"
+        none = "These releases have no figure in common: --details has what each of them promises."
+        yield "Kept private", none if task.guarantee is None else _private(task.guarantee, what)
+    caps = [one for one in task.caps if one.cap is not None]
+    if caps and task.levels:
+        yield "Budget", _budget(caps)
+    numbers = sorted(number for level in task.levels for number in level.receipts)
+    if numbers:
+        yield "Receipt", _receipt(numbers)
+    if task.withdrawn:
+        yield "Withdrawn", f"{_on(task.withdrawn_on)}You take no more part in this task."
+
+
+def _sent(one: LevelAccount) -> str:
+    parts = [f"{_answers(one.sent)}, blurred by noise on your side before anything left{one.days}"]
+    if one.queued:
+        parts.append(f"{one.queued} more waiting to be sent")
+    if one.dropped:
+        parts.append(f"{one.dropped} deleted without being sent")
+    if one.refused:
+        parts.append(f"{one.refused} refused, since your budget or your withdrawal left no room")
+    return f"{'; '.join(parts)} (level {one.level!r})."
+
+
+def _answers(count: int) -> str:
+    return {0: "Nothing yet", 1: "1 answer"}.get(count, f"{count:,} answers")
+
+
+def _private(guarantee: Guarantee, what: str) -> str:
+    figures = ", ".join(f"{name} = {number(value)}" for name, value in guarantee.to_dict()[guarantee.kind].items())
+    return (
+        f"From {what}, somebody who knows everything else, with any computer, tells your record from any other in at "
+        f"most {percent(guarantee.max_attack_accuracy)} of cases; by tossing a coin it is 50%. ({figures})"
+    )
+
+
+def _budget(caps: Sequence[CapStatus]) -> str:
+    parts = []
+    for one in caps:
+        spent = "an amount without a figure" if one.spent is None else one.spent.rounded()
+        at = f" at level {one.level!r}" if one.level else ""
+        parts.append(f"{spent} spent of at most {one.cap}{at}")
+    return f"{'; '.join(parts)}. What is spent stays spent, and beyond the most nothing leaves."
+
+
+def _receipt(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:_MOST]))
+    more = f" and {len(numbers) - _MOST:,} more" if len(numbers) > _MOST else ""
+    return f"No. {shown}{more} in this ledger. What was sent has no such number: without the ledger it leads nowhere."
+
+
+def _way_out(account: Account) -> Iterator[tuple[str, str]]:
+    if account.withdrawn:
+        yield "Withdrawn", f"{_on(account.withdrawn_on)}Nothing more is released to any task."
+    else:
+        yield (
+            "To stop",
+            f"`{_COMMAND} --withdraw` deletes what waits, and nothing more leaves (--task NAME: for one task).",
+        )
+    yield (
+        "What stays",
+        "What was sent cannot be taken back, nor out of a result that was learned from it. It need not be: now and "
+        "later it says no more about you than stands above.",
+    )
+
+
+def _on(day: int | None) -> str:
+    return "" if day is None else f"On {day_text(day)}. "

@@ -1,0 +1,106 @@
+"""What a ledger calls people: keyed hashes of their names.
+
+A ledger says who takes part in what, and no noise protects that. So names stand in it as BLAKE2b under a secret `key`
+of 32 bytes, in a file of its own: a ledger without it names nobody, and guessing names does not help. What callers call
+records is hashed with the person's name, so that equal texts of two people differ. Rows of a file stand as they are:
+they say nothing to anyone who has not the file, and anyone who has it has the records.
+"""
+
+from __future__ import annotations
+
+import secrets
+from sqlite3 import Connection
+from typing import Any
+
+from murk.errors import UserError
+from murk.producers.ledger.key import KEY_BYTES, NameKey, give_name, key_path, make_key, read_key
+from murk.producers.ledger.schema import LOST, LedgerFile
+
+_QUERY = "SELECT value FROM meta WHERE key = 'key'"
+
+
+class Names:
+    """How one open ledger calls people.
+
+    Parameters
+    ----------
+    file
+        The ledger's file.
+
+    Raises
+    ------
+    UserError
+        When there is a key beside a ledger that knows of none: an older copy was put in the ledger's place.
+    """
+
+    def __init__(self, file: LedgerFile) -> None:
+        self._file = file
+        self._key = NameKey(None) if file.is_plain else None
+        self._made = False
+        # In this order: a key gets its name after the ledger has its fingerprint.
+        named = key_path(file.path).exists()
+        fingerprint = self._fingerprint()
+        if fingerprint is None and named:
+            raise UserError(
+                f"the ledger {file.path} knows nothing of the key beside it ({key_path(file.path).name}): an older "
+                "copy of the ledger was put in its place. What people have spent since stands in the newer one alone: "
+                "put back the newest intact copy before anything else is released",
+                code=LOST,
+            )
+        if fingerprint is not None and not named:
+            give_name(file.path, fingerprint)
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether people stand in it under their own names, as in ledgers of before."""
+        return self._file.is_plain
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether it has a key: it has none while nobody was named."""
+        return self._fingerprint() is not None
+
+    def reading(self) -> NameKey:
+        """The key, to look people up with; where nobody was ever named, one under which nobody is."""
+        if self._key is not None:
+            return self._key
+        fingerprint = self._fingerprint()
+        if fingerprint is None:
+            return NameKey(secrets.token_bytes(KEY_BYTES))
+        self._key = read_key(self._file.path, fingerprint)
+        return self._key
+
+    def writing(self, connection: Connection) -> NameKey:
+        """The key, within a transaction that is about to name people; made if they are the first."""
+        if self._key is not None:
+            return self._key
+        fingerprint = _read(connection.execute(_QUERY).fetchall())
+        if fingerprint is None:
+            if connection.execute("SELECT 1 FROM spending WHERE home = 0 AND typeof(person) = 'blob'").fetchone():
+                raise UserError(
+                    f"the ledger {self._file.path} is damaged: it names people by a key, and says not which. Put back "
+                    "the newest intact copy before anything else is released",
+                    code=LOST,
+                )
+            key = make_key(self._file.path)
+            connection.execute("INSERT INTO meta VALUES ('key', ?)", (key.fingerprint,))
+            self._made = True
+            # Not remembered here: the transaction may still be rolled back, and the key with it.
+            return key
+        self._key = read_key(self._file.path, fingerprint)
+        return self._key
+
+    def committed(self) -> None:
+        """Give a key that was made its name, after the transaction."""
+        if self._made:
+            self._made = False
+            fingerprint = self._fingerprint()
+            if fingerprint is not None:
+                give_name(self._file.path, fingerprint)
+
+    def _fingerprint(self) -> str | None:
+        return _read(self._file.query(_QUERY))
+
+
+def _read(rows: list[Any]) -> str | None:
+    return str(rows[0][0]) if rows else None

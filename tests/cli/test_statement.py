@@ -1,0 +1,115 @@
+"""What a person sees of their own account, on one screen and without their name; and how names leave old ledgers."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from murk.cli.commands.ledger import command
+from murk.privacy import GaussianDP, cap_of
+from murk.producers import Ledger
+from murk.producers.ledger.key import key_path
+from murk.producers.ledger.requests import ReleaseRequests
+from tests.producers.ledger.accounts import LOG, OTHER, TASK, ask, charge, spend
+
+NAME = "Annette Vandermeer"
+UNITS = cap_of(GaussianDP(1.0)).units
+DAY = 1_700_006_400
+"""15 November 2023."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger in which somebody has released twice of a budget of two."""
+    path = tmp_path / f"{NAME}.db"
+    with Ledger(path) as ledger:
+        ledger.bind(LOG, TASK, name="sleep", simulated=False)
+        ledger.book(TASK, [charge(gdp=UNITS)], caps=[("", cap_of(GaussianDP(1.5)))], lifetime=cap_of(GaussianDP(3.0)))
+        for _ in range(2):
+            with ledger.spending(TASK, ReleaseRequests([None], [NAME], ["default"])) as spending:
+                spending.freeze([b"1"], [0], [0], expires=1, day=DAY)
+        assert ask(ledger, NAME) == "task"
+        ledger.confirm([1])
+    return path
+
+
+def ledger(*arguments: object) -> str:
+    done = CliRunner().invoke(command, [*map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_one_screen_says_what_was_sent_what_it_can_say_and_the_way_out(path: Path) -> None:
+    screen = ledger(path, "--person", NAME)
+    text = " ".join(screen.split())
+    assert "1 answer, blurred by noise on your side before anything left, on 2023-11-15" in text
+    assert "1 more waiting to be sent; 1 refused, since your budget" in text
+    # Two releases of mu = 1: mu = sqrt(2), Phi(mu / 2) = 0.7602...
+    assert "tells your record from any other in at most 76.1% of cases; by tossing a coin it is 50%" in text
+    assert "mu = 1.415 spent of at most mu = 1.5." in text
+    assert "Receipt No. 1, 2 in this ledger" in text
+    assert "--withdraw` deletes what waits, and nothing more leaves" in text
+    assert "What was sent cannot be taken back, nor out of a result that was learned from it" in text
+    assert len(screen.splitlines()) <= 24
+    assert max(map(len, screen.splitlines())) <= 100
+
+
+def test_nothing_on_it_says_whose_it_is(path: Path) -> None:
+    for options in ([], ["--details"], ["--json"], ["--withdraw", "--yes"], ["--json"]):
+        said = ledger(path, "--person", NAME, *options)
+        assert NAME not in said
+        assert NAME.split()[0] not in said
+
+
+def test_it_says_that_somebody_has_withdrawn(path: Path) -> None:
+    ledger(path, "--person", NAME, "--withdraw", "--yes", "--task", "sleep")
+    assert "You take no more part in this task." in ledger(path, "--person", NAME)
+    ledger(path, "--person", NAME, "--withdraw", "--yes")
+    text = " ".join(ledger(path, "--person", NAME).split())
+    assert "Nothing more is released to any task." in text
+    assert "To stop" not in text
+
+
+def test_all_tasks_together_are_a_figure_of_their_own(path: Path) -> None:
+    with Ledger(path) as open_ledger:
+        open_ledger.bind(LOG, OTHER, name="food", simulated=False)
+        open_ledger.book(OTHER, [charge(gdp=UNITS)])
+        spend(open_ledger, ReleaseRequests([None], [NAME], ["default"]), OTHER)
+    text = " ".join(ledger(path, "--person", NAME).split())
+    together = text[text.index("All tasks") :]
+    # Phi(sqrt(3) / 2) = 0.8068...
+    assert "From all of it together" in together
+    assert "at most 80.7% of cases" in together
+    assert "mu = 1.733 spent of at most mu = 3." in together
+
+
+def test_a_simulation_promises_nothing(path: Path) -> None:
+    with sqlite3.connect(path) as change:
+        change.execute("UPDATE tasks SET simulated = 1")
+    text = ledger(path, "--person", NAME)
+    assert "sleep, a simulation: its noise can be computed again, and protects nobody" in text
+    assert "Kept private" not in text
+
+
+def test_an_old_ledger_is_migrated_by_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    Ledger(path).close()
+    with sqlite3.connect(path) as change:
+        change.execute("UPDATE meta SET value = 2 WHERE key = 'format'")
+    change.close()
+    with Ledger(path) as old:
+        old.withdraw(NAME)
+    assert "--migrate` changes that" in ledger(path)
+    assert json.loads(ledger(path, "--json"))["names"] == "plain"
+    said = " ".join(ledger(path, "--migrate").split())
+    assert "keep a copy of it apart" in said
+    assert key_path(path).exists()
+    assert "nothing to do" in ledger(path, "--migrate")
+    assert json.loads(ledger(path, "--migrate", "--json"))["migrated"] is False
+    assert json.loads(ledger(path, "--json"))["names"] == "keyed"
+    assert NAME.encode() not in path.read_bytes()
+    assert json.loads(ledger(path, "--person", NAME, "--json"))["withdrawn"] is True
+    wrong = CliRunner().invoke(command, [str(path), "--migrate", "--person", NAME])
+    assert wrong.exit_code != 0

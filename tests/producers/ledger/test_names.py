@@ -1,0 +1,351 @@
+"""Nobody's name is in a ledger; and whatever becomes of its key, nobody gets a second budget."""
+
+import os
+import signal
+import sqlite3
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from murk.errors import MurkError, UserError
+from murk.producers.ledger import key, names, renaming
+from murk.producers.ledger.key import key_path
+from murk.producers.ledger.ledger import Ledger
+from murk.producers.ledger.renaming import hash_names
+from murk.producers.ledger.requests import ReleaseRequests
+from murk.producers.ledger.transaction import Spending
+from tests.producers.ledger.accounts import FILE, TASK, ask, booked, charge, rho, spend
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+ANN, RECORD = "Annette Vandermeer", "visit to the clinic of 3 May"
+ONE = {"charges": [charge(rho=30)], "caps": [("", rho(30))]}
+"""A task in which everybody may release once."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def plain(path: Path) -> Path:
+    """A ledger as the version before made them, in which people have released, withdrawn, and had windows."""
+    Ledger(path).close()
+    with sqlite3.connect(path) as change:
+        change.execute("UPDATE meta SET value = 2 WHERE key = 'format'")
+    change.close()
+    with booked(path, **ONE) as ledger:
+        assert ask(ledger, ANN, RECORD) == "released"
+        ledger.withdraw("Bernadette", now=0)
+        requests = ReleaseRequests(["window 1"], ["Cooperative"], ["default"])
+        with ledger.spending(TASK, requests) as spending:
+            spending.cancel()
+            spending.windows.begin("window 1", "Cooperative", 0, "open")
+    return path
+
+
+def everything(path: Path) -> bytes:
+    """All bytes of a ledger's files, of the key's too."""
+    return b"".join(file.read_bytes() for file in sorted(path.parent.iterdir()))
+
+
+def first_name(path: Path) -> None:
+    with booked(path, **ONE) as ledger:
+        ask(ledger, ANN, RECORD)
+
+
+def killed(work: Callable[[], Any], owner: Any, name: str, when: str, calls: int = 1) -> bool:
+    """Kill a child, as SIGKILL does, around the n-th call of a function; whether it came to that."""
+    child = os.fork()
+    if child == 0:
+        inner, left = getattr(owner, name), [calls]
+
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            left[0] -= 1
+            if when == "before" and not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = inner(*arguments, **options)
+            if when == "after" and not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        setattr(owner, name, wrapped)
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def test_nobody_is_named_in_a_new_ledger(path: Path) -> None:
+    with booked(path, **ONE) as ledger:
+        assert ask(ledger, ANN, RECORD) == "released"
+        # Before and after the write-ahead log is merged into the file.
+        assert ANN.encode() not in everything(path)
+        assert RECORD.encode() not in everything(path)
+        assert ledger.account(f" {ANN} ").tasks[0].levels[0].released == 1
+        # What is refused says whose it was, to the caller alone.
+        assert spend(ledger, ReleaseRequests([None], [ANN], ["default"])).refusals[0].person == ANN
+    assert ANN.encode() not in everything(path)
+    assert RECORD.encode() not in everything(path)
+    with sqlite3.connect(path) as look:
+        kinds = {kind for (kind,) in look.execute("SELECT typeof(person) FROM spending")}
+        assert kinds == {"blob"}
+
+
+def test_the_key_is_for_its_owner_alone_and_says_no_name(path: Path) -> None:
+    first_name(path)
+    lies = key_path(path)
+    assert stat.S_IMODE(lies.stat().st_mode) == 0o600
+    assert sorted(file.name for file in path.parent.iterdir()) == ["ledger.db", "ledger.db.key"]
+    assert bytes.fromhex(lies.read_text().split()[-1]) not in path.read_bytes()
+    assert lies.read_text().split()[-1].encode() not in path.read_bytes()
+
+
+def test_two_ledgers_call_a_person_differently(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    for one in (path, other):
+        first_name(one)
+    called = [sqlite3.connect(one).execute("SELECT person, key FROM debits").fetchall() for one in (path, other)]
+    assert called[0] != called[1]
+
+
+def test_equal_texts_of_two_people_are_called_differently(path: Path) -> None:
+    with booked(path, **ONE) as ledger:
+        for person in (ANN, "Bernadette"):
+            assert ask(ledger, person, RECORD) == "released"
+            assert ask(ledger, person, RECORD) == "known"
+    assert len(sqlite3.connect(path).execute("SELECT DISTINCT key FROM debits").fetchall()) == 2
+
+
+def test_rows_of_a_file_need_no_key(path: Path) -> None:
+    with booked(path, **ONE) as ledger:
+        spend(ledger, ReleaseRequests([0, 1], None, ["default"] * 2, source=FILE))
+        ledger.withdraw(1, source=FILE)
+        assert ledger.account(0, source=FILE).is_known
+        assert not ledger.account(ANN).is_known
+        assert not ledger.names.is_keyed
+    assert not key_path(path).exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda lies: lies.unlink(), "names people by a key, and"),
+        (lambda lies: lies.write_text("murk ledger key 1 " + "00" * 32 + "\n"), "the key of another ledger"),
+        (lambda lies: lies.write_text(lies.read_text()[:40]), "is damaged, or the key of another"),
+        (lambda lies: lies.write_bytes(b"\xff\xfe"), "cannot be read"),
+    ],
+    ids=["lost", "another's", "cut off", "no text"],
+)
+def test_without_its_key_a_ledger_finds_nobody_and_releases_nothing(
+    path: Path, damage: Callable[[Path], Any], words: str
+) -> None:
+    first_name(path)
+    copy = key_path(path).read_bytes()
+    damage(key_path(path))
+    with booked(path, **ONE) as ledger:
+        for attempt in (
+            lambda: ask(ledger, ANN),
+            lambda: ask(ledger, "somebody new"),
+            lambda: ledger.withdraw(ANN),
+            lambda: ledger.account(ANN),
+        ):
+            with pytest.raises(UserError, match=words) as caught:
+                attempt()
+            assert "put back any copy of it" in str(caught.value)
+            assert ANN not in str(caught.value)
+        assert ledger.totals().releases == 1
+    key_path(path).write_bytes(copy)
+    with booked(path, **ONE) as ledger:
+        assert ask(ledger, ANN) == "task"
+
+
+def test_a_copy_elsewhere_needs_the_key_too(path: Path, tmp_path: Path) -> None:
+    first_name(path)
+    elsewhere = tmp_path / "elsewhere" / "copy.db"
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(path.read_bytes())
+    with Ledger(elsewhere) as ledger, pytest.raises(UserError, match=r"copy\.db\.key is not there"):
+        ledger.account(ANN)
+    key_path(elsewhere).write_bytes(key_path(path).read_bytes())
+    with booked(elsewhere, **ONE) as ledger:
+        assert ask(ledger, ANN) == "task"
+
+
+def test_a_link_to_a_ledger_has_the_ledgers_key(path: Path, tmp_path: Path) -> None:
+    first_name(path)
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    with booked(link, **ONE) as ledger:
+        assert ask(ledger, ANN) == "task"
+    assert not Path(f"{link}.key").exists()
+
+
+def test_a_ledger_older_than_its_key_is_refused(path: Path) -> None:
+    booked(path, **ONE).close()
+    before = path.read_bytes()
+    first_name(path)
+    path.write_bytes(before)
+    with pytest.raises(UserError, match="an older copy of the ledger was put in its place"):
+        Ledger(path)
+
+
+def test_a_key_without_its_ledger_is_a_ledger_that_was_lost(path: Path) -> None:
+    first_name(path)
+    path.unlink()
+    with pytest.raises(UserError, match=r"is gone, and a file that belongs to it \(ledger.db.key\) is still there"):
+        Ledger(path)
+
+
+def test_a_key_that_was_made_for_nothing_is_made_again(path: Path) -> None:
+    with booked(path, **ONE) as ledger:
+        with pytest.raises(ZeroDivisionError), ledger.spending(TASK, ReleaseRequests([None], [ANN], ["default"])):
+            raise ZeroDivisionError
+        assert not key_path(path).exists()
+        assert ask(ledger, ANN) == "released"
+    with booked(path, **ONE) as ledger:
+        assert ask(ledger, ANN) == "task"
+
+
+def test_processes_that_name_people_first_at_once_share_one_key(path: Path) -> None:
+    booked(path, **ONE).close()
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            status = 9
+            try:
+                with booked(path, **ONE) as ledger:
+                    status = int(ask(ledger, ANN) == "released")
+            finally:
+                os._exit(status)
+        children.append(child)
+    released = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert sorted(released) == [0, 0, 0, 1]
+    with booked(path, **ONE) as ledger:
+        assert ledger.totals().people == 1
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(key.os, "replace"), (key, "sync"), (names, "make_key"), (Spending, "write"), (names, "give_name")],
+    ids=["replace", "sync", "make", "write", "name"],
+)
+def test_killed_while_the_key_is_made_everybody_has_one_budget(path: Path, owner: Any, name: str, when: str) -> None:
+    booked(path, **ONE).close()
+    assert killed(lambda: first_name(path), owner, name, when)
+    with booked(path, **ONE) as ledger:
+        spent = ledger.totals().releases
+        assert ask(ledger, ANN, RECORD) == ("known" if spent else "released")
+        assert ask(ledger, ANN) == "task"
+    assert sorted(file.name for file in path.parent.iterdir() if ".key." not in file.name) == [
+        "ledger.db",
+        "ledger.db.key",
+    ]
+
+
+def test_an_old_ledger_goes_on_with_names_as_they_are(plain: Path) -> None:
+    with booked(plain, **ONE) as ledger:
+        assert ledger.names.are_plain
+        assert ask(ledger, ANN) == "task"
+        assert ask(ledger, "Dora") == "released"
+    assert not key_path(plain).exists()
+    assert sqlite3.connect(plain).execute("SELECT value FROM meta WHERE key = 'format'").fetchall() == [(2,)]
+
+
+def kept(path: Path) -> None:
+    """Everything that people of the old ledger had done is known."""
+    with booked(path, **ONE) as ledger:
+        assert ask(ledger, ANN, RECORD) == "known"
+        assert ask(ledger, ANN) == "task"
+        assert ask(ledger, "Bernadette") == "withdrawn"
+        assert ledger.windows(TASK).count("Cooperative") == 1
+        with ledger.spending(TASK, ReleaseRequests(["window 1"], ["Cooperative"], ["default"])) as spending:
+            assert spending.windows.state("window 1", "Cooperative") == "open"
+            spending.cancel()
+        assert ledger.windows(TASK).give_up("Cooperative") == 1
+        assert ask(ledger, "Dora") == "released"
+
+
+def test_a_migrated_ledger_knows_all_and_names_nobody(plain: Path) -> None:
+    assert ANN.encode() in everything(plain)
+    assert hash_names(plain)
+    for word in (ANN, RECORD, "Bernadette", "Cooperative", "window 1"):
+        assert word.encode() not in everything(plain), word
+    kept(plain)
+    assert not hash_names(plain)
+    assert sqlite3.connect(plain).execute("SELECT value FROM meta WHERE key = 'format'").fetchall() == [(3,)]
+
+
+def test_names_that_were_deleted_before_are_gone_from_a_migrated_ledger(plain: Path) -> None:
+    deleted = "Somebody Whose Release Was Sent"
+    with booked(plain, **ONE) as ledger:
+        for number in range(300):
+            ask(ledger, f"{deleted} {number}")
+        ledger.confirm(range(1, 400))
+    assert deleted.encode() in everything(plain)
+    assert hash_names(plain)
+    assert deleted.encode() not in everything(plain)
+
+
+def test_a_ledger_of_the_first_format_is_migrated_too(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript((Path(__file__).parent / "data" / "format-1.sql").read_text(encoding="utf-8"))
+    connection.close()
+    assert hash_names(path)
+    with Ledger(path) as ledger:
+        assert not ledger.names.are_plain
+        assert ledger.account("ann").tasks[0].levels[0].released == 3
+
+
+def test_a_ledger_that_another_process_has_open_is_not_migrated(plain: Path) -> None:
+    with booked(plain, **ONE) as ledger:
+        with pytest.raises(MurkError, match="another process kept the ledger"):
+            hash_names(plain, timeout=0.05)
+        # It goes on as it was.
+        assert ask(ledger, ANN) == "task"
+        assert ask(ledger, "Dora") == "released"
+    assert hash_names(plain)
+
+
+def test_nobody_opens_a_ledger_that_is_being_migrated(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    overwrite = renaming._overwrite
+
+    def look(file: Any) -> None:
+        with pytest.raises(MurkError, match="another process kept"):
+            Ledger(plain, timeout=0.05)
+        overwrite(file)
+
+    monkeypatch.setattr(renaming, "_overwrite", look)
+    assert hash_names(plain)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(key.os, "replace"), (renaming, "make_key"), (renaming, "_hash"), (names, "give_name"), (renaming, "_overwrite")],
+    ids=["replace", "make", "hash", "name", "overwrite"],
+)
+def test_killed_while_migrating_nobody_gets_a_second_budget(plain: Path, owner: Any, name: str, when: str) -> None:
+    assert killed(lambda: hash_names(plain), owner, name, when)
+    kept(plain)
+    hash_names(plain)
+    for word in (ANN, RECORD, "Bernadette", "Cooperative"):
+        assert word.encode() not in everything(plain), word
+    with booked(plain, **ONE) as ledger:
+        assert ask(ledger, ANN) == "task"
+        assert ask(ledger, "Dora") == "task"
+
+
+def test_the_copy_from_before_a_migration_is_refused(plain: Path) -> None:
+    before = plain.read_bytes()
+    assert hash_names(plain)
+    plain.write_bytes(before)
+    with pytest.raises(UserError, match="an older copy"):
+        Ledger(plain)
