@@ -233,6 +233,7 @@ GENERAL = {
     "murk.learners": "MURK-LEARN-001",
     "murk.monitoring": "MURK-MONITOR-001",
     "murk.audit": "MURK-AUDIT-001",
+    "murk.dossier": "MURK-AUDIT-001",
     "murk.demo": "MURK-MONITOR-001",
 }
 """The code of errors that name none, by the module that raised them or a package around it."""

@@ -19,7 +19,8 @@ ALLOWED = {
     "monitoring": {"privacy", "stream", "learners"},
     "audit": {"privacy", "stream", "learners", "producers"},
     "demo": {"privacy", "stream", "learners", "producers"},
-    "cli": {"privacy", "stream", "learners", "producers", "monitoring", "audit", "demo"},
+    "dossier": {"privacy", "stream", "learners", "producers"},
+    "cli": {"privacy", "stream", "learners", "producers", "monitoring", "audit", "demo", "dossier"},
 }
 NOT_INSTALLED = {"tools", "tests", "benchmarks", "deploy"}
 EVERYBODY = {"errors", "_jit", "_lazy", "_sqlite", "_turns", "__version__"}

@@ -35,6 +35,7 @@ _COMMANDS = {
     "ledger": ("murk.cli.commands.ledger", "Show what a person was promised, spent and sent; withdraw."),
     "audit": ("murk.cli.commands.audit", "Measure what releases disclose, against what is claimed."),
     "config": ("murk.cli.commands.config", "Show every setting, and where its value comes from."),
+    "dossier": ("murk.cli.commands.dossier", "Write a page for a privacy officer's file, made from a task and a log."),
     "dead-letters": ("murk.cli.commands.dead_letters", "List the messages that were not learned from, and why."),
 }
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from murk import __version__
 from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, progress, table
 from murk.errors import UserError
@@ -55,7 +57,8 @@ def command(
 
     if everything == (task_path is not None):
         raise UserError("give a TASK to audit, or --all for every mechanism and protocol")
-    cases = catalogue() if task_path is None else cases_of(_load(task_path))
+    task = None if task_path is None else _load(task_path)
+    cases = catalogue() if task is None else cases_of(task)
     noise = None if seed is None else SimulatedNoise(seed)
     with progress("audit", 2 * draws * len(cases), quiet=as_json) as tick:
         findings = list(audit(cases, draws, noise=noise, confidence=confidence, tick=tick))
@@ -65,6 +68,9 @@ def command(
             "holds": holds,
             "confidence": confidence,
             "simulated": seed is not None,
+            "task": None if task is None else {"name": task.name, "hash": task.hash},
+            "murk": __version__,
+            "date": datetime.now(UTC).date().isoformat(),
             "findings": [finding.to_dict() for finding in findings],
         })  # fmt: skip
     else:

@@ -62,6 +62,16 @@ class TopicSetup:
                     )
         return found
 
+    def settings(self) -> dict[str, tuple[str, dict[str, str] | str]]:
+        """How long each topic keeps what, and in how many copies, as the broker says; or why that cannot be read.
+
+        Returns
+        -------
+        dict
+            ``releases``, ``models``, ``states`` and ``dead`` -> topic, and its settings or the reason.
+        """
+        return topics.retention_settings(self._admin, self.url, self._names)
+
     def register_task(self) -> None:
         """Put the task on the log; see `Log.register_task`. One with a sample set aside is not known yet, and waits."""
         with KafkaLog(self.url) as log:

@@ -23,6 +23,7 @@ from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.task.task import Task
 
 _RELEASES = re.compile(r"murk-(.+)-releases")
+_RETENTION = ("cleanup.policy", "retention.ms", "retention.bytes", "message.timestamp.type", "min.insync.replicas")
 # A message's key, headers and its batch's own head.
 _ENVELOPE = 16_384
 
@@ -231,6 +232,26 @@ def problems(admin: Any, url: str, names: Names, task: Task, *, estimates: bool 
         offline = [part["partition_index"] for part in described[topic]["partitions"] if part["leader_id"] < 0]
         if offline:
             found.append(f"{topic} has no leader for its partitions {offline}: are all brokers up?")
+    return found
+
+
+def retention_settings(admin: Any, url: str, names: Names) -> dict[str, tuple[str, dict[str, str] | str]]:
+    """How long each topic keeps what, and in how many copies; or why that cannot be read, topic by topic."""
+    found: dict[str, tuple[str, dict[str, str] | str]] = {}
+    for kind in ("releases", "models", "states", "dead"):
+        topic = str(getattr(names, kind))
+        try:
+            described = describe(admin, url, names, [topic])
+            if topic not in described:
+                found[kind] = topic, "it is missing"
+                continue
+            configs = _configs(admin, url, [topic])[topic]
+        except MurkError as error:
+            found[kind] = topic, str(error)
+            continue
+        copies = min(len(part["replica_nodes"]) for part in described[topic]["partitions"])
+        shown = {key: str(configs.get(key)) for key in _RETENTION}
+        found[kind] = topic, {**shown, "copies": str(copies)}
     return found
 
 

@@ -1,0 +1,129 @@
+"""``murk dossier``: one page for a privacy officer's file, made from a task, the code and a deployment's settings."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from murk.cli.options import as_json
+from murk.cli.output import print_json, progress
+from murk.errors import UserError
+
+if TYPE_CHECKING:
+    from murk.dossier.deployment import Deployment
+    from murk.dossier.facts import Audit
+    from murk.stream import Task
+
+
+@click.command("dossier")
+@click.argument("task_path", metavar="TASK", type=click.Path())
+@click.option(
+    "--log", "log_url", metavar="URL", help="Read what is really configured: sqlite:///FILE or kafka://HOST:PORT."
+)
+@click.option("--ledger", metavar="PATH", help="Read caps and sums of people's accounts; nobody is named.")
+@click.option("--audit", "audit_path", metavar="FILE", help="Take figures from what `murk audit TASK --json` printed.")
+@click.option(
+    "--draws",
+    type=click.IntRange(0),
+    default=20_000,
+    show_default=True,
+    metavar="N",
+    help="Without --audit: audit now, with so many releases of each of two neighbours; 0: do not.",
+)
+@click.option("--purpose", default="", metavar="TEXT", help="Why this is done, and on which legal basis.")
+@click.option("--controller", default="", metavar="TEXT", help="Who answers for it, and whom to ask.")
+@click.option("--out", type=click.Path(dir_okay=False), metavar="FILE", help="The page.  [default: NAME.dossier.html]")
+@click.option("--simulated", is_flag=True, help="Of simulated releases, which protect nobody.")
+@as_json
+def command(
+    task_path: str,
+    log_url: str | None,
+    ledger: str | None,
+    audit_path: str | None,
+    draws: int,
+    purpose: str,
+    controller: str,
+    out: str | None,
+    simulated: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Write a dossier of TASK: one page to attach to a file such as a data protection impact assessment.
+
+    What is asked, what leaves a device to the byte, who is trusted with what, what is guaranteed and what is not, how
+    long what is kept, what withdrawing does; with the tests and audits that support each sentence, and what is still to
+    be settled. It changes nothing, and reads no record.
+    """
+    from murk.dossier.deployment import read_accounts
+    from murk.dossier.example import example_of, levels_of
+    from murk.dossier.facts import Facts, read_audit
+    from murk.dossier.making import dossier_of
+    from murk.dossier.page import page_of
+    from murk.producers.populations.public_sample import public_covariates
+    from murk.stream import Task
+
+    task = Task.load(task_path).with_simulated(simulated)
+    if task.public_path is not None:
+        task = task.with_public(*public_covariates(task.public_path, task))
+    deployment, origin = None, f"the file {Path(task_path).name}"
+    if log_url is not None:
+        deployment = _read(log_url, task)
+        if deployment.task is not None:
+            task, origin = deployment.task, f"the log {deployment.url}"
+    facts = Facts(
+        task,
+        origin,
+        levels_of(task),
+        example_of(task),
+        deployment,
+        None if ledger is None else read_accounts(ledger),
+        read_audit(audit_path, task) if audit_path is not None else _run_audit(task, draws, quiet=as_json),
+        purpose.strip(),
+        controller.strip(),
+    )
+    dossier = dossier_of(facts)
+    path = Path(out or f"{task.name}.dossier.html")
+    path.write_text(page_of(dossier), encoding="utf-8")
+    if as_json:
+        print_json({"path": str(path), **dossier.to_dict()})
+        return
+    click.echo(f"{path}: {len(dossier.to_settle)} to be settled before anyone signs")
+    for one in dossier.to_settle:
+        click.echo(f"  - {one}")
+
+
+def _read(url: str, task: Task) -> Deployment:
+    """Read a log without changing it; where it carries a task, that must be the file's."""
+    from murk.dossier.deployment import read_deployment
+    from murk.stream import open_log
+    from murk.stream.task.change import check_task_change
+
+    with ExitStack() as stack:
+        log = stack.enter_context(open_log(url, create=False, name=task.name))
+        found = read_deployment(log, task)
+        if found.task is not None:
+            if found.task.simulated != task.simulated:
+                kind, flag = (
+                    ("simulated", "say --simulated") if found.task.simulated else ("real", "leave --simulated out")
+                )
+                raise UserError(f"{log.url} carries {kind} releases: {flag}")
+            own = task.with_defaults_of(found.task).without_public()
+            check_task_change(log.url, found.task.without_public().document(), own.document())
+        return found
+
+
+def _run_audit(task: Task, draws: int, *, quiet: bool) -> Audit | None:
+    from murk.audit import audit, cases_of
+    from murk.dossier.example import with_sample
+    from murk.dossier.facts import Audit
+
+    if draws == 0:
+        return None
+    if draws < 4:
+        raise UserError(f"--draws {draws} is too few to find anything: give 4 or more, or 0 for no audit")
+    cases = cases_of(with_sample(task))
+    with progress("audit", 2 * draws * len(cases), quiet=quiet) as tick:
+        findings = [one.to_dict() for one in audit(cases, draws, tick=tick)]
+    return Audit(findings, 0.999, False, "run when this dossier was made")

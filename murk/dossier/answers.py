@@ -1,0 +1,242 @@
+"""Sections on what is asked, what leaves a device, and what is guaranteed of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from murk.dossier.content import Claim, Sample, Section, Table
+from murk.dossier.example import caps_of
+from murk.dossier.facts import Facts
+from murk.dossier.figures import DELTA, row, stated, together
+from murk.privacy.explain import percent
+from murk.privacy.gaussmix.explain import described, promised
+from murk.stream.task.features import BinaryTarget, ClassTarget
+
+_SHOWN = 900
+_COUNTS = (1, 2, 4, 10)
+_FIELDS = {
+    "schema": "version of this format",
+    "kind": "which protocol",
+    "id": "128 random bits, new for every release; nothing else is known by them",
+    "task": "the task's hash",
+    "level": "the privacy level that was chosen, without looking at the record",
+    "chain": "which partition, drawn at random",
+    "version": "at which published model",
+    "question": "which question was answered, drawn without looking at the record",
+    "payload": "the answer under noise: the only field that depends on the record",
+    "spread": "how far the window's records are spread, under noise of its own",
+    "records": "how many records the window has",
+    "time": "when, truncated to the task's granularity",
+    "expires": "until when it may be learned, truncated alike",
+    "simulated": "whether the noise protects nobody",
+}
+
+
+def purpose(facts: Facts) -> Section:
+    """Why this is done."""
+    task = facts.task
+    names = ", ".join(feature.name for feature in task.features)
+    blocks = [
+        Claim(
+            f"To learn how “{task.target.name}” goes with {names}, over all who take part: one number for each of "
+            f"{task.coding.size} coefficients, with its uncertainty. Nobody's own record is learned, and none is "
+            "needed.",
+            source="task",
+        )
+    ]
+    for label, text, empty in (
+        ("Purpose", facts.purpose, "not stated (--purpose): for which purpose, and on which legal basis"),
+        ("Answers for it", facts.controller, "not stated (--controller): the controller, and whom to ask"),
+    ):
+        blocks.append(Claim(f"{label}: {text or f'________ {empty}.'}", source="organisation"))
+    return Section("purpose", "Purpose", tuple(blocks))
+
+
+def asked(facts: Facts) -> Section:
+    """What is asked of whom."""
+    task = facts.task
+    rows = [(feature.name, "feature", _values(feature)) for feature in task.features]
+    rows.append((task.target.name, "target", _values(task.target)))
+    missing = (
+        "What is missing or not declared counts as the middle, by a public rule; nobody is left out for it."
+        if task.missing == "midpoint"
+        else "A file with a missing or undeclared value is refused as a whole, before anybody releases."
+    )
+    return Section(
+        "asked",
+        "What is asked",
+        (
+            Claim("These columns of a record are looked at, and no others.", ("release",)),
+            Table(("column", "used as", "public bounds or values"), tuple(rows), source="task"),
+            Claim(
+                "The bounds are public and part of the task. They must be known without looking at these people's "
+                "data: bounds that were taken from it would disclose what is in it. Murk cannot tell where they are "
+                "from.",
+                source="organisation",
+            ),
+            Claim(missing, ("values",)),
+        ),
+    )
+
+
+def leaves(facts: Facts) -> Section:
+    """What leaves the device, to the byte."""
+    task, example = facts.task, facts.example
+    fields = example.fields
+    text = example.messages[0].decode("ascii", "backslashreplace")
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters like these)"
+    known = tuple((name, _meaning(name, fields), _shown(name, fields[name])) for name in fields)
+    many = len(example.messages) > 1
+    again = _short(json.loads(example.messages[1])["payload"]) if many else ""
+    of = f"a window of {example.records:,} such records" if example.records > 1 else "this record"
+    blocks: list[Claim | Table | Sample] = [
+        Claim(
+            f"Only a release leaves the {facts.device}: a message of the fields below. The answer in it is bounded, "
+            "then randomized, before anything is sent or written to disk. The record itself, names and identifiers "
+            "of people or devices are in none of them.",
+            ("window",) if task.of_organisations else ("release", "bound", "noise"),
+        ),
+        Sample("MADE UP: a record that nobody has", json.dumps(dict(example.record), ensure_ascii=False)),
+        Sample(
+            f"MADE UP: the very bytes ({len(text):,}) that {of} was released as, by the code and with the randomness "
+            "of "
+            "a device" + (", into a public sample that was made up, too" if example.made_up_public else ""),
+            shown,
+        ),
+        Table(("field", "what it is", "in the example"), known, ("release", "days")),
+    ]
+    if many:
+        blocks.append(
+            Claim(
+                f"The same made-up record released a second time, by somebody else: payload {again}. What two "
+                "releases have in common is settings.",
+                source="example",
+            )
+        )
+    what = "window is summarised and" if task.of_organisations else "record is"
+    once = f"Each {what} randomized once; a retry sends the same bytes."
+    blocks.append(Claim(f"{once} Whether, when and where something is sent depends on no value.", ("once", "values")))
+    return Section("leaves", f"What leaves the {facts.device}", tuple(blocks))
+
+
+def guarantee(facts: Facts) -> Section:
+    """The guarantee, per release, per task, and over all tasks."""
+    task = facts.task
+    apart = "told from a blank one at most" if facts.is_central else "told apart at most"
+    columns = ("", apart, "mu", "epsilon", "rho")
+    levels = tuple(
+        (f"{name} ({stated(one)}, {facts.mechanisms[name].kind})", *row(one))
+        for name, one in task.privacy.levels.items()
+    )
+    default = task.privacy.guarantee
+    blocks: list[Claim | Table | Sample] = [
+        Claim(
+            "“Told apart at most” is how often somebody is right who must say which of two records is behind a "
+            "release, knows everything else and has unlimited computing power; by tossing a coin they are right in "
+            f"50%. Epsilon is stated at delta {DELTA:g} unless the guarantee has its own; a dash means that the "
+            "guarantee implies no such figure.",
+            ("attack",),
+        )
+    ]
+    if facts.is_central:
+        words, replaced = described(facts.mechanisms["default"])
+        blocks.append(Claim(f"Each release. {words}", ("calibration", "bound")))
+        blocks.append(
+            Claim(
+                "The tables are about a record and a blank one; any two records are told apart, from one release at "
+                f"the default level, in at most {percent(replaced.max_attack_accuracy)}.",
+                ("attack",),
+            )
+        )
+    else:
+        blocks.append(
+            Claim(f"Each release at the default level: {promised(default, facts.mechanisms['default'].kind)}",
+                  ("calibration", "noise", "bound"))
+        )  # fmt: skip
+    blocks.append(Table(("each release, at level", *columns[1:]), levels, ("calibration", "attack")))
+    whole = task.privacy.per_person
+    blocks.append(
+        Claim(
+            f"This task, all releases of one {facts.who}: at most {caps_of(task)}. Beyond that the {facts.device} "
+            "refuses, whatever is asked of it.",
+            ("caps", "composition", "crash"),
+        )
+    )
+    if whole is not None:
+        blocks.append(
+            Table(("all releases to this task", *columns[1:]), ((stated(whole), *row(whole)),), ("composition",))
+        )
+    elif len(task.privacy.levels) > 1:
+        blocks.append(
+            Claim("Anyone who has released at one level has spent the budgets of all: levels are a choice, not a sum.",
+                  ("caps",))
+        )  # fmt: skip
+    blocks += _all_tasks(facts)
+    counted = [(count, together(facts.mechanisms["default"], default, count)) for count in _COUNTS]
+    rows = tuple((f"{count}", *row(sum_)) for count, sum_ in counted if sum_ is not None)
+    blocks.append(
+        Claim("Releases add up. What so many at this task's default level would promise together, of one task or of "
+              "several:", ("composition",))
+    )  # fmt: skip
+    blocks.append(Table(("releases of one " + facts.who, *columns[1:]), rows, ("composition",)))
+    return Section("guarantee", "What is guaranteed", tuple(blocks))
+
+
+def _all_tasks(facts: Facts) -> list[Claim | Table | Sample]:
+    accounts = facts.accounts
+    if accounts is None:
+        return [
+            Claim(
+                "All tasks together: no ledger was read (--ledger), so nothing is known of a cap over all tasks. "
+                f"Without one nothing caps what all tasks together cost one {facts.who} (--lifetime, "
+                "Policy(lifetime=...)).",
+                ("caps",),
+            )
+        ]
+    tasks = ", ".join(f"{name} ({count:,})" for name, count in accounts.tasks.items()) or "none yet"
+    return [
+        Claim(
+            f"All tasks together, by the ledger {accounts.path}: "
+            f"{'. '.join(accounts.lifetime) or 'nothing spent yet'}. Tasks with their releases: {tasks}; "
+            f"{accounts.people:,} people, {accounts.withdrawn:,} withdrawals.",
+            ("caps", "composition"),
+            "deployment",
+        )
+    ]
+
+
+def _values(block: Any) -> str:
+    if isinstance(block, BinaryTarget):
+        return f"{block.positive} or {block.negative or 'anything else'}"
+    if isinstance(block, ClassTarget):
+        return ", ".join(block.classes)
+    if getattr(block, "categories", None):
+        return ", ".join(block.categories)
+    low, high = getattr(block, "low", None), getattr(block, "high", None)
+    return "a value" if low is None or high is None else f"{_figure(low)} to {_figure(high)}"
+
+
+def _meaning(name: str, fields: Mapping[str, Any]) -> str:
+    if name == "payload" and "records" in fields:
+        return "a summary of the window, under noise"
+    return _FIELDS.get(name, "a setting of the protocol")
+
+
+def _shown(name: str, value: Any) -> str:
+    if name in ("time", "expires") and isinstance(value, int):
+        return f"{value} ({datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M} UTC)"
+    return _short(value)
+
+
+def _figure(value: Any) -> str:
+    return f"{value:,.10g}" if isinstance(value, int | float) else str(value)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list) and len(value) > 4:
+        return f"[{', '.join(map(str, value[:4]))}, … {len(value):,} in all]"
+    text = json.dumps(value) if not isinstance(value, str) else value
+    return text if len(text) <= 60 else f"{text[:48]}… ({len(text):,} characters)"

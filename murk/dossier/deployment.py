@@ -1,0 +1,222 @@
+"""What is really configured where a task runs: read from its log and its ledger, and said where it cannot be."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from murk.errors import MurkError, UserError
+from murk.producers import Ledger
+from murk.producers.ledger.accounts import describe_together
+from murk.producers.ledger.key import key_path
+from murk.stream import Task
+from murk.stream.log.base import Log
+
+_DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Store:
+    """One kind of what is kept: releases, models, states or dead letters.
+
+    Parameters
+    ----------
+    place
+        The topic, or the part of the file.
+    kept
+        How long, in words.
+    settings
+        What was read of it.
+    seconds
+        For how long, where that is a number; None where it is kept until somebody deletes it, or nobody knows.
+    """
+
+    place: str
+    kept: str
+    settings: str
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What was read of a log.
+
+    Parameters
+    ----------
+    url, kind
+        The log; ``"file"`` or ``"kafka"``.
+    task
+        The task that it carries; None where it carries none yet.
+    stores
+        What is kept where, by ``releases``, ``models``, ``states`` and ``dead``.
+    connection
+        How it is reached, in words.
+    encrypted, identified
+        Whether connections are encrypted, and whether clients say who they are; None where there are none.
+    problems
+        What does not fit, and what could not be read; each a sentence.
+    """
+
+    url: str
+    kind: str
+    task: Task | None
+    stores: Mapping[str, Store]
+    connection: str
+    encrypted: bool | None = None
+    identified: bool | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """What was read of a ledger; sums that name nobody.
+
+    Parameters
+    ----------
+    path, people, releases, withdrawn
+        The ledger, and figures of everybody in it.
+    lifetime
+        Caps over all tasks, and the most that anyone has spent, a sentence each.
+    capped
+        Whether there is such a cap.
+    keyed
+        Whether people stand in it under keyed hashes.
+    tasks
+        Tasks that it knows, by their releases.
+    problems
+        What an officer should know of it; each a sentence.
+    """
+
+    path: str
+    people: int
+    releases: int
+    withdrawn: int
+    lifetime: tuple[str, ...]
+    capped: bool
+    keyed: bool
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def read_deployment(log: Log, task: Task) -> Deployment:
+    """Read what a log says of itself; nothing is changed."""
+    document = log.document()
+    carried = None if document is None else Task.from_document(document, f"the task on {log.url}")
+    if log.url.startswith("kafka:"):
+        return _kafka(log, carried, carried or task)
+    return _file(log, carried, carried or task)
+
+
+def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
+    path = log.url.removeprefix("sqlite:///")
+    days = span(task.log.retention)
+    problems = []
+    mode = _mode(Path(path))
+    if mode is not None and mode & 0o077:
+        problems.append(
+            f"{path} can be read by other users of its machine (mode {mode:04o}): it holds releases, which are "
+            "protected, and is no secret by itself; chmod 600 if it should be"
+        )
+    found = {
+        "releases": Store(
+            path,
+            f"{days} after they arrive, and until they are learned (and the last {task.duplicates:,} of a chain)",
+            f"log.retention = {days}, as the learner applies it",
+            task.log.retention,
+        ),
+        "models": Store(path, "the newest alone", "one row a chain"),
+        "states": Store(path, "the newest alone", "one row a chain"),
+        "dead": Store(path, f"{days}", f"log.retention = {days}", task.log.retention),
+    }
+    return Deployment(log.url, "file", carried, found, "a file on this machine", problems=tuple(problems))
+
+
+def _kafka(log: Log, carried: Task | None, task: Task) -> Deployment:
+    from murk.stream.log.kafka.connection.settings import Settings
+    from murk.stream.log.kafka.topic_setup import TopicSetup
+
+    settings = Settings.read()
+    encrypted = settings.security_protocol.endswith("SSL")
+    identified = settings.security_protocol.startswith("SASL") or settings.ssl_certificate_file is not None
+    with TopicSetup(log.url, task) as setup:
+        problems, found = [], {}
+        try:
+            problems = setup.problems()
+        except (UserError, MurkError) as error:
+            problems = [f"whether the topics fit the task could not be read: {error}"]
+        for kind, (topic, about) in setup.settings().items():
+            if isinstance(about, str):
+                found[kind] = Store(topic, "not known", f"could not be read: {about}")
+                problems.append(f"the settings of {topic} could not be read: {about}")
+            else:
+                found[kind] = _store(topic, about)
+    how = f"{settings.security_protocol}, as this command was configured"
+    return Deployment(log.url, "kafka", carried, found, how, encrypted, identified, tuple(problems))
+
+
+def _store(topic: str, about: Mapping[str, str]) -> Store:
+    shown = ", ".join(f"{key}={value}" for key, value in about.items())
+    if "compact" in about["cleanup.policy"]:
+        return Store(topic, "the newest of each chain, older ones until the broker compacts", shown)
+    milliseconds = int(about["retention.ms"])
+    if milliseconds < 0:
+        return Store(topic, "for ever: nothing deletes them", shown, math.inf)
+    seconds = milliseconds / 1000
+    return Store(topic, f"{span(seconds)} after they arrive, then deleted by the broker", shown, seconds)
+
+
+def read_accounts(path: str | Path) -> Accounts:
+    """Read sums of a ledger; nothing is changed, and nobody is named."""
+    path = Path(path)
+    with Ledger(path, create=False) as ledger:
+        totals = ledger.totals()
+        tasks: dict[str, int] = {}
+        for (name, _), count in totals.levels.items():
+            tasks[name] = tasks.get(name, 0) + count
+        problems = []
+        if ledger.names.are_plain:
+            problems.append(
+                f"people's names stand in the ledger {path} as they are: `murk ledger {path} --migrate` puts keyed "
+                "hashes in their place"
+            )
+        for place in (path, key_path(path)):
+            mode = _mode(place)
+            if mode is not None and mode & 0o077:
+                problems.append(f"{place} can be read by other users of its machine (mode {mode:04o}): chmod 600")
+        return Accounts(
+            str(path),
+            totals.people,
+            totals.releases,
+            totals.withdrawn,
+            tuple(describe_together(ledger.together())),
+            bool(ledger.promises()),
+            not ledger.names.are_plain,
+            tasks,
+            tuple(problems),
+        )
+
+
+def span(seconds: float) -> str:
+    """A time that something is kept for, in words.
+
+    Examples
+    --------
+    >>> span(7 * 86_400), span(5400), span(86_400)
+    ('7 days', '90 minutes', '1 day')
+    """
+    for unit, name in ((_DAY, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= unit and seconds % unit == 0:
+            count = int(seconds // unit)
+            return f"{count:,} {name}{'s' * (count != 1)}"
+    return f"{seconds:,.0f} seconds"
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except OSError:
+        return None

@@ -1,0 +1,151 @@
+"""What leaves a device, as bytes: a made-up record goes through the code that devices run, with their own noise."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from murk.learners.problem import problem_for
+from murk.privacy import cap_of
+from murk.producers import Ledger, Policy, Producer, SketchProducer
+from murk.stream import Task, open_log
+from murk.stream.task.features import BinaryTarget, ClassTarget, DateFeature, NumberFeature
+
+_PEOPLE, _SPACE = 200, 3
+
+
+@dataclass(frozen=True)
+class Example:
+    """A made-up record and what a device made of it.
+
+    Parameters
+    ----------
+    record
+        The record; of organisations one of the window's.
+    messages
+        The bytes of two releases of the same record (of organisations, of one window).
+    made_up_public
+        Whether the task's public sample was made up, too, since there is none yet.
+    records
+        How many records are in a release.
+    """
+
+    record: Mapping[str, Any]
+    messages: tuple[bytes, ...]
+    made_up_public: bool
+    records: int = 1
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What the first message says."""
+        content: dict[str, Any] = json.loads(self.messages[0])
+        return content
+
+
+def made_up(task: Task) -> dict[str, Any]:
+    """A record that nobody has: the middle of every range and the last of every list."""
+    record: dict[str, Any] = {}
+    for feature in task.features:
+        if isinstance(feature, NumberFeature):
+            record[feature.name] = _middle(feature.low, feature.high)
+        elif isinstance(feature, DateFeature):
+            first, days = _days(feature)
+            record[feature.name] = (first + timedelta(days=days // 2)).isoformat()
+        else:
+            record[feature.name] = feature.categories[-1]
+    target = task.target
+    if isinstance(target, BinaryTarget):
+        record[target.name] = target.positive
+    elif isinstance(target, ClassTarget):
+        record[target.name] = target.classes[-1]
+    else:
+        record[target.name] = _middle(target.low, target.high)
+    return record
+
+
+def example_of(task: Task) -> Example:
+    """Release a made-up record twice, as devices do, into a log that is deleted."""
+    task = task.with_simulated(False)
+    invented = task.public is not None and task.covariates is None
+    task = with_sample(task)
+    record = made_up(task)
+    with tempfile.TemporaryDirectory(prefix="murk-dossier-") as folder:
+        log = open_log(f"sqlite:///{folder}/log.db")
+        with log, Ledger(Path(folder) / "ledger.db") as ledger:
+            log.register_task(task.document())
+            if task.of_organisations:
+                records = _release_window(task, log, ledger, record)
+            else:
+                records = 1
+                producer = Producer(task, log, ledger, policy=Policy(public_sample=True))
+                for person in ("one", "another"):
+                    producer.release(record, person=person)
+            found = [
+                (message.offset, message.value)
+                for chain in range(log.partitions)
+                for message in log.read(chain, log.begin(chain), 2)
+            ]
+    return Example(record, tuple(value for _, value in sorted(found)), invented, records)
+
+
+def _release_window(task: Task, log: Any, ledger: Ledger, record: Mapping[str, Any]) -> int:
+    producer = SketchProducer(task, log, ledger, policy=Policy(public_sample=True))
+    fewest = max(int(getattr(producer._problem, "fewest", 1)), 1)
+    records = min(max(fewest, _PEOPLE), producer.room)
+    for _ in range(records):
+        receipts = producer.add(record)
+    if receipts.outcome == "added":
+        producer.release()
+    return records
+
+
+def with_sample(task: Task) -> Task:
+    """The task with a made-up public sample, drawn evenly from its own box, where it needs one that is not there "
+    "yet."""
+    if task.public is None or task.covariates is not None:
+        return task
+    draw = np.random.default_rng(0)
+    coding = task.coding
+    columns: dict[str, list[Any]] = {}
+    for feature in task.features:
+        if isinstance(feature, NumberFeature):
+            columns[feature.name] = draw.uniform(feature.low, feature.high, _PEOPLE).tolist()
+        elif isinstance(feature, DateFeature):
+            first, days = _days(feature)
+            drawn = draw.integers(0, days, _PEOPLE, endpoint=True).tolist()
+            columns[feature.name] = [(first + timedelta(days=day)).isoformat() for day in drawn]
+        else:
+            columns[feature.name] = draw.choice(np.array(feature.categories), _PEOPLE).tolist()
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    points, counts = np.unique(np.array([coding.encode_record(row).x for row in rows]), axis=0, return_counts=True)
+    return task.with_public(points, counts.astype(np.int64))
+
+
+def _days(feature: DateFeature) -> tuple[date, int]:
+    """The first day of a date's range and how many there are; a year where only weekdays or months count."""
+    if feature.low is None or feature.high is None:
+        return date(2024, 1, 1), 365
+    return feature.low, (feature.high - feature.low).days
+
+
+def _middle(low: float, high: float) -> float | int:
+    middle = (low + high) / 2
+    return int(middle) if float(int(middle)) == middle or high - low > _SPACE else middle
+
+
+def caps_of(task: Task) -> str:
+    """What a device lets a person spend on a task by default, in words."""
+    whole = task.privacy.per_person
+    return "one release at the level that they chose" if whole is None else str(cap_of(whole))
+
+
+def levels_of(task: Task) -> Mapping[str, Any]:
+    """The mechanism of each level, as devices use it."""
+    return problem_for(with_sample(task)).mechanisms

@@ -1,0 +1,135 @@
+"""What a dossier is made from, gathered once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from murk.dossier.deployment import Accounts, Deployment
+from murk.dossier.example import Example
+from murk.dossier.figures import is_central
+from murk.errors import UserError
+from murk.stream import Task
+from murk.stream.task.disclosure import Disclosure
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit measured, and whether it was run for this dossier or read from a file.
+
+    Parameters
+    ----------
+    findings
+        As `murk audit --json` gives them.
+    confidence
+        Probability with which no bound exceeds the truth.
+    simulated
+        Whether its noise was simulated.
+    origin
+        Where the figures are from, in words.
+    """
+
+    findings: Sequence[Mapping[str, Any]]
+    confidence: float
+    simulated: bool
+    origin: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether no claim was refuted."""
+        return all(one["holds"] for one in self.findings)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that a dossier says is a function of these.
+
+    Parameters
+    ----------
+    task
+        The task; as its log carries it, where one was read that does.
+    origin
+        Where the task was read.
+    mechanisms
+        The mechanism of each level.
+    example
+        A made-up record and its releases.
+    deployment, accounts, audit
+        What was read of a log and a ledger, and what was measured; None where it was not.
+    purpose, controller
+        What the organisation says of why this is done, and who answers for it; empty where it said nothing.
+    """
+
+    task: Task
+    origin: str
+    mechanisms: Mapping[str, Any]
+    example: Example
+    deployment: Deployment | None = None
+    accounts: Accounts | None = None
+    audit: Audit | None = None
+    purpose: str = ""
+    controller: str = ""
+
+    @property
+    def disclosure(self) -> Disclosure | None:
+        """What is public of people's features."""
+        return Disclosure.of(self.task)
+
+    @property
+    def who(self) -> str:
+        """Who releases."""
+        return "organisation" if self.task.of_organisations else "person"
+
+    @property
+    def is_central(self) -> bool:
+        """Whether releases are of a window of records, whose neighbours are a record and a blank one."""
+        return is_central(self.mechanisms)
+
+    @property
+    def told(self) -> str:
+        """What the figures of guarantees are about."""
+        return "a record from a blank one (all zeros)" if self.is_central else "any two records"
+
+    def any_two(self, level: str) -> float:
+        """How often any two records are told apart from one release at a level, at most."""
+        if self.is_central:
+            return float(self.mechanisms[level].replace_one().max_attack_accuracy)
+        return self.task.privacy.levels[level].max_attack_accuracy
+
+    @property
+    def device(self) -> str:
+        """What they release from."""
+        return "organisation's machine" if self.task.of_organisations else "person's device"
+
+
+def read_audit(path: str | Path, task: Task) -> Audit:
+    """Read what ``murk audit TASK --json`` printed of this very task.
+
+    Raises
+    ------
+    UserError
+        When the file is something else, of another task, or does not say of which.
+    """
+    remedy = f"make it with `murk audit TASK --json > {path}`"
+    try:
+        content = json.loads(Path(path).read_bytes())
+        findings, of = content["findings"], content["task"]
+        names = [str(one["name"]) for one in findings]
+        figures = [(float(one["claimed"]), float(one["lower_bound"]), bool(one["holds"])) for one in findings]
+        audit = Audit(findings, float(content["confidence"]), bool(content["simulated"]), "")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}): {remedy}") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise UserError(
+            f"{path}: is not the outcome of an audit of a task, or of an earlier version: {remedy}"
+        ) from None
+    if of is None or of.get("hash") != task.hash:
+        whose = "no task" if of is None else f"a task with the hash {str(of.get('hash'))[:12]}"
+        raise UserError(f"{path}: is an audit of {whose}, and this one's is {task.hash[:12]}: {remedy}")
+    if not figures or not names:
+        raise UserError(f"{path}: is an audit of nothing: {remedy}")
+    made = f"read from {Path(path).name}, made on {content.get('date', '?')} by murk {content.get('murk', '?')}"
+    return Audit(audit.findings, audit.confidence, audit.simulated, made)

@@ -1,0 +1,63 @@
+"""A guarantee in numbers, in every kind that it implies, and what it comes to with more than one release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from murk.errors import UserError
+from murk.privacy import Accountant, Guarantee
+from murk.privacy.explain import number, percent
+from murk.privacy.gaussmix.explain import CENTRAL
+
+DELTA = 1e-6
+"""At which an epsilon is stated that holds but for so small a probability."""
+WEAK = 0.9
+"""An adversary who is right in so many cases is told as a warning."""
+
+
+def row(guarantee: Guarantee) -> tuple[str, str, str, str]:
+    """Attack accuracy, mu, epsilon (at delta) and rho of a guarantee; a dash where it implies none."""
+    return percent(guarantee.max_attack_accuracy), _of(guarantee, "gdp"), _epsilon(guarantee), _of(guarantee, "zcdp")
+
+
+def stated(guarantee: Guarantee) -> str:
+    """A guarantee as its task states it."""
+    return ", ".join(f"{name} = {value:.10g}" for name, value in guarantee.to_dict()[guarantee.kind].items())
+
+
+def together(mechanism: Any, guarantee: Guarantee, count: int) -> Guarantee | None:
+    """What several releases promise together, in the strongest terms that they allow; None where there are none."""
+    account = Accountant()
+    account.compose(mechanism if hasattr(mechanism, "guarantees") else guarantee, count=count)
+    own = count * float(getattr(guarantee, "delta", 0.0))
+    for kind, options in (("pure", {}), ("gdp", {}), ("zcdp", {}), ("approx", {"delta": 2 * own})):
+        try:
+            return account.spent(kind, **options)  # type: ignore[arg-type]
+        except UserError:
+            continue
+    return None
+
+
+def is_central(mechanisms: Mapping[str, Any]) -> bool:
+    """Whether releases are of an organisation's window, whose neighbours are a record and a blank one."""
+    return any(one.kind in CENTRAL for one in mechanisms.values())
+
+
+def _of(guarantee: Guarantee, kind: Any) -> str:
+    try:
+        found = guarantee.to(kind)
+    except UserError:
+        return "-"
+    [value] = found.to_dict()[found.kind].values()
+    return number(value)
+
+
+def _epsilon(guarantee: Guarantee) -> str:
+    if guarantee.kind in ("pure", "approx"):
+        return stated(guarantee).removeprefix("epsilon = ").replace(", delta = ", " at delta ")
+    try:
+        found = guarantee.to("approx", delta=DELTA)
+    except UserError:
+        return "-"
+    return f"{number(getattr(found, 'epsilon'))} at delta {DELTA:g}"  # noqa: B009

@@ -1,0 +1,248 @@
+"""Puts a dossier together: what an officer reads first, what is to be settled, and the sections."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from murk import __version__
+from murk.dossier.answers import asked, guarantee, leaves, purpose
+from murk.dossier.content import Claim, Dossier, Sample, Section, Table
+from murk.dossier.example import caps_of
+from murk.dossier.facts import Facts
+from murk.dossier.figures import WEAK, stated
+from murk.dossier.handling import not_promised, public, retention, trust, withdrawal
+from murk.privacy.explain import number, percent
+
+
+def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
+    """Make a dossier.
+
+    Parameters
+    ----------
+    facts
+        What was gathered.
+    now
+        When that is; by default the clock says.
+    """
+    moment = now or datetime.now(UTC)
+    return Dossier(
+        facts.task.name,
+        moment.strftime("%Y-%m-%d %H:%M UTC"),
+        __version__,
+        facts.task.hash,
+        facts.task.simulated,
+        tuple(_summary(facts)),
+        tuple(_to_settle(facts)),
+        (
+            purpose(facts),
+            asked(facts),
+            leaves(facts),
+            trust(facts),
+            guarantee(facts),
+            public(facts),
+            retention(facts),
+            withdrawal(facts),
+            not_promised(facts),
+            _measured(facts),
+            _versions(facts),
+        ),
+    )
+
+
+def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
+    task = facts.task
+    weakest = max(task.privacy.levels, key=facts.any_two)
+    promise, worst = task.privacy.levels[weakest], percent(facts.any_two(weakest))
+    columns = ", ".join([*(feature.name for feature in task.features), task.target.name])
+    yield "Asked", f"{columns}. Nothing else of a record is looked at."
+    size = len(facts.example.messages[0])
+    window = "for each window of records, " if task.of_organisations else ""
+    yield "Leaves", f"{window}one message of about {size:,} bytes, with noise in it; no name, and no value as it is."
+    blank = percent(promise.max_attack_accuracy)
+    from_blank = f" (and a record from a blank one, as the task states it, in {blank})" if facts.is_central else ""
+    yield (
+        "Guarantee",
+        f"from one release, nobody tells any two records apart in more than {worst} of cases{from_blank}, whatever "
+        f"they know and however they compute; tossing a coin: 50%. ({stated(promise)}"
+        + (f", level {weakest!r}, the weakest)" if len(task.privacy.levels) > 1 else ")"),
+    )
+    whole = task.privacy.per_person
+    most = (
+        f"{percent(whole.max_attack_accuracy)} ({stated(whole)})" if whole is not None else f"{blank}, by one release"
+    )
+    yield (
+        "Per task",
+        f"from all releases of one {facts.who} to this task, {facts.told} are told apart in at most {most}.",
+    )
+    yield "All tasks", _lifetime(facts)
+    holder = (
+        "the organisation that holds the records" if task.of_organisations else "the person's own device (or gateway)"
+    )
+    yield "Trusted", f"{holder}, with the records. Broker, learner, monitor and readers are not trusted with privacy."
+    disclosure = facts.disclosure
+    if disclosure is not None:
+        yield "Public", disclosure.what() + ", as they are."
+    elif task.public is not None:
+        yield "Public", "features of a public sample, as they are, from when the task is announced."
+    else:
+        yield "Public", "results; nobody's features or answers."
+    stores = {} if facts.deployment is None else facts.deployment.stores
+    kept = stores["releases"].kept if "releases" in stores else "as the deployment is configured, which was not read"
+    yield "Kept", f"releases: {kept}. Ledgers: as long as there may be another task, since they hold the budgets."
+    yield "Measured", _audited(facts)
+
+
+def _lifetime(facts: Facts) -> str:
+    if facts.accounts is None:
+        return "not known: no ledger was read. Without a cap over all tasks, further tasks add up."
+    return (
+        "; ".join(facts.accounts.lifetime).removeprefix("All tasks together: ") + "."
+        if facts.accounts.lifetime
+        else ("nothing was spent yet, and no cap is noted in the ledger.")
+    )
+
+
+def _audited(facts: Facts) -> str:
+    audit = facts.audit
+    if audit is None:
+        return "no audit was run or read for this dossier."
+    worst = max(audit.findings, key=lambda one: one["ratio"])
+    verdict = "no claim was refuted" if audit.holds else "A CLAIM WAS REFUTED"
+    return (
+        f"{verdict} in {len(audit.findings)} audits; closest came a {worst['measure']} of at least "
+        f"{number(worst['lower_bound'])} where {number(worst['claimed'])} is claimed ({audit.origin})."
+    )
+
+
+def _to_settle(facts: Facts) -> Iterator[str]:
+    task, deployment, accounts, audit = facts.task, facts.deployment, facts.accounts, facts.audit
+    if task.simulated:
+        yield "The task is for SIMULATED releases, which protect nobody: no real person's record may be released to it."
+    if audit is not None and not audit.holds:
+        yield "An audit REFUTED a claim: releases disclose more than is guaranteed. Stop, and report it."
+    for level, one in task.privacy.levels.items():
+        if facts.any_two(level) > WEAK:
+            worst = percent(facts.any_two(level))
+            yield f"Level {level!r} ({stated(one)}) is weak: records are told apart in up to {worst}."
+    whole = task.privacy.per_person
+    if whole is not None and whole.max_attack_accuracy > WEAK:
+        worst = percent(whole.max_attack_accuracy)
+        yield f"All of a {facts.who}'s releases to this task together are weak: up to {worst}."
+    if not facts.purpose:
+        yield "Purpose and legal basis are not stated (--purpose)."
+    if not facts.controller:
+        yield "Who answers for it is not stated (--controller)."
+    yield "Were the bounds and categories chosen without looking at these people's data? Murk cannot tell."
+    if task.public is not None:
+        yield "Have the people of the public sample agreed that their features become public, as they are?"
+    if deployment is None:
+        yield "No log was read (--log): retention is what the task asks for, and nothing is known of copies or access."
+    else:
+        yield from deployment.problems
+        releases = deployment.stores.get("releases")
+        if releases is not None and _longer(releases.seconds, task.log.retention):
+            yield f"Releases are kept longer than the task asks for ({releases.kept}): is that intended?"
+        if deployment.task is None:
+            yield "The log carries no task yet: this dossier is of the file, and not of what people will be asked."
+        if deployment.encrypted is False:
+            yield "Connections to the broker are not encrypted: who sends, and when, can be seen on the network."
+        if deployment.identified is False:
+            yield "Clients do not say who they are to the broker: nothing keeps others from writing models or floods."
+        if deployment.kind == "kafka":
+            yield "Rights at the broker were not read: devices need to write releases and to read models, no more."
+    if accounts is None:
+        yield "No ledger was read (--ledger): whether there is a cap over all tasks is not known."
+    else:
+        yield from accounts.problems
+        if not accounts.capped:
+            yield "No cap over all tasks is noted in the ledger: further tasks add up without a limit (--lifetime)."
+    if audit is None:
+        yield "No audit was run or read: `murk audit TASK --json > audit.json`, then --audit audit.json."
+
+
+def _longer(seconds: float | None, asked: float) -> bool:
+    return seconds is not None and seconds > asked
+
+
+def _measured(facts: Facts) -> Section:
+    blocks: list[Claim | Table | Sample] = [
+        Claim(
+            "An audit makes releases of the two records that are furthest apart, by the code that devices run, and "
+            "tells them apart as well as can be. It finds a lower bound of what is disclosed: one above its claim "
+            "refutes it, one below proves nothing.",
+            ("audit",),
+        )
+    ]
+    audit = facts.audit
+    if audit is None:
+        blocks.append(Claim("No audit was run or read for this dossier.", (), "audit"))
+    else:
+        noise = "simulated noise" if audit.simulated else "the randomness that devices use"
+        blocks.append(
+            Claim(f"This task's figures, {audit.origin}, with {noise}; all bounds hold with a probability of "
+                  f"{audit.confidence:g}:", (), "audit")
+        )  # fmt: skip
+        rows = tuple(
+            (
+                str(one["name"]), str(one["measure"]), number(one["claimed"]), number(one["lower_bound"]),
+                f"{one['draws']:,}", "holds" if one["holds"] else "REFUTED",
+            )
+            for one in audit.findings
+        )  # fmt: skip
+        blocks.append(
+            Table(
+                ("audited", "measure", "claimed", "found at least", "releases of each", "claim"),
+                rows,
+                ("audit",),
+                "audit",
+            )
+        )
+    return Section("measured", "What was measured", tuple(blocks))
+
+
+def _versions(facts: Facts) -> Section:
+    task = facts.task
+    rows = [
+        ("task", f"{task.name}, read from {facts.origin}"),
+        ("task hash (SHA-256), on every release", task.hash),
+        ("protocol", f"{task.protocol}, model: {task.fitted_model}"),
+        ("mechanisms", ", ".join(dict.fromkeys(one.kind for one in facts.mechanisms.values()))),
+        ("a person's cap for the task", caps_of(task)),
+        ("murk", __version__),
+        ("Python", f"{platform.python_version()} ({platform.python_implementation()}), {platform.system()}"),
+        ("dependencies", ", ".join(f"{name} {found}" for name, found in _dependencies()) or "not known: not installed"),
+    ]
+    if facts.deployment is not None:
+        rows.insert(1, ("log", facts.deployment.url))
+    return Section(
+        "versions",
+        "Versions and hashes",
+        (
+            Claim(
+                "The hash is of the whole task but its log's retention: bounds, guarantee, levels, mechanism, rules. "
+                "A device releases to the task with this hash alone. This dossier is of that task, and of no other.",
+                ("release",),
+            ),
+            Table(("what", "which"), tuple(rows)),
+            Sample("The task, resolved: what the hash is of, and log", task.document().decode(), "task"),
+        ),
+    )
+
+
+def _dependencies() -> Iterator[tuple[str, str]]:
+    try:
+        needed = requires("murk") or []
+    except PackageNotFoundError:
+        needed = []
+    for text in needed:
+        name = re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0]
+        if "extra ==" in text:
+            continue
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            yield name, "not installed"

@@ -1,0 +1,118 @@
+"""A dossier as one HTML file: nothing is loaded from anywhere, and it prints."""
+
+from __future__ import annotations
+
+import html
+import re
+from importlib.resources import files
+
+from murk.dossier.content import Claim, Dossier, Sample, Section, Table
+from murk.dossier.evidence import EVIDENCE
+
+_SOURCES = {
+    "task": "from the task",
+    "deployment": "read from the deployment",
+    "audit": "measured",
+    "example": "made up",
+    "organisation": "for you to say",
+}
+
+
+def page_of(dossier: Dossier) -> str:
+    """Return the page."""
+    numbers = {key: at for at, key in enumerate(dossier.evidence, start=1)}
+    style = (files("murk.dossier") / "page.css").read_text(encoding="utf-8")
+    contents = "".join(f'<li><a href="#{one.key}">{_text(one.title)}</a></li>' for one in dossier.sections)
+    summary = "".join(f"<div><dt>{_text(name)}</dt><dd>{_prose(words)}</dd></div>" for name, words in dossier.summary)
+    settle = "".join(
+        f'<li><span class="box" aria-hidden="true"></span><span>{_prose(one)}</span></li>' for one in dossier.to_settle
+    )
+    banner = (
+        '<p class="alarm"><strong>SIMULATED.</strong> Releases to this task protect nobody.</p>'
+        if dossier.simulated
+        else ""
+    )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="generator" content="murk {_text(dossier.murk)}">
+<title>Privacy dossier: {_text(dossier.title)}</title>
+<style>
+{style}
+</style>
+</head>
+<body>
+<header>
+<p class="kind">Privacy dossier</p>
+<h1>{_text(dossier.title)}</h1>
+<p class="made">Made on {_text(dossier.made)} by murk {_text(dossier.murk)}, of the task with the hash
+<code>{_text(dossier.task_hash)}</code></p>
+{banner}
+</header>
+<main>
+<section id="summary"><h2>In short</h2><dl>{summary}</dl></section>
+<section id="settle" class="settle"><h2>To be settled before anyone signs ({len(dossier.to_settle)})</h2>
+<ul>{settle}</ul></section>
+<nav aria-label="Contents"><ol>{contents}<li><a href="#evidence">Evidence</a></li></ol></nav>
+{"".join(_section(one, numbers) for one in dossier.sections)}
+{_evidence(numbers)}
+</main>
+<footer><p>Small numbers lead to the tests that support a sentence. Sentences without one say where they are from.
+Generated; whoever signs it answers for what Murk cannot know.</p>
+<div class="sign"><p>Date, name</p><p>Signature</p></div></footer>
+</body>
+</html>
+"""
+
+
+def _section(section: Section, numbers: dict[str, int]) -> str:
+    blocks = "\n".join(_block(one, numbers) for one in section.blocks)
+    return f'<section id="{section.key}"><h2>{_text(section.title)}</h2>\n{blocks}\n</section>\n'
+
+
+def _block(block: Claim | Table | Sample, numbers: dict[str, int]) -> str:
+    if isinstance(block, Sample):
+        kind = "sample made-up" if block.source == "example" else "sample"
+        caption, text = _text(block.caption), _text(block.text)
+        return f'<figure class="{kind}"><figcaption>{caption}</figcaption><pre>{text}</pre></figure>'
+    marks = "".join(f'<a class="mark" href="#e-{key}">{numbers[key]}</a>' for key in block.evidence)
+    origin = f'<span class="origin">{_SOURCES[block.source]}</span>' if block.source in _SOURCES else ""
+    if isinstance(block, Claim):
+        return f"<p>{_prose(block.text)} {marks}{origin}</p>"
+    head = "".join(f'<th scope="col">{_text(one)}</th>' for one in block.columns)
+    rows = "".join(
+        "<tr>"
+        + "".join(
+            f'<th scope="row">{_text(cell)}</th>' if not at else f'<td data-label="{_text(name)}">{_text(cell)}</td>'
+            for at, (name, cell) in enumerate(zip(block.columns, row, strict=True))
+        )
+        + "</tr>"
+        for row in block.rows
+    )
+    return (
+        f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+        f'<p class="marks">{marks}{origin}</p></div>'
+    )
+
+
+def _evidence(numbers: dict[str, int]) -> str:
+    rows = "".join(
+        f'<li id="e-{key}" value="{at}"><p>{_text(EVIDENCE[key].what)}</p>'
+        f"<ul>{''.join(f'<li><code>{_text(test)}</code></li>' for test in EVIDENCE[key].tests)}</ul></li>"
+        for key, at in numbers.items()
+    )
+    return (
+        '<section id="evidence"><h2>Evidence</h2><p>Tests of the source code that fail where the sentence is not so. '
+        f"They are run on every change; <code>make test</code> runs them here.</p><ol>{rows}</ol></section>"
+    )
+
+
+def _prose(text: str) -> str:
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", _text(text))
+
+
+def _text(text: str) -> str:
+    return html.escape(str(text))

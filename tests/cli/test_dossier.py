@@ -1,0 +1,59 @@
+"""`murk dossier` as a command: a page and an object, of the task that a log carries, and refusals with a remedy."""
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from murk.cli.commands.dossier import command
+from murk.stream import Task, open_log
+from tests.dossier.test_example import TASKS
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    done = CliRunner().invoke(command, [*map(str, arguments)])
+    return (0 if done.exception is None else 1), f"{done.output}{done.exception or ''}"
+
+
+def test_of_a_file_and_of_a_log(tmp_path: Path) -> None:
+    task, out = tmp_path / "task.yaml", tmp_path / "page.html"
+    task.write_text("name: sleep\n" + TASKS["examples"])
+    status, said = run(task, "--draws", 100, "--out", out)
+    assert status == 0, said
+    assert "to be settled before anyone signs" in said
+    page = out.read_text()
+    assert Task.load(task).hash in page
+    assert "run when this dossier was made" in page
+    url = f"sqlite:///{tmp_path}/sleep.db"
+    with open_log(url) as log:
+        log.register_task(Task.load(task).document())
+    before = Path(tmp_path / "sleep.db").read_bytes()
+    status, said = run(task, "--draws", 0, "--out", out, "--log", url, "--json")
+    found = json.loads(said)
+    assert found["task_hash"] == Task.load(task).hash
+    assert url in out.read_text()
+    assert not any("--log" in one for one in found["to_settle"])
+    assert Path(tmp_path / "sleep.db").read_bytes() == before
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    task, out = tmp_path / "task.yaml", tmp_path / "page.html"
+    task.write_text("name: sleep\n" + TASKS["examples"])
+    url = f"sqlite:///{tmp_path}/sleep.db"
+    with open_log(url) as log:
+        log.register_task(Task.load(task).with_simulated(True).document())
+    command_line = [task, "--out", out, "--log", url]
+    for arguments, words in (
+        ([*command_line, "--draws", 0], "carries simulated releases: say --simulated"),
+        ([task, "--out", out, "--draws", 3], "is too few to find anything"),
+        ([task, "--out", out, "--ledger", tmp_path / "no.db"], "there is no ledger at"),
+        ([task, "--out", out, "--audit", tmp_path / "no.json"], "cannot be read"),
+    ):
+        status, said = run(*arguments)
+        assert status == 1
+        assert words in said
+        assert not out.exists()
+    task.write_text("name: sleep\n" + TASKS["examples"].replace("90", "99"))
+    status, said = run(*command_line, "--draws", 0, "--simulated")
+    assert status == 1
+    assert "differs in: features[0].high" in said

@@ -1,0 +1,266 @@
+"""A dossier says what task, code and deployment say, changes when they do, and calls on tests that exist."""
+
+import ast
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from murk.dossier.content import Claim, Dossier, Sample
+from murk.dossier.deployment import Accounts, Deployment, Store, read_accounts
+from murk.dossier.evidence import EVIDENCE
+from murk.dossier.example import example_of, levels_of
+from murk.dossier.facts import Audit, Facts, read_audit
+from murk.dossier.making import dossier_of
+from murk.dossier.page import page_of
+from murk.errors import UserError
+from murk.producers import Ledger
+from murk.stream import Task
+from tests.dossier.test_example import TASKS, task_of
+from tests.producers.ledger.accounts import ask, booked, charge, rho
+
+ROOT = Path(__file__).parents[2]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FINDING = {
+    "name": "sleep", "measure": "mu", "claimed": 1.0, "lower_bound": 0.9, "ratio": 0.9, "pair": 1.0, "draws": 1000,
+    "holds": True, "neighbours": {},
+}  # fmt: skip
+AUDIT = Audit((FINDING,), 0.999, False, "run for this test")
+ACCOUNTS = Accounts(
+    "people.ledger.db", 40, 80, 1, ("All tasks together: mu = 1 of 2 at most for a person",), True, True
+)
+STORES = {
+    "releases": Store("murk-sleep-releases", "7 days after they arrive", "retention.ms=604800000", 604_800.0),
+    "models": Store("murk-sleep-models", "the newest", "cleanup.policy=compact"),
+    "states": Store("murk-sleep-states", "the newest", "cleanup.policy=compact"),
+    "dead": Store("murk-sleep-dead-letters", "7 days after they arrive", "retention.ms=604800000", 604_800.0),
+}
+DEPLOYMENT = Deployment("kafka://broker:9092/sleep", "kafka", None, STORES, "SASL_SSL", True, True)
+
+
+@cache
+def example(text: str) -> Any:
+    return example_of(task_of(text))
+
+
+def facts(text: str = TASKS["scores"], **others: Any) -> Facts:
+    task = task_of(text)
+    deployment = replace(DEPLOYMENT, task=task)
+    made = Facts(
+        task, "a file", levels_of(task), example(TASKS["scores"]), deployment, ACCOUNTS, AUDIT, "Sleep.", "We."
+    )
+    return replace(made, **others)
+
+
+def dossier(given: Facts) -> Dossier:
+    return dossier_of(given, now=NOW)
+
+
+def words(found: Dossier, key: str) -> str:
+    [section] = [one for one in found.sections if one.key == key]
+    return json.dumps(replace(found, summary=(), to_settle=(), sections=(section,)).to_dict())
+
+
+def function_names(path: Path) -> set[str]:
+    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("key", EVIDENCE)
+def test_tests_that_are_called_upon_exist(key: str) -> None:
+    assert EVIDENCE[key].tests
+    for test in EVIDENCE[key].tests:
+        file, _, name = test.partition("::")
+        assert (ROOT / file).is_file(), test
+        assert name.startswith("test_"), test
+        assert name in function_names(ROOT / file), test
+
+
+def test_all_evidence_is_called_upon_and_all_that_is_called_upon_is_known() -> None:
+    used = {key for text in (TASKS["scores"], TASKS["sketch"]) for key in dossier(facts(text)).evidence}
+    assert used == set(EVIDENCE)
+
+
+@pytest.mark.parametrize("text", TASKS.values(), ids=list(TASKS))
+def test_every_sentence_has_tests_or_says_where_it_is_from(text: str) -> None:
+    for given in (facts(text), facts(text, deployment=None, accounts=None, audit=None, purpose="", controller="")):
+        found = dossier(given)
+        for section in found.sections:
+            for block in section.blocks:
+                if isinstance(block, Claim) and section.key != "not-promised":
+                    assert block.evidence or block.source != "code", block.text
+        assert not {len(row) != len(one.columns) for one in found.blocks if not isinstance(one, Claim | Sample)
+                    for row in one.rows} & {True}  # fmt: skip
+        page = page_of(found)
+        assert "<script" not in page
+        assert "http://" not in page
+        assert "https://" not in page
+        assert " src=" not in page
+        assert "@import" not in page
+        assert "url(" not in page
+
+
+MU = "{gdp: {mu: 1}}"
+CHANGES: dict[str, tuple[str, Callable[[], Facts], list[str]]] = {
+    "bounds": ("asked", lambda: facts(TASKS["scores"].replace("90", "99")), ["18 to 99"]),
+    "a column": ("asked", lambda: facts(TASKS["scores"].replace("smokes", "drinks")), ["drinks"]),
+    "the budget": ("guarantee", lambda: facts(TASKS["scores"].replace("mu: 1", "mu: 1.7")), ["mu = 1.7", "80.3%"]),
+    "the kind of guarantee": (
+        "guarantee",
+        lambda: facts(TASKS["scores"].replace(MU, "{pure: {epsilon: 3}}")),
+        ["epsilon = 3", "95.3%"],
+    ),
+    "the mechanism": (
+        "guarantee",
+        lambda: facts(TASKS["scores"].replace(MU, "{pure: {epsilon: 3}}, mechanism: laplace")),
+        ["laplace"],
+    ),
+    "a level": (
+        "guarantee",
+        lambda: facts(TASKS["scores"].replace(MU, MU + ", levels: {open: {gdp: {mu: 2.5}}}")),
+        ["open (mu = 2.5", "89.5%"],
+    ),
+    "the cap for the task": (
+        "guarantee",
+        lambda: facts(TASKS["scores"].replace(MU, MU + ", per_person: {gdp: {mu: 3}}")),
+        ["mu = 3", "93.4%"],
+    ),
+    "the cap over all tasks": (
+        "guarantee",
+        lambda: facts(accounts=replace(ACCOUNTS, lifetime=("All tasks together: mu = 1 of 9 at most for a person",))),
+        ["mu = 1 of 9"],
+    ),
+    "a public sample": (
+        "public",
+        lambda: facts(TASKS["scores"] + "public: {set_aside: 50}\n"),
+        ["PUBLIC AS THEY ARE", "50 people"],
+    ),
+    "what the task asks to be kept": (
+        "retention",
+        lambda: facts(TASKS["scores"] + "log: {retention: 30d}\n", deployment=None),
+        ["at least 30 days"],
+    ),
+    "expiry": ("retention", lambda: facts(TASKS["scores"] + "expiry: 2d\n"), ["2 days at most, then deleted"]),
+    "retention at the broker": (
+        "retention",
+        lambda: facts(
+            deployment=replace(DEPLOYMENT, stores={**STORES, "releases": Store("t", "90 days", "", 7_776_000.0)})
+        ),
+        ["90 days"],
+    ),
+    "names in the ledger": ("retention", lambda: facts(accounts=replace(ACCOUNTS, keyed=False)), ["NAMES AS THEY ARE"]),
+    "an audit": (
+        "measured",
+        lambda: facts(audit=replace(AUDIT, findings=({**FINDING, "lower_bound": 1.2, "holds": False},))),
+        ["1.2", "REFUTED"],
+    ),
+    "the protocol": ("trust", lambda: facts(TASKS["sketch"]), ["the organisation"]),
+    "why": ("purpose", lambda: facts(purpose="Because."), ["Because."]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_it_changes_when_what_it_is_about_changes(what: str) -> None:
+    key, change, expected = CHANGES[what]
+    before, after = words(dossier(facts()), key), words(dossier(change()), key)
+    for text in expected:
+        assert text in after
+        assert text not in before
+
+
+def test_the_same_facts_give_the_same_page() -> None:
+    assert page_of(dossier(facts())) == page_of(dossier(facts()))
+
+
+def test_what_is_not_known_is_to_be_settled() -> None:
+    known = " ".join(dossier(facts()).to_settle)
+    nothing = facts(deployment=None, accounts=None, audit=None, purpose="", controller="")
+    unknown = " ".join(dossier(nothing).to_settle)
+    for text in ("--purpose", "--controller", "--log", "--ledger", "--audit"):
+        assert text in unknown
+        assert text not in known
+    weak = facts(TASKS["scores"].replace("mu: 1", "mu: 4"))
+    assert "is weak: records are told apart in up to 97.8%" in " ".join(dossier(weak).to_settle)
+    open_broker = facts(deployment=replace(DEPLOYMENT, encrypted=False, identified=False))
+    assert "not encrypted" in " ".join(dossier(open_broker).to_settle)
+    refuted = facts(audit=replace(AUDIT, findings=({**FINDING, "holds": False},)))
+    assert "REFUTED" in dossier(refuted).to_settle[0]
+
+
+def test_of_windows_it_says_what_any_two_records_are_told_apart_in() -> None:
+    """A window's guarantee is against a blank record: two records are further apart, and that is what people ask."""
+    found = dict(dossier(facts(TASKS["sketch"])).summary)
+    # Against a blank record mu = 1, for any two sqrt(2): Phi(sqrt(2) / 2) = 0.7602...
+    assert "any two records apart in more than 76.1% of cases" in found["Guarantee"]
+    assert "a record from a blank one, as the task states it, in 69.2%" in found["Guarantee"]
+    people = dict(dossier(facts()).summary)
+    assert "any two records apart in more than 69.2% of cases" in people["Guarantee"]
+    assert "blank" not in people["Guarantee"]
+
+
+def test_a_simulation_is_marked_everywhere() -> None:
+    task = task_of(TASKS["scores"]).with_simulated(True)
+    found = dossier(facts(task=task))
+    assert found.simulated
+    assert "SIMULATED" in found.to_settle[0]
+    assert "protect nobody" in page_of(found)
+
+
+def test_texts_of_others_are_only_text() -> None:
+    page = page_of(dossier(facts(purpose="<script>alert(1)</script>", controller='"><img src=x>')))
+    assert "<script" not in page
+    assert "<img" not in page
+
+
+def test_a_ledger_is_read_in_sums_alone(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with booked(path, [charge(rho=30)], [("", rho(60))], lifetime=rho(90)) as ledger:
+        for person in ("Annette Vandermeer", "Bernadette"):
+            assert ask(ledger, person) == "released"
+    found = read_accounts(path)
+    assert (found.people, found.releases, found.keyed, found.capped) == (2, 2, True, True)
+    assert "Annette" not in repr(found)
+    assert found.problems == ()
+    path.chmod(0o644)
+    assert "chmod 600" in read_accounts(path).problems[0]
+
+
+def test_a_ledger_with_names_in_it_is_a_problem(tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "ledger.db"
+    Ledger(path).close()
+    with sqlite3.connect(path) as change:
+        change.execute("UPDATE meta SET value = 2 WHERE key = 'format'")
+    assert "--migrate" in read_accounts(path).problems[0]
+
+
+def saved(task: Task) -> dict[str, Any]:
+    return {
+        "confidence": 0.999, "simulated": False, "task": {"name": task.name, "hash": task.hash}, "murk": "0.3.0",
+        "date": "2026-01-01", "findings": [FINDING],
+    }  # fmt: skip
+
+
+def test_a_saved_audit_is_of_this_very_task(tmp_path: Path) -> None:
+    path, task = tmp_path / "audit.json", task_of(TASKS["scores"])
+    path.write_text(json.dumps(saved(task)))
+    found = read_audit(path, task)
+    assert found.holds
+    assert found.origin == "read from audit.json, made on 2026-01-01 by murk 0.3.0"
+    with pytest.raises(UserError, match="is an audit of a task with the hash"):
+        read_audit(path, task_of(TASKS["gradients"]))
+
+
+@pytest.mark.parametrize("wrong", ["", "[]", "{}", '{"findings": 1}', "nonsense", "all"])
+def test_what_is_no_audit_is_refused_with_the_remedy(tmp_path: Path, wrong: str) -> None:
+    path, task = tmp_path / "audit.json", task_of(TASKS["scores"])
+    path.write_text(json.dumps({**saved(task), "task": None}) if wrong == "all" else wrong)
+    with pytest.raises(UserError, match="make it with `murk audit TASK --json"):
+        read_audit(path, task)
+    with pytest.raises(UserError, match="cannot be read"):
+        read_audit(tmp_path / "nowhere.json", task)

@@ -1,0 +1,72 @@
+"""The example of a dossier is what a device sends, of a record that nobody has."""
+
+import json
+
+import pytest
+
+from murk.dossier.example import Example, example_of, made_up, with_sample
+from murk.learners.problem import problem_for
+from murk.stream import Task
+from murk.stream.messages.codec import WireRules, decode
+from murk.stream.worker.learner import payload_lengths
+
+FEATURES = "features: [{name: age, low: 18, high: 90}, {name: smokes, categories: ['no', 'yes']}]\n"
+REAL = "target: {name: hours, kind: real, low: 0, high: 14}\n"
+BINARY = "target: {name: ill, kind: binary, positive: 'yes'}\n"
+CLASSES = "target: {name: kind, kind: classes, classes: [a, b, c]}\n"
+MU = "privacy: {guarantee: {gdp: {mu: 1}}}\n"
+TASKS = {
+    "scores": FEATURES + REAL + MU,
+    "gradients": FEATURES + CLASSES + MU + "protocol: gradients\n",
+    "examples": FEATURES + BINARY + MU + "protocol: examples\n",
+    "moments, with a sample that is not there yet": FEATURES + BINARY + MU
+    + "protocol: moments\npublic: {set_aside: 50}\n",
+    "moments": FEATURES + REAL + "privacy: {guarantee: {pure: {epsilon: 2}}}\nprotocol: moments\n",
+    "sketch": FEATURES + REAL + MU + "protocol: sketch\n",
+    "sketch by mixing": FEATURES + REAL + "privacy: {guarantee: {approx: {epsilon: 1, delta: 1.0e-5}}}\n"
+    "protocol: sketch\nsketch: {rows: 8}\n",
+    "dates": "features: [{name: born, kind: date, low: 1950-01-01, high: 2005-12-31, as: [number, weekday]}, "
+    "{name: seen, kind: date, as: month}]\n" + REAL + MU,
+}  # fmt: skip
+
+
+def task_of(text: str) -> Task:
+    return Task.parse("name: sleep\n" + text)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_bytes_are_those_of_a_device(name: str) -> None:
+    task = task_of(TASKS[name])
+    found = example_of(task)
+    learner = problem_for(with_sample(task)).engine()
+    magnitudes = {level: one.magnitude for level, one in learner.mechanisms.items()}
+    # Read as a learner reads them, by every rule that it has.
+    rules = WireRules(
+        with_sample(task).hash, False, payload_lengths(learner), magnitudes, partitions=1, kind=learner.kind
+    )
+    release = decode(found.messages[0], rules)
+    assert release.kind == task.release_kind
+    assert not release.simulated
+    assert found.made_up_public == (task.public is not None)
+
+
+def test_two_releases_of_one_record_have_settings_in_common_and_no_more() -> None:
+    found = example_of(task_of(TASKS["examples"]))
+    one, other = (json.loads(message) for message in found.messages)
+    assert one["payload"] != other["payload"]
+    assert one["id"] != other["id"]
+    assert {key: one[key] for key in ("task", "level", "kind")} == {
+        key: other[key] for key in ("task", "level", "kind")
+    }
+
+
+def test_a_made_up_record_fits_the_task() -> None:
+    for text in TASKS.values():
+        task = task_of(text)
+        coded = task.coding.encode_record(made_up(task))
+        assert (coded.clamped, coded.missing) == (0, 0)
+
+
+def test_its_fields_are_those_of_the_message() -> None:
+    found: Example = example_of(task_of(TASKS["scores"]))
+    assert set(found.fields) == set(json.loads(found.messages[0]))
