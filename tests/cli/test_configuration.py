@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -159,8 +160,6 @@ def test_what_others_put_into_the_environment_is_left_alone() -> None:
 
 def test_every_variable_of_the_repository_is_known() -> None:
     """So that no campaign, test or image is refused for its own variables."""
-    import re
-
     texts = [
         path.read_text()
         for folder in ("tests", "deploy", "benchmarks", ".ci")
@@ -218,6 +217,15 @@ def test_another_users_file_is_not_found_by_itself(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(Path, "stat", lambda self, **_: theirs)
     assert "belongs to another user" in str(wrong())
     assert shown(MURK_CONFIG="murk.toml")["learn.log"]["value"] == "sqlite:///theirs.db"
+
+
+def test_the_page_s_file_is_one(tmp_path: Path) -> None:
+    [text] = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "cli.md").read_text(), re.M | re.S)
+    (tmp_path / "murk.toml").write_text(text)
+    found = {name: one["value"] for name, one in shown().items() if one["origin"] == "file"}
+    assert found["learn.metrics-port"] == 9466
+    assert found["learn.metrics-host"] == "0.0.0.0"
+    assert found["kafka.security.protocol"] == "SASL_SSL"
 
 
 def test_no_variable_means_two_things() -> None:

@@ -80,7 +80,7 @@ class Worker:
 
     A step reads a batch, decodes and checks it, drops duplicates, lets the learner admit and learn the rest,
     and commits state, offset, dead letters and the newest iterate in one atomic write. Within a batch, iterates
-    are published as often as the learner's `publish_every` asks for: they are a function of the log, whatever becomes
+    are published as often as the learner's ``publish_every`` asks for: they are a function of the log, whatever becomes
     of the commit. Whatever is on the log, the stream goes on: what cannot be learned becomes a dead letter with a
     reason.
 
