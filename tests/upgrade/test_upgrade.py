@@ -123,7 +123,8 @@ def test_a_new_log_file_is_read_by_the_last_release_until_something_is_learned(h
         rules.check_file(connection, "log")
 
 
-def test_a_ledger_goes_one_way(half: Path) -> None:
+def test_a_ledger_goes_one_way(folder: Path) -> None:
+    half = restored("gradients", folder)
     with closing(sqlite3.connect(half / LEDGER)) as connection:
         rules.check_file(connection, "ledger")
     spent = murk("ledger", LEDGER, "--json", folder=half).json
@@ -132,7 +133,8 @@ def test_a_ledger_goes_one_way(half: Path) -> None:
         rules.check_file(connection, "ledger")
 
 
-def test_states_and_ledgers_of_a_version_to_come_are_refused_in_words(half: Path) -> None:
+def test_states_and_ledgers_of_a_version_to_come_are_refused_in_words(folder: Path) -> None:
+    half = restored("gradients", folder)
     later = json.dumps({**json.loads(state(half)), "schema": 3}).encode()
     with closing(sqlite3.connect(half / "log.db")) as connection:
         connection.execute("UPDATE states SET state = ?", (later,))

@@ -13,6 +13,7 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import MAX_MESSAGE, DeadLetter, FencedError, Log
+from murk.stream.log.kafka.topic_setup import TopicSetup
 from murk.stream.log.open import OPENERS, open_log
 from tests.stream.harness import make_task, message, read_all
 from tests.stream.processes import Start, at_once, finish
@@ -222,6 +223,28 @@ def test_state_and_offset_are_committed_together(url: str, log: Log) -> None:
     assert log.model(0) == b"model"
     owner.close()
     assert log.acquire(0).load() == (b"later", 9)
+
+
+def test_an_estimate_is_committed_with_the_state(url: str, log: Log) -> None:
+    if not log.takes_estimates:
+        # On a cluster it has a topic that somebody must have wanted.
+        with TopicSetup(url, make_task(), estimates=True) as setup:
+            assert len(setup.create()) == 1
+    assert log.takes_estimates
+    assert log.estimate() is None
+    owner = log.acquire(0)
+    owner.commit(b"state", 1, (), None, b"estimate")
+    with open_log(url) as again:
+        assert (again.estimate(), again.checkpoint(0)) == (b"estimate", (b"state", 1))
+    newer = log.acquire(0)
+    with pytest.raises(FencedError):
+        owner.commit(b"stale", 2, (), None, b"of the stale state")
+    assert log.estimate() == b"estimate"
+    # It stays until there is another.
+    newer.commit(b"new", 3)
+    assert log.estimate() == b"estimate"
+    newer.commit(b"newer", 4, (), None, b"of the newer state")
+    assert log.estimate() == b"of the newer state"
 
 
 def test_a_model_let_out_never_stands_behind_that_of_the_commit_after_it(log: Log) -> None:
