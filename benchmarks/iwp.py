@@ -12,9 +12,11 @@ import numpy as np
 from numba import njit
 from river.linear_model import LogisticRegression
 
+from benchmarks.protocol_people import estimate_of
 from benchmarks.timing import compare
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.privacy import ApproxDP, GaussianDP
+from murk.stream import Task
 
 N = 1_000_000
 
@@ -160,13 +162,14 @@ def design(kind, n, rng):
 BUDGETS_OF_DESIGNS = (GaussianDP(1.0), GaussianDP(2.0), GaussianDP(4.0), GaussianDP(16.0))
 
 
-def designs(draws, release, missing, n=100_000):
+def designs(draws, release, missing, rows=0, n=100_000):
     """Coverage of a release over generated designs, by budget and target; the model is right in all of them.
 
-    Of the people whose first feature is positive, a share ``missing`` have no target.
+    Of the people whose first feature is positive, a share ``missing`` have no target. Outer products are drawn as their
+    sums, also with public ``rows``; standard errors are of draws, since coefficients of one miss together.
     """
     print(f"\nNominal 95% intervals of {release}, four features, n = {n:,} in {draws} draws, {missing:.0%} of the")
-    print("targets missing where the first feature is positive: held, of those given")
+    print(f"targets missing where the first feature is positive, {rows:,} public rows: held, of those given")
     print(f"| design | target | {' | '.join(map(str, BUDGETS_OF_DESIGNS))} |\n|" + "---|" * 6)
     worst, truth = (1.0, ""), np.array([0.25, -0.2, 0.15, -0.1, 0.1])
     for kind in DESIGNS:
@@ -175,24 +178,45 @@ def designs(draws, release, missing, n=100_000):
             for budget in BUDGETS_OF_DESIGNS:
                 held = []
                 for draw in range(draws):
-                    rng = np.random.default_rng([draw, DESIGNS.index(kind)])
-                    x = design(kind, n, rng)
-                    fit = np.column_stack([x, np.ones(n)]) @ truth
+                    rng = np.random.default_rng([draw, DESIGNS.index(kind), int(budget.mu), rows, target == "real"])
+                    x = np.column_stack([design(kind, n + rows, rng), np.ones(n + rows)])
+                    x, public = x[:n], x[n:]
+                    fit = x @ truth
                     y = rng.random(n) < 0.5 + 0.5 * fit if target == "label" else fit + rng.uniform(-0.2, 0.2, n)
-                    y = y.astype(object)
-                    y[(x[:, 0] > 0) & (rng.random(n) < missing)] = None
-                    learner = IWPSGDClassifier if target == "label" else IWPSGDRegressor
-                    model = learner(budget=budget, release=release, features=[0, 1, 2, 3], seed=draw)
-                    model.learn_many(x, y)
-                    found = model.estimate()
+                    y = np.where((x[:, 0] > 0) & (rng.random(n) < missing), math.nan, y)
+                    found = (estimate_of_outer if release == "outer" else estimate_of_directions)(
+                        target, budget, x, y, public, rng
+                    )
                     given = np.isfinite(found.spread)
-                    held += (np.abs(found.values - truth) <= found.half_widths(0.95))[given].tolist()
-                share = np.mean(held) if held else math.nan
-                cells.append(f"{share:.1%} of {len(held) / draws / 5:.0%}")
-                if len(held) >= 2 * draws:
+                    held.append((np.abs(found.values - truth) <= found.half_widths(0.95))[given])
+                every = np.concatenate(held)
+                share = every.mean() if len(every) else math.nan
+                error = math.sqrt(sum((one.sum() - share * len(one)) ** 2 for one in held)) / max(len(every), 1)
+                cells.append(f"{share:.1%} ± {error:.1%} of {len(every) / draws / 5:.0%}")
+                if len(every) >= 2 * draws:
                     worst = min(worst, (share, f"{kind}, {target}, {budget}"))
             print(f"| {kind} | {target} | {' | '.join(cells)} |", flush=True)
     print(f"worst, of those with at least two intervals a draw: {worst[0]:.1%} ({worst[1]})")
+
+
+def estimate_of_outer(target, budget, x, y, public, rng):
+    names = ", ".join(f"{{name: x{j}, low: -1, high: 1}}" for j in range(x.shape[1] - 1))
+    targets = "kind: binary, positive: 'yes'" if target == "label" else "kind: real, low: -1, high: 1"
+    task = Task.parse(
+        f"name: design\nfeatures: [{names}]\ntarget: {{name: y, {targets}}}\nprotocol: examples\n"
+        f"examples: {{release: outer}}\nprivacy: {{guarantee: {{gdp: {{mu: {budget.mu}}}}}}}\n"
+        + (f"public: {{set_aside: {len(public)}}}\n" if len(public) else "")
+    )
+    return estimate_of(task, x, y, public, rng)
+
+
+def estimate_of_directions(target, budget, x, y, public, rng):
+    learner = IWPSGDClassifier if target == "label" else IWPSGDRegressor
+    model = learner(
+        budget=budget, release="directions", features=list(range(x.shape[1] - 1)), seed=int(rng.integers(2**31))
+    )
+    model.learn_many(x[:, :-1], np.where(np.isnan(y), None, y > 0.5 if target == "label" else y))
+    return model.estimate()
 
 
 def against_directions(draws, n=100_000):
@@ -201,7 +225,7 @@ def against_directions(draws, n=100_000):
         "\nOuter products against directions, n =", n, "uniform features: median squared distances in", draws, "draws"
     )
     print("| coefficients | target | mu | directions | outer products | ratio |\n|" + "---|" * 6)
-    for p, mu, target in itertools.product((3, 11), (0.5, 1.0, 2.0, 4.0, 8.0), ("label", "real")):
+    for p, mu, target in itertools.product((3, 11, 21), (0.5, 1.0, 2.0, 2.8, 4.0, 8.0), ("label", "real")):
         rng, errors = np.random.default_rng(0), []
         for _ in range(draws):
             x = np.column_stack([rng.uniform(-1, 1, (n, p - 1)), np.ones(n)])
@@ -348,6 +372,7 @@ def main(argv):
     parser.add_argument("--only", choices=["paper", "product", "losses", "coverage", "designs", "outer", "speed"])
     parser.add_argument("--release", choices=["outer", "directions"], default="outer", help="of designs")
     parser.add_argument("--missing", type=float, default=0.0, help="of designs: share of targets of a half of them")
+    parser.add_argument("--rows", type=int, default=0, help="of designs with outer products: public rows")
     given = parser.parse_args(argv)
     parts = {
         "speed": speed,
@@ -356,7 +381,7 @@ def main(argv):
         "losses": lambda: losses(given.draws),
         "coverage": lambda: coverage(given.replications),
         "outer": lambda: against_directions(given.draws),
-        "designs": lambda: designs(given.replications, given.release, given.missing),
+        "designs": lambda: designs(given.replications, given.release, given.missing, given.rows),
     }
     for name, part in parts.items():
         if given.only in (None, name):

@@ -11,8 +11,10 @@ import numpy as np
 from benchmarks.pipe import learn
 from benchmarks.score_people import answer, covariates_of, features
 from murk.learners.gaussmix.problem import GramProblem
-from murk.learners.iwp_sgd.engine import IWPEngine
+from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.estimation.inference import estimate as estimate_examples
+from murk.learners.iwp_sgd.estimation.rows import acting
+from murk.learners.iwp_sgd.outer_engine import engine_of
 from murk.learners.iwp_sgd.problem import ExampleProblem
 from murk.learners.ldp_sgd.problem import GradientProblem
 from murk.learners.problem import problem_for
@@ -20,6 +22,7 @@ from murk.learners.public_glm import kernels
 from murk.learners.public_glm.mechanism import Level
 from murk.learners.public_glm.moments import MomentSums
 from murk.learners.results.report import average_effects
+from murk.learners.scores.layout import symmetric
 from murk.learners.scores.model import chance
 from murk.learners.scores.problem import ScoreProblem
 from murk.learners.units import fits_probabilities, on_logit_scale, units
@@ -100,6 +103,35 @@ def summed_gram(problem, X, y, rng):
     return engine.estimate()
 
 
+def summed_outer(problem, X, y, rng):
+    """The engine of released outer products, after one chain of people with Gaussian noise.
+
+    Squares of noise in the covariance of what was released are at their mean.
+    """
+    mechanism, p, n = problem.mechanisms["default"], problem.settings.features, len(X)
+    engine, v = engine_of(problem.settings, problem.mechanisms, seed=0), problem.vectors(X, y)
+    variance = mechanism.variance
+    noise = symmetric(math.sqrt(n * variance) * rng.normal(size=mechanism.dimension), p + 1)
+    total = v.T @ v + noise
+    real, lower = engine.real, np.tril_indices(p)
+    real[[k.POLISH_WEIGHT, k.POLISH_SQUARES, k.MEAT_SQUARES]] = n
+    squares = np.square(v[:, :p]).sum(axis=1)
+    real[k.BEND_SQUARES] = np.square(squares).sum() + n * variance * p * (p + 1) / 2
+    real[[k.SUM_WEIGHT, k.SUM_SPREAD]] = n
+    engine.whole[k.COUNT] = n
+    engine.rows[k.AIMED], engine.rows[k.FIRST, :2] = total[:p, p], n * variance
+    engine.triangles[0] = total[:p, :p][lower]
+    engine.triangles[1] = (n * np.eye(p))[lower]
+    theta = estimate_examples([engine]).values
+    theta = theta * min(1.0, problem.settings.radius / max(np.linalg.norm(theta), 1e-9))
+    pulled = v[:, :p] * (v @ np.append(theta, -1.0))[:, None]
+    own = acting(theta)
+    engine.triangles[1] = (pulled.T @ pulled + n * variance * (0.5 * np.eye(p) + own @ own.T))[lower]
+    engine.rows[k.REFERENCE] = theta
+    engine.covariates = problem.covariates
+    return engine
+
+
 def estimate_of(task, X, y, public, rng):
     """What people's releases of one protocol tell its learner."""
     if len(public):
@@ -112,8 +144,10 @@ def estimate_of(task, X, y, public, rng):
         return engine.estimate()
     if isinstance(problem, GradientProblem):
         return problem.estimate([learn(problem, X, y, np.zeros(len(X), dtype=np.int64), seed)])
+    if isinstance(problem, ExampleProblem) and problem.settings.outer:
+        return estimate_examples([summed_outer(problem, X, y, rng)])
     if isinstance(problem, ExampleProblem):
-        engine = IWPEngine(problem.settings, problem.mechanisms, seed=seed)
+        engine = engine_of(problem.settings, problem.mechanisms, seed=seed)
         engine.covariates = problem.covariates
         engine.learn_records(X, y, [problem.mechanisms["default"]])
         return estimate_examples([engine])

@@ -10,7 +10,7 @@ ordinary size, about
     50\, c \sqrt{4\,(s_{xy}^2 + s_{xx}^2) / n} \quad\text{(second moments)}
 
 and, of examples without public rows, as the second with ``s_xy^2 = (s^4 + s^2) L^4``, L^2 a record's squared length; of
-their outer products always, with ``s_xy^2 = s_xx^2 = s^2 (1 + L^2)^2 / 2``.
+their outer products always, with ``s_xy^2 = s_xx^2 = s^2 (1 + L^2)^2 / 2`` and c proportional to p.
 Where the distribution of the features is not known, moments and examples miss something of a logistic model that no
 number of people lowers, about ``2 / sqrt(d)`` points for d features. The factors c were measured (`python -m
 benchmarks.protocols`), of a binary target, and hold within a factor of 2 or so: enough to tell protocols apart, not to
@@ -41,13 +41,15 @@ _ORDER: Final = ("scores", "moments", "gradients", "examples", "sketch")
 """Of protocols that do about equally well the first is taken: it asks least of the public rows, or for least trust."""
 
 _EQUAL: Final = 1.25
-# c, with public rows and without: of gradients and examples those of a binary target.
+# c, with public rows and without: of gradients and examples (their directions) those of a binary target.
 _FACTORS: Final[Mapping[str, tuple[float, float]]] = {
     "scores": (1.7, 2.7),
     "moments": (1.7, 1.4),
     "gradients": (2.2, 3.6),
     "examples": (4.5, 2.6),
 }
+# Of outer products c grows with the number of coefficients: the more there are, the more directions noise hides.
+_OUTER: Final = 0.45
 # Of a coded feature's variance, and of the target's share that a model explains, on the way from moments to effects.
 _VARIANCE, _EXPLAINED = 0.25, 0.2
 # Points that are missed of a logistic model where the distribution of the features is not known, times the root of d.
@@ -179,7 +181,7 @@ def _variance(problem: Problem, task: Task, n: int) -> float:
         if problem.settings.outer:
             # Of numbers off the diagonal, half of the noise; records are divided by 1 + their squared length.
             own = noise / 2.0 * (2.0 + _VARIANCE * (p - 1)) ** 2
-            return factor**2 * _of_moments(own, own, n) + missed
+            return (_OUTER * p) ** 2 * _of_moments(own, own, n) + missed
         if not public:
             length = 1.0 + _VARIANCE * (p - 1)
             return factor**2 * _of_moments((noise**2 + noise) * length**2, noise**2 * length**2, n) + missed

@@ -65,15 +65,15 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "example": (
         "A release of an example",
-        "`protocol: examples`, with `release: outer` (the default of the quadratic and squared losses under `pure` and "
-        "`approx`): (d + 1) (d + 2) / 2 numbers. The upper triangle, row after row, of v v' with its numbers off the "
-        "diagonal times sqrt 2; v is the features, the constant 1 and the target (of a label -1 or +1) over the root "
-        "of 1 + the square of the length of features and constant, and zeros where the target is missing. With "
-        "`release: directions` (their default under `gdp` and `zcdp`): d + 2 numbers. The features over the record's "
-        "length, the constant's 1 in it, and of a label times -1 or +1; then 1 and the target, both over that length, "
-        "the target cut off at the other as integers; then 0. Where the target is missing, all are 0 but the last, "
-        "which is 1414 steps / 1000, rounded down. With `release: joint`, d: the features and the constant, times the "
-        "label; nothing says which label it was. See [IWP-SGD](iwp-sgd.md).",
+        "`protocol: examples`, with `release: outer` (the default of the quadratic and squared losses under `pure`, "
+        "`approx`, and `gdp` with mu up to 3): (d + 1) (d + 2) / 2 numbers. The upper triangle, row after row, of v "
+        "v' with its numbers off the diagonal times sqrt 2; v is the features, the constant 1 and the target (of a "
+        "label -1 or +1) over the root of 1 + the square of the length of features and constant, and zeros where the "
+        "target is missing. With `release: directions` (their default under less noise): d + 2 numbers. The features "
+        "over the record's length, the constant's 1 in it, and of a label times -1 or +1; then 1 and the target, both"
+        " over that length, the target cut off at the other as integers; then 0. Where the target is missing, all are"
+        " 0 but the last, which is 1414 steps / 1000, rounded down. With `release: joint`, d: the features and the "
+        "constant, times the label; nothing says which label it was. See [IWP-SGD](iwp-sgd.md).",
     ),
     "moment": (
         "A release of moments",

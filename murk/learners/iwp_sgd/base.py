@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 from murk.learners.base import Record
 from murk.learners.estimate import Estimate
 from murk.learners.iwp_sgd import layout as k
@@ -28,6 +28,7 @@ from murk.learners.values import number
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
 from murk.stream.messages.releases import ExampleRelease
+from murk.stream.task.protocols.registry import FORMER_RELEASES
 
 
 class IWPSGD(SGDEstimator):
@@ -54,13 +55,15 @@ class IWPSGD(SGDEstimator):
 
     _target: ClassVar[Literal["binary", "real"]]
 
-    def _prepare(self) -> None:
+    def _prepare(self, former: str | None = None) -> None:
+        """Check the arguments and begin; ``former`` is the release of a learner that was told none."""
         if self.inputs not in ("records", "released"):
             raise UserError(f"inputs={self.inputs!r}; known are 'records' and 'released'")
         if not isinstance(self.intercept, bool):
             raise UserError(f"intercept={self.intercept!r} is neither True nor False")
         if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
             raise UserError(f"bound={self.bound!r}, the public bound of ||x||, must be positive and finite")
+        self._former = former
         # What can be refused without knowing the features is refused at once.
         if isinstance(self.budget, Guarantee):
             self._made_settings(("feature", "intercept")).mechanism(self.budget)
@@ -94,7 +97,7 @@ class IWPSGD(SGDEstimator):
         mechanisms = [
             guarantee for guarantee in (self.budget, *(self.levels or {}).values()) if isinstance(guarantee, Guarantee)
         ]
-        return released(self.release, self.loss, mechanisms, coded)
+        return released(self.release or self._former, self.loss, mechanisms, coded)
 
     def _polished(self, coefficients: int) -> bool:
         if self.polish is not None:
@@ -172,6 +175,33 @@ class IWPSGD(SGDEstimator):
     @abstractmethod
     def _shown(self, target: float) -> Any:
         """A decoded target as River's evaluation expects it."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state of a learner with the same settings.
+
+        That of a learner that was told no ``release`` goes on with the release that was the default when it was made.
+
+        Raises
+        ------
+        MurkError
+            If the state is malformed or belongs to other features.
+        """
+        by_default = self.release is None and not self.n_releases
+        try:
+            super().load_state_dict(state)
+        except MurkError:
+            if not (by_default and any(self._goes_on_with(former, state) for former in FORMER_RELEASES["examples"])):
+                if by_default:
+                    self._prepare()
+                raise
+
+    def _goes_on_with(self, former: str, state: Mapping[str, Any]) -> bool:
+        try:
+            self._prepare(former)
+            super().load_state_dict(state)
+        except MurkError:
+            return False
+        return True
 
     # What was learned
 

@@ -41,11 +41,11 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     levels
         Further guarantees by name, for releases made elsewhere at other levels.
     release
-        ``"directions"``, by default for the quadratic loss: the product of label and features over its length, and 1
-        over that length, in one Gaussian release; what is learned is the fit weighted by ``1/|x|^2``. ``"outer"``, by
-        default for it under ``PureDP`` and ``ApproxDP`` (of the latter up to 64 features): the outer product with
-        itself of the direction of features, constant and label, in one release by any mechanism; what is learned is
-        the fit weighted by ``1/(1 + |x|^2)``. It needs far fewer people at mu <= 2, too.
+        ``"outer"``, by default for the quadratic loss: the outer product with itself of the direction of features,
+        constant and label, in one release by any mechanism; what is learned is the fit weighted by
+        ``1/(1 + |x|^2)``. ``"directions"``, by default for it under Gaussian noise of mu > 3 or with more than 64
+        features: the product of label and features over its length, and 1 over that length, in one Gaussian release;
+        what is learned is the fit weighted by ``1/|x|^2``.
         ``"joint"``, by default for the other losses: the product itself (constant included). ``"separate"``: Gaussian
         features and a label in randomized response, as published.
     split

@@ -39,10 +39,10 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     target_bound
         Public bound of ``|y|``; a target beyond it is projected to it.
     release
-        ``"directions"``, the default: one Gaussian release of ``x/|x|`` and ``y/|x|``, which tells the fit weighted by
-        ``1/|x|^2``. ``"outer"``, the default under ``PureDP`` and ``ApproxDP`` (of the latter up to 64 features): one
-        release, by any mechanism, of the outer product of ``(x, y)/sqrt(1 + |x|^2)`` with itself, which tells the fit
-        weighted by ``1/(1 + |x|^2)``, of far fewer people at mu <= 2, too.
+        ``"outer"``, the default: one release, by any mechanism, of the outer product of ``(x, y)/sqrt(1 + |x|^2)``
+        with itself, which tells the fit weighted by ``1/(1 + |x|^2)``. ``"directions"``, the default under Gaussian
+        noise of mu > 3 or with more than 64 features: one Gaussian release of ``x/|x|`` and ``y/|x|``, which tells the
+        fit weighted by ``1/|x|^2``.
         ``"joint"``: one of ``(x, a y)``, with a public factor a that balances the two.
         ``"separate"``: one of x and one of y, as published.
     split

@@ -382,3 +382,43 @@ def test_intervals_cover(budget, loss):
         half += int(np.sum(np.abs(found.values - truth) < 0.5 * found.half_widths(0.95)))
     assert held >= 155
     assert half < 155
+
+
+@pytest.mark.parametrize("learner", [IWPSGDClassifier, IWPSGDRegressor])
+@pytest.mark.parametrize("features", [["a", "b"], None])
+@pytest.mark.parametrize("former", ["directions", "joint"])
+def test_a_state_goes_on_with_what_was_released_by_default_then(learner, features, former):
+    x, y = records(60, target="binary" if learner is IWPSGDClassifier else "real")
+    labels = (y > 0.5) if learner is IWPSGDClassifier else y
+    more = {"budget": GaussianDP(1.0), "features": features, "seed": 4}
+    begun, whole = (learner(release=former, **more) for _ in range(2))
+    rows = as_records(x)
+    for row, label in zip(rows[:30], labels[:30].tolist(), strict=True):
+        begun.learn_one(row, label)
+    silent, named = learner(**more), learner(release="outer", **more)
+    silent.load_state_dict(begun.state_dict())
+    with pytest.raises(MurkError, match="other settings"):
+        named.load_state_dict(begun.state_dict())
+    for i, (row, label) in enumerate(zip(rows, labels.tolist(), strict=True)):
+        whole.learn_one(row, label)
+        if i >= 30:
+            silent.learn_one(row, label)
+    assert silent.state_dict() == whole.state_dict()
+    # One that has learned already, or meets a state of no release of before, stays what it was.
+    used = learner(**more)
+    used.learn_one(rows[0], labels[0])
+    before = used.state_dict()
+    with pytest.raises(MurkError, match="other settings"):
+        used.load_state_dict(begun.state_dict())
+    assert used.state_dict() == before
+    fresh = learner(**more)
+    with pytest.raises(MurkError, match="other settings"):
+        fresh.load_state_dict(learner_of_a_penalty(learner, features, rows[0], labels[0]))
+    fresh.learn_one(rows[0], labels[0])
+    assert fresh.state_dict() == before
+
+
+def learner_of_a_penalty(learner, features, row, label):
+    other = learner(budget=GaussianDP(1.0), features=features, seed=4, regularization=1.0)
+    other.learn_one(row, label)
+    return other.state_dict()

@@ -198,11 +198,10 @@ def test_outer_products_have_every_guarantee_and_the_best_mechanism(guarantee: s
     assert PROTOCOLS["examples"].offer_of("outer").guarantees == tuple(WRITTEN)
     found = task("examples", guarantee=WRITTEN[guarantee])
     assert found.examples is not None
-    able = guarantee in ("pure", "approx")
-    assert found.examples.release == ("outer" if able else "directions")
-    assert found.privacy.mechanism == ("best" if able else None)
+    assert found.examples.release == "outer"
+    assert found.privacy.mechanism == ("best" if guarantee in ("pure", "approx") else None)
     named = task("examples", LOGISTIC, "examples: {release: outer}", guarantee=WRITTEN[guarantee])
-    assert (named == found) is able
+    assert named == found
     # A log that was begun with Gaussian directions goes on with these.
     if guarantee == "approx":
         before = task("examples", LOGISTIC, "examples: {release: directions}", guarantee=WRITTEN[guarantee])
@@ -210,6 +209,44 @@ def test_outer_products_have_every_guarantee_and_the_best_mechanism(guarantee: s
         assert found.with_defaults_of(before) == before
     with pytest.raises(UserError, match="'l2-ball' is not of this protocol; use gaussian"):
         task("examples", LOGISTIC, "examples: {loss: probit}", guarantee=f"{APPROX}, mechanism: l2-ball")
+
+
+@pytest.mark.parametrize(
+    ("privacy", "more", "chosen"),
+    [
+        ("guarantee: {gdp: {mu: 3.0}}", "", "outer"),
+        ("guarantee: {gdp: {mu: 3.01}}", "", "directions"),
+        ("guarantee: {gdp: {mu: 1}}", "", "outer"),
+        ("guarantee: {zcdp: {rho: 4.5}}", "", "outer"),
+        ("guarantee: {zcdp: {rho: 4.6}}", "", "directions"),
+        # The default level decides, as most people are at it.
+        ("guarantee: {gdp: {mu: 4.0}}, levels: {cautious: {gdp: {mu: 1.0}}}", "", "directions"),
+        ("guarantee: {gdp: {mu: 1.0}}, levels: {open: {gdp: {mu: 4.0}}}", "", "outer"),
+        # Directions of labels take no product of noise with noise where there are public rows enough.
+        ("guarantee: {gdp: {mu: 1.0}}", "public: {set_aside: 60}", "directions"),
+        ("guarantee: {gdp: {mu: 1.0}}", "public: {set_aside: 59}", "outer"),
+        ("guarantee: {gdp: {mu: 1.0}}", "public: {file: rows.csv}", "directions"),
+        ("guarantee: {gdp: {mu: 2.5}}", "public: {set_aside: 60}", "outer"),
+        ("guarantee: {gdp: {mu: 2.5}}, levels: {cautious: {gdp: {mu: 1.0}}}", "public: {set_aside: 60}", "directions"),
+    ],
+)
+def test_examples_release_what_tells_most_at_their_noise(privacy: str, more: str, chosen: str) -> None:
+    features = "features: [{name: a, low: 0, high: 1}, {name: b, low: 0, high: 1}]"
+    text = f"name: n\n{features}\nprotocol: examples\nprivacy: {{{privacy}}}\n{more}\n"
+    label = Task.parse(text + "target: {name: y, kind: binary, positive: 1}\n")
+    assert label.examples is not None
+    assert label.examples.release == chosen
+    real = Task.parse(text + "target: {name: y, kind: real, low: 0, high: 1}\n")
+    assert real.examples is not None
+    # Directions of real targets do without public rows, so that these decide nothing.
+    assert real.examples.release == ("outer" if "public" in more else chosen)
+
+
+def test_with_so_many_features_gaussian_examples_are_directions() -> None:
+    for d, chosen in ((64, "outer"), (65, "directions")):
+        found = Task.parse(many(d) + "protocol: examples\n")
+        assert found.examples is not None
+        assert found.examples.release == chosen
 
 
 @pytest.mark.parametrize("guarantee", WRITTEN)

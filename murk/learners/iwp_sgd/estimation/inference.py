@@ -26,7 +26,16 @@ from murk.learners.estimate import FEWEST, RANDOM_SCALING, Estimate, PublicCovar
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.estimation.polish import TRUST, uncertainty
 from murk.learners.iwp_sgd.estimation.public import PUBLIC_ROWS, UNUSED, rows_are_used, with_public
-from murk.learners.iwp_sgd.estimation.rows import MOST_NUMBERS, UNLIKE, Released, Rows, hypotheses, share_of, unlike
+from murk.learners.iwp_sgd.estimation.rows import (
+    MOST_NUMBERS,
+    UNLIKE,
+    Released,
+    Rows,
+    hidden,
+    hypotheses,
+    share_of,
+    unlike,
+)
 from murk.learners.scores.layout import matrix_size
 
 if TYPE_CHECKING:
@@ -43,8 +52,6 @@ NOT_ASKED = (
     "none: without the polish only random scaling is known, which covers far less than its name before the iterates "
     "settle; polish=True gives others, and intervals='random-scaling' asks for these"
 )
-ROWS_TRUST = 3.0
-"""Standard deviations that an eigenvalue must have to be used, where rows say how large one is."""
 LIGHT = 0.002
 """Hypotheses of less weight are left out of intervals."""
 _NEAR = 0.98
@@ -125,8 +132,9 @@ def _sandwich(engines: Sequence[ChainSums], average: NDArray[np.float64]) -> Est
                 "weaker guarantee, fewer features, or regularization"
             )
             return Estimate(settings.names, average, SANDWICH, none, note, len(engines), n)
-        hidden = _beside_hidden(values, vectors, aimed, meat * share, TRUST * noise, settings.radius)
-        found[:free], spread[:free] = hidden
+        found[:free], spread[:free] = _beside_hidden(
+            values, vectors, aimed, meat * share, int(np.sum(~seen)), TRUST * noise, settings.radius
+        )
         note = _hidden_words(settings.names, spread, int(np.sum(~seen)))
     else:
         inverse = (vectors / values) @ vectors.T
@@ -163,6 +171,7 @@ def _beside_rows(
     meat = _symmetric(np.sum([engine.triangles[1] for engine in engines], axis=0), p)[:free, :free]
     told = Released(
         bend[:free, :free], aimed, meat / sums[k.MEAT_SQUARES] * sums[k.POLISH_SQUARES] / total**2,
+        np.array([engine.rows[k.REFERENCE][:free] for engine in engines]),
         (float(noise[0]) / total**2, float(noise[1]) / total**2), total**2 / sums[k.POLISH_SQUARES],
     )  # fmt: skip
     rows = Rows.of(covariates, free, 1.0)
@@ -181,8 +190,10 @@ def _beside_rows(
         values, spreads = np.zeros((len(heavy), p)), np.zeros((len(heavy), p))
         for i, one in enumerate(fitted[place] for place in heavy):
             own, vectors = np.linalg.eigh(one.matrix)
-            least = ROWS_TRUST * one.error
-            values[i, :free], spreads[i, :free] = _beside_hidden(own, vectors, aimed, one.meat, least, settings.radius)
+            few, least = hidden(own, vectors, one.covariance, TRUST)
+            values[i, :free], spreads[i, :free] = _beside_hidden(
+                own, vectors, aimed, one.meat, few, least, settings.radius
+            )
         mean = weights @ values
         spread = np.sqrt(weights @ (spreads**2 + (values - mean) ** 2))
     note = f"by the releases and {int(rows.count):,} public rows, as far as these are like the people's"
@@ -202,11 +213,14 @@ def _shares(noise: float, least: float) -> str:
 
 def _beside_hidden(
     values: NDArray[np.float64], vectors: NDArray[np.float64], aimed: NDArray[np.float64], meat: NDArray[np.float64],
-    least: float, radius: float,
+    few: int, least: float, radius: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
-    """The floored solution and its spread, infinite where hidden directions matter (see `spectral`)."""
-    seen = values > least
-    along = (vectors.T @ aimed) / np.maximum(values, least)
+    """The floored solution and its spread, infinite where hidden directions matter (see `spectral`).
+
+    The ``few`` smallest eigenvalues are hidden, and floored at ``least``.
+    """
+    seen = np.arange(len(values)) >= few
+    along = (vectors.T @ aimed) / np.where(seen, values, np.maximum(values, least))
     inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
     error = np.sqrt(np.diag(inverse @ meat @ inverse))
     # What is not known of a coefficient: its share of the hidden directions, times what the ball leaves them.

@@ -25,6 +25,7 @@ from murk.learners.estimate import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.estimation.rows import MOST_NUMBERS, UNLIKE, Rows, misfit
 from murk.learners.scores.layout import flattened, matrix_size, symmetric
+from murk.stream.task.protocols.examples import LOUD, ROWS_OF_EACH
 
 if TYPE_CHECKING:
     from murk.learners.iwp_sgd.settings import ExampleSettings
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 PUBLIC_ROWS = "public rows"
 UNUSED = "public rows are not used: they are unlike the people's"
 _LEAST = 1e-6
-_LOUD, _ROWS_OF_EACH = 1.0, 20
 
 
 def rows_are_used(settings: ExampleSettings, covariates: PublicCovariates, noise: float) -> bool:
@@ -41,8 +41,8 @@ def rows_are_used(settings: ExampleSettings, covariates: PublicCovariates, noise
     It is for labels, where noise is at least 1 in variance (mu <= 2), so that its square would be more, and there are
     20 rows for each coefficient, so that they can be compared. ``noise`` is the variance at the noisiest level.
     """
-    enough = float(covariates.counts.sum()) >= _ROWS_OF_EACH * settings.features
-    return settings.form == k.DIRECTED_LABEL and noise >= _LOUD and enough
+    enough = float(covariates.counts.sum()) >= ROWS_OF_EACH * settings.features
+    return settings.form == k.DIRECTED_LABEL and noise >= (2.0 / LOUD) ** 2 and enough
 
 
 def with_public(

@@ -12,6 +12,9 @@ the rows are worth. kappa is 1 over their number where they are drawn from the p
 quite: each kappa of a grid is a hypothesis, weighed by its marginal likelihood, and intervals are of the mean over
 hypotheses, as in `murk.learners.scores.solving.public`. pi is estimated from the trace.
 
+Eigenvalues of the combination are used where the error *relative to it* is small: that of rows is proportional to what
+is small, and hides nothing.
+
 Before that, `misfit` compares both under the first hypothesis: rows that fail it at 1 in 10,000 are not used at all.
 """
 
@@ -114,7 +117,9 @@ class Released:
     mean, aimed
         Mean A and b.
     meat
-        Covariance of ``A theta - b`` of these means, (p, p).
+        Covariance of ``A theta - b`` of these means, (p, p), at the points that the chains stood at.
+    points
+        These points, (chains, p).
     noise
         Variances of the noise of a number of the means: the largest and the smallest that it may have.
     people
@@ -124,8 +129,17 @@ class Released:
     mean: Array
     aimed: Array
     meat: Array
+    points: Array
     noise: tuple[float, float]
     people: float
+
+    @cached_property
+    def of_records(self) -> Array:
+        """What of ``meat`` is no noise: that of b, and of A at the points, is taken from it."""
+        turned = [acting(point) @ acting(point).T for point in self.points]
+        noise = self.noise[1] * (0.5 * np.eye(len(self.mean)) + np.mean(turned, axis=0))
+        values, vectors = np.linalg.eigh(self.meat - noise)
+        return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
 @dataclass(frozen=True)
@@ -138,15 +152,15 @@ class Hypothesis:
         Logarithm of its weight.
     matrix
         A.
-    error
-        Standard deviation of its eigenvalues, at most.
+    covariance
+        Of its numbers, (k, k).
     meat
         Covariance of ``A theta - b``.
     """
 
     evidence: float
     matrix: Array
-    error: float
+    covariance: Array
     meat: Array
 
 
@@ -188,15 +202,48 @@ def _fit(told: Released, rows: Rows, theta: Array, kappa: float, prior: float) -
     beside = left @ project
     into = np.eye(len(own)) - beside
     doubt = share**2 * (kappa + 1.0 / told.people) * left @ own @ left.T
-    turn = _acting(theta)
-    high, low = told.noise
-    cross = turn @ beside @ turn.T
-    meat = told.meat - low * (cross + cross.T) + turn @ (high * beside @ beside.T + doubt) @ turn.T
-    error = math.sqrt(max(float(np.linalg.eigvalsh(high * into @ into.T + doubt)[-1]), 0.0))
-    return Hypothesis(evidence, symmetric(share * (rows.alpha + gain @ off), rows.size), error, meat)
+    covariance = told.noise[0] * into @ into.T + doubt
+    turn = acting(theta)
+    meat = told.of_records + 0.5 * told.noise[0] * np.eye(rows.size) + turn @ covariance @ turn.T
+    return Hypothesis(evidence, symmetric(share * (rows.alpha + gain @ off), rows.size), covariance, meat)
 
 
-def _acting(theta: Array) -> Array:
+def size_of_error(covariance: Array, turn: Array) -> float:
+    """About how far errors E of a symmetric matrix move the eigenvalues of ``turn' E turn``.
+
+    It is ``2 |E[(turn' E turn)^2]|^(1/2)``, for errors of the same size everywhere ``2 sqrt(p)`` times one.
+
+    Parameters
+    ----------
+    covariance
+        Of the matrix's numbers, (k, k).
+    turn
+        (p, q).
+    """
+    p, q = turn.shape
+    units = np.array([symmetric(one, p) for one in np.eye(matrix_size(p))])
+    turned = (turn.T @ units @ turn).reshape(-1, q * q)
+    other = (covariance @ turned).reshape(-1, q, q)
+    square = other.transpose(1, 0, 2).reshape(q, -1) @ turned.reshape(-1, q, q).reshape(-1, q)
+    return 2.0 * math.sqrt(max(float(np.linalg.eigvalsh((square + square.T) / 2.0)[-1]), 0.0))
+
+
+def hidden(values: Array, vectors: Array, covariance: Array, trust: float) -> tuple[int, float]:
+    """How many of the smallest eigenvalues of a matrix are not known well enough to divide by, and their floor.
+
+    Those above them span a space in which the error, relative to the matrix, is below ``1 / trust``: an error that is
+    proportional to what is small there does no harm, as that of public rows is.
+    """
+    first, last = int(np.sum(values <= 0.0)), len(values)
+    while first < last:
+        middle = (first + last) // 2
+        relative = vectors[:, middle:] / np.sqrt(values[middle:])
+        first, last = (first, middle) if trust * size_of_error(covariance, relative) < 1.0 else (middle + 1, last)
+    floor = trust * size_of_error(covariance, vectors[:, :first]) if first else 0.0
+    return first, floor
+
+
+def acting(theta: Array) -> Array:
     """The matrix that makes ``E theta`` of the numbers of a symmetric E, (p, k)."""
     p = len(theta)
     return np.column_stack([symmetric(one, p) @ theta for one in np.eye(matrix_size(p))])

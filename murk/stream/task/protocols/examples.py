@@ -1,5 +1,6 @@
 """Released examples, for IWP-SGD (`protocol: examples`)."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -15,6 +16,12 @@ OUTER: Final = "outer"
 """Release of which only means are taken, so that any mechanism will do that is unbiased."""
 _OF_OUTER: Final = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
 _MOST_OUTER = 64
+LARGEST_OUTER: Final = 3.0
+"""mu of Gaussian noise up to which outer products tell at least as much as directions, of few and of many features."""
+ROWS_OF_EACH: Final = 20
+"""Public rows for each coefficient with which directions of labels take no product of noise with noise."""
+LOUD: Final = 2.0
+"""mu up to which they then do."""
 BinaryLoss = Literal["probit", "quadratic", "exponential", "log"]
 LOSSES: Final[dict[str, tuple[str, ...]]] = {"binary": get_args(BinaryLoss), "real": ("squared",)}
 """Losses by kind of target."""
@@ -31,8 +38,10 @@ class ExamplesBlock(Block):
         "of the record's length; `directions` randomizes these divided by the record's length, which tells the two "
         "losses weighted by 1 over its square; `joint` "
         "randomizes features and target as one vector (for a binary target their product); `separate` randomizes each "
-        "with its share of the budget, as published; `null`: for these two losses directions, but outer where "
-        "a level's guarantee is pure or approx (approx: up to 64 coded features); else joint",
+        "with its share of the budget, as published; `null`: for these two losses outer where a level's guarantee is "
+        "pure or, with up to 64 coded features, approx, or the default one gdp or zcdp with mu up to 3 (rho up to "
+        "4.5), but not for labels with public covariates and a level of mu up to 2; else directions; for other losses "
+        "joint",
     )
     intercept: Annotated[bool, Field(strict=True)] = Field(
         default=True, description="whether the constant has a coefficient; without it the coefficient is 0"
@@ -54,36 +63,68 @@ class ExamplesBlock(Block):
     batch: Annotated[Integer, Field(ge=1, le=65_536)] = Field(default=1, description="releases averaged for each step")
 
 
-def example_release(loss: object, guarantees: Iterable[object], coded: int) -> str:
+def example_release(
+    loss: object, guarantees: Iterable[object], coded: int, label: bool = False, rows: float = 0
+) -> str:
     """Choose the release of examples that do not say.
 
-    Of the quadratic and squared losses it is `outer` where a level's guarantee is pure or (epsilon, delta), which other
-    mechanisms than Gaussian noise meet better, or alone; but not with so many coded features (more than 64) that
-    thousands of numbers are too much to ask of a person, if Gaussian noise will do. Else it is `directions`.
+    Of the quadratic and squared losses it is `outer`
+
+    - where a level's guarantee is pure or (epsilon, delta), which other mechanisms than Gaussian noise meet better, or
+      alone;
+    - where the default level's is Gaussian, gdp or zcdp, with mu of at most 3: there it was measured to need fewer
+      people, of 3 to 41 coefficients (docs/iwp-sgd.md). Directions stay for labels with public covariates, at least 20
+      rows for each coefficient, where a level has mu of at most 2: their noise is then not multiplied by itself either;
+
+    but not with so many coded features (more than 64) that thousands of numbers are too much to ask of a person, if
+    Gaussian noise will do. Else it is `directions`.
 
     Parameters
     ----------
     loss
         The block's.
     guarantees
-        Of all levels, as a task file writes them.
+        Of all levels, the default one first, as a task file writes them.
     coded
         Coded features without the constant.
+    label
+        Whether the target is binary.
+    rows
+        Public rows, as far as the task says how many.
 
     Examples
     --------
     >>> (
     ...     example_release("quadratic", [{"pure": {"epsilon": 1.0}}], 2),
     ...     example_release("squared", [{"gdp": {"mu": 1.0}}], 2),
+    ...     example_release("squared", [{"gdp": {"mu": 4.0}}], 2),
     ... )
-    ('outer', 'directions')
+    ('outer', 'outer', 'directions')
     >>> example_release("probit", [{"gdp": {"mu": 1.0}}], 2)
     'joint'
     """
     if loss not in DIRECTED:
         return "joint"
-    kinds = {kind for each in guarantees if isinstance(each, dict) for kind in each}
-    return OUTER if "pure" in kinds or ("approx" in kinds and coded <= _MOST_OUTER) else "directions"
+    levels = list(guarantees)
+    if "pure" in {kind for each in levels if isinstance(each, dict) for kind in each}:
+        return OUTER
+    if coded > _MOST_OUTER:
+        return "directions"
+    if "approx" in {kind for each in levels if isinstance(each, dict) for kind in each}:
+        return OUTER
+    mus = [_mu(each) for each in levels]
+    by_rows = label and rows >= ROWS_OF_EACH * (coded + 1) and any(mu <= LOUD for mu in mus)
+    return OUTER if mus and mus[0] <= LARGEST_OUTER and not by_rows else "directions"
+
+
+def _mu(guarantee: object) -> float:
+    """Of a Gaussian guarantee as a task file writes it; infinite where that is not made out."""
+    for kind, key in (("gdp", "mu"), ("zcdp", "rho")):
+        block = guarantee.get(kind) if isinstance(guarantee, dict) else None
+        value = block.get(key) if isinstance(block, dict) else None
+        if isinstance(value, int | float) and value > 0.0:
+            return float(value) if kind == "gdp" else math.sqrt(2.0 * value)
+    return math.inf
 
 
 def _guarantees(privacy: object) -> list[object]:
@@ -91,6 +132,16 @@ def _guarantees(privacy: object) -> list[object]:
         return []
     levels = privacy.get("levels")
     return [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
+
+
+def _rows(public: object) -> float:
+    """How many public rows a task has; a file's are taken as enough, as nobody knows before it is read."""
+    if not isinstance(public, dict):
+        return 0.0
+    aside = public.get("set_aside")
+    if isinstance(aside, int | float):
+        return float(aside)
+    return math.inf if public.get("file") is not None else 0.0
 
 
 class ExamplesProtocol(TaskProtocol):
@@ -125,7 +176,8 @@ class ExamplesProtocol(TaskProtocol):
             filled["loss"] = _BY_RULE[target]
         if filled.get("release") is None:
             levels = _guarantees(task.get("privacy"))
-            filled["release"] = example_release(filled.get("loss"), levels, coded_features(task))
+            label, rows = target == "binary", _rows(task.get("public"))
+            filled["release"] = example_release(filled.get("loss"), levels, coded_features(task), label, rows)
         return filled
 
     def check(self, block: Any, target: str) -> None:
