@@ -23,6 +23,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx_click",
     "tools.site.mathml",
+    "tools.site.notebooks",
     "tools.site.reference",
     "tools.site.self_contained",
     "tools.site.tables",

@@ -1,0 +1,111 @@
+"""Notebooks run, and show what they showed; the gallery's tasks are learned and drawn; the FAQ's figures are true."""
+
+import json
+import math
+import re
+from statistics import NormalDist
+
+import pytest
+
+from murk.learners.choice import recommend
+from murk.privacy import GaussianDP
+from murk.stream import Task
+from tools import gallery
+from tools.notebooks import NOTEBOOKS, executed, written
+from tools.site.notebooks import as_markdown
+
+NAMES = ["comparing-protocols", "first-answer", "own-data", "reading-intervals"]
+DOCS = NOTEBOOKS.parent
+
+
+def shown(notebook):
+    """What each cell shows, by kind."""
+    return [
+        [(output["output_type"], *sorted(output.get("data", ()))) for output in cell.get("outputs", ())]
+        for cell in notebook["cells"]
+    ]
+
+
+def test_there_are_four_notebooks():
+    assert sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb")) == NAMES
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+@pytest.mark.parametrize("name", NAMES)
+def test_notebooks_run_and_show_what_they_showed(name, tmp_path):
+    path = NOTEBOOKS / f"{name}.ipynb"
+    stored = json.loads(path.read_text())
+    again = json.loads(written(executed(path, tmp_path)))
+    assert shown(again) == shown(stored)
+    assert any(shown(stored))
+    assert [cell["source"] for cell in again["cells"]] == [cell["source"] for cell in stored["cells"]]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_a_cell_that_fails_is_an_error(tmp_path):
+    cells = [
+        {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": [], "source": "1 / 0"}
+    ]
+    path = tmp_path / "bad.ipynb"
+    path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        executed(path, tmp_path)
+
+
+def test_pages_of_notebooks_show_code_text_tables_and_pictures():
+    outputs = [
+        {"output_type": "stream", "text": ["a\n", "b\n"]},
+        {"data": {"text/html": "<b>t</b>", "text/plain": "t"}},
+        {"data": {"image/png": "iVBO\nRw0K", "text/plain": "<Figure>"}},
+    ]
+    cells = [
+        {"cell_type": "markdown", "source": ["# T\n", "x"]},
+        {"cell_type": "code", "source": "f('<')", "outputs": outputs},
+    ]
+    text = as_markdown({"cells": cells})
+    assert text.startswith("# T\nx\n\n`````python\nf('<')\n`````\n")
+    assert "\n\na\nb\n`````" in text
+    assert '<div class="shown"><b>t</b></div>' in text
+    assert '<img class="shown" alt="Picture drawn by f(&#x27;&lt;&#x27;)" src="data:image/png;base64,iVBORw0K">' in text
+
+
+@pytest.mark.parametrize("piece", gallery.PIECES, ids=lambda piece: piece.name)
+def test_the_gallerys_tasks_are_learned_and_drawn(piece):
+    result = piece.learn(most=3_000)
+    assert result.n_releases in (1, 3_000)
+    assert result.plot(piece.kind).get_axes()
+    assert (gallery.PICTURES / f"{piece.name}.png").is_file()
+
+
+def test_every_picture_is_of_a_piece():
+    assert {path.stem for path in gallery.PICTURES.glob("*")} == {piece.name for piece in gallery.PIECES}
+
+
+def tables():
+    text = (DOCS / "faq.md").read_text()
+    return [
+        [[cell.strip() for cell in line.strip("|\n").split("|")] for line in block.splitlines()]
+        for block in re.findall(r"(?:^\|.*\n)+", text, re.M)
+    ]
+
+
+TASK = """
+name: t
+features:
+  - {name: same_sex, categories: ["no", "yes"]}
+  - {name: age, low: 21, high: 35}
+target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
+"""
+
+
+def test_figures_of_the_faq_are_those_of_the_code():
+    people, promises = tables()
+    counts = [int(re.sub(r"\D", "", cell)) for cell in people[0][1:]]
+    for mu, *errors in people[2:]:
+        task = Task.parse(f"{TASK}privacy: {{guarantee: {{gdp: {{mu: {mu}}}}}}}\n")
+        assert errors == [f"{recommend(task, count).expected['scores']:.1f}" for count in counts]
+    for mu, right, epsilon, _ in promises[2:]:
+        guarantee = GaussianDP(mu=float(mu))
+        assert right == f"{100 * guarantee.max_attack_accuracy:.1f}%" == f"{100 * NormalDist().cdf(float(mu) / 2):.1f}%"
+        # Rounded up: a promise is never stated as stronger than it is.
+        assert epsilon == f"{math.ceil(100 * guarantee.to('approx', delta=1e-5).epsilon) / 100:.2f}"
