@@ -85,6 +85,11 @@ def say_notice(task: Task, population: FilePopulation, quiet: bool) -> None:
         click.echo(f"{task.name}: caution: {warning}", err=True)
     if population.notice and not quiet:
         click.echo(f"{task.name}: {population.notice}", err=True)
+    from murk.learners.results.report import cost_of_forgetting
+
+    cost = cost_of_forgetting(task)
+    if cost is not None and not quiet:
+        click.echo(f"{task.name}: {cost}", err=True)
 
 
 def print_accounts(found: Mapping[str, Any]) -> None:

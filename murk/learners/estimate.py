@@ -125,6 +125,8 @@ class Estimate:
         What is known of the people's features, for averages over them; None where nothing is.
     alike
         Whether public covariates pass a check that they are like the people's; None where none is made.
+    kept
+        Newest releases that it is of, where older ones were forgotten; None where it is of all.
     """
 
     names: tuple[str, ...]
@@ -137,6 +139,12 @@ class Estimate:
     covariance: NDArray[np.float64] | None = None
     people: People | None = None
     alike: bool | None = None
+    kept: int | None = None
+
+    @property
+    def releases_used(self) -> int:
+        """Releases that it is of."""
+        return self.n_releases if self.kept is None else self.kept
 
     def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
         """Half widths of the intervals at ``level``."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.curve import CurvePoint, merged_curve
+from murk.learners.drift import Drift, drift_of
 from murk.learners.estimate import Estimate
 from murk.learners.problem import Problem, plausible
 from murk.learners.scores.solving.estimate import ScoreEstimate
@@ -30,6 +31,8 @@ Floats = NDArray[np.float64]
 
 # What it would take to learn what was not is forecast again when the releases have grown so many times.
 _ANEW = 1.25
+# Whether the model has changed is judged again when so large a share of what the estimate is of is new.
+_JUDGED_ANEW = 0.02
 
 
 class Needed(NamedTuple):
@@ -126,6 +129,10 @@ class Figures:
         Whether public covariates pass the check that they are like the people's; None where none is made.
     needed
         What it would take to learn the coefficients that scores did not learn.
+    releases_used
+        Releases that the estimate is of: the newest, where older ones were forgotten.
+    drift
+        Whether the coefficients have changed beyond noise; None where the estimates come without standard errors.
     curve
         How the estimate has moved, as the chains' states have it.
     unbiased_loss, unbiased_loss_error
@@ -152,6 +159,8 @@ class Figures:
     unbiased_loss_error: float | None = None
     alike: bool | None = None
     needed: Needed = field(default_factory=lambda: Needed(0, {}))
+    releases_used: int = 0
+    drift: Drift | None = None
 
     @property
     def lag(self) -> int:
@@ -230,6 +239,7 @@ def figures(
         curve = merged_curve(trails, len(found.names), found.method)
         halves = tuple(map(float, found.half_widths(LEVEL)))
         needed = _needed(found, halves, None if before is None else before.needed)
+        drift = _drift(problem, engines, found, curve, None if before is None else before.drift)
     loss, loss_error = _unbiased_loss(chains)
     dead: Counter[str] = Counter()
     learned: Counter[str] = Counter()
@@ -259,6 +269,8 @@ def figures(
         unbiased_loss_error=loss_error,
         alike=found.alike,
         needed=needed,
+        releases_used=found.releases_used,
+        drift=drift,
     ).placed(places)
 
 
@@ -271,6 +283,16 @@ def _needed(found: Estimate, halves: Sequence[float], before: Needed | None) -> 
         return before
     needs = found.needs(LEVEL) if unknown else {}
     return Needed(found.n_releases, {name: need.to_dict() for name, need in needs.items()})
+
+
+def _drift(
+    problem: Problem, engines: Sequence[Any], found: Estimate, curve: Sequence[CurvePoint], before: Drift | None
+) -> Drift | None:
+    """Whether the coefficients have changed: as judged before, where not much was added."""
+    added = 0 if before is None else found.n_releases - before.releases
+    if before is not None and before.compared and 0 <= added < _JUDGED_ANEW * found.releases_used:
+        return before
+    return drift_of(problem, engines, found, curve)
 
 
 def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:

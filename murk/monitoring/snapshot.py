@@ -121,6 +121,8 @@ class Snapshot:
                 "method": found.method,
                 "note": found.note,
                 "needed": dict(found.needed.of),
+                "releases_used": found.releases_used,
+                "drift": None if found.drift is None else found.drift.to_dict(),
                 "estimated_error": found.estimated_error,
                 "parameter_error": found.parameter_error,
                 "effect": effect_name(task),

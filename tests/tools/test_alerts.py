@@ -117,8 +117,8 @@ def test_names_and_anchors_are_unique():
 
 
 def test_a_rule_cannot_name_what_is_not_exported(monkeypatch):
-    monkeypatch.setitem(alerts.RECORDED, alerts.COUNT, "sum by (task) (murk_model_versions)")
-    with pytest.raises(ValueError, match="no metric is called 'murk_model_versions'"):
+    monkeypatch.setitem(alerts.RECORDED, alerts.COUNT, "max by (task) (murk_estimates_releases)")
+    with pytest.raises(ValueError, match="no metric is called 'murk_estimates_releases'"):
         prometheus.rule_file()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from murk.learners.drift import FALSE_ALARM
 from murk.monitoring.metrics.exporter import LEARNED as RESULT
 from tools.grafana.board import Line, Section, dashboard, label_values, variable
 from tools.grafana.panels import Json, band, stat, table, target, timeseries
@@ -9,6 +10,7 @@ from tools.grafana.panels import Json, band, stat, table, target, timeseries
 LEARNED = 'sum(max by (partition) (murk_model_version{task="$task"}))'
 ESTIMATE = 'max by (name) (murk_parameter{task="$task"})'
 HALF_WIDTH = 'max by (name) (murk_parameter_half_width{task="$task"})'
+USED = 'max(murk_estimate_releases{task="$task"})'
 ERROR = 'max(murk_estimated_error{task="$task"})'
 CHOSEN = ESTIMATE.replace("}", ', name=~"$parameter"}')
 CHOSEN_WIDTH = HALF_WIDTH.replace("}", ', name=~"$parameter"}')
@@ -18,6 +20,7 @@ LOSS_ERROR = 'max(murk_unbiased_loss_error{task="$task"})'
 REFUSED = 'max by (partition) (murk_refused_updates_total{task="$task"})'
 REFUSED_RATE = 'max by (partition) (rate(murk_refused_updates_total{task="$task"}[$__rate_interval]))'
 NO_INTERVAL = "no interval (yet)"
+NO_DRIFT = "estimates come without standard errors"
 NO_STEPS = "this protocol's learner takes no steps"
 NO_EXAMPLES = "only where examples are released"
 
@@ -35,6 +38,7 @@ def model() -> Json:
                 "How far from the truth",
                 [Line([_error(), _widths()], 9), Line([_error_times_root(), _distance(), _alike()], 8, (10, 10, 4))],
             ),
+            Section("Has the model changed?", [Line([_drift(), _changes(), _used()], 8, (9, 9, 6))]),
             Section("The loss (protocol: examples)", [Line([_loss(), _refused(), _refused_share()], 8, (12, 6, 6))]),
             Section("The learner", [Line([_version(), _gap(), _step()], 8)]),
         ],
@@ -125,10 +129,10 @@ def _widths() -> Json:
 def _error_times_root() -> Json:
     return timeseries(
         "Error times the root of the releases",
-        "Estimated error times the root of the number of releases. The error should fall like one over that root, "
-        "so this should be flat. A steady rise means that new releases no longer make the estimate better: the "
-        "people are changing, gradients are stale, or later releases carry more noise.",
-        target(f"{ERROR} * sqrt({LEARNED})", "error x root of releases"),
+        "Estimated error times the root of the number of releases that it is of. The error should fall like one over "
+        "that root, so this should be flat. A steady rise means that new releases no longer make the estimate better: "
+        "the people are changing, gradients are stale, or later releases carry more noise.",
+        target(f"{ERROR} * sqrt({USED})", "error x root of releases"),
         least=0,
         empty=NO_INTERVAL,
     )
@@ -140,6 +144,37 @@ def _alike() -> Json:
         "Only with protocol: scores and public covariates.",
         'min(murk_public_covariates_alike{task="$task"})', empty="no public covariates are checked", decimals=0,
         steps=((None, "orange"), (1, "green")),
+    )  # fmt: skip
+
+
+def _drift() -> Json:
+    return timeseries(
+        "Evidence of a change",
+        "Probability at most with which a model that does not change ever shows as much change, on a log scale. The "
+        f"alert is raised at {FALSE_ALARM}, and is false in at most that share of tasks over their whole life, however "
+        "often it is looked at. 1 is what nothing unusual looks like.",
+        target('min(murk_drift_p_value{task="$task"})', "p"),
+        log=True,
+        steps=((None, "red"), (FALSE_ALARM, "text")),
+        lines=True,
+        empty=NO_DRIFT,
+    )
+
+
+def _changes() -> Json:
+    return timeseries(
+        "Changes",
+        "By how much coefficients have changed, in coded units: those that surely have, while the model is said to "
+        "have changed.",
+        target('max by (name) (murk_parameter_change{task="$task"})', "{{name}}"),
+        empty="no change",
+    )
+
+
+def _used() -> Json:
+    return stat(
+        "Releases in the estimate", "All that were learned or, where the task forgets, the newest ones.", USED,
+        decimals=0,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from murk.stream.messages.estimates import EstimateMessage
 from murk.stream.messages.releases import KINDS, IterateMessage, Release
 from murk.stream.messages.state import StateMessage
 from murk.stream.task.features import ADDED as ADDED_TO_FEATURES
-from murk.stream.task.learner import ADDED
+from murk.stream.task.learner import ADDED, ADDED_TO_TASK
 from murk.stream.task.protocols.registry import BLOCKS
 from murk.stream.task.task import SCHEMA_VERSION, Task
 from murk.stream.worker.worker import DEAD_BYTES
@@ -89,7 +89,7 @@ def schemas() -> dict[str, Schema]:
     task = _written(Task.model_json_schema(by_alias=True, mode="serialization"), descriptions=False)
     task["properties"]["schema"] = {"const": SCHEMA_VERSION}
     # The block of its protocol is there, and no other.
-    task["required"] = [key for key in task["required"] if key not in BLOCKS] + ["schema"]
+    task["required"] = [key for key in task["required"] if key not in BLOCKS and key not in ADDED_TO_TASK] + ["schema"]
     for name, added in (*((f"{name.capitalize()}Block", key) for name, key in ADDED), *ADDED_TO_FEATURES):
         block = task["$defs"][name]
         block["required"] = [key for key in block["required"] if key != added]

@@ -38,6 +38,7 @@ def command(
     """
     from murk.errors import UserError
     from murk.learners.problem import problem_for
+    from murk.learners.results.report import cost_of_forgetting
     from murk.producers.populations.constants import check_public, constant_in_public
     from murk.producers.populations.public_sample import public_covariates
     from murk.stream import Task
@@ -81,6 +82,9 @@ def command(
         for problem in problems:
             click.echo(problem, err=True)
         if not problems:
+            cost = cost_of_forgetting(task)
+            if cost is not None:
+                click.echo(cost)
             click.echo(f"{setup.url}: the topics fit the task {task.name!r}")
             if announced:
                 click.echo("the task is stored in the log: devices and learners may begin")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from murk.errors import UserError
 from murk.learners.results.html import folded, result_html
-from murk.learners.results.report import describe_level, report_estimate
+from murk.learners.results.report import describe_forgetting, describe_level, report_estimate
 from murk.learners.results.result import Result
 from murk.learners.units import Unit, units_beside
 
@@ -57,6 +57,7 @@ def summarize(
         "chances": scale == "probability",
         "releases": estimate.n_releases,
         **report_estimate(estimate, scale, _units(task, estimate, scale), level, forecast=forecast),
+        "forget": describe_forgetting(getattr(learner, "forget", None), estimate),
         "guarantee": levels["default"]["guarantee"],
         "levels": levels,
         "cap": None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from murk.learners.curve import CurvePoint
+    from murk.learners.drift import Drift
     from murk.learners.estimate import Estimate
     from murk.learners.units import Unit
     from murk.privacy import Guarantee
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from murk.stream.task.protocols.base import Scale
 
 
-def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...]]:
+def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None]:
     """What all chains of a log have learned together, what became of the messages they read, and the estimate's curve.
+
+    Last is whether the model has changed; None where the protocol cannot tell.
 
     ``state_digest`` is equal where, bit for bit, the same was learned.
     """
     from murk.learners.curve import merged_curve
+    from murk.learners.drift import drift_of
     from murk.learners.problem import plausible, problem_for
     from murk.stream.messages.state import decode_state
 
@@ -50,6 +54,7 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
     with plausible():
         estimate = problem.estimate(engines)
         points = merged_curve([message.trail for message in messages], len(estimate.names), estimate.method)
+        drift = drift_of(problem, engines, estimate, points)
     counts = {
         "releases": sum(one.learned for one in counters),
         "duplicates": sum(one.duplicates for one in counters),
@@ -58,7 +63,7 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
         "state_digest": hashlib.sha256(states.encode()).hexdigest(),
         **more,
     }
-    return estimate, counts, points
+    return estimate, counts, points, drift
 
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
@@ -169,6 +174,31 @@ def needed(estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
     return {name: need.to_dict() for name, need in estimate.needs(level).items()}
 
 
+def describe_forgetting(forget: int | None, estimate: Estimate) -> dict[str, Any] | None:
+    """Of how many releases the estimate is where older ones are forgotten, and what that costs; None where none are."""
+    if forget is None:
+        return None
+    used, learned = estimate.releases_used, estimate.n_releases
+    wider = math.sqrt(learned / used) if used else 1.0
+    words = f"Of the newest {used:,} of {learned:,} releases (forget: {forget})"
+    if wider >= 1.05:
+        words += f": intervals are about {wider:.1f} times as wide as those of all would be"
+    return {"releases": forget, "used": used, "wider": wider, "words": f"{words}."}
+
+
+def cost_of_forgetting(task: Task) -> str | None:
+    """What a task that forgets gives up, in a sentence, for whoever begins it; None where it forgets nothing."""
+    if task.forget is None:
+        return None
+    chains = task.log.partitions
+    each = "" if chains == 1 else f" in each of {chains:,} partitions"
+    kept = f"{task.forget * 7 // 8:,} to {task.forget:,}"
+    return (
+        f"forget: {task.forget}: the estimate is of the newest {kept} releases{each}, and its "
+        "intervals stop shrinking there; half as wide ones take four times as many (docs/drift.md)"
+    )
+
+
 def not_learned(estimate: Estimate, level: float) -> list[str]:
     """The coefficients that noise hides, of scores and where an organisation's second moments are released."""
     from murk.learners.gaussmix.solving.estimates import GRAM_METHOD
@@ -224,7 +254,7 @@ def report_log(task: Task, log: Log, *, level: float = 0.95, history: bool = Fal
     from murk.stream.task.disclosure import Disclosure
     from murk.stream.task.privacy import DEFAULT_LEVEL
 
-    estimate, counts, points = committed(task, log)
+    estimate, counts, points, drift = committed(task, log)
     disclosure = Disclosure.of(task)
     levels = describe_levels(task)
     return {
@@ -236,6 +266,8 @@ def report_log(task: Task, log: Log, *, level: float = 0.95, history: bool = Fal
         **more,
         **counts,
         **report_estimate(estimate, task.coefficient_scale, units(task), level),
+        "drift": None if drift is None else drift.to_dict(),
+        "forget": describe_forgetting(task.forget, estimate),
         **({"history": columns(points, estimate.names)} if history else {}),
         "guarantee": levels[DEFAULT_LEVEL]["guarantee"],
         "levels": levels,

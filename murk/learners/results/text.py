@@ -58,6 +58,7 @@ def describe_learned(found: Mapping[str, Any]) -> Iterator[Block]:
     yield Paragraph(describe_intervals(found))
     yield from average_table(found)
     yield from map(Paragraph, describe_not_learned(found))
+    yield from map(Paragraph, describe_age(found))
 
 
 def describe_privacy(found: Mapping[str, Any]) -> Iterator[Block]:
@@ -125,6 +126,15 @@ def average_table(found: Mapping[str, Any]) -> Iterator[Block]:
         ["per", "points", f"{percent} interval"],
         rows,
     )
+
+
+def describe_age(found: Mapping[str, Any]) -> Iterator[str]:
+    """Say whether the model has changed, where that can be told, and what is forgotten."""
+    drift, forget = found.get("drift"), found.get("forget")
+    if drift is not None and drift["compared"]:
+        yield drift["words"]
+    if forget is not None:
+        yield forget["words"]
 
 
 def describe_not_learned(found: Mapping[str, Any]) -> Iterator[str]:

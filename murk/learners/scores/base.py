@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,9 +11,12 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.base import Record, StreamEstimator
+from murk.learners.drift import Drift
 from murk.learners.estimate import PublicCovariates
 from murk.learners.public_glm.public import PublicSample
+from murk.learners.scores.drift import drift_of
 from murk.learners.scores.engine import BLOCK, merged
+from murk.learners.scores.layout import FEWEST_KEPT
 from murk.learners.scores.local import LocalScores
 from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.scores.settings import Settings
@@ -30,6 +34,7 @@ class Scores(StreamEstimator):
     public: Any
     mechanism: str | None
     exponent: float | None
+    forget: int | None
 
     _binary: ClassVar[bool]
 
@@ -43,6 +48,11 @@ class Scores(StreamEstimator):
             raise UserError(
                 f"exponent={self.exponent!r}: an uncentred score needs the features' distribution; give public= "
                 "covariates, or leave exponent out"
+            )
+        if self.forget is not None and not (isinstance(self.forget, int) and self.forget >= FEWEST_KEPT):
+            raise UserError(
+                f"forget={self.forget!r}: give the number of newest releases that are learned from, at least "
+                f"{FEWEST_KEPT:,}, or None for all"
             )
         self._sample = None if self.public is None else PublicSample.read(self.public, self.features)
         if isinstance(self.public, Iterator):
@@ -59,7 +69,7 @@ class Scores(StreamEstimator):
         if self.seed is not None:
             noise = SimulatedNoise(self.seed)
         labels = self._labels()
-        settings = Settings(coded, self._binary and not labels, covariates, self.exponent, labels)
+        settings = Settings(coded, self._binary and not labels, covariates, self.exponent, labels, forget=self.forget)
         self._names = names
         engine = LocalScores(settings, {**(self.levels or {}), "default": self.budget}, self._mechanism_for, noise)
         self._watch()
@@ -119,6 +129,11 @@ class Scores(StreamEstimator):
         found: tuple[int, list[float]] = self._require().published()
         return found
 
+    @property
+    def _half_unit(self) -> float:
+        """What a coefficient's coded unit is in the target's own."""
+        return 1.0
+
     def _in_units(self, found: ScoreEstimate) -> ScoreEstimate:
         """An estimate in the target's own units."""
         return found
@@ -130,6 +145,15 @@ class Scores(StreamEstimator):
     def merged(self, others: Sequence[Self]) -> ScoreEstimate:
         """Estimate from this learner and ``others`` of the same settings: their epochs are solved together."""
         return self._in_units(merged(self._engines(others)))
+
+    def drift(self) -> Drift:
+        """Whether the coefficients have changed while they were learned, at a false alarm of 1% over a stream's life.
+
+        It solves for every remembered epoch, and so takes up to eight times as long as ``estimate()``.
+        """
+        engine = self._require()
+        found = drift_of(engine.settings, [(engine.now, engine.mechanisms)])
+        return replace(found, changes={name: self._half_unit * change for name, change in found.changes.items()})
 
     # Prediction
 

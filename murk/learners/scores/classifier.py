@@ -50,6 +50,9 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     exponent
         g from 0 to 1: how much of a label's probability a score takes back. By default by rule; 1, the balanced score,
         is right whatever the features' distribution is. Less needs ``public``.
+    forget
+        Learn from so many of the newest releases, at least 24,000 (of seven to eight eighths of it, since an epoch at a
+        time is forgotten): intervals are those of so many, and stop shrinking. By default nothing is forgotten.
     seed
         Simulate the noise from this seed. Not private: for experiments.
     noise
@@ -101,6 +104,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         mechanism: str | None = None,
         features: Sequence[Any] | None = None,
         exponent: float | None = None,
+        forget: int | None = None,
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
@@ -111,6 +115,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         self.mechanism = mechanism
         self.features = features
         self.exponent = exponent
+        self.forget = forget
         self.seed = seed
         self.noise = noise
         self._codes = {label: float(place) for place, label in enumerate(classes)}

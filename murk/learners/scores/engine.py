@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError
-from murk.learners.scores.layout import FIRST, NEVER, REMEMBERED, epoch_start, matrix_size
+from murk.learners.scores.layout import NEVER, REMEMBERED, matrix_size
 from murk.learners.scores.mechanism import ScoreMechanisms
 from murk.learners.scores.model import Model, Question
 from murk.learners.scores.settings import Settings
@@ -147,9 +147,7 @@ class ScoreEngine:
 
     def _oldest(self, count: int) -> int:
         """Where the oldest epoch begins that a chain with so many releases remembers."""
-        if self.settings.once:
-            return 0
-        return epoch_start(epoch_start(count) >> (REMEMBERED - 1))
+        return self.settings.remembered(count)[0]
 
     @in_turn
     def learn_releases(self, releases: Sequence[ScoreRelease]) -> None:
@@ -271,9 +269,11 @@ class ScoreEngine:
             raise MurkError("the state holds no epochs")
         p, contrasts = self.settings.features, self.settings.contrasts
         epochs = tuple(Epoch.of_state(each, p, contrasts, self.mechanisms) for each in found)
-        starts = [epoch.start for epoch in epochs]
-        if starts != ([0] if self.settings.once else _starts(count)):
-            raise MurkError(f"the state's epochs begin at {starts}, which is not where a chain of {count} has them")
+        starts = tuple(epoch.start for epoch in epochs)
+        if starts != self.settings.remembered(count):
+            raise MurkError(
+                f"the state's epochs begin at {list(starts)}, which is not where a chain of {count} has them"
+            )
         return Chain(count, epochs)
 
 
@@ -296,15 +296,6 @@ def reaches(mechanisms: Mapping[str, ScoreMechanisms]) -> dict[tuple[str, bool],
     }
 
 
-def _starts(count: int) -> list[int]:
-    """Where the remembered epochs of a chain with so many releases begin."""
-    starts, start = [0], FIRST
-    while start <= count:
-        starts.append(start)
-        start *= 2
-    return starts[-REMEMBERED:]
-
-
 def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
     """The estimate of several chains: their epochs' equations are solved together."""
     return merged_of(engines[0].settings, [(engine.now, engine.mechanisms) for engine in engines])
@@ -318,7 +309,10 @@ def merged_of(settings: Settings, chains: Sequence[tuple[Chain, Mapping[str, Sco
         solution = solution_of(found, settings.response, settings.rows)
         mechanisms = {level: pair for _, known in chains for level, pair in known.items()}
         outlook = Outlook(settings, solution, found, mechanisms, _levels(chain for chain, _ in chains))
-    return estimate_of(settings.reported, outlook, len(chains), sum(chain.count for chain, _ in chains))
+    estimate = estimate_of(settings.reported, outlook, len(chains), sum(chain.count for chain, _ in chains))
+    if settings.forget is None:
+        return estimate
+    return replace(estimate, kept=sum(_levels(chain for chain, _ in chains).values()))
 
 
 def _levels(chains: Iterable[Chain]) -> dict[str, int]:

@@ -140,11 +140,11 @@ class LocalScores(ScoreEngine):
 
     def _until_next_model(self) -> int:
         count = self._now.count
-        return min(super()._until_next_model(), shown_next(count) - count)
+        return min(super()._until_next_model(), shown_next(count, self.settings.longest) - count)
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
         now = super()._advanced(before, count, epochs)
-        if count == shown_next(before.count):
+        if count == shown_next(before.count, self.settings.longest):
             return now
         return Chain(now.count, now.epochs, before.shown or before)
 

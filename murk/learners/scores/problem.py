@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.drift import Drift
 from murk.learners.estimate import PublicCovariates
+from murk.learners.scores.drift import drift_of
 from murk.learners.scores.engine import ScoreEngine, lengths_of, merged
 from murk.learners.scores.layout import REMEMBERED, matrix_size
 from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
@@ -151,6 +153,10 @@ class ScoreProblem:
         """What the learners of all chains have learned together."""
         return merged(engines)
 
+    def drift(self, engines: Sequence[ScoreEngine]) -> Drift:
+        """Whether the coefficients have changed from epoch to epoch."""
+        return drift_of(self.settings, [(engine.now, engine.mechanisms) for engine in engines])
+
 
 def problem_for(task: Task) -> ScoreProblem:
     """The scores of a resolved task with ``protocol: scores``.
@@ -163,7 +169,9 @@ def problem_for(task: Task) -> ScoreProblem:
     block, coding = task.scores, task.coding
     assert block is not None
     labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
-    settings = Settings(coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels)
+    settings = Settings(
+        coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels, forget=task.forget
+    )
     return ScoreProblem(settings, level_mechanisms(task, settings))
 
 

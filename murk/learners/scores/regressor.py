@@ -47,6 +47,9 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     features
         Feature names in a fixed order; required where noise is real, and in a simulation by default the sorted names of
         the first record. Features are expected within [-1, 1] or so; what is missing or no number counts as 0.
+    forget
+        Learn from so many of the newest releases, at least 24,000 (of seven to eight eighths of it, since an epoch at a
+        time is forgotten): intervals are those of so many, and stop shrinking. By default nothing is forgotten.
     seed
         Simulate the noise from this seed. Not private: for experiments.
     noise
@@ -93,6 +96,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         levels: Mapping[str, Guarantee] | None = None,
         mechanism: str | None = None,
         features: Sequence[Any] | None = None,
+        forget: int | None = None,
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
@@ -102,6 +106,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         self.levels = levels
         self.mechanism = mechanism
         self.features = features
+        self.forget = forget
         self.seed = seed
         self.noise = noise
         low, high = map(float, target_bounds)
@@ -135,6 +140,10 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         ``budget`` is everybody's, or a sequence with each row's own.
         """
         self._learn_rows(X, self._code(numbers(y, target)), budget)
+
+    @property
+    def _half_unit(self) -> float:
+        return self._half
 
     def _in_units(self, found: ScoreEstimate) -> ScoreEstimate:
         values = self._half * found.values

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,15 @@ import numpy as np
 from murk.learners.coordinates import whitening
 from murk.learners.estimate import PublicCovariates
 from murk.learners.public_glm.fitting.curves import CodedCurve
-from murk.learners.scores.layout import FIRST, NEVER, epoch_end, epoch_start, matrix_size
+from murk.learners.scores.layout import (
+    NEVER,
+    REMEMBERED,
+    epoch_end,
+    epoch_number,
+    epoch_start,
+    matrix_size,
+    remembered,
+)
 from murk.learners.scores.mechanism import ScoreMechanisms
 from murk.learners.scores.model import LARGEST_REACH, Model, Response
 from murk.learners.scores.solving.any_solution import AnySolution, solution_of
@@ -59,6 +68,8 @@ class Settings:
     curve
         The mean function, where it is not the logistic one, or the line. Any may be fitted to the same releases: it
         is not part of the digest.
+    forget
+        The most releases that a chain's estimate is of, its newest ones; None for all.
     """
 
     names: tuple[str, ...]
@@ -68,14 +79,28 @@ class Settings:
     labels: tuple[str, ...] = ()
     once: bool = False
     curve: CodedCurve | None = None
+    forget: int | None = None
+
+    @cached_property
+    def longest(self) -> int:
+        """Most releases of an epoch: what is forgotten at once."""
+        return NEVER if self.forget is None else self.forget // REMEMBERED
 
     def epoch_start(self, version: int) -> int:
         """Version at which the epoch began in which a chain with so many releases stands."""
-        return 0 if self.once else epoch_start(version)
+        return 0 if self.once else epoch_start(version, self.longest)
 
     def epoch_end(self, version: int) -> int:
         """Version at which that epoch ends."""
-        return NEVER if self.once else epoch_end(version)
+        return NEVER if self.once else epoch_end(version, self.longest)
+
+    def epoch_number(self, version: int) -> int:
+        """How many epochs ended before that one."""
+        return 0 if self.once else epoch_number(version, self.longest)
+
+    def remembered(self, count: int) -> tuple[int, ...]:
+        """Where the epochs begin that a chain with so many releases remembers, oldest first."""
+        return (0,) if self.once else remembered(epoch_start(count, self.longest), self.longest)
 
     @property
     def matrices(self) -> bool:
@@ -135,6 +160,8 @@ class Settings:
             parts.append(repr(self.labels))
         if self.once:
             parts.append("once")
+        if self.forget is not None:
+            parts.append(f"forget={self.forget}")
         if self.covariates is not None:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
@@ -172,15 +199,10 @@ class Settings:
         """
         if self.exponent is not None:
             return self.exponent
-        if self.covariates is None or not self.binary or _centred(count):
+        if self.covariates is None or not self.binary or self.epoch_number(count) % 2 == 0:
             return 1.0
         if not solution.public or solution.missing:
             return 1.0
         mechanism: Any = mechanisms["default"].score
-        needed = epoch_end(count) / (self.features * mechanism.variance)
+        needed = min(self.epoch_end(count), self.forget or NEVER) / (self.features * mechanism.variance)
         return 0.0 if float(self.covariates.counts.sum()) >= needed else 0.5
-
-
-def _centred(count: int) -> bool:
-    """Whether scores are centred in the epoch that begins at ``count``, as in every other."""
-    return (count // FIRST).bit_length() % 2 == 0

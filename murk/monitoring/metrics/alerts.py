@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from murk.learners.drift import FALSE_ALARM
 from murk.monitoring.metrics.exporter import LEARNED
 
 MONITOR_JOB: Final = "murk-monitor"
@@ -25,10 +26,10 @@ LOWER: Final = 0.1
 FEW: Final = 100
 """Counts below which a share or a lag says nothing."""
 
-COUNT: Final = "task:murk_model_version:sum"
+COUNT: Final = "task:murk_estimate_releases:max"
 LAW: Final = "task:murk_estimated_error:law"
 RECORDED: Final = {
-    COUNT: "sum by (task) (max by (task, partition) (murk_model_version))",
+    COUNT: "max by (task) (murk_estimate_releases)",
     # The error falls like one over the root of the count, so this is flat while all is well.
     LAW: f"max by (task) (murk_estimated_error) * sqrt({COUNT})",
 }
@@ -173,6 +174,19 @@ ALERTS: Final = (
         "(begin a new task); a growing staleness, that gradients are old; the privacy dashboard, whether people "
         "choose stronger levels than before, which is their right and widens intervals.",
         "intervals-do-not-shrink",
+    ),
+    Alert(
+        "MurkModelChanged",
+        # The false alarm is over the stream's whole life, however often it is looked at: nothing is to be waited for.
+        f"min by (task) (murk_drift_p_value) <= {FALSE_ALARM}",
+        "1m",
+        "warning",
+        "The coefficients of {{ $labels.task }} have changed beyond noise",
+        "Newer releases contradict older ones: a model that does not change shows as much with probability "
+        "{{ $value }} at most, over its whole life. The estimate is a mean of before and after. `murk status` says "
+        "since when, and which coefficients. Begin a new task for the new time, or one that forgets "
+        "(`forget: N`, protocol scores). A change of who takes part looks the same.",
+        "the-model-has-changed",
     ),
     Alert(
         "MurkStaleGradients",

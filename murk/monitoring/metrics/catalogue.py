@@ -84,6 +84,19 @@ METRICS = (
         optional="where there are intervals",
     ),
     Metric(
+        "murk_estimate_releases", "gauge",
+        "Releases that the estimate is of: the newest ones, where older ones are forgotten.",
+    ),
+    Metric(
+        "murk_drift_p_value", "gauge",
+        "Probability at most with which a model that does not change ever shows as much change as this one has.",
+        optional="where estimates come with standard errors",
+    ),
+    Metric(
+        "murk_parameter_change", "gauge", "By how much the coefficient has changed, in coded units.",
+        ("task", "name"), optional="where the model is said to have changed, for the coefficients that surely have",
+    ),
+    Metric(
         "murk_public_covariates_alike", "gauge",
         "1 while the public covariates pass the check that they are like the people's, else 0.",
         optional="where the protocol is scores, with public covariates",

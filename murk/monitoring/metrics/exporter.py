@@ -160,6 +160,11 @@ VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_parameter_half_width": _half_widths,
     "murk_parameter_error": lambda s: _alone(s.figures.parameter_error),
     "murk_estimated_error": lambda s: _alone(s.figures.estimated_error),
+    "murk_estimate_releases": lambda s: _alone(s.figures.releases_used),
+    "murk_drift_p_value": lambda s: _alone(None if s.figures.drift is None else s.figures.drift.p_value),
+    "murk_parameter_change": lambda s: (
+        [] if s.figures.drift is None else [Sample((name,), change) for name, change in s.figures.drift.changes.items()]
+    ),
     "murk_public_covariates_alike": lambda s: _alone(None if s.figures.alike is None else float(s.figures.alike)),
     "murk_iterate_gap": _chains("iterate_gap"),
     "murk_step_size": _chains("step_size"),

@@ -35,6 +35,8 @@ Scale = Annotated[
 
 ADDED: Final[dict[tuple[str, str], object]] = {("learner", "intervals"): None, ("examples", "intercept"): True}
 """Keys of blocks, with their defaults, that a document has only where they differ: older hashes stay as they were."""
+ADDED_TO_TASK: Final[dict[str, object]] = {"forget": None}
+"""The same of keys of the task itself."""
 
 
 class LearnerBlock(Block):

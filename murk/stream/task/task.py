@@ -22,7 +22,7 @@ from murk.stream.task.durations import Duration
 from murk.stream.task.errors import Path as KeyPath
 from murk.stream.task.errors import problem, shown, user_error
 from murk.stream.task.features import ClassTarget, Feature, Target, without_defaults
-from murk.stream.task.learner import ADDED, LearnerBlock, LogBlock, MaxStaleness, PublicBlock
+from murk.stream.task.learner import ADDED, ADDED_TO_TASK, LearnerBlock, LogBlock, MaxStaleness, PublicBlock
 from murk.stream.task.privacy import PrivacyBlock, filled_in
 from murk.stream.task.protocols.base import Scale
 from murk.stream.task.protocols.examples import ExamplesBlock
@@ -34,6 +34,7 @@ from murk.stream.task.protocols.registry import (
     FORMER_SET_ASIDE,
     PROTOCOLS,
     ProtocolName,
+    check_forgetting,
     check_protocol,
     protocol_by_rule,
     release_named,
@@ -111,6 +112,12 @@ class Task(Block):
     learner: LearnerBlock = Field(default=LearnerBlock(), description="how it is learned")
     max_staleness: MaxStaleness = Field(
         default=MaxStaleness(), description="how old a gradient may be, in releases of its chain (`gradients` only)"
+    )
+    forget: Annotated[Integer, Field(ge=24_000, le=10**12)] | None = Field(
+        default=None,
+        description="learn from so many of each partition's newest releases, an epoch (an eighth of them) at a time "
+        "being forgotten (`scores` only): half widths are then those of so many, whatever came before; `null`: nothing "
+        "is forgotten",
     )
     granularity: Duration = Field(default=86_400, description="timestamps are truncated to multiples of it")
     expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
@@ -213,6 +220,7 @@ class Task(Block):
         check_names(self.features, self.target, self.coding.names_of, INTERCEPT)
         blocks = {name: getattr(self, name) for name in BLOCKS}
         check_protocol(self.protocol, self.objective, self.target, blocks, self.learner, self.max_staleness)
+        check_forgetting(self.protocol, self.forget)
         check_objective(self.objective, self.target, self.learner)
         check_times(self.expiry, self.granularity, self.log.retention)
         self._check_covariates()
@@ -304,6 +312,9 @@ class Task(Block):
         for block, key in ADDED:
             if content[block] is not None and content[block][key] == ADDED[block, key]:
                 del content[block][key]
+        for key in ADDED_TO_TASK:
+            if content[key] == ADDED_TO_TASK[key]:
+                del content[key]
         return {"schema": SCHEMA_VERSION} | {
             key: value for key, value in content.items() if key not in BLOCKS or value is not None
         }
@@ -373,7 +384,7 @@ class Task(Block):
             If the protocol cannot learn this target, or give this guarantee.
         """
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
-        for key in ("objective", "learner", "max_staleness", *BLOCKS):
+        for key in ("objective", "learner", "max_staleness", "forget", *BLOCKS):
             content.pop(key, None)
         privacy, released = dict(content["privacy"]), release_named({**content, "protocol": protocol})
         offer = PROTOCOLS[protocol].offer_of(released) if protocol in PROTOCOLS else None

@@ -13,7 +13,15 @@ from murk.stream.task.block import Block
 from murk.stream.task.canonical import canonical_json, differences
 from murk.stream.task.features import ADDED as ADDED_TO_FEATURES
 from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
-from murk.stream.task.learner import ADDED, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
+from murk.stream.task.learner import (
+    ADDED,
+    ADDED_TO_TASK,
+    LearnerBlock,
+    LogBlock,
+    MaxStaleness,
+    PublicBlock,
+    StepSchedule,
+)
 from murk.stream.task.privacy import PrivacyBlock
 from murk.stream.task.protocols.examples import ExamplesBlock
 from murk.stream.task.protocols.moments import MomentsBlock
@@ -150,6 +158,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "privacy": {"guarantee": {"gdp": {"mu": 2.0}}},
         "learner": {"radius": 5},
         "max_staleness": {"releases": 1_000},
+        "forget": {SEVERAL: {"protocol": "scores", "objective": None, "forget": 24_000}},
         "granularity": "1h",
         "expiry": "6d",
         "duplicates": 7,
@@ -253,7 +262,8 @@ def test_every_key_but_log_changes_the_hash(block: type[Block], key: str) -> Non
     hashed = json.loads(before.document())
     for step in path:
         hashed = hashed[step]
-    assert key in hashed or (path[-1], key) in ADDED or (block.__name__, key) in ADDED_TO_FEATURES
+    added = {*ADDED, *ADDED_TO_FEATURES, *((Task.__name__, name) for name in ADDED_TO_TASK)}
+    assert key in hashed or not added.isdisjoint({(*path[-1:], key), (block.__name__, key)})
     other = OTHERS[block][key]
     changed = deepcopy(base)
     place: Any = changed

@@ -73,7 +73,7 @@ def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, re
     note = _note(solution, outlook.settings.once)
     return ScoreEstimate(
         names, solution.values, METHOD, np.sqrt(np.diag(covariance)), note, chains, releases, covariance,
-        people, _checked(solution), solution, outlook=outlook,
+        people, _checked(solution), solution=solution, outlook=outlook,
     )  # fmt: skip
 
 

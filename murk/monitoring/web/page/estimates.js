@@ -151,6 +151,15 @@ function showInterval({ estimate, reference }) {
   const why = estimate.note.replace(/^(none|no interval)( yet)?: /, "");
   setText(byId("interval-note"), `${none ? "No intervals" : `Intervals by ${estimate.method}`}: ${why}.`);
   showNeeds(estimate.needed ?? {});
+  showDrift(estimate.drift);
+}
+
+// Whether the model has changed, in one line; nothing where it cannot be told.
+function showDrift(drift) {
+  const known = (drift?.compared ?? 0) > 0;
+  setText(byId("drift"), known ? drift.words : "");
+  byId("drift").hidden = !known;
+  byId("drift").classList.toggle("alarm", known && drift.alarm);
 }
 
 // What several coefficients would take alike is said once.

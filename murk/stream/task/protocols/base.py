@@ -67,6 +67,10 @@ class TaskProtocol(ABC):
         Whether ``max_staleness`` bounds the age of its releases.
     why_no_staleness
         Why it does not.
+    forgets
+        Whether its learner can forget old releases.
+    why_no_forgetting
+        Why it cannot.
     of_organisations
         Whether organisations release, not people.
     estimates_loss
@@ -82,6 +86,8 @@ class TaskProtocol(ABC):
     learner_keys: ClassVar[tuple[str, ...]] = ()
     reads_staleness: ClassVar[bool] = False
     why_no_staleness: ClassVar[str] = "of no model"
+    forgets: ClassVar[bool] = False
+    why_no_forgetting: ClassVar[str] = "keeps one sum of all releases"
     of_organisations: ClassVar[bool] = False
     estimates_loss: ClassVar[bool] = False
 

@@ -17,6 +17,7 @@ class GradientsProtocol(TaskProtocol):
     targets = ("binary", "classes", "real")
     learner_keys = tuple(LearnerBlock.model_fields)
     reads_staleness = True
+    why_no_forgetting = "takes one path through all releases, in ever smaller steps"
 
     def scale(self, block: Any, target: str) -> Scale:
         """Log odds of two labels, slopes of a real target."""

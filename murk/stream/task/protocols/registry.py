@@ -143,6 +143,23 @@ def check_protocol(
         raise problem(f"has no effect with protocol: {name}, whose releases are {why}; remove it", "max_staleness")
 
 
+def check_forgetting(name: str, forget: int | None) -> None:
+    """Refuse to forget where a learner keeps but one sum, or one path, of all releases.
+
+    Raises
+    ------
+    PydanticCustomError
+        Saying which protocol can, and what else would do.
+    """
+    protocol = PROTOCOLS[name]
+    if forget is not None and not protocol.forgets:
+        raise problem(
+            f"{forget:,} has no effect with protocol: {name}, whose learner {protocol.why_no_forgetting}; remove it "
+            "and begin a new task for each period, or say protocol: scores",
+            "forget",
+        )
+
+
 def check_guarantee(protocol: str, guarantee: Guarantee, released: str | None = None) -> None:
     """Refuse a guarantee that no mechanism of a protocol can give, with those that it can.
 

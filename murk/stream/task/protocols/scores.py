@@ -31,6 +31,7 @@ class ScoresProtocol(TaskProtocol):
     offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
     targets = ("binary", "classes", "real")
     why_no_staleness = "learned however old they are"
+    forgets = True
 
     def check_without_public(self, block: Any, target: str) -> None:
         """Check that scores of several classes have public covariates.

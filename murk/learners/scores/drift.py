@@ -1,0 +1,88 @@
+"""Whether the coefficients have changed: what came after each epoch's end against what came before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from murk.errors import MurkError
+from murk.learners.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
+from murk.learners.scores.engine import Chain
+from murk.learners.scores.layout import REMEMBERED
+from murk.learners.scores.mechanism import ScoreMechanisms
+from murk.learners.scores.settings import Settings
+from murk.learners.scores.solving.any_solution import AnySolution, solution_of
+from murk.learners.scores.solving.classes import ClassSolution
+from murk.learners.scores.solving.public import PublicSolution
+from murk.learners.scores.solving.solve import Solution
+from murk.learners.scores.sums import Summary, summaries
+
+Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]
+"""A chain, and its levels' mechanisms."""
+
+
+def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
+    """Whether what came after an epoch's end contradicts what came before it (see `murk.learners.drift`).
+
+    The equations of the epochs before each such end are solved, all in the way in which all are solved together: where
+    public rows turned out not to be like the people, without them, and with centred scores alone, whose mean is zero
+    at the truth whatever people's features are. So a change of the features alone is none of the coefficients.
+
+    The oldest epochs are forgotten in the course of time: each end is looked at with as many as 7 different sets of
+    epochs before it, and pays for it.
+    """
+    releases = sum(chain.count for chain, _ in chains)
+    starts = sorted({epoch.start for chain, _ in chains for epoch in chain.epochs})
+    everything = _until(starts[-1], settings, chains)
+    if len(starts) < 2 or settings.once or not everything:
+        return Drift(releases=releases)
+    whole = solution_of(everything, settings.response, settings.rows)
+    known = _learned(starts[-1], chains)
+    found: list[Comparison] = []
+    for last, start in pairwise(starts):
+        before = _learned(last, chains)
+        share = 1.0 - before / known
+        if not before or share < SMALLEST_SHARE:
+            continue
+        try:
+            older = _alike(whole, _until(last, settings, chains), settings)
+        except (MurkError, np.linalg.LinAlgError):
+            # Of so few epochs there may be no solution; all together have one.
+            continue
+        one = compare(
+            whole.values - older.values, older.covariance, whole.covariance,
+            settings.epoch_number(start), releases - known + before, releases, share,
+        )  # fmt: skip
+        found += [] if one is None else [one]
+    return concluded(settings.reported, releases, found, REMEMBERED - 1)
+
+
+def _learned(last: int, chains: Sequence[Learned]) -> int:
+    """Releases in the remembered epochs that begin no later."""
+    return sum(
+        tally.count
+        for chain, _ in chains
+        for epoch in chain.epochs
+        if epoch.start <= last
+        for tally in epoch.tallies.values()
+    )
+
+
+def _until(last: int, settings: Settings, chains: Sequence[Learned]) -> list[Summary]:
+    """The mean answers of all chains' epochs that begin no later."""
+    return [
+        summary
+        for chain, menus in chains
+        for summary in summaries([epoch for epoch in chain.epochs if epoch.start <= last], menus, settings.features)
+    ]
+
+
+def _alike(whole: AnySolution, answers: Sequence[Summary], settings: Settings) -> AnySolution:
+    """The solution of fewer answers in the way in which all were solved."""
+    if isinstance(whole, Solution):
+        return Solution(answers, settings.response, unlike=whole.unlike)
+    if isinstance(whole, PublicSolution):
+        return PublicSolution(answers, settings.response, whole.rows)
+    return ClassSolution(answers, settings.response.classes, whole.rows)

@@ -1,0 +1,191 @@
+"""Forgetting: an estimate of the newest releases alone, exactly, and what that does to intervals and to a change."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from murk.errors import MurkError, UserError
+from murk.learners import ScoreClassifier, ScoreRegressor
+from murk.learners.scores.drift import drift_of
+from murk.learners.scores.engine import merged
+from murk.learners.scores.layout import FEWEST_KEPT, FIRST, REMEMBERED, epoch_end, epoch_start, remembered
+from murk.privacy import GaussianDP
+from murk.stream.messages.codec import RejectedError
+from tests.learners.scores.people import features, learn_sums, outcomes, problem_of
+from tests.learners.scores.test_engine import release
+
+P, THETA = 2, np.array([0.8, -0.6, -0.2])
+FORGET = 48_000
+
+
+def stream(n, seed, change=0.0):
+    """Records whose first coefficient changes half-way."""
+    rng = np.random.default_rng(seed)
+    X = features(rng, n, P)
+    y = outcomes(rng, X, THETA)
+    after = np.arange(n) >= n // 2
+    y[after] = outcomes(rng, X[after], THETA - np.array([change, 0.0, 0.0]))
+    return X, y
+
+
+@pytest.mark.parametrize("longest", [FIRST, 5_000, 6_000, 100_000])
+def test_epochs_double_until_they_are_as_long_as_they_may_be(longest):
+    starts = [0]
+    while starts[-1] < 40 * longest:
+        starts.append(epoch_end(starts[-1], longest))
+    lengths = np.diff(starts)
+    assert lengths.max() == longest
+    assert all(b in (a, 2 * a, longest) for a, b in pairwise(lengths[1:]))
+    for start, end in pairwise(starts):
+        assert epoch_start(start, longest) == epoch_start(end - 1, longest) == start
+    assert list(remembered(starts[-1], longest)) == starts[-REMEMBERED:]
+    assert sum(lengths[-REMEMBERED:]) == REMEMBERED * longest
+
+
+def test_no_more_releases_are_kept_than_it_says():
+    """Of 7 to 8 eighths of them, exactly those of the remembered epochs: the sums of the others are gone."""
+    problem = problem_of(P, 2.0, forget=FORGET)
+    n = 120_000
+    X, y = stream(n, 1)
+    engine = learn_sums(problem, X, y, 1)
+    kept = [tally.count for epoch in engine.epochs for tally in epoch.tallies.values()]
+    estimate = engine.estimate()
+    assert estimate.releases_used == sum(kept)
+    assert FORGET * 7 // 8 <= sum(kept) <= FORGET
+    assert estimate.n_releases == n
+    assert sum(kept) == n - engine.epochs[0].start
+    assert learn_sums(problem_of(P, 2.0), X[:9_000], y[:9_000], 1).estimate().releases_used == 9_000
+
+
+def test_intervals_are_those_of_so_many():
+    """Half widths of the newest 21,000 to 24,000 of 96,000 are those of as many learned at all, and twice those of all.
+
+    A half width's own spread is some 10%, so that a mean of three off by 30% is one case in 1,000.
+    """
+    X, y = stream(96_000, 2)
+    halves = {}
+    for name, forget, n in (("kept", FEWEST_KEPT, 96_000), ("few", None, 22_500), ("all", None, 96_000)):
+        halves[name] = learn_sums(problem_of(P, 4.0, forget=forget), X[:n], y[:n], 2).estimate().half_widths()
+    assert 0.7 < np.mean(halves["kept"] / halves["few"]) < 1.3
+    assert 1.5 < np.mean(halves["kept"] / halves["all"]) < 2.9
+
+
+def test_a_change_is_forgotten_and_without_forgetting_it_is_not():
+    X, y = stream(120_000, 3, change=0.6)
+    now = THETA - np.array([0.6, 0.0, 0.0])
+    forgetful, other = (learn_sums(problem_of(P, 2.0, forget=each), X, y, 3).estimate() for each in (FORGET, None))
+    # Five standard errors: one false alarm in 10^6.
+    off = np.abs(forgetful.values - now) / forgetful.spread
+    assert np.all(off < 5.0)
+    assert abs(other.values[0] - now[0]) > 5.0 * other.spread[0]
+
+
+def test_the_state_is_a_function_of_the_releases_alone():
+    """Split otherwise, and stopped and gone on: bit for bit the same, also where epochs are forgotten."""
+    problem = problem_of(P, 2.0, forget=FEWEST_KEPT)
+    rng = np.random.default_rng(4)
+    payloads = rng.integers(-(2**20), 2**20, size=(30_000, P + 1))
+    states = []
+    for size in (4096, 777):
+        engine, done = problem.engine(), 0
+        while done < len(payloads):
+            left = problem.settings.epoch_end(done) - done
+            part = payloads[done : done + min(size, left)]
+            engine.learn_payloads({("default", "score"): part})
+            done += len(part)
+            if size == 777:
+                state = json.loads(json.dumps(engine.state_dict()))
+                engine = problem.engine()
+                engine.load_state_dict(state)
+        states.append(json.dumps(engine.state_dict()))
+    assert states[0] == states[1]
+    assert [epoch.start for epoch in engine.epochs] == list(range(9_000, 30_001, FIRST))
+
+
+def test_an_answer_to_a_forgotten_model_is_refused_as_stale():
+    problem = problem_of(P, 2.0, forget=FEWEST_KEPT)
+    engine, payloads = problem.engine(), np.ones((FIRST, P + 1), dtype=np.int64)
+    for _ in range(9):
+        engine.learn_payloads({("default", "score"): payloads})
+    engine.admit(release(problem, 1, 6_000, payload=[1] * (P + 1)))
+    with pytest.raises(RejectedError, match="forgotten") as refused:
+        engine.admit(release(problem, 1, 3_000, payload=[1] * (P + 1)))
+    assert refused.value.reason == "stale"
+    # Where nothing is forgotten, the chain of so many has no epoch at 9,000.
+    with pytest.raises(RejectedError, match="no epoch begins"):
+        problem_of(P, 2.0).engine().admit(release(problem, 1, 9_000), ahead=27_000)
+
+
+def test_chains_forget_by_themselves_and_merge():
+    problem = problem_of(P, 2.0, forget=FORGET)
+    chains = [learn_sums(problem, *stream(n, n), n) for n in (50_000, 60_000)]
+    estimate = merged(chains)
+    assert estimate.n_releases == 110_000
+    assert estimate.releases_used == sum(chain.estimate().releases_used for chain in chains)
+    assert np.all(estimate.half_widths() < chains[0].estimate().half_widths())
+    assert not problem.drift(chains).alarm
+
+
+@pytest.mark.parametrize("change", [0.0, 0.8])
+def test_drift_of_a_stream(change):
+    """Noticed with forgetting and without it (a still stream is called changed with a probability of 1% at most)."""
+    X, y = stream(80_000, 5, change)
+    for forget in (FORGET, None):
+        # Of what is forgotten nothing can be said: looked at while the change is within what is kept.
+        n = 55_000 if forget else 80_000
+        problem = problem_of(P, 4.0, forget=forget)
+        engine = learn_sums(problem, X[:n], y[:n], 6)
+        drift = problem.drift([engine])
+        assert drift.alarm is (change > 0.0)
+        if drift.alarm:
+            assert next(iter(drift.changes)) == "x0"
+            assert drift.changes["x0"] < -0.3
+
+
+def test_other_features_are_no_change_of_the_model():
+    """People with other features and the same coefficients; without public rows, and with rows like the first half."""
+    rng, n = np.random.default_rng(7), 90_000
+    X = features(rng, n, P)
+    X[n // 2 :, 1] = np.clip(X[n // 2 :, 1] + 0.5, -1, 1)
+    problem = problem_of(P, 2.0)
+    engine = learn_sums(problem, X, outcomes(rng, X, THETA), 7)
+    assert not problem.drift([engine]).alarm
+
+
+def test_of_one_epoch_nothing_can_be_told():
+    problem = problem_of(P, 2.0)
+    drift = drift_of(problem.settings, [(problem.engine().now, problem.mechanisms)])
+    assert (drift.compared, drift.alarm, drift.releases) == (0, False, 0)
+
+
+def test_estimators_forget_too():
+    X, y = stream(40_000, 8)
+    model = ScoreClassifier(budget=GaussianDP(2.0), features=["a", "b"], forget=FEWEST_KEPT, seed=1)
+    model.learn_many(X[:, :P], y > 0.5)
+    again = ScoreClassifier(budget=GaussianDP(2.0), features=["a", "b"], forget=FEWEST_KEPT, seed=1)
+    for start in range(0, 40_000, 17_001):
+        again.learn_many(X[start : start + 17_001, :P], y[start : start + 17_001] > 0.5)
+    assert model.state_dict() == again.state_dict()
+    assert model.estimate().releases_used <= FEWEST_KEPT
+    assert not model.drift().alarm
+    assert model.predict_many(X[:2, :P]).shape == (2,)
+    other = ScoreClassifier(budget=GaussianDP(2.0), features=["a", "b"], seed=1)
+    with pytest.raises(MurkError, match="other settings"):
+        other.load_state_dict(model.state_dict())
+
+
+@pytest.mark.parametrize("wrong", [23_999, 1e6, "all"])
+def test_fewer_than_eight_epochs_are_refused(wrong):
+    with pytest.raises(UserError, match="at least 24,000"):
+        ScoreClassifier(budget=GaussianDP(1.0), features=["a"], forget=wrong)
+
+
+def test_a_change_is_in_the_targets_own_units():
+    rng, n = np.random.default_rng(9), 96_000
+    X = rng.uniform(-1, 1, size=(n, 1))
+    y = np.where(np.arange(n) < n // 2, 30.0, 10.0) * X[:, 0] + 50
+    model = ScoreRegressor(budget=GaussianDP(4.0), target_bounds=(0, 100), features=["a"], seed=2)
+    model.learn_many(X, y)
+    assert model.drift().changes["a"] == pytest.approx(-20.0, abs=6.0)
