@@ -52,7 +52,7 @@ class Deployment:
     task
         The task that it carries; None where it carries none yet.
     stores
-        What is kept where, by ``releases``, ``models``, ``states`` and ``dead``.
+        What is kept where, by ``releases``, ``models``, ``states``, ``dead`` and ``estimates``.
     connection
         How it is reached, in words.
     encrypted, identified

@@ -102,6 +102,8 @@ def retention(facts: Facts) -> Section:
         "dead": f"at least {asked}",
     }
     names = {"releases": "releases", "models": "models", "states": "learners' states", "dead": "dead letters"}
+    if "estimates" in read:
+        names["estimates"] = "published estimates"
     rows = [
         (
             names[kind],

@@ -63,6 +63,14 @@ def test_nothing_on_it_says_whose_it_is(path: Path) -> None:
         assert NAME.split()[0] not in said
 
 
+def test_a_name_may_be_asked_for(path: Path) -> None:
+    """An argument is in the shell's history, and in everybody's list of processes."""
+    done = CliRunner().invoke(command, [str(path), "--person", "-"], input=f"{NAME}\n")
+    assert done.exit_code == 0, done.output
+    assert "1 answer, blurred by noise" in done.output
+    assert NAME not in done.output
+
+
 def test_it_says_that_somebody_has_withdrawn(path: Path) -> None:
     ledger(path, "--person", NAME, "--withdraw", "--yes", "--task", "sleep")
     assert "You take no more part in this task." in ledger(path, "--person", NAME)

@@ -17,7 +17,7 @@ def place(broker, tmp_path):
     """A folder with a task that is announced, the URL of its log and the names of its topics."""
     name = f"t{uuid.uuid4().hex[:12]}"
     folder, url = harness.world(tmp_path, rows=2, task=TASK), f"{broker.url}/{name}"
-    assert harness.murk("topics", "task.yaml", "--log", url, folder=folder).status == 0
+    assert harness.murk("topics", "task.yaml", "--log", url, "--estimates", folder=folder).status == 0
     return folder, url, Names(name)
 
 
@@ -29,6 +29,7 @@ def test_retention_is_the_brokers(broker, place):
     assert f"{names.releases}: cleanup.policy=delete, retention.ms=864000000" in kept["releases"][2]
     assert "copies=1" in kept["releases"][2]
     assert "older ones until the broker compacts" in kept["models"][1]
+    assert kept["published estimates"][2].startswith(f"{names.estimates}: cleanup.policy=compact")
     settle = " ".join(before["to_settle"])
     assert "not encrypted" in settle
     assert "longer than the task asks for" not in settle

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @click.option(
     "--person",
     metavar="NAME",
-    help="Whose account: a name (a person's or an organisation's), or a row (from 1) with --source.",
+    help="Whose account: a name (a person's or an organisation's), a row (from 1) with --source, or - to be asked, so "
+    "that the name is in no history or list of processes.",
 )
 @click.option("--source", metavar="FILE", help="The file that the row is of, where each row is a person.")
 @click.option(
@@ -71,7 +72,7 @@ def command(
                 raise UserError("--withdraw needs --person: who withdraws?")
             _everybody(ledger, as_json)
             return
-        key, digest = _key(person, source)
+        key, digest = _key(_asked() if person == "-" else person, source)
         receipt = _withdraw(ledger, key, digest, task, agreed=yes) if withdraw else None
         account = ledger.account(key, source=digest)
         if not account.is_known:
@@ -86,6 +87,13 @@ def command(
                 paragraph(line, "  ")
             return
         show_statement(account)
+
+
+def _asked() -> str:
+    """Ask for a name at the terminal, or read it from a line of standard input."""
+    if terminal():
+        return str(click.prompt("Whose account", hide_input=True, err=True))
+    return sys.stdin.readline().rstrip("\r\n")
 
 
 def _migrate(path: str, as_json: bool) -> None:

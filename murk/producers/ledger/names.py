@@ -16,6 +16,9 @@ from murk.errors import UserError
 from murk.producers.ledger.key import KEY_BYTES, NameKey, give_name, key_path, make_key, read_key
 from murk.producers.ledger.schema import LOST, LedgerFile
 
+_NAMED = " UNION ".join(
+    f"SELECT 1 FROM {table} WHERE home = 0 AND typeof(person) = 'blob'" for table in ("spending", "withdrawals")
+)
 _QUERY = "SELECT value FROM meta WHERE key = 'key'"
 
 
@@ -76,7 +79,7 @@ class Names:
             return self._key
         fingerprint = _read(connection.execute(_QUERY).fetchall())
         if fingerprint is None:
-            if connection.execute("SELECT 1 FROM spending WHERE home = 0 AND typeof(person) = 'blob'").fetchone():
+            if connection.execute(_NAMED).fetchone():
                 raise UserError(
                     f"the ledger {self._file.path} is damaged: it names people by a key, and says not which. Put back "
                     "the newest intact copy before anything else is released",

@@ -195,6 +195,24 @@ def test_a_ledger_older_than_its_key_is_refused(path: Path) -> None:
         Ledger(path)
 
 
+@pytest.mark.parametrize("begin", [first_name, lambda path: withdraw_alone(path)], ids=["spent", "withdrew"])
+def test_a_ledger_that_has_lost_its_keys_fingerprint_gets_no_second_key(
+    path: Path, begin: Callable[[Path], None]
+) -> None:
+    begin(path)
+    key_path(path).unlink()
+    with sqlite3.connect(path) as change:
+        change.execute("DELETE FROM meta WHERE key = 'key'")
+    change.close()
+    with booked(path, **ONE) as ledger, pytest.raises(UserError, match="names people by a key, and says not which"):
+        ask(ledger, ANN)
+
+
+def withdraw_alone(path: Path) -> None:
+    with booked(path, **ONE) as ledger:
+        ledger.withdraw(ANN)
+
+
 def test_a_key_without_its_ledger_is_a_ledger_that_was_lost(path: Path) -> None:
     first_name(path)
     path.unlink()

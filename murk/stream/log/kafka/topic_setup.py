@@ -68,7 +68,8 @@ class TopicSetup:
         Returns
         -------
         dict
-            ``releases``, ``models``, ``states`` and ``dead`` -> topic, and its settings or the reason.
+            ``releases``, ``models``, ``states``, ``dead`` and, where there is one, ``estimates`` -> topic, and its
+            settings or the reason.
         """
         return topics.retention_settings(self._admin, self.url, self._names)
 

@@ -238,18 +238,26 @@ def problems(admin: Any, url: str, names: Names, task: Task, *, estimates: bool 
 def retention_settings(admin: Any, url: str, names: Names) -> dict[str, tuple[str, dict[str, str] | str]]:
     """How long each topic keeps what, and in how many copies; or why that cannot be read, topic by topic."""
     found: dict[str, tuple[str, dict[str, str] | str]] = {}
-    for kind in ("releases", "models", "states", "dead"):
+    kinds = ["releases", "models", "states", "dead"]
+    if has_estimates(admin, url, names):
+        kinds.append("estimates")
+    for kind in kinds:
         topic = str(getattr(names, kind))
         try:
-            described = describe(admin, url, names, [topic])
-            if topic not in described:
+            with translate_errors(url, "looking at topics", gone=""):
+                [about] = admin.describe_topics([topic])
+            if about["error_code"]:
+                _refuse(about, url)
                 found[kind] = topic, "it is missing"
                 continue
             configs = _configs(admin, url, [topic])[topic]
+        except UnknownTopicOrPartitionError:
+            found[kind] = topic, "it is missing"
+            continue
         except MurkError as error:
             found[kind] = topic, str(error)
             continue
-        copies = min(len(part["replica_nodes"]) for part in described[topic]["partitions"])
+        copies = min(len(part["replica_nodes"]) for part in about["partitions"])
         shown = {key: str(configs.get(key)) for key in _RETENTION}
         found[kind] = topic, {**shown, "copies": str(copies)}
     return found
