@@ -143,12 +143,12 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-        size: int | Callable[[], int] = 4096,\n+        size: int | Callable[[], int] = 4097,",
     ): "how many records are worked on at once",
     (
-        "murk/producers/populations/file_source.py",
-        '-        if "_" not in joined and (joined.isascii() or _is_unicode(joined)):\n'
-        '+        if "_" not in joined and (joined.isascii() and _is_unicode(joined)):',
+        "murk/producers/populations/records/values.py",
+        '-        if "_" not in joined and (joined.isascii() or is_unicode(joined)):\n'
+        '+        if "_" not in joined and (joined.isascii() and is_unicode(joined)):',
     ): "a closer look at plain texts finds nothing",
     (
-        "murk/producers/populations/file_source.py",
+        "murk/producers/populations/records/values.py",
         "-    elif kinds <= {int, float, type(None)}:\n+    elif kinds < {int, float, type(None)}:",
     ): "a closer look at plain numbers finds nothing",
     (

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     "--log", "log_url", metavar="URL", help="Read what is really configured: sqlite:///FILE or kafka://HOST:PORT."
 )
 @click.option("--ledger", metavar="PATH", help="Read caps and sums of people's accounts; nobody is named.")
-@click.option("--audit", "audit_path", metavar="FILE", help="Take figures from what `murk audit TASK --json` printed.")
+@click.option(
+    "--audit", "audit_path", metavar="FILE", help="Take figures from what ``murk audit TASK --json`` printed."
+)
 @click.option(
     "--draws",
     type=click.IntRange(0),

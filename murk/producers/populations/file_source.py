@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.producers.ledger.requests import are_plain, person_name
 from murk.producers.populations.records.records import Records, open_records
+from murk.producers.populations.records.values import is_blank, is_unicode, suspects
 from murk.stream.task.columns import Cell
 from murk.stream.task.features import DateFeature, NumberFeature
 
@@ -275,7 +276,7 @@ class FileSource:
         while pairs := list(islice(numbered, SELECT_CHUNK)):
             rows, records = zip(*pairs, strict=True)
             [column] = self._table.columns(records, rows, [self.task.target.name]).values()
-            found.update(str(value).strip() for value in column if not _is_blank(value))
+            found.update(str(value).strip() for value in column if not is_blank(value))
         self._check_unchanged()
         return found
 
@@ -323,7 +324,7 @@ class FileSource:
         for place, column in zip(*np.nonzero(coded.cells >= Cell.MISSING), strict=True):
             name, cell = coded.columns[column], Cell(int(coded.cells[place, column]))
             value = columns[name][place]
-            if not _is_blank(value):
+            if not is_blank(value):
                 # The codec takes NaN for a missing value; in a file it is a mistake that nobody declared.
                 odd = Cell.NOT_A_DATE if name in self._dates else Cell.NOT_A_NUMBER
                 self._refuse(rows[place], name, odd if cell == Cell.MISSING else cell, value)
@@ -346,14 +347,14 @@ class FileSource:
         return f"{self.records}, row {row + 1}, column {column!r}"
 
     def _check_text(self, column: Sequence[Any], rows: Sequence[int], name: str) -> None:
-        for place, value in _suspects(column):
+        for place, value in suspects(column):
             if isinstance(value, bool) and name in self._numbers:
                 self._refuse(rows[place], name, Cell.NOT_A_NUMBER, value)
             if isinstance(value, str):
                 if "_" in value and name in self._numbers:
                     # Python reads 1_000 as a number; anyone who wrote the file may have meant something else.
                     self._refuse(rows[place], name, Cell.NOT_A_NUMBER, value)
-                if not _is_unicode(value):
+                if not is_unicode(value):
                     raise UserError(f"{self._place(rows[place], name)}: not UTF-8 text. Save the file as UTF-8")
 
     @cached_property
@@ -396,27 +397,3 @@ class FileSource:
     def _check_unchanged(self) -> None:
         if self.records.changed(self._survey):
             raise UserError(f"{self.records} was changed while it was read: start again with a file that stays")
-
-
-def _is_blank(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _suspects(column: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Return values worth a closer look; none, and quickly, for a column of plain texts or numbers."""
-    kinds = set(map(type, column))
-    if kinds == {str}:
-        joined = "".join(column)
-        if "_" not in joined and (joined.isascii() or _is_unicode(joined)):
-            return
-    elif kinds <= {int, float, type(None)}:
-        return
-    yield from enumerate(column)
