@@ -58,6 +58,12 @@ docs: install
 	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --quiet -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
 
+# What the notebooks of the documentation show, and the gallery's pictures, made anew; tests run them, too.
+.PHONY: notebooks
+notebooks: install
+	$(BIN)/python -m tools.notebooks
+	$(BIN)/python -m tools.gallery
+
 bench: install
 	$(BIN)/python -m benchmarks
 
