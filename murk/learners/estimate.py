@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.extent import Extent, extent_of_rows
 
 RANDOM_SCALING = "random scaling"
 ASKED = "random-scaling"
@@ -162,6 +163,16 @@ class Estimate:
         """
         scale = 6.0 if self.method == RANDOM_SCALING else 1.0
         return math.sqrt(scale * float(np.sum(np.square(self.spread))))
+
+    def extent(self) -> Extent | None:
+        """Where people lie within public bounds; None where nothing is known of it."""
+        if self.people is None or not self.people.sampled:
+            return None
+        return extent_of_rows(self.people.points, self.people.shares)
+
+    def missing(self) -> float:
+        """Share of the people whose target is surely missing; 0 where that cannot be told from none."""
+        return 0.0
 
     def intervals(self, level: float = 0.95) -> Intervals:
         """Intervals by name."""

@@ -15,6 +15,7 @@ from murk.learners.curve import CurvePoint, merged_curve
 from murk.learners.drift import Drift, drift_of
 from murk.learners.estimate import Estimate
 from murk.learners.problem import Problem, plausible
+from murk.learners.results.diagnosis import diagnose_task
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
@@ -36,10 +37,11 @@ _JUDGED_ANEW = 0.02
 
 
 class Needed(NamedTuple):
-    """What it would take to learn coefficients that were not, by name, as forecast at so many releases."""
+    """What it would take to learn coefficients that were not, by name, and why, as told at so many releases."""
 
     releases: int
     of: Mapping[str, Mapping[str, Any]]
+    why: str = ""
 
 
 class Place(NamedTuple):
@@ -238,7 +240,7 @@ def figures(
         trails = [Trail() if message is None else message.trail for message in messages]
         curve = merged_curve(trails, len(found.names), found.method)
         halves = tuple(map(float, found.half_widths(LEVEL)))
-        needed = _needed(found, halves, None if before is None else before.needed)
+        needed = _needed(task, found, halves, None if before is None else before.needed)
         drift = _drift(problem, engines, found, curve, None if before is None else before.drift)
     loss, loss_error = _unbiased_loss(chains)
     dead: Counter[str] = Counter()
@@ -274,15 +276,24 @@ def figures(
     ).placed(places)
 
 
-def _needed(found: Estimate, halves: Sequence[float], before: Needed | None) -> Needed:
+def _needed(task: Task, found: Estimate, halves: Sequence[float], before: Needed | None) -> Needed:
     """What it would take to learn what was not: as forecast before, where it is of the same and not much was added."""
     if not isinstance(found, ScoreEstimate) or not found.n_releases:
         return Needed(0, {})
     unknown = {name for name, half in zip(found.names, halves, strict=True) if not math.isfinite(half)}
     if before is not None and unknown == before.of.keys() and found.n_releases < _ANEW * before.releases:
         return before
-    needs = found.needs(LEVEL) if unknown else {}
-    return Needed(found.n_releases, {name: need.to_dict() for name, need in needs.items()})
+    needs = {name: need.to_dict() for name, need in (found.needs(LEVEL) if unknown else {}).items()}
+    report = {
+        "confidence_intervals": found.intervals(LEVEL),
+        "interval": {"level": LEVEL},
+        "not_learned": list(needs),
+        "needed": needs,
+        "releases": found.n_releases,
+        "levels": {name: {"guarantee": each.to_dict()} for name, each in task.privacy.levels.items()},
+    }
+    why = diagnose_task(task, report, found)
+    return Needed(found.n_releases, needs, why["words"] if why else "")
 
 
 def _drift(

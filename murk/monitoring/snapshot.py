@@ -123,6 +123,7 @@ class Snapshot:
                 "needed": dict(found.needed.of),
                 "releases_used": found.releases_used,
                 "drift": None if found.drift is None else found.drift.to_dict(),
+                "diagnosis": found.needed.why,
                 "estimated_error": found.estimated_error,
                 "parameter_error": found.parameter_error,
                 "effect": effect_name(task),

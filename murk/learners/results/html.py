@@ -92,7 +92,13 @@ def folded(title: str, inner: str) -> str:
 
 def _notes(found: Found) -> list[str]:
     public, simulated = found["public_sample"], found["simulated"]
-    notes = [describe_intervals(found), public and public["words"], simulated and SIMULATED]
+    diagnosis = found["diagnosis"]
+    notes = [
+        diagnosis and diagnosis["words"],
+        describe_intervals(found),
+        public and public["words"],
+        simulated and SIMULATED,
+    ]
     return [words for words in notes if words]
 
 

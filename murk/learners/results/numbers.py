@@ -26,6 +26,11 @@ def many(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def rounded(value: float) -> int:
+    """Return a number to two digits: more would be a pretence."""
+    return int(float(f"{value:.2g}"))
+
+
 def as_json(found: Mapping[str, Any]) -> str:
     """Return a report as JSON; numbers that JSON has not (infinite widths at the start) become null."""
     return json.dumps(finite(found), indent=2, allow_nan=False)

@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from murk.errors import UserError
+from murk.learners.results.diagnosis import categories, diagnose
 from murk.learners.results.html import folded, result_html
 from murk.learners.results.report import describe_forgetting, describe_level, report_estimate
 from murk.learners.results.result import Result
@@ -51,7 +52,7 @@ def summarize(
     mechanisms = learner._require().mechanisms
     promised: dict[str, Guarantee] = {**(learner.levels or {}), "default": learner.budget}
     levels = {name: describe_level(each, mechanisms[name]) for name, each in promised.items()}
-    found = {
+    found: dict[str, Any] = {
         "task": type(learner).__name__ if task is None else f"{task.name} ({type(learner).__name__})",
         "odds_ratios": scale == "log odds",
         "chances": scale == "probability",
@@ -65,6 +66,8 @@ def summarize(
         "public_sample": None,
         "simulated": learner.seed is not None or bool(getattr(learner.noise, "simulated", False)),
     }
+    unit, known = getattr(estimate, "unit", None), None if task is None else categories(task)
+    found["diagnosis"] = diagnose(found, estimate, scale, unit=unit, categories=known, forecast=forecast)
     return Result(found)
 
 

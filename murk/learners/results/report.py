@@ -250,14 +250,16 @@ def report_log(task: Task, log: Log, *, level: float = 0.95, history: bool = Fal
     ``history`` adds how the estimate came there.
     """
     from murk.learners.curve import columns
+    from murk.learners.results.diagnosis import diagnose_task
     from murk.learners.units import fits_probabilities, on_logit_scale, units
     from murk.stream.task.disclosure import Disclosure
     from murk.stream.task.privacy import DEFAULT_LEVEL
 
     estimate, counts, points, drift = committed(task, log)
+    scale = task.coefficient_scale
     disclosure = Disclosure.of(task)
     levels = describe_levels(task)
-    return {
+    found = {
         "task": task.name,
         "protocol": task.protocol,
         "objective": task.objective,
@@ -265,7 +267,7 @@ def report_log(task: Task, log: Log, *, level: float = 0.95, history: bool = Fal
         "chances": fits_probabilities(task),
         **more,
         **counts,
-        **report_estimate(estimate, task.coefficient_scale, units(task), level),
+        **report_estimate(estimate, scale, units(task), level),
         "drift": None if drift is None else drift.to_dict(),
         "forget": describe_forgetting(task.forget, estimate),
         **({"history": columns(points, estimate.names)} if history else {}),
@@ -277,3 +279,5 @@ def report_log(task: Task, log: Log, *, level: float = 0.95, history: bool = Fal
         "simulated": task.simulated,
         "task_hash": task.hash,
     }
+    found["diagnosis"] = diagnose_task(task, found, estimate)
+    return found

@@ -89,6 +89,11 @@ class Result:
         return tuple(self.report["not_learned"])
 
     @property
+    def diagnosis(self) -> str:
+        """Why coefficients are useless, where any are, and what would help most; else empty."""
+        return str(self.report["diagnosis"]["words"]) if self.report["diagnosis"] else ""
+
+    @property
     def level(self) -> float:
         """Nominal level of the intervals."""
         return float(self.report["interval"]["level"])

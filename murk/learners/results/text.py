@@ -58,6 +58,8 @@ def describe_learned(found: Mapping[str, Any]) -> Iterator[Block]:
     yield Paragraph(describe_intervals(found))
     yield from average_table(found)
     yield from map(Paragraph, describe_not_learned(found))
+    if found["diagnosis"]:
+        yield Paragraph(found["diagnosis"]["words"])
     yield from map(Paragraph, describe_age(found))
 
 

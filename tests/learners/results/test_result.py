@@ -37,6 +37,7 @@ def report(**more):
         "levels": {"default": {"guarantee": {"gdp": {"mu": 1.0}}, "words": "telling apart is hard"}},
         "cap_words": "One release a person, at their level.",
         "public_sample": None,
+        "diagnosis": {"words": "Why: too few of them."},
         "simulated": False,
         **more,
     }
@@ -111,7 +112,7 @@ def test_print_has_numbers_promise_method_and_caveats():
         "weeks: 12,345 releases learned", "age: one unit more", "1.105", "not learned", "95% interval",
         "Intervals by scores: as far as anybody knows.", "It would take about 400,000 people in all.",
         "Average marginal effect", "Promised for each release at level default: telling apart is hard",
-        "One release a person", "SIMULATED",
+        "One release a person", "Why: too few of them.", "SIMULATED",
     ):  # fmt: skip
         assert words in text
     assert "SIMULATED" not in str(Result(report()))

@@ -10,9 +10,10 @@ import pytest
 
 import murk
 from murk.errors import UserError
+from murk.learners.results.report import report_log
 from murk.privacy import GaussianDP
 from murk.producers import Ledger
-from murk.stream import Task
+from murk.stream import Task, open_log
 from tests.cli.harness import TASK, people
 from tests.cli.harness import run as command
 
@@ -81,6 +82,16 @@ def test_nobodys_features_become_public_without_agreement():
     found = murk.run("task.yaml", "people.csv", publish=True)
     assert found.n_releases == 200
     assert "are public with this task" in str(found)
+
+
+def test_why_it_is_useless_is_told_from_the_log_alone():
+    found = murk.run("task.yaml", "people.csv", seed=1, log="sqlite:///kept.db")
+    assert "300 people at mu = 1 are too few" in found.diagnosis
+    assert found.diagnosis in str(found)
+    os.remove("people.csv")
+    with open_log("sqlite:///kept.db", create=False) as log:
+        again = report_log(Task.from_document(log.document()), log)
+    assert again["diagnosis"]["words"] == found.diagnosis
 
 
 def test_progress_is_told_in_rows():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -10,12 +11,18 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.estimate import Estimate, People
+from murk.learners.extent import Extent
 from murk.learners.scores.solving.any_solution import AnySolution
 from murk.learners.scores.solving.classes import ClassSolution
+from murk.learners.scores.solving.moments import extent_of
 from murk.learners.scores.solving.needed import Need, Outlook
 from murk.learners.scores.solving.public import CurveSolution, PublicSolution
+from murk.learners.scores.solving.solve import Solution
 
 METHOD = "scores"
+# Standard errors by which targets are missing before anything is said of it, where no rows are public; and by how much
+# what rows predict may be wrong where all targets are there, since features are not normal.
+_SURELY, _UNEVEN = 2.0, 0.1
 _COVERED = (
     "95% intervals held the truth in 95-100% on most kinds of generated tasks, 80% on the worst (docs/scores.md)",
     "for several classes not yet calibrated",
@@ -52,14 +59,32 @@ class ScoreEstimate(Estimate):
             return np.full(len(self.names), np.inf)
         return self.unit * self.solution.half_widths(NormalDist().inv_cdf(0.5 + level / 2.0))
 
-    def needs(self, level: float = 0.95) -> dict[str, Need]:
+    def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
         """What it would take to learn each coefficient whose interval at ``level`` has no end, by name.
 
-        It takes several times as long as the estimate.
+        With ``within``, to learn each that it names with a half width that is at most so large. It takes several times
+        as long as the estimate.
         """
         if self.outlook is None:
             return {name: Need(seen=False) for name in self.names}
-        return self.outlook.needs(NormalDist().inv_cdf(0.5 + level / 2.0))
+        limits = None if within is None else np.array([within.get(name, np.inf) for name in self.names]) / self.unit
+        return self.outlook.needs(NormalDist().inv_cdf(0.5 + level / 2.0), limits)
+
+    def extent(self) -> Extent | None:
+        """Where people lie within public bounds: by public rows that are used, or by released second moments."""
+        if self.outlook is None or self.solution is None:
+            return None
+        if self.solution.public:
+            return super().extent()
+        return extent_of(self.outlook.found, self.outlook.settings.response)
+
+    def missing(self) -> float:
+        """Share of the people whose target is surely missing; 0 where that cannot be told from none."""
+        if not isinstance(self.solution, Solution):
+            return 0.0 if self.solution is None else self.solution.missing
+        curvature = self.solution.curvature
+        most = curvature.ratio + _SURELY * float(curvature.root[0, 0]) + _UNEVEN
+        return max(1.0 - most, 0.0)
 
 
 def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, releases: int) -> ScoreEstimate:

@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.extent import Extent
 from murk.learners.scores.model import Model, Response
 from murk.learners.scores.solving.expected import mean_matrix
 from murk.learners.scores.solving.rows import Rows, inverse
@@ -61,19 +62,10 @@ class Moments:
         """
         newest = found[-1].model
         p, base = len(newest.transform), unstretched(newest)
-        back = inverse(base)
+        back, turn = inverse(base), _turn(newest)
         size = p * (p + 1) / 2
-        # What even features would give, in the same coordinates and with the same lengths.
-        moment = back @ back.T
-        rows = Rows.normal(moment / moment[-1, -1], np.array(newest.origin))
-        answers: list[tuple[Model, Answer | None, Callable[[], Array]]] = []
-        for each in found:
-            predicted = partial(mean_matrix, each.model, rows, response, flat=True)
-            answers.append((each.model, each.scatter, predicted))
-            if not np.any(each.model.origin):
-                answers.append((each.model, each.curvature, predicted))
-        turn = facing(back.T @ newest.origin)
-        together = pooled(answers, turn @ base)
+        rows = _even_rows(newest)
+        together = _scatters(found, response, rows)
         if together is None:
             return cls(np.eye(p), np.eye(p), 1.0, False, base)
         measured, expected, variances = together.measured, together.expected, together.variances
@@ -94,6 +86,44 @@ class Moments:
         plain = Model(np.zeros(len(newest.origin)), base, newest.reach, 1.0, 0.0, 0.0)
         length = 2.0 * (ratio + more / (p * mean)) * float(np.trace(mean_matrix(plain, rows, response, flat=True)))
         return cls(moment / moment[-1, -1], shape, math.sqrt(p) / length, settled, base)
+
+
+def _turn(newest: Model) -> Array:
+    """What turns the coordinates ``B x`` so that the first lies along the coefficients."""
+    return facing(inverse(unstretched(newest)).T @ newest.origin)
+
+
+def _even_rows(newest: Model) -> Rows:
+    """What even features would give, in the coordinates ``B x`` and with the same lengths."""
+    back = inverse(unstretched(newest))
+    moment = back @ back.T
+    return Rows.normal(moment / moment[-1, -1], np.array(newest.origin))
+
+
+def _scatters(found: Sequence[Summary], response: Response, rows: Rows) -> Pooled | None:
+    """Put all released scatters together, in the coordinates ``B x`` turned along the coefficients; None without any.
+
+    At origin zero a curvature is a scatter.
+    """
+    newest = found[-1].model
+    answers: list[tuple[Model, Answer | None, Callable[[], Array]]] = []
+    for each in found:
+        predicted = partial(mean_matrix, each.model, rows, response, flat=True)
+        answers.append((each.model, each.scatter, predicted))
+        if not np.any(each.model.origin):
+            answers.append((each.model, each.curvature, predicted))
+    return pooled(answers, _turn(newest) @ unstretched(newest))
+
+
+def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
+    """Where people lie within the box, by released scatters as they are: not drawn towards even ones."""
+    newest = found[-1].model
+    together = _scatters(found, response, _even_rows(newest))
+    if together is None:
+        return None
+    onto = _turn(newest) @ unstretched(newest)
+    back = inverse(onto)
+    return Extent(back @ together.measured @ back.T, back.T, together.variances)
 
 
 def _levels(together: Pooled, constant: Array, least: float) -> tuple[float, float, Array]:

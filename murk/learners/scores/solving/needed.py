@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from murk.errors import MurkError, UserError
 from murk.learners.coordinates import contrasts
+from murk.learners.results.numbers import rounded
 from murk.learners.scores.layout import flattened
 from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.scores.model import QUESTIONS, Model, Question, Response
@@ -48,6 +49,8 @@ MOST: Final = 256
 
 # What is reported is so many times what is forecast, which is a threshold: one in two would fall short of it.
 _MARGIN = 2
+# Every half width that is one is within it.
+_LARGEST_HALF: Final = 1e300
 _ROWS = (10_000, 3_000, 1_000)
 # Budgets that nobody would call private are not advised.
 _LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}
@@ -156,10 +159,19 @@ class Outlook:
         """Releases so far."""
         return sum(self.counts.values())
 
-    def needs(self, quantile: float) -> dict[str, Need]:
-        """What each coefficient would take that was not learned, by name."""
+    def needs(self, quantile: float, within: Array | None = None) -> dict[str, Need]:
+        """What each coefficient would take that was not learned, by name.
+
+        Parameters
+        ----------
+        quantile
+            Of a normal distribution, which intervals have.
+        within
+            What half widths are to be at most, (p,); by default any that are finite.
+        """
         names = self.settings.reported
-        unknown = ~np.isfinite(self.solution.half_widths(quantile))
+        limits = np.full(len(names), _LARGEST_HALF) if within is None else within
+        unknown = ~(self.solution.half_widths(quantile) <= limits)
         if not unknown.any():
             return {}
         told = self._told()
@@ -168,11 +180,11 @@ class Outlook:
         model = self.settings.first_model(self.mechanisms)
         if not self.settings.once:
             model = self.settings.next_model(self.found, self.people, self.mechanisms)
-        times = _MARGIN * self._times(model, quantile, unknown)
-        rows = self._rows(model, quantile, unknown)
+        times = _MARGIN * self._times(model, quantile, unknown, limits)
+        rows = self._rows(model, quantile, unknown, limits)
         return {
             name: Need(
-                None if math.isinf(factor) else _rounded(factor * self.people),
+                None if math.isinf(factor) else rounded(factor * self.people),
                 self._budgets(factor),
                 int(most) or None,
                 least=not sure,
@@ -185,14 +197,14 @@ class Outlook:
 
     # More people
 
-    def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_]) -> Array:
+    def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> Array:
         """How many times the people it takes, (p,): a power of two, or infinite."""
         found = np.full(len(unknown), math.inf)
         tried: dict[int, NDArray[np.bool_]] = {}
 
         def learned(factor: int) -> NDArray[np.bool_]:
             if factor not in tried:
-                tried[factor] = self._learned(model, factor, quantile)
+                tried[factor] = self._learned(model, factor, quantile, limits)
             return tried[factor]
 
         factor = 4
@@ -205,14 +217,14 @@ class Outlook:
             factor *= 4
         return found
 
-    def _learned(self, model: Model, factor: int, quantile: float) -> NDArray[np.bool_]:
+    def _learned(self, model: Model, factor: int, quantile: float, limits: Array) -> NDArray[np.bool_]:
         """Which coefficients are learned of so many times the people."""
         found = [*self.found, *self._more(model, (factor - 1) * self.people)]
         try:
             halves = self._solved(found).half_widths(quantile)
         except (MurkError, np.linalg.LinAlgError):
             return np.zeros(len(self.settings.reported), dtype=bool)
-        return np.asarray(np.isfinite(halves))
+        return np.asarray(halves <= limits)
 
     def _solved(self, found: Sequence[Summary]) -> AnySolution:
         """As the solution was found."""
@@ -338,7 +350,7 @@ class Outlook:
 
     # Public rows
 
-    def _rows(self, model: Model, quantile: float, unknown: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _rows(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> NDArray[np.int64]:
         """The fewest public rows that would do, (p,); 0 where none would, or there are some."""
         found = np.zeros(len(unknown), dtype=np.int64)
         one = self.solution
@@ -351,13 +363,8 @@ class Outlook:
                 halves = PublicSolution(answers, self.settings.response, rows).half_widths(quantile)
             except (MurkError, np.linalg.LinAlgError):
                 break
-            learned = unknown & np.isfinite(halves)
+            learned = unknown & (halves <= limits)
             if not learned.any():
                 break
             found[learned] = size
         return found
-
-
-def _rounded(value: float) -> int:
-    """To two digits: more would be a pretence."""
-    return int(float(f"{value:.2g}"))

@@ -150,7 +150,7 @@ function showInterval({ estimate, reference }) {
   const none = estimate.half_widths.length > 0 && estimate.half_widths.every((half) => half === null);
   const why = estimate.note.replace(/^(none|no interval)( yet)?: /, "");
   setText(byId("interval-note"), `${none ? "No intervals" : `Intervals by ${estimate.method}`}: ${why}.`);
-  showNeeds(estimate.needed ?? {});
+  showNeeds(estimate.needed ?? {}, estimate.diagnosis ?? "");
   showDrift(estimate.drift);
 }
 
@@ -163,12 +163,13 @@ function showDrift(drift) {
 }
 
 // What several coefficients would take alike is said once.
-function showNeeds(needed) {
+function showNeeds(needed, why) {
   const alike = new Map();
   for (const [name, { words }] of Object.entries(needed)) alike.set(words, [...(alike.get(words) ?? []), name]);
   const said = [...alike].map(([words, names]) => `${names.join(", ")} would take ${words}.`);
-  setText(byId("needed"), said.length ? `Not learned at this privacy: ${said.join(" ")}` : "");
-  byId("needed").hidden = said.length === 0;
+  const words = [said.length ? `Not learned at this privacy: ${said.join(" ")}` : "", why].filter(Boolean).join(" ");
+  setText(byId("needed"), words);
+  byId("needed").hidden = !words;
 }
 
 function showTable({ estimate, reference }) {

@@ -1,0 +1,292 @@
+r"""Why a result is useless, and what would help most: from releases and the task alone.
+
+A coefficient is useless that was not learned; and one whose interval holds zero and, from one end of its feature's
+public range to the other, reaches further than a quarter of what the target can do to both sides (of a probability, 25
+points). Of those it is said why, each reason with what its cure would be worth in people:
+
+*people*: so many at this budget are too few, which is always so.
+*bounds*: a feature's people fill a share s of its public range, a uniform one filling all; bounds as tight as that are
+worth :math:`1 / s^2` times the people, since noise is added for the whole range.
+*rare*: few people have a category. There is no cure.
+*direction*: features hardly vary apart. Their correlation's smallest eigenvalue is :math:`\lambda`; without one of
+them the others are worth :math:`1 / \lambda` times the people.
+*missing*: a share m of the targets is not there, which costs :math:`1 / (1 - m)^2` times the people.
+*protocol*: another one has a fraction of the expected error (`murk.learners.choice`).
+
+A share or a direction is only spoken of where it is beyond two standard errors of the noise on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from murk.errors import UserError
+from murk.learners.results.numbers import rounded
+from murk.learners.scores.solving.estimate import ScoreEstimate
+from murk.stream.task.coding import INTERCEPT
+from murk.stream.task.features import CategoryFeature
+
+if TYPE_CHECKING:
+    from murk.learners.estimate import Estimate
+    from murk.learners.extent import Extent
+    from murk.stream.task.protocols.base import Scale
+    from murk.stream.task.task import Task
+
+QUARTER: Final = 0.25
+"""Of what the target can do: an interval that reaches further to both sides, around zero, says nothing."""
+
+_SIGMAS = 2.0
+# A share of the public range, and of people with a category, below which it is said; an eigenvalue of the correlation.
+_FILLED, _RARE, _APART = 0.5, 0.1, 0.2
+_MISSING = 0.15
+# What helps less than so many times the people is not called a help.
+_HELPS = 2.0
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One reason why coefficients are useless.
+
+    Parameters
+    ----------
+    reason
+        ``"people"``, ``"bounds"``, ``"rare"``, ``"direction"``, ``"missing"`` or ``"protocol"``.
+    names
+        The coefficients that it is about.
+    words
+        In words.
+    cure
+        What to do about it; empty where there is nothing.
+    worth
+        What the cure is worth: so many times the people.
+    """
+
+    reason: str
+    names: tuple[str, ...]
+    words: str
+    cure: str = ""
+    worth: float = 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {**asdict(self), "names": list(self.names)}
+
+
+def diagnose(
+    found: Mapping[str, Any], estimate: Estimate, scale: Scale, *, unit: float | None = 1.0,
+    categories: Mapping[str, tuple[str, str]] | None = None, others: Callable[[], Sequence[Reason]] = tuple,
+    forecast: bool = True,
+) -> dict[str, Any] | None:  # fmt: skip
+    """Say why coefficients of a report are useless, and what would help most; None where none is.
+
+    Parameters
+    ----------
+    found
+        The report so far.
+    estimate
+        What it is of.
+    scale
+        What its coefficients are of.
+    unit
+        Half the target's range in the units of the coefficients, 1 where both are coded; None where it has no bounds.
+    categories
+        Coefficients that are of categories, with what is said of those who have it, and of those who do not.
+    others
+        Finds further reasons, where there is any need.
+    forecast
+        Whether to say what it would take, which takes several times as long as the estimate.
+    """
+    wide = too_wide(found, scale, unit)
+    useless = (*(name for name in found["not_learned"] if not name.endswith(INTERCEPT)), *wide)
+    if not useless:
+        return None
+    extent = estimate.extent()
+    needs = {name: need for name, need in found["needed"].items() if name in useless}
+    if wide and forecast and isinstance(estimate, ScoreEstimate):
+        more = estimate.needs(found["interval"]["level"], wide)
+        needs |= {name: need.to_dict() for name, need in more.items()}
+    reasons = [_people(found, useless, needs)]
+    if extent is not None and extent.known and len(estimate.names) == len(extent.moment):
+        places = {name: place for place, name in enumerate(estimate.names[:-1])}
+        reasons += _narrow(extent, {name: places[name] for name in useless if name in places}, categories or {})
+        reasons += _together(extent, places, useless)
+    reasons += _missing(estimate, useless)
+    reasons += others()
+    return _told(found, useless, wide, reasons)
+
+
+def too_wide(found: Mapping[str, Any], scale: Scale, unit: float | None) -> dict[str, float]:
+    """The coefficients that were learned and say nothing, with what their half widths may be."""
+    # What half of an interval in coded units, of one half of the feature's range, may be.
+    most = {"log odds": 2.0, "slope": 1.0, "probability": 1.0, "own": 2.0}[scale] * QUARTER
+    if scale == "slope":
+        most = math.inf if unit is None else most * unit
+    return {
+        name: most
+        for name, (low, high) in found["confidence_intervals"].items()
+        if not name.endswith((INTERCEPT, "scale")) and name not in found["not_learned"]
+        if low < 0.0 < high and most < (high - low) / 2.0 < math.inf
+    }
+
+
+def _people(found: Mapping[str, Any], useless: Sequence[str], needs: Mapping[str, Mapping[str, Any]]) -> Reason:
+    """Too few at these budgets; and what it would take, where that can be told."""
+    count = found.get("records_learned", found["releases"])
+    guarantees = [each["guarantee"] for each in found["levels"].values()]
+    parameters = ", ".join(f"{key} = {value:g}" for key, value in next(iter(guarantees[0].values())).items())
+    budget = f"at {parameters}" if len(guarantees) == 1 else "at these levels"
+    words = f"{count:,} {'records' if 'records_learned' in found else 'people'} {budget} are too few"
+    if not needs:
+        return Reason("people", tuple(useless), words, "more of them, a larger budget or fewer features")
+    # The one that takes the most; what cannot be told takes more than all others.
+    most = max(needs.values(), key=lambda need: need["people"] or math.inf)
+    told = any(most[key] for key in ("people", "budgets", "public_rows"))
+    cure = most["words"] if told else "more of them, a larger budget or public rows (how many cannot be told yet)"
+    return Reason("people", tuple(useless), words, cure)
+
+
+def _narrow(extent: Extent, places: Mapping[str, int], categories: Mapping[str, tuple[str, str]]) -> list[Reason]:
+    """Features whose people fill little of their public range, and categories that few people have."""
+    reasons, filled = [], {}
+    for name, place in places.items():
+        variance, error = extent.variance(place)
+        deviation = math.sqrt(max(variance + _SIGMAS * error, 0.0))
+        if name not in categories:
+            filled[name] = math.sqrt(3.0) * deviation
+            continue
+        # Of two values that are 2 apart, the rarer one's share.
+        share = (1.0 - math.sqrt(max(1.0 - deviation**2, 0.0))) / 2.0
+        if share < _RARE:
+            rare = categories[name][int(extent.mean[place] > 0.0)]
+            reasons.append(Reason("rare", (name,), f"few people, some {_percent(share)}, have {rare}"))
+    narrow = {name: share for name, share in filled.items() if share < _FILLED}
+    if narrow:
+        each = ", ".join(f"{_percent(share)} of {name}" for name, share in narrow.items())
+        reasons.append(
+            Reason(
+                "bounds", tuple(narrow), f"public bounds are too wide: most people fill at most {each}",
+                f"tighter public bounds of {', '.join(narrow)}", 1.0 / max(min(narrow.values()), 0.01) ** 2,
+            )
+        )  # fmt: skip
+    return reasons
+
+
+def _percent(share: float) -> str:
+    return f"{max(math.ceil(100.0 * share - 1e-6), 1)}%"
+
+
+def _together(extent: Extent, places: Mapping[str, int], useless: Collection[str]) -> list[Reason]:
+    """The combination of features that varies least, where that is next to nothing."""
+    known = [
+        (name, place, math.sqrt(variance))
+        for name, place in places.items()
+        for variance, error in [extent.variance(place)]
+        if variance > 2.0 * _SIGMAS * error and variance > 0.0
+    ]
+    if len(known) < 2:
+        return []
+    columns = np.zeros((len(places), len(known)))
+    for column, (_, place, deviation) in enumerate(known):
+        columns[place, column] = 1.0 / deviation
+    # All variances by polarization: of sums and differences, each with the same noise that it is judged by.
+    size = len(known)
+    correlation = np.eye(size)
+    for i in range(size):
+        for j in range(i):
+            both, _ = extent.along(columns[:, i] + columns[:, j])
+            correlation[i, j] = correlation[j, i] = both / 2.0 - 1.0
+    weights = np.linalg.eigh(correlation)[1][:, 0]
+    value, error = extent.along(columns @ weights)
+    least = value + _SIGMAS * error
+    parts = [(known[i][0], float(weights[i])) for i in np.argsort(-np.abs(weights)) if abs(weights[i]) > 0.3]
+    if least > _APART or len(parts) < 2 or not any(name in useless for name, _ in parts):
+        return []
+    first, *rest = parts
+    combination = first[0] + "".join(f" {'+' if each * first[1] > 0 else '-'} {name}" for name, each in rest)
+    names = tuple(name for name, _ in parts)
+    return [
+        Reason(
+            "direction", names,
+            f"{', '.join(names[:-1])} and {names[-1]} hardly vary apart: what {combination} does is not told",
+            f"leaving out one of {', '.join(names[:-1])} and {names[-1]}", 1.0 / max(least, 0.01),
+        )
+    ]  # fmt: skip
+
+
+def _missing(estimate: Estimate, useless: Sequence[str]) -> list[Reason]:
+    share = estimate.missing()
+    if share < _MISSING:
+        return []
+    return [
+        Reason(
+            "missing", tuple(useless), f"at least {math.floor(100.0 * share)}% of the targets are missing",
+            "asking people who have the target", 1.0 / (1.0 - share) ** 2,
+        )
+    ]  # fmt: skip
+
+
+def _told(
+    found: Mapping[str, Any], useless: Sequence[str], wide: Collection[str], reasons: Sequence[Reason]
+) -> dict[str, Any]:
+    people, *more = reasons
+    cured = [reason for reason in more if reason.cure and reason.worth >= _HELPS]
+    best = max(cured, key=lambda reason: reason.worth, default=people)
+    helps = best.cure if best is people else f"{best.cure}, worth about {rounded(best.worth)} times the people"
+    head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
+    why = "; ".join(reason.words for reason in reasons)
+    # What it would take to learn the others is said of each of them beside.
+    said = best is people and not wide and bool(found["needed"])
+    return {
+        "useless": {name: "too wide" if name in wide else "not learned" for name in useless},
+        "reasons": [reason.to_dict() for reason in reasons],
+        "helps_most": helps,
+        "words": f"{head}Why: {why}." + ("" if said else f" What would help most: {helps}."),
+    }
+
+
+def diagnose_task(task: Task, found: Mapping[str, Any], estimate: Estimate) -> dict[str, Any] | None:
+    """Say of a report of a task what `diagnose` says, other protocols among it."""
+    from murk.learners.problem import plausible
+
+    with plausible():
+        return diagnose(
+            found, estimate, task.coefficient_scale, categories=categories(task),
+            others=partial(better_protocol, task, found["releases"]),
+        )  # fmt: skip
+
+
+def categories(task: Task) -> dict[str, tuple[str, str]]:
+    """The coefficients of a task that are of categories, with what those are who have it, and who do not."""
+    coding = task.coding
+    found = {}
+    for index, feature in enumerate(task.features):
+        if isinstance(feature, CategoryFeature):
+            first, *others = feature.categories
+            for name, category in zip(coding.names_of(index), others, strict=True):
+                rest = f"{feature.name}: {first}" if len(others) == 1 else f"another {feature.name} than {category}"
+                found[name] = f"{feature.name}: {category}", rest
+    return found
+
+
+def better_protocol(task: Task, people: int) -> list[Reason]:
+    """Another protocol, where its expected error is less than half, with the same people and the same trust."""
+    from murk.learners.choice import recommend
+
+    if task.of_organisations:
+        return []
+    try:
+        # Devices are asked for no more than they do now.
+        found = recommend(task, people, online=task.protocol in ("scores", "gradients"))
+    except UserError:
+        return []
+    own, best = found.expected.get(task.protocol), found.expected[found.protocol]
+    if own is None or own < 2.0 * best:
+        return []
+    words = f"with protocol: {found.protocol} the expected error is {own / best:.2g} times smaller"
+    return [Reason("protocol", (), words, f"protocol: {found.protocol}", (own / best) ** 2)]

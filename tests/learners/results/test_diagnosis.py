@@ -1,0 +1,203 @@
+"""Why a result is useless: each reason where it holds, and not where it does not or noise hides it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from murk.learners import ScoreClassifier
+from murk.learners.estimate import Estimate
+from murk.learners.extent import Extent
+from murk.learners.results.diagnosis import Reason, better_protocol, categories, diagnose
+from murk.privacy import GaussianDP
+from murk.stream import Task
+
+NAMES = ("a", "b", "intercept")
+
+
+@dataclass(frozen=True)
+class Known(Estimate):
+    """An estimate of whose people something is known."""
+
+    where: Extent | None = None
+    gone: float = 0.0
+
+    def extent(self):
+        return self.where
+
+    def missing(self):
+        return self.gone
+
+
+def extent(covariance, mean=(0.0, 0.0), noise=0.0):
+    """Where people lie: features' covariance and means, with a standard error on each number of the moments."""
+    moment = np.zeros((3, 3))
+    moment[:2, :2] = np.array(covariance) + np.outer(mean, mean)
+    moment[:2, 2] = moment[2, :2] = mean
+    moment[2, 2] = 1.0
+    return Extent(moment, np.eye(3), np.full((3, 3), noise**2))
+
+
+def told(where=None, gone=0.0, *, half=math.inf, scale="log odds", value=0.1, **more):
+    values = np.array([value, value, 0.0])
+    estimate = Known(NAMES, values, "some", np.full(3, half), "", 1, 20_000, where=where, gone=gone)
+    infinite = math.isinf(half)
+    found = {
+        "confidence_intervals": {
+            name: [float(each - half), float(each + half)] for name, each in zip(NAMES, values, strict=True)
+        },
+        "interval": {"level": 0.95},
+        "not_learned": list(NAMES) if infinite else [],
+        "needed": {},
+        "releases": 20_000,
+        "levels": {"default": {"guarantee": {"gdp": {"mu": 1.0}}}},
+    }
+    return diagnose(found, estimate, scale, **more)
+
+
+def reasons(found):
+    return [each["reason"] for each in found["reasons"]]
+
+
+EVEN = ((1 / 3, 0.0), (0.0, 1 / 3))
+
+
+@pytest.mark.parametrize(("scale", "unit", "most"), [
+    ("log odds", 1.0, 0.5), ("own", None, 0.5), ("probability", 1.0, 0.25), ("slope", 1.0, 0.25), ("slope", 20.0, 5.0),
+])  # fmt: skip
+def test_an_interval_around_zero_is_useless_beyond_a_quarter_of_what_the_target_can_do(scale, unit, most):
+    """From one end of the public range to the other: twice a coded coefficient, of log odds a quarter of that."""
+    at = {"scale": scale, "unit": unit, "value": 0.0}
+    assert told(half=0.99 * most, **at) is None
+    found = told(half=1.01 * most, **at)
+    assert found["useless"] == {"a": "too wide", "b": "too wide"}
+    assert found["words"].startswith("Too wide to say anything: a, b. Why: 20,000 people at mu = 1 are too few.")
+    # Of which sign it is, is an answer.
+    assert told(half=1.01 * most, **at | {"value": 1.02 * most}) is None
+
+
+def test_a_slope_without_bounds_of_its_target_is_never_too_wide():
+    assert told(half=1e6, scale="slope", unit=None) is None
+
+
+def test_what_was_not_learned_is_useless():
+    found = told()
+    assert found["useless"] == {"a": "not learned", "b": "not learned"}
+    assert reasons(found) == ["people"]
+
+
+def test_bounds_are_too_wide_where_people_fill_little_of_them():
+    # Uniform over a tenth of the range.
+    found = told(extent(((1 / 300, 0.0), (0.0, 1 / 3)), mean=(-0.8, 0.0)))
+    assert reasons(found) == ["people", "bounds"]
+    assert "most people fill at most 10% of a" in found["words"]
+    assert found["helps_most"] == "tighter public bounds of a, worth about 100 times the people"
+
+
+@pytest.mark.parametrize("where", [
+    extent(EVEN),
+    # It might be as wide as the others, as far as noise lets anybody tell.
+    extent(((1 / 300, 0.0), (0.0, 1 / 3)), noise=0.1),
+    # Nothing is told from noise at all.
+    extent(((1 / 300, 0.0), (0.0, 1 / 3)), noise=0.5),
+    None,
+])  # fmt: skip
+def test_bounds_are_not_blamed_without_evidence(where):
+    assert reasons(told(where)) == ["people"]
+
+
+def test_few_people_have_a_category():
+    of = {"a": ("trained: yes", "trained: no")}
+    variance = 4 * 0.03 * 0.97
+    for mean, words in ((-0.94, "some 3%, have trained: yes"), (0.94, "some 3%, have trained: no")):
+        found = told(extent(((variance, 0.0), (0.0, 1 / 3)), mean=(mean, 0.0)), categories=of)
+        assert reasons(found) == ["people", "rare"]
+        assert words in found["words"]
+    half = extent(((1.0, 0.0), (0.0, 1 / 3)))
+    assert reasons(told(half, categories=of)) == ["people"]
+
+
+def test_features_that_hardly_vary_apart_are_named_with_their_combination():
+    for sign, words in ((1.0, "what a - b does is not told"), (-1.0, "what a + b does is not told")):
+        found = told(extent(((1 / 3, 0.33 * sign), (0.33 * sign, 1 / 3))))
+        assert reasons(found) == ["people", "direction"]
+        assert words in found["words"].replace("b - a", "a - b").replace("b + a", "a + b")
+        assert "leaving out one of" in found["helps_most"]
+
+
+@pytest.mark.parametrize(("tied", "noise"), [(0.2, 0.0), (0.33, 0.05)])
+def test_features_that_vary_apart_or_may_are_not_blamed(tied, noise):
+    assert "direction" not in reasons(told(extent(((1 / 3, tied), (tied, 1 / 3)), noise=noise)))
+
+
+def test_missing_targets_are_blamed():
+    found = told(gone=0.5)
+    assert reasons(found) == ["people", "missing"]
+    assert "at least 50% of the targets are missing" in found["words"]
+    assert found["helps_most"] == "asking people who have the target, worth about 4 times the people"
+    assert reasons(told(gone=0.1)) == ["people"]
+
+
+def test_what_is_worth_most_helps_most():
+    where = extent(((1 / 300, 0.0), (0.0, 1 / 3)))
+    assert "tighter" in told(where, gone=0.5)["helps_most"]
+    better = Reason("protocol", (), "another is better", "protocol: moments", 400.0)
+    assert told(where, gone=0.5, others=lambda: [better])["helps_most"].startswith("protocol: moments, worth about 400")
+
+
+TASK = """
+name: weeks
+features: [{name: age, low: 20, high: 40}, {name: fit, categories: ["no", "yes"]}, {name: at, categories: [A, B, C]}]
+target: {name: worked, kind: binary, positive: "yes"}
+privacy: {guarantee: {gdp: {mu: 1.0}}}
+"""
+
+
+def test_categories_are_called_by_their_feature():
+    assert categories(Task.parse(TASK)) == {
+        "fit": ("fit: yes", "fit: no"),
+        "at=B": ("at: B", "another at than B"),
+        "at=C": ("at: C", "another at than C"),
+    }
+
+
+def test_a_better_protocol_is_named_by_what_devices_can_do_already():
+    own = Task.parse(TASK)
+    assert better_protocol(own, 100_000) == []
+    [reason] = better_protocol(own.with_protocol("examples"), 10_000)
+    # Its devices read no model: nothing is advised that would ask them to.
+    assert reason.cure == "protocol: moments"
+    assert reason.worth >= 4.0
+
+
+@pytest.fixture(scope="module")
+def learner():
+    """From releases: a fills a tenth of its range, b and c are nearly the same."""
+    rng = np.random.default_rng(1)
+    b = rng.uniform(-1, 1, size=20_000)
+    X = np.column_stack([rng.uniform(-0.9, -0.7, size=20_000), b, np.clip(b + 0.1 * rng.normal(size=20_000), -1, 1)])
+    model = ScoreClassifier(budget=GaussianDP(4.0), features=["a", "b", "c"], seed=3)
+    model.learn_many(X, rng.random(20_000) < 1 / (1 + np.exp(-b)))
+    return model
+
+
+def test_released_moments_tell_what_is_wrong(learner):
+    found = learner.summary(forecast=False).report["diagnosis"]
+    assert reasons(found) == ["people", "bounds", "direction"]
+    assert list(found["reasons"][1]["names"]) == ["a"]
+    assert sorted(found["reasons"][2]["names"]) == ["b", "c"]
+    assert "tighter public bounds of a" in found["helps_most"]
+
+
+def test_variances_are_within_their_errors(learner):
+    """Five combinations at three standard errors and a tenth: a false alarm in 70 seeds at most."""
+    where = learner.estimate().extent()
+    truth = np.array([0.2**2 / 12, 1 / 3, 1 / 3])
+    for feature in range(3):
+        value, error = where.variance(feature)
+        assert abs(value - truth[feature]) < 3 * error + 0.1 * truth[feature]
+    value, error = where.along(np.array([0.0, 1.0, -1.0]))
+    assert abs(value - 0.009) < 3 * error
+    # The wrong twin: twice the variance is told from the right one.
+    assert abs(where.variance(1)[0] - 2 * truth[1]) > 3 * where.variance(1)[1] + 0.1 * truth[1]
