@@ -44,6 +44,7 @@ border-bottom:1px solid rgba(127,127,127,.28);max-width:none;white-space:normal;
 .murk-result table td.murk-number,.murk-result table th.murk-number{text-align:right;white-space:nowrap}
 .murk-result small{display:block;opacity:.72;font-size:.88em;font-weight:400}
 .murk-result svg{display:block;width:170px;height:20px;overflow:visible}
+.murk-result .murk-why{border-left:.25em solid rgba(224,142,0,.8);padding-left:.7em;margin:.7em 0}
 .murk-result ul{margin:.6em 0;padding-left:1.2em}
 .murk-result details{margin:.3em 0}
 .murk-result summary{cursor:pointer}
@@ -58,6 +59,7 @@ padding:.1em 0;text-align:right}
 .murk-result table tbody th{display:block;text-align:left}
 .murk-result table tbody td[data-of]::before{content:attr(data-of);opacity:.72;text-align:left}
 .murk-result table tbody td.murk-said{display:block;text-align:left}
+.murk-result svg{margin-left:auto}
 .murk-result table tbody td:empty{display:none}
 }
 """
@@ -79,8 +81,10 @@ def result_html(found: Found, coefficients: Sequence[Coefficient], beneath: str 
     name, _, learned = title_of(found).partition(": ")
     head = f'<div class="murk-head"><b>{escape(name)}</b><span class="murk-soft">{escape(learned)}</span>{mark}</div>'
     notes = "".join(f"<li>{escape(words)}</li>" for words in _notes(found))
+    diagnosis = found["diagnosis"]
+    why = f'<p class="murk-why">{escape(diagnosis["words"])}</p>' if diagnosis else ""
     return (
-        f'<div class="murk-result"><style>{_STYLE}</style>{head}{_table(found, coefficients)}<ul>{notes}</ul>'
+        f'<div class="murk-result"><style>{_STYLE}</style>{head}{_table(found, coefficients)}{why}<ul>{notes}</ul>'
         f"{_promise(found)}{beneath}</div>"
     )
 
@@ -92,13 +96,7 @@ def folded(title: str, inner: str) -> str:
 
 def _notes(found: Found) -> list[str]:
     public, simulated = found["public_sample"], found["simulated"]
-    diagnosis = found["diagnosis"]
-    notes = [
-        diagnosis and diagnosis["words"],
-        describe_intervals(found),
-        public and public["words"],
-        simulated and SIMULATED,
-    ]
+    notes = [describe_intervals(found), public and public["words"], simulated and SIMULATED]
     return [words for words in notes if words]
 
 
