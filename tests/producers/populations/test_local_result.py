@@ -14,7 +14,7 @@ from murk.learners.results.report import report_log
 from murk.privacy import GaussianDP
 from murk.producers import Ledger
 from murk.stream import Task, open_log
-from tests.cli.harness import TASK, people
+from tests.cli.harness import ANY_PROTOCOL, TASK, people
 from tests.cli.harness import run as command
 
 HASTE = {"seconds", "ledger", "together", "together_words"}
@@ -85,6 +85,8 @@ def test_nobodys_features_become_public_without_agreement():
 
 
 def test_why_it_is_useless_is_told_from_the_log_alone():
+    with open("task.yaml", "w") as task:
+        task.write(ANY_PROTOCOL)
     found = murk.run("task.yaml", "people.csv", seed=1, log="sqlite:///kept.db")
     assert "300 people at mu = 1 are too few" in found.diagnosis
     assert found.diagnosis in str(found)
