@@ -137,7 +137,8 @@ def too_wide(found: Mapping[str, Any], scale: Scale, unit: float | None) -> dict
 
 def _people(found: Mapping[str, Any], useless: Sequence[str], needs: Mapping[str, Mapping[str, Any]]) -> Reason:
     """Too few at these budgets; and what it would take, where that can be told."""
-    count = found.get("records_learned", found["releases"])
+    forget = found.get("forget")
+    count = found.get("records_learned", forget["used"] if forget else found["releases"])
     guarantees = [each["guarantee"] for each in found["levels"].values()]
     parameters = ", ".join(f"{key} = {value:g}" for key, value in next(iter(guarantees[0].values())).items())
     budget = f"at {parameters}" if len(guarantees) == 1 else "at these levels"

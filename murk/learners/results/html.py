@@ -15,6 +15,7 @@ from murk.learners.results.numbers import number, span
 from murk.learners.results.text import (
     NOT_LEARNED,
     SIMULATED,
+    describe_age,
     describe_intervals,
     effect_word,
     percent_of,
@@ -96,7 +97,7 @@ def folded(title: str, inner: str) -> str:
 
 def _notes(found: Found) -> list[str]:
     public, simulated = found["public_sample"], found["simulated"]
-    notes = [describe_intervals(found), public and public["words"], simulated and SIMULATED]
+    notes = [describe_intervals(found), *describe_age(found), public and public["words"], simulated and SIMULATED]
     return [words for words in notes if words]
 
 
