@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from murk.learners import ScoreClassifier
+from murk.learners.choice import Recommendation
 from murk.learners.estimate import Estimate
 from murk.learners.extent import Extent
 from murk.learners.results.diagnosis import Reason, better_protocol, categories, diagnose
@@ -162,13 +163,23 @@ def test_categories_are_called_by_their_feature():
     }
 
 
-def test_a_better_protocol_is_named_by_what_devices_can_do_already():
-    own = Task.parse(TASK)
-    assert better_protocol(own, 100_000) == []
-    [reason] = better_protocol(own.with_protocol("examples"), 10_000)
-    # Its devices read no model: nothing is advised that would ask them to.
-    assert reason.cure == "protocol: moments"
-    assert reason.worth >= 4.0
+@pytest.mark.parametrize(("own", "online"), [("scores", True), ("gradients", True), ("examples", False)])
+def test_a_better_protocol_is_named_by_what_devices_can_do_already(monkeypatch, own, online):
+    """Where devices read no model nothing is advised that would ask them to."""
+    asked = []
+
+    def recommend(task, people, **given):
+        asked.append((people, given))
+        return Recommendation("moments", "", {"moments": 2.0, own: expected})
+
+    monkeypatch.setattr("murk.learners.choice.recommend", recommend)
+    task = Task.parse(TASK).with_protocol(own)
+    expected = 5.0
+    [reason] = better_protocol(task, 10_000)
+    assert asked == [(10_000, {"online": online})]
+    assert (reason.cure, reason.worth) == ("protocol: moments", 6.25)
+    expected = 3.9
+    assert better_protocol(task, 10_000) == []
 
 
 @pytest.fixture(scope="module")
