@@ -67,7 +67,7 @@ CODES = {
         Code(
             "MURK-CONF-001",
             "The configuration file cannot be read, or is not TOML.",
-            "Mend the line that the message names; `murk config` shows what is read.",
+            "Fix the line that the message names; `murk config` shows what is read.",
         ),
         Code(
             "MURK-CONF-002",
@@ -84,7 +84,7 @@ CODES = {
         Code(
             "MURK-TASK-002",
             "A task file cannot be read, or is not YAML of the kind that tasks are.",
-            "Mend the line that the message names.",
+            "Fix the line that the message names.",
         ),
         Code(
             "MURK-TASK-003",
@@ -94,7 +94,7 @@ CODES = {
         Code(
             "MURK-DATA-001",
             "A file of people does not fit the task, or cannot be read.",
-            "Mend the row or the column that the message names.",
+            "Fix the row or the column that the message names.",
         ),
         Code("MURK-LEDGER-001", "An account or its ledger does not allow what was asked.", _GENERAL),
         Code(

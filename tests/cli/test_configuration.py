@@ -219,6 +219,17 @@ def test_another_users_file_is_not_found_by_itself(tmp_path: Path, monkeypatch: 
     assert shown(MURK_CONFIG="murk.toml")["learn.log"]["value"] == "sqlite:///theirs.db"
 
 
+def test_a_variable_switches_off_what_the_file_switches_on(tmp_path: Path) -> None:
+    (tmp_path / "murk.toml").write_text("wait = true\nverbose = 2\n")
+    assert (shown("learn")["learn.wait"]["value"], shown("learn")["learn.verbose"]["value"]) == (True, 2)
+    off = shown("learn", MURK_LEARN_WAIT="0")["learn.wait"]
+    assert (off["value"], off["place"]) == ("0", "MURK_LEARN_WAIT")
+    command = cli.get_command(cli.make_context("murk", [], resilient_parsing=True), "learn")
+    assert command is not None
+    [wait] = [option for option in command.params if option.name == "wait"]
+    assert wait.type_cast_value(cli.make_context("murk", [], resilient_parsing=True), off["value"]) is False
+
+
 def test_the_page_s_file_is_one(tmp_path: Path) -> None:
     [text] = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "cli.md").read_text(), re.M | re.S)
     (tmp_path / "murk.toml").write_text(text)
