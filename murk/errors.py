@@ -6,7 +6,7 @@ of a raw record: say the row and the column instead. Each has a stable code, whi
 
 from typing import ClassVar
 
-from murk._codes import code_of
+from murk.error_codes import code_of
 
 
 class MurkError(Exception):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from murk._codes import AREAS, CODES
 from murk.cli import Status
+from murk.error_codes import AREAS, CODES
 
 HEAD: Final = """\
 # Errors

@@ -7,6 +7,6 @@ mechanism with a smaller one could reach (`bounds`). A bound above the claim ref
 
 from murk.audit.bounds import EpsilonAt, Mu, Yardstick, lower_bound
 from murk.audit.catalogue import cases_of, catalogue
-from murk.audit.report import Finding, audit
+from murk.audit.run import Finding, audit
 
 __all__ = ["EpsilonAt", "Finding", "Mu", "Yardstick", "audit", "cases_of", "catalogue", "lower_bound"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from murk.audit.trials import Trial, mechanism_trial, task_trial
 from murk.errors import UserError
-from murk.learners.problem import AskingProblem, Problem, Question, problem_for
+from murk.learners.problem import AskingProblem, Problem, SingleQuestionProblem, problem_for
 from murk.privacy.guarantees import GaussianDP, PureDP
 from murk.privacy.mechanisms import (
     KINDS,
@@ -62,7 +62,7 @@ def _questions(problem: Problem) -> list[tuple[str, Any]]:
     if not hasattr(problem, "ask"):
         return [("", problem)]
     asking = cast("AskingProblem", problem)
-    return [(name, Question(asking, name)) for name in asking.questions]
+    return [(name, SingleQuestionProblem(asking, name)) for name in asking.questions]
 
 
 def _level(task: Task, problem: Any, level: str) -> Trial:

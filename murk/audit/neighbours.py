@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.audit.distributions import distances, places
-from murk.learners.problem import HostileModelError, Question, Releasing
+from murk.audit.release_distributions import distances, places
+from murk.learners.problem import HostileModelError, Releasing, SingleQuestionProblem
 from murk.learners.scores.model import Model
 from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature
 from murk.stream.task.task import Task
@@ -185,7 +185,7 @@ def _iterates(
     if not problem.interactive:
         yield None
         return
-    if isinstance(problem, Question):
+    if isinstance(problem, SingleQuestionProblem):
         yield from _models(problem, rng)
         return
     settings: Any = problem.settings  # type: ignore[attr-defined]
@@ -207,7 +207,7 @@ def _iterates(
     yield from found
 
 
-def _models(problem: Question, rng: np.random.Generator) -> Iterator[Floats]:
+def _models(problem: SingleQuestionProblem, rng: np.random.Generator) -> Iterator[Floats]:
     """Models to begin at: the first one, and others of all scales, as far as a device answers at them."""
     initial = problem.problem.initial
     yield initial
@@ -218,7 +218,7 @@ def _models(problem: Question, rng: np.random.Generator) -> Iterator[Floats]:
                 yield model
 
 
-def _moved(problem: Question, flat: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
+def _moved(problem: SingleQuestionProblem, flat: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
     """A model of which origin and transform are moved at random."""
     p = problem.problem.settings.features  # type: ignore[attr-defined]
     model = Model.of(flat, p)
@@ -229,7 +229,7 @@ def _moved(problem: Question, flat: Floats, step: float, scale: float, rng: np.r
 
 def _around(problem: Releasing, theta: Floats, step: float, rng: np.random.Generator) -> list[Floats]:
     """Iterates near one, projected on the task's radius; or models."""
-    if isinstance(problem, Question):
+    if isinstance(problem, SingleQuestionProblem):
         near = (_moved(problem, theta, step, 1.0, rng) for _ in range(MODELS))
         return [model for model in near if _allowed(problem, model)]
     settings: Any = problem.settings  # type: ignore[attr-defined]
@@ -250,7 +250,7 @@ def _around(problem: Releasing, theta: Floats, step: float, rng: np.random.Gener
 
 
 def _allowed(problem: Releasing, theta: Floats) -> bool:
-    asked: Any = problem.problem if isinstance(problem, Question) else problem
+    asked: Any = problem.problem if isinstance(problem, SingleQuestionProblem) else problem
     try:
         asked.check_iterate(theta)
     except HostileModelError:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.audit.bounds import Yardstick
-from murk.audit.distributions import Silence, exact, losses, places, yardsticks
 from murk.audit.neighbours import worst_neighbours
+from murk.audit.release_distributions import Silence, exact, losses, places, yardsticks
 from murk.audit.windows import SketchDistribution, Windows, worst_grams, worst_windows
 from murk.learners.gaussmix.problem import GramProblem, SketchProblem
 from murk.learners.problem import Releasing

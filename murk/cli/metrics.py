@@ -15,7 +15,7 @@ from murk.cli.logs import say
 if TYPE_CHECKING:
     from murk.producers import Ledger
     from murk.stream import Task
-    from murk.stream.worker.pool import Team
+    from murk.stream.worker.pool import WorkerPool
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,7 +39,7 @@ def metrics_port(words: str) -> Callable[[F], F]:
 
 
 @contextmanager
-def learner_metrics(port: int | None, host: str, task: Task, team: Team[Any]) -> Iterator[Callable[[], None]]:
+def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[Any]) -> Iterator[Callable[[], None]]:
     """Serve a learner's ``/metrics`` and ``/healthz`` on a port, and yield what looks after its lag where that is due.
 
     Without a port nothing is served. To be called in the thread that learns.

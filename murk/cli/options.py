@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from murk.cli.consent import yes
 from murk.cli.logs import say
-from murk.cli.publication import yes
 from murk.errors import MurkError, UserError
 
 if TYPE_CHECKING:

@@ -168,7 +168,7 @@ class AskingProblem(InteractiveProblem, Protocol):
 
 
 @dataclass(frozen=True)
-class Question:
+class SingleQuestionProblem:
     """One question of a problem: what the devices need to know that are asked this one.
 
     Parameters

@@ -99,7 +99,7 @@ class Policy:
         for level, guarantee in task.privacy.levels.items():
             mechanism = mechanisms[level]
             charge = Charge.of(level, guarantee, mechanism)
-            reason = self._objection(mechanism, {"over all tasks": lifetime, "for a task": most})
+            reason = self._reason_refused(mechanism, {"over all tasks": lifetime, "for a task": most})
             if reason is None:
                 charges[level] = charge
             else:
@@ -113,7 +113,7 @@ class Policy:
             caps.append(("", most))
         return Admission(charges, refused, tuple(caps), lifetime)
 
-    def _objection(self, mechanism: Costed, caps: Mapping[str, PrivacyLoss | None]) -> str | None:
+    def _reason_refused(self, mechanism: Costed, caps: Mapping[str, PrivacyLoss | None]) -> str | None:
         if mechanism.kind not in self.mechanisms:
             return f"the mechanism {mechanism.kind!r} is not among {', '.join(self.mechanisms)}"
         for scope, cap in caps.items():

@@ -35,7 +35,7 @@ def answers_of(
     """
     if not hasattr(problem, "ask"):
         return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
-    from murk.learners.problem import Question
+    from murk.learners.problem import SingleQuestionProblem
 
     asking = cast("AskingProblem", problem)
     asked = np.empty(len(x), dtype=object)
@@ -48,7 +48,7 @@ def answers_of(
         own = np.flatnonzero(asked == name)
         if not len(own):
             continue
-        one, places = Question(asking, name), own.tolist()
+        one, places = SingleQuestionProblem(asking, name), own.tolist()
         answers = payloads_of(
             one, x[own], y[own], [chains[place] for place in places], iterates, [levels[place] for place in places],
             noise, indices[own],

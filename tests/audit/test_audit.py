@@ -8,7 +8,7 @@ import pytest
 
 from murk.audit import audit, catalogue
 from murk.audit.catalogue import Case
-from murk.audit.distributions import losses, places
+from murk.audit.release_distributions import losses, places
 from murk.audit.trials import mechanism_trial
 from murk.privacy import GaussianDP, GaussianMechanism
 from murk.privacy.noise import SecureNoise, SimulatedNoise

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import murk as package
-from murk._codes import AREAS, CODES, GENERAL, general
 from murk.cli import Status
+from murk.error_codes import AREAS, CODES, GENERAL, general
 from murk.errors import MurkError, UserError
 from murk.privacy import GaussianDP
 from murk.stream.log.base import FencedError, UnreachableError

@@ -93,7 +93,7 @@ def lonely(tmp_path, monkeypatch):
     with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
         log.register_task(task.document())
         away = Away(log)
-        with pool.Team(away, task, problem_for(task).engine, AllChains([0])) as found:
+        with pool.WorkerPool(away, task, problem_for(task).engine, AllChains([0])) as found:
             yield found, away
 
 

@@ -102,7 +102,7 @@ def test_a_learner_that_is_asked_to_stop_amid_a_step_ends_after_it(tmp_path, mon
     """Whatever becomes of an exception there: the Kafka client takes it for an answer, and goes on."""
     world(tmp_path, rows=40)
     assert run(tmp_path).json["releases"] == 40
-    steps, step = [], murk.stream.worker.pool.Team.step
+    steps, step = [], murk.stream.worker.pool.WorkerPool.step
 
     def asked(team):
         steps.append(None)
@@ -112,7 +112,7 @@ def test_a_learner_that_is_asked_to_stop_amid_a_step_ends_after_it(tmp_path, mon
             time.sleep(0.01)
         return step(team)
 
-    monkeypatch.setattr(murk.stream.worker.pool.Team, "step", asked)
+    monkeypatch.setattr(murk.stream.worker.pool.WorkerPool, "step", asked)
     before = signal.getsignal(number)
     done = CliRunner().invoke(cli, ["learn", "--log", f"sqlite:///{tmp_path}/third-child.db", "--json"])
     assert (done.exit_code, len(steps)) == (0, 1), done.output

@@ -243,7 +243,7 @@ BY_HAND: Final = """\
      m = A (p - (1 - p) k / (2 n - k)), p = k a / 2^64, A the mean of the k largest of n independent |first coordinates|
      of uniform unit vectors; magnitudes are at most 13 S, squared norms as for `gaussian` with steps = 0 and
      32 + log(2 n a / 2^64), rounded up, in place of 32. n and k follow from d and epsilon:
-     `murk.privacy.mechanisms.closest.fitted`, such as (23, 16) for d = 11 and epsilon = 1, (54, 8) for 4.
+     `murk.privacy.mechanisms.privunit_calibration.fitted`, such as (23, 16) for d = 11 and epsilon = 1, (54, 8) for 4.
 
    For the l2 ball B = C (e^epsilon + 1) / (e^epsilon - 1) sqrt(pi)/2 d Gamma((d + 1)/2) / Gamma(d/2 + 1). `best`, the
    default for pure and approx, goes through those that give the guarantee in this order: the next takes the place of

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk.cli.commands.run import execute
+from murk.cli.consent import asking
 from murk.cli.live_page import LivePage
 from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, table
-from murk.cli.publication import asking
 from murk.errors import UserError
 from murk.learners.results.numbers import number
 

@@ -65,7 +65,7 @@ def command(
     from murk.learners.problem import problem_for
     from murk.learners.results.report import report_log
     from murk.stream.log.membership import AllChains
-    from murk.stream.worker.pool import Team
+    from murk.stream.worker.pool import WorkerPool
 
     gc.set_threshold(*COLLECT)
     # With --json there is no other sign of life before the end.
@@ -81,7 +81,7 @@ def command(
         log, task, membership = begin_on(log_url, join, wait=wait)
         stack.enter_context(log)
         problem = problem_for(task)
-        team = stack.enter_context(Team(
+        team = stack.enter_context(WorkerPool(
             log, task, problem.engine, membership,
             estimates=lambda: publisher(log, task, problem, estimates),
         ))  # fmt: skip

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from murk.cli.consent import asking
 from murk.cli.options import as_json, population
 from murk.cli.output import print_json, progress
-from murk.cli.publication import asking
 from murk.cli.report import brief, print_result, say_notice
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import sys
 
 import click
 
+from murk.cli.consent import asking, yes
 from murk.cli.options import as_json
 from murk.cli.output import print_json
-from murk.cli.publication import asking, yes
 
 
 @click.command("topics")

@@ -39,7 +39,7 @@ from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.layout import DIRECTED_LABEL, DIRECTED_RIDGE, FORM, VARIANCE, Array
 from murk.privacy import GaussianMechanism, Guarantee
 from murk.privacy.mechanisms import lattice
-from murk.privacy.mechanisms.reach import Reach, gaussian_square
+from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.wrapped import Wrapped
 from murk.privacy.noise import NoiseSource
 

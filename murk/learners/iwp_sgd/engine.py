@@ -23,9 +23,9 @@ from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings, fi
 from murk.learners.state import count_of, pack, unpack
 from murk.learners.values import number
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
+from murk.privacy.noise.distributions import GAUSSIAN_NOISE
 from murk.privacy.noise.sources import compiled, secure_feed
 from murk.privacy.noise.streaming import fill as fill_noise
-from murk.privacy.noise.tables import GAUSSIAN_NOISE
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ExampleRelease
 

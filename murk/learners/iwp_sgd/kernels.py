@@ -18,10 +18,10 @@ from murk.learners.iwp_sgd.estimation.polish import follow, refresh
 from murk.learners.iwp_sgd.layout import *
 from murk.learners.iwp_sgd.transforms import SQUARED, slopes, value
 from murk.privacy.mechanisms import lattice
+from murk.privacy.noise.distributions import GAUSSIAN_NOISE
 from murk.privacy.noise.kernels import draw, simulated_gaussian
 from murk.privacy.noise.philox import Purpose, block
 from murk.privacy.noise.streaming import DONE
-from murk.privacy.noise.tables import GAUSSIAN_NOISE
 
 # The distribution, as constants of the compiled code.
 _SHAPE, _TABLE, _GUIDE = GAUSSIAN_NOISE.shape, GAUSSIAN_NOISE.table, GAUSSIAN_NOISE.guide

@@ -120,7 +120,7 @@ def _ridge(real: Array, u: Array, p: int) -> float:
 
 @jit
 def follow_outer(whole: Array, real: Array, rho: Array, u: Array, weight: float, pulled: Array) -> float:
-    """Add a release's matrix, and its residual at the reference point, to the sums; give its loss there."""
+    """Add a release's matrix, and its residual at the reference point, to the sums; return its loss there."""
     p = rho.shape[0]
     times(u, rho, pulled)
     found = loss_of(rho, pulled)

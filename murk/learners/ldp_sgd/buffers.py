@@ -14,7 +14,7 @@ from murk.learners.ldp_sgd.losses import Huber, Softmax
 from murk.learners.ldp_sgd.settings import Settings
 from murk.learners.options import InverseScalingStep
 from murk.privacy.mechanisms import Mechanism, lattice
-from murk.privacy.mechanisms.codes import NOISE_OF
+from murk.privacy.mechanisms.kernel_codes import NOISE_OF
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.privacy.noise.sources import draw_noise
 from murk.stream.worker.publication import ring_size

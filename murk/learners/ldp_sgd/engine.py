@@ -26,12 +26,12 @@ from murk.learners.options import InverseScalingStep
 from murk.learners.state import count_of, pack, unpack
 from murk.learners.values import number
 from murk.privacy.mechanisms import Mechanism
-from murk.privacy.mechanisms.codes import NOISE_OF
-from murk.privacy.mechanisms.reach import FORGED
+from murk.privacy.mechanisms.kernel_codes import NOISE_OF
+from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
 from murk.privacy.noise.sources import compiled, secure_feed
 from murk.privacy.noise.streaming import fill
-from murk.privacy.noise.tables import NOISE_DISTRIBUTIONS
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
 from murk.stream.worker.publication import is_published, newest_published, spacing

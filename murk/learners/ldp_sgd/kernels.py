@@ -17,10 +17,10 @@ from murk.learners.ldp_sgd.gradients import *
 from murk.learners.ldp_sgd.layout import *
 from murk.learners.ldp_sgd.losses import HUBER_SCALE
 from murk.privacy.mechanisms import lattice
+from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE
 from murk.privacy.noise.kernels import draw, simulated_gaussian, simulated_laplace, simulated_words
 from murk.privacy.noise.philox import Purpose
 from murk.privacy.noise.streaming import DONE
-from murk.privacy.noise.tables import GAUSSIAN_NOISE, LAPLACE_NOISE
 from murk.stream.worker.publication import spacing
 
 # The two distributions, as constants of the compiled code.

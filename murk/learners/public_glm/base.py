@@ -29,7 +29,7 @@ from murk.learners.scores.local import LocalScores
 from murk.learners.values import number
 from murk.privacy import Guarantee
 from murk.privacy.mechanisms.base import Randomizer
-from murk.privacy.mechanisms.reach import FORGED
+from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.stream.messages.codec import RejectedError
 

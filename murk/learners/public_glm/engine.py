@@ -20,7 +20,7 @@ from murk.learners.public_glm.mechanism import Level
 from murk.learners.public_glm.moments import MomentSums
 from murk.learners.public_glm.public import Covariates
 from murk.learners.state import count_of, pack, unpack
-from murk.privacy.mechanisms.reach import FORGED
+from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.stream.messages.codec import RejectedError
 

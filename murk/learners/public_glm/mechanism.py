@@ -21,10 +21,10 @@ from murk.privacy.mechanisms import (
     divided,
 )
 from murk.privacy.mechanisms.base import WIDTH, Randomizer
-from murk.privacy.mechanisms.codes import DIRECTIONS
-from murk.privacy.mechanisms.loss import Currency, PrivacyLoss
+from murk.privacy.mechanisms.kernel_codes import DIRECTIONS
+from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.mechanisms.pure import is_pure
-from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.noise import NoiseSource
 
 Vectors = npt.NDArray[np.float64]

@@ -21,7 +21,7 @@ from murk.learners.scores.solving.estimate import ScoreEstimate, estimate_of
 from murk.learners.scores.solving.needed import Outlook
 from murk.learners.scores.sums import Epoch, Tally, summaries
 from murk.learners.state import count_of
-from murk.privacy.mechanisms.reach import FORGED, Reach
+from murk.privacy.mechanisms.payload_limits import FORGED, Reach
 from murk.stream.messages.codec import RejectedError
 
 if TYPE_CHECKING:

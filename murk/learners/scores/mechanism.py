@@ -23,8 +23,8 @@ from murk.privacy.mechanisms import (
     former_kind,
 )
 from murk.privacy.mechanisms.base import WIDTH, Costed, Randomizer
-from murk.privacy.mechanisms.loss import Currency, PrivacyLoss
-from murk.privacy.mechanisms.reach import Reach, gaussian_square
+from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.mechanisms.wrapped import Wrapped
 from murk.privacy.noise import NoiseSource
 

@@ -168,7 +168,7 @@ class Response:
         return self.curve.mean(logit)
 
     def steep(self, logit: Array) -> Array:
-        """Its slope."""
+        """Derivative of `level` with respect to the logit."""
         if self.curve is None:
             level = self.level(logit)
             return level * (1.0 - level) if self.binary else np.ones_like(level)

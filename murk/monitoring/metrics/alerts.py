@@ -27,11 +27,11 @@ FEW: Final = 100
 """Counts below which a share or a lag says nothing."""
 
 COUNT: Final = "task:murk_estimate_releases:max"
-LAW: Final = "task:murk_estimated_error:law"
+SCALED_ERROR: Final = "task:murk_estimated_error:law"
 RECORDED: Final = {
     COUNT: "max by (task) (murk_estimate_releases)",
     # The error falls like one over the root of the count, so this is flat while all is well.
-    LAW: f"max by (task) (murk_estimated_error) * sqrt({COUNT})",
+    SCALED_ERROR: f"max by (task) (murk_estimated_error) * sqrt({COUNT})",
 }
 """Recording rules: name and expression."""
 
@@ -164,7 +164,7 @@ ALERTS: Final = (
         # this passes 2.5 when the count has grown 6.25 times, and stays above it. Plug-in intervals are smooth.
         # Random scaling wanders by itself: by its limit distribution this is above 2.5 with probability 0.3% with three
         # coefficients of equal weight, and 9% with a single one (tests/tools/test_alerts.py).
-        f"{LAW} > {WIDER} * quantile_over_time({LOWER}, {LAW}[7d])"
+        f"{SCALED_ERROR} > {WIDER} * quantile_over_time({LOWER}, {SCALED_ERROR}[7d])"
         f" and on (task) max by (task) (increase(murk_releases_total{{result=\"{LEARNED}\"}}[1h])) > {FEW}",
         "15m",
         "info",

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from prometheus_client import Metric as Family
 
 STALLED = 60.0
-"""Seconds without a step after which a learner counts as ill: far more than any step takes."""
+"""Seconds without a step after which a learner is reported as unhealthy: far more than any step takes."""
 
 
 class LearnerMetrics:
-    """Export what a learner's pulse tells.
+    """Export what a learner's pulse says.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ class LearnerMetrics:
                 yield family(metric, self._task, _VALUES[metric.name](vitals))
 
 
-def problem(vitals: Vitals, now: float) -> str | None:
-    """Say why a learner is not well; None where it is, also where no chain is assigned to it."""
+def unhealthy_reason(vitals: Vitals, now: float) -> str | None:
+    """Return why a learner is unhealthy; None where it is not, also where no chain is assigned to it."""
     if vitals.trouble is not None:
         return vitals.trouble
     silent = now - vitals.stepped
@@ -73,7 +73,7 @@ def learner_routes(exported: LearnerMetrics, pulse: Pulse, clock: Callable[[], f
     """``/metrics``, and ``/healthz``: 503 with the reason while the log cannot be reached or nothing moves."""
 
     def healthz(headers: Message) -> Response:
-        found = problem(pulse.vitals(), clock())
+        found = unhealthy_reason(pulse.vitals(), clock())
         return text(200, "ok") if found is None else text(503, found)
 
     return {"/metrics": partial(metrics, exported.registry), "/healthz": healthz}

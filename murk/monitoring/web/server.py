@@ -1,6 +1,6 @@
 """A small web server that slow or hostile clients cannot stop: bytes by exact path, nothing else.
 
-A path is looked up as it stands, so there is no file system to climb about in. A connection carries one request
+A path is looked up as it stands, so that path traversal is impossible. A connection carries one request
 and is cut after a while whatever it is doing; where there are too many, the oldest gives way to the newest.
 """
 
@@ -222,4 +222,4 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(text(code, HTTPStatus(code).phrase))
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: who looks at the page is nobody's business."""
+        """Log no requests: clients' addresses are private."""

@@ -15,7 +15,7 @@ from murk.privacy.gaussmix.mechanism import LARGEST_WINDOW, check_bound, check_c
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import WIDTH, checked_integer
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
-from murk.privacy.mechanisms.loss import Currency, PrivacyLoss
+from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
 __all__ = ["LARGEST_COLUMNS", "GramMechanism"]
 

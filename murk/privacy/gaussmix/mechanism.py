@@ -16,7 +16,7 @@ from murk.privacy.gaussmix.analysis.renyi import joint_settings, smallest_thresh
 from murk.privacy.guarantee import nearest
 from murk.privacy.guarantees import ApproxDP, Guarantee
 from murk.privacy.mechanisms.base import WIDTH, checked_integer
-from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
+from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
 from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 
 __all__ = ["LARGEST_WINDOW", "LEAST_SPREAD", "GaussMixMechanism"]

@@ -5,7 +5,7 @@ from murk.privacy.mechanisms.composite import CompositeMechanism, divided
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.l2ball import L2BallMechanism
 from murk.privacy.mechanisms.laplace import LaplaceMechanism
-from murk.privacy.mechanisms.loss import Amount, Currency, PrivacyLoss, cap_of
+from murk.privacy.mechanisms.privacy_loss import Amount, Currency, PrivacyLoss, cap_of
 from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
 from murk.privacy.mechanisms.registry import BEST, KINDS, VECTOR_MECHANISMS, calibrate, former_kind

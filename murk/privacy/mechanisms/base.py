@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
-from murk.privacy.mechanisms.codes import DIRECTIONS, NOISE_OF, WIDTH
-from murk.privacy.mechanisms.loss import Currency, PrivacyLoss
+from murk.privacy.mechanisms.kernel_codes import DIRECTIONS, NOISE_OF, WIDTH
+from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
 if TYPE_CHECKING:
-    from murk.privacy.mechanisms.reach import Reach
+    from murk.privacy.mechanisms.payload_limits import Reach
     from murk.privacy.noise import NoiseSource
 
 __all__ = ["WIDTH", "Costed", "Mechanism", "Randomizer"]
@@ -78,7 +78,7 @@ class Mechanism(Randomizer, Protocol):
     kind: ClassVar[str]
     """Its name, as tasks and policies have it."""
     code: ClassVar[int]
-    """How vectors are bounded and randomized, one of `murk.privacy.mechanisms.codes`."""
+    """How vectors are bounded and randomized, one of `murk.privacy.mechanisms.kernel_codes`."""
 
     @property
     def radius(self) -> float:

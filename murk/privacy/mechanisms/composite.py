@@ -16,9 +16,9 @@ from murk.privacy.accounting import Accountant
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import Integers, Vectors
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
-from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
+from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
-from murk.privacy.mechanisms.reach import Reach, gaussian_square
 from murk.privacy.rounding import decimal, float_down, gdp_delta_bound, precise, rational
 
 if TYPE_CHECKING:

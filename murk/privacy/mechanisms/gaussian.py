@@ -17,9 +17,9 @@ from murk.privacy.mechanisms.base import (
     checked_integer,
     checked_shape,
 )
-from murk.privacy.mechanisms.codes import GAUSSIAN
-from murk.privacy.mechanisms.loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of, ceil_units
-from murk.privacy.mechanisms.reach import Reach, gaussian_square
+from murk.privacy.mechanisms.kernel_codes import GAUSSIAN
+from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of, ceil_units
 from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, largest_integer, precise
 
 __all__ = ["GaussianMechanism"]
@@ -207,7 +207,7 @@ class GaussianMechanism(LatticeMechanism):
         guarantee
             `GaussianDP` (s = 2 C / mu), `ZeroConcentratedDP` (s = 2 C / sqrt(2 rho)) or `ApproxDP`.
         dimension, radius
-            As in the class.
+            Length d of the vectors, and the public bound C of their l2 norm.
         method
             For `ApproxDP`: ``"analytic"``, the least noise whose exact curve stays within
             (epsilon, delta); or ``"classic"``, the textbook's 2 C sqrt(2 log(1.25/delta)) / epsilon,

@@ -13,10 +13,10 @@ from murk.privacy.mechanisms.base import (
     checked_integer,
     checked_shape,
 )
-from murk.privacy.mechanisms.codes import LAPLACE
-from murk.privacy.mechanisms.loss import UNITS, Currency, PrivacyLoss
+from murk.privacy.mechanisms.kernel_codes import LAPLACE
+from murk.privacy.mechanisms.payload_limits import Reach, laplace_square
+from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss
 from murk.privacy.mechanisms.pure import epsilon_cost, epsilon_units, pure_only
-from murk.privacy.mechanisms.reach import Reach, laplace_square
 from murk.privacy.rounding import float_up
 
 __all__ = ["LaplaceMechanism"]
@@ -162,7 +162,7 @@ class LaplaceMechanism(LatticeMechanism):
             `PureDP` or `ApproxDP` (epsilon), `ZeroConcentratedDP` (epsilon = sqrt(2 rho)) or `GaussianDP`
             (epsilon = log(Phi(mu/2) / Phi(-mu/2)), at most mu).
         dimension, radius
-            As in the class.
+            Length d of the vectors, and the public bound C of their l2 norm.
         method
             Only ``"analytic"``.
 

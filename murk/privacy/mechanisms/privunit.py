@@ -14,11 +14,11 @@ from murk.privacy.mechanisms.base import (
     checked_integer,
     checked_shape,
 )
-from murk.privacy.mechanisms.closest import fitted, gain, moments
-from murk.privacy.mechanisms.codes import PRIVUNIT
-from murk.privacy.mechanisms.loss import UNITS, Currency, PrivacyLoss
+from murk.privacy.mechanisms.kernel_codes import PRIVUNIT
+from murk.privacy.mechanisms.payload_limits import NATS, Reach, gaussian_square
+from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss
+from murk.privacy.mechanisms.privunit_calibration import fitted, gain, moments
 from murk.privacy.mechanisms.pure import epsilon_units, odds_claim, odds_cost, pure_only
-from murk.privacy.mechanisms.reach import NATS, Reach, gaussian_square
 from murk.privacy.rounding import decimal, precise
 
 __all__ = ["PrivUnitMechanism"]
@@ -225,7 +225,7 @@ class PrivUnitMechanism(LatticeMechanism):
             `PureDP` or `ApproxDP` (epsilon), `ZeroConcentratedDP` (epsilon = sqrt(2 rho)) or `GaussianDP`
             (epsilon = log(Phi(mu/2) / Phi(-mu/2)), at most mu).
         dimension, radius
-            As in the class.
+            Length d of the vectors, and the public bound C of their l2 norm.
         method
             Only ``"analytic"``.
 

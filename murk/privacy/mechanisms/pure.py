@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
-from murk.privacy.mechanisms.loss import UNITS, Currency, PrivacyLoss, cap_of, ceil_units, gdp_units
+from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss, cap_of, ceil_units, gdp_units
 from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise
 
 __all__ = [

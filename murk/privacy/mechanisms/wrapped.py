@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import Mechanism
-from murk.privacy.mechanisms.loss import Currency, PrivacyLoss
-from murk.privacy.mechanisms.reach import Reach
+from murk.privacy.mechanisms.payload_limits import Reach
+from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
 __all__ = ["Wrapped"]
 
 
 class Wrapped:
-    """Everything of a randomizer that is as its inner mechanism has it, until a subclass says otherwise.
+    """Delegates to an inner mechanism whatever a subclass does not override.
 
     Attributes
     ----------

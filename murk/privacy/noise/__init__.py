@@ -4,11 +4,11 @@ Both sources draw from the same sampler; only the words differ. The compiled pie
 are in `murk.privacy.noise.kernels`.
 """
 
+from murk.privacy.noise.distributions import LATTICE_WIDTH
 from murk.privacy.noise.integers import below, coins, identifiers
 from murk.privacy.noise.opendp_source import OpenDPNoise
 from murk.privacy.noise.philox import Purpose
 from murk.privacy.noise.sources import NoiseSource, SecureNoise, SimulatedNoise
-from murk.privacy.noise.tables import LATTICE_WIDTH
 
 __all__ = [
     "LATTICE_WIDTH",

@@ -21,9 +21,9 @@ import numpy as np
 
 from murk._jit import jit
 from murk.errors import MurkError
+from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE
 from murk.privacy.noise.philox import Purpose, block
 from murk.privacy.noise.streaming import DEEPER, DONE, REJECTED, SPARE, WORDS, Integers, Words
-from murk.privacy.noise.tables import GAUSSIAN_NOISE, LAPLACE_NOISE
 
 # (status, values produced, trials used, spare words used)
 Progress = tuple[np.int64, np.int64, np.int64, np.int64]

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from murk.errors import UserError
+from murk.privacy.noise.distributions import LATTICE_WIDTH
 from murk.privacy.noise.philox import Purpose
 from murk.privacy.noise.sources import SecureNoise
 from murk.privacy.noise.streaming import Integers, Words
-from murk.privacy.noise.tables import LATTICE_WIDTH
 
 
 class OpenDPNoise:

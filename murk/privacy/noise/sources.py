@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.noise import kernels
+from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NOISE_DISTRIBUTIONS, NoiseDistribution
 from murk.privacy.noise.philox import Purpose
 from murk.privacy.noise.streaming import Integers, Words, fill
-from murk.privacy.noise.tables import GAUSSIAN_NOISE, LAPLACE_NOISE, NOISE_DISTRIBUTIONS, NoiseDistribution
 
 
 def compiled(distribution: NoiseDistribution, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:

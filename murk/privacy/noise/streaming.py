@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from murk.privacy.noise.tables import NoiseDistribution
+from murk.privacy.noise.distributions import NoiseDistribution
 
 Words = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ import json
 from sqlite3 import Connection
 
 from murk.privacy import Guarantee, guarantee_from_dict
-from murk.privacy.mechanisms.loss import gdp_figure
+from murk.privacy.mechanisms.privacy_loss import gdp_figure
 from murk.producers.ledger.requests import folded_name
 
 OLD_FORMATS = (1,)

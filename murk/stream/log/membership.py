@@ -1,4 +1,4 @@
-"""Which chains fall to which of the processes that learn a log."""
+"""Which chains are assigned to which of the processes that learn a log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Membership(ABC):
 
     @abstractmethod
     def chains(self) -> frozenset[int]:
-        """Return the chains that fall to this process now; to be asked often, since asking says it is alive.
+        """Return the chains that are assigned to this process now; to be asked often, since asking says it is alive.
 
         Two processes may for a moment both be assigned the same chain: `Log.acquire` decides between them.
 

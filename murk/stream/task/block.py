@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from murk.stream.task.errors import problem, shown, unknown_key
+from murk.stream.task.errors import shown, task_error, unknown_key
 
 
 class Block(BaseModel):
@@ -38,13 +38,13 @@ class Block(BaseModel):
 def _readable(text: str) -> str:
     # Names and categories are printed, drawn and used as metrics labels.
     if not text.isprintable() or text != text.strip():
-        raise problem(f"{shown(text)} has unprintable characters or spaces around it; remove them")
+        raise task_error(f"{shown(text)} has unprintable characters or spaces around it; remove them")
     return text
 
 
 def _text(value: object) -> object:
     if isinstance(value, bool | int | float):
-        raise problem(f"{shown(value)} is not text; write it in quotes")
+        raise task_error(f"{shown(value)} is not text; write it in quotes")
     return value
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from murk.stream.task.durations import format_duration
-from murk.stream.task.errors import problem, shown
+from murk.stream.task.errors import shown, task_error
 from murk.stream.task.features import Feature, Target
 from murk.stream.task.learner import LearnerBlock
 
@@ -33,14 +33,14 @@ def check_names(
         at = ("features", index, "name")
         if feature.name in columns:
             first = columns[feature.name] + 1
-            raise problem(f"{shown(feature.name)} is feature {first} too; remove or rename one", *at)
+            raise task_error(f"{shown(feature.name)} is feature {first} too; remove or rename one", *at)
         columns[feature.name] = index
         for coded in names_of(index):
             if coded in taken:
-                raise problem(f"its coded name {shown(coded)} is {taken[coded]} already; rename it", *at)
+                raise task_error(f"its coded name {shown(coded)} is {taken[coded]} already; rename it", *at)
             taken[coded] = f"a coded name of feature {index + 1}"
     if target.name in columns:
-        raise problem(
+        raise task_error(
             f"{shown(target.name)} is a feature too; no target is learned from itself: remove one",
             *("target", "name"),
         )
@@ -56,14 +56,14 @@ def check_objective(objective: str | None, target: Target, learner: LearnerBlock
     """
     able = OBJECTIVES[target.kind]
     if objective is not None and objective not in able:
-        raise problem(
+        raise task_error(
             f"{objective!r} does not fit a target of kind {target.kind!r}; use {' or '.join(map(repr, able))}, "
             "or leave it out",
             "objective",
         )
     key = learner.beyond_defaults(HUBER_KEYS)
     if objective != "huber" and key:
-        raise problem(f"has no effect with objective {objective!r}; remove it", "learner", key)
+        raise task_error(f"has no effect with objective {objective!r}; remove it", "learner", key)
 
 
 def check_times(expiry: int, granularity: int, retention: int) -> None:
@@ -78,13 +78,13 @@ def check_times(expiry: int, granularity: int, retention: int) -> None:
         Naming the key.
     """
     if expiry < granularity:
-        raise problem(
+        raise task_error(
             f"{format_duration(expiry)} is below granularity {format_duration(granularity)}, so that "
             "releases would expire at once; raise it or lower granularity",
             "expiry",
         )
     if retention < expiry:
-        raise problem(
+        raise task_error(
             f"{format_duration(retention)} is below expiry {format_duration(expiry)}, so that a release sent "
             "again after the log has removed it would count twice; raise it or lower expiry",
             "log",

@@ -48,14 +48,6 @@ class EncodedRecord(NamedTuple):
     missing: int
 
 
-class Problem(NamedTuple):
-    """Where a block holds a value that the missing rule covers: row of the block, column and what it is."""
-
-    row: int
-    column: str
-    cell: Cell
-
-
 @dataclass(frozen=True, slots=True)
 class EncodedBlock:
     """Many coded records.
@@ -80,16 +72,6 @@ class EncodedBlock:
     missing: NDArray[np.int64]
     cells: NDArray[np.uint8]
     columns: tuple[str, ...]
-
-    def first_problem(self) -> Problem | None:
-        """Return the first value, by row, that is missing, undeclared or no number; None if all are fine."""
-        bad = self.cells >= Cell.MISSING
-        rows = np.flatnonzero(bad.any(axis=1))
-        if not rows.size:
-            return None
-        row = int(rows[0])
-        column = int(np.argmax(bad[row]))
-        return Problem(row, self.columns[column], Cell(int(self.cells[row, column])))
 
 
 class Coding:

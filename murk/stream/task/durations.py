@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from murk.stream.task.errors import problem, shown
+from murk.stream.task.errors import shown, task_error
 
 UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 LONGEST: Final = 3_660 * 86_400
@@ -48,11 +48,11 @@ def format_duration(seconds: int) -> str:
 
 def _from_text(value: object) -> int:
     if not isinstance(value, str):
-        raise problem(f"{shown(value)} has no unit: write a whole number and one of d, h, m, s, as in 7d")
+        raise task_error(f"{shown(value)} has no unit: write a whole number and one of d, h, m, s, as in 7d")
     try:
         return parse_duration(value)
     except ValueError as error:
-        raise problem(str(error)) from None
+        raise task_error(str(error)) from None
 
 
 Duration = Annotated[

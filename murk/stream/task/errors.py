@@ -37,7 +37,7 @@ def shown(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
-def problem(message: str, *at: str | int) -> PydanticCustomError:
+def task_error(message: str, *at: str | int) -> PydanticCustomError:
     """Make the error of a validator, about the key ``at`` below the value that it validates."""
     return PydanticCustomError("task", "{message}", {"message": message, "at": at})
 
@@ -48,7 +48,7 @@ def unknown_key(key: str, known: Iterable[str], *, cut: bool = False) -> Pydanti
     ``cut`` says that it may be the rest of a name with a comma in it.
     """
     quotes = ' If it belongs to a name, quote the name, as in name: "a, b"' if cut else ""
-    return problem(f"unknown key; {nearest(key, known)}{quotes}", key)
+    return task_error(f"unknown key; {nearest(key, known)}{quotes}", key)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from murk.stream.task.block import Block, Number, Text
-from murk.stream.task.errors import nearest, problem, shown
+from murk.stream.task.errors import nearest, shown, task_error
 
 UNIT_DAYS: Final = {"day": 1.0, "week": 7.0, "month": 365.25 / 12, "year": 365.25}
 """Days in what coefficients of a date are per."""
@@ -22,7 +22,7 @@ def _date(value: object) -> object:
             return datetime.date.fromisoformat(value)
         except ValueError:
             pass
-    raise problem(f"{shown(value)} is not a date; write it as in 2024-05-31")
+    raise task_error(f"{shown(value)} is not a date; write it as in 2024-05-31")
 
 
 def _words(value: object) -> object:
@@ -37,15 +37,15 @@ Names = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000)]
 
 def _bounds(block: "NumberFeature | RealTarget") -> None:
     if not block.low < block.high:
-        raise problem(f"low {block.low:g} is not below high {block.high:g}; give low < high", "low")
+        raise task_error(f"low {block.low:g} is not below high {block.high:g}; give low < high", "low")
     if not block.high - block.low < float("inf"):
-        raise problem("the distance from low to high overflows; give bounds of a plausible size", "low")
+        raise task_error("the distance from low to high overflows; give bounds of a plausible size", "low")
 
 
 def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
     twice = [value for value, count in Counter(values).items() if count > 1]
     if twice:
-        raise problem(f"{shown(twice[0])} is given twice; remove one of them")
+        raise task_error(f"{shown(twice[0])} is given twice; remove one of them")
     return values
 
 
@@ -80,7 +80,7 @@ class CategoryFeature(Block):
     def _refuse_bounds(cls, data: Any) -> Any:
         for key in ("low", "high"):
             if isinstance(data, dict) and key in data:
-                raise problem("a feature has either bounds or categories; remove one of them", key)
+                raise task_error("a feature has either bounds or categories; remove one of them", key)
         return data
 
     @field_validator("categories")
@@ -118,11 +118,11 @@ class DateFeature(Block):
         for key in ("low", "high"):
             given = getattr(self, key) is not None
             if given and "number" not in self.parts:
-                raise problem("has no effect where the date is not coded as a number; remove it", key)
+                raise task_error("has no effect where the date is not coded as a number; remove it", key)
             if not given and "number" in self.parts:
-                raise problem("missing, and required of a date that is coded as a number, as in 2024-05-31", key)
+                raise task_error("missing, and required of a date that is coded as a number, as in 2024-05-31", key)
         if self.low is not None and self.high is not None and not self.low < self.high:
-            raise problem(f"low {self.low} is not before high {self.high}; give low < high", "low")
+            raise task_error(f"low {self.low} is not before high {self.high}; give low < high", "low")
         return self
 
 
@@ -140,7 +140,7 @@ class BinaryTarget(Block):
     @model_validator(mode="after")
     def _check(self) -> "BinaryTarget":
         if self.positive == self.negative:
-            raise problem(f"{shown(self.negative)} is the positive value too; give the other one", "negative")
+            raise task_error(f"{shown(self.negative)} is the positive value too; give the other one", "negative")
         return self
 
 
@@ -190,18 +190,18 @@ def _check_target_kind(value: Any) -> Any:
     if isinstance(value, BinaryTarget | ClassTarget | RealTarget):
         return value
     if not isinstance(value, dict):
-        raise problem(f"{shown(value)} is not a mapping; write name, kind and what the kind needs")
+        raise task_error(f"{shown(value)} is not a mapping; write name, kind and what the kind needs")
     if "kind" not in value:
-        raise problem(f"missing, and required; one of {', '.join(_TARGETS)}", "kind")
+        raise task_error(f"missing, and required; one of {', '.join(_TARGETS)}", "kind")
     kind = value["kind"]
     if not isinstance(kind, str) or kind not in _TARGETS:
-        raise problem(f"{shown(kind)} is not a kind of target; {nearest(str(kind), _TARGETS)}", "kind")
+        raise task_error(f"{shown(kind)} is not a kind of target; {nearest(str(kind), _TARGETS)}", "kind")
     return value
 
 
 def _check_feature_kind(value: Any) -> Any:
     if isinstance(value, dict) and value.get("kind", "date") != "date":
-        raise problem(
+        raise task_error(
             f"{shown(value['kind'])} is not a kind of feature; write kind: date for dates, and for numbers (low, high) "
             "and categories nothing",
             "kind",

@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from murk.stream.task.block import Block, Integer, Number, Text
 from murk.stream.task.durations import Duration
-from murk.stream.task.errors import problem
+from murk.stream.task.errors import task_error
 
 LARGEST: Final = 1e12  # keeps sums and squares of settings far from overflow
 Positive = Annotated[Number, Field(gt=0, le=LARGEST)]
@@ -80,16 +80,16 @@ class LearnerBlock(Block):
     @model_validator(mode="after")
     def _check(self) -> "LearnerBlock":
         if self.weights == "clip" and self.clip is None:
-            raise problem(
+            raise task_error(
                 "missing, and required with weights: clip; give the longest gradient, as in clip: 1.0", "clip"
             )
         if self.weights != "clip" and self.clip is not None:
-            raise problem(
+            raise task_error(
                 f"{self.clip:g} has no effect with weights: {self.weights}; remove it, or say weights: clip",
                 "clip",
             )
         if self.scale_start < self.scale_floor:
-            raise problem(f"{self.scale_start:g} is below scale_floor {self.scale_floor:g}; raise it", "scale_start")
+            raise task_error(f"{self.scale_start:g} is below scale_floor {self.scale_floor:g}; raise it", "scale_start")
         return self
 
     def beyond_defaults(self, keys: tuple[str, ...]) -> str | None:
@@ -151,5 +151,5 @@ class PublicBlock(Block):
     def _check(self) -> "PublicBlock":
         if (self.file is None) == (self.set_aside is None):
             found = "neither file nor set_aside" if self.file is None else "both file and set_aside"
-            raise problem(f"{found}; give exactly one of them")
+            raise task_error(f"{found}; give exactly one of them")
         return self

@@ -12,7 +12,7 @@ from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms import BEST, KINDS, Currency, Mechanism, PrivacyLoss, calibrate, cap_of, former_kind
 from murk.stream.messages.releases import LEVEL_PATTERN
 from murk.stream.task.block import Block
-from murk.stream.task.errors import nearest, problem, shown
+from murk.stream.task.errors import nearest, shown, task_error
 from murk.stream.task.protocols.registry import PROTOCOLS, check_guarantee
 
 DEFAULT_LEVEL: Final = "default"
@@ -36,26 +36,26 @@ def _guarantee(value: Any) -> Guarantee:
     if isinstance(value, Guarantee):
         return value
     if not isinstance(value, dict) or len(value) != 1:
-        raise problem(f"{shown(value)} is not a guarantee; write one of {', '.join(PARAMETERS)}, as in {EXAMPLE}")
+        raise task_error(f"{shown(value)} is not a guarantee; write one of {', '.join(PARAMETERS)}, as in {EXAMPLE}")
     [(kind, parameters)] = value.items()
     if kind not in PARAMETERS:
-        raise problem(f"unknown key; {nearest(kind, PARAMETERS)}", kind)
+        raise task_error(f"unknown key; {nearest(kind, PARAMETERS)}", kind)
     known = PARAMETERS[kind]
     if not isinstance(parameters, dict):
         example = ", ".join(f"{name}: ..." for name in known)
-        raise problem(f"{shown(parameters)} is not a mapping; write {{{kind}: {{{example}}}}}", kind)
+        raise task_error(f"{shown(parameters)} is not a mapping; write {{{kind}: {{{example}}}}}", kind)
     for name, number in parameters.items():
         if name not in known:
-            raise problem(f"unknown key; {nearest(name, known)}", kind, name)
+            raise task_error(f"unknown key; {nearest(name, known)}", kind, name)
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise problem(f"{shown(number)} is not a number", kind, name)
+            raise task_error(f"{shown(number)} is not a number", kind, name)
     for name in known:
         if name not in parameters:
-            raise problem("missing, and required", kind, name)
+            raise task_error("missing, and required", kind, name)
     try:
         return guarantee_from_dict({kind: {name: float(number) + 0.0 for name, number in parameters.items()}})
     except (UserError, OverflowError) as error:
-        raise problem(str(error), kind) from None
+        raise task_error(str(error), kind) from None
 
 
 AGuarantee = Annotated[
@@ -67,7 +67,7 @@ AGuarantee = Annotated[
 
 def _mechanism(value: Any) -> Any:
     if isinstance(value, str) and value not in _MECHANISMS:
-        raise problem(f"{shown(value)} is not a mechanism; {nearest(value, _MECHANISMS)}")
+        raise task_error(f"{shown(value)} is not a mechanism; {nearest(value, _MECHANISMS)}")
     return value
 
 
@@ -135,12 +135,12 @@ class PrivacyBlock(Block):
         if not isinstance(levels, dict):
             return levels
         if len(levels) > MOST_LEVELS:
-            raise problem(f"has {len(levels)} levels: at most {MOST_LEVELS}")
+            raise task_error(f"has {len(levels)} levels: at most {MOST_LEVELS}")
         for name in levels:
             if name == DEFAULT_LEVEL:
-                raise problem("reserved for privacy.guarantee; give the level another name", name)
+                raise task_error("reserved for privacy.guarantee; give the level another name", name)
             if not re.fullmatch(LEVEL_PATTERN, name):
-                raise problem("a level's name has at most 32 letters, digits, - and _; rename it", name)
+                raise task_error("a level's name has at most 32 letters, digits, - and _; rename it", name)
         return levels
 
     @property
@@ -177,11 +177,13 @@ class PrivacyBlock(Block):
             try:
                 check_guarantee(protocol, guarantee, released)
             except UserError as error:
-                raise problem(str(error), *at) from None
+                raise task_error(str(error), *at) from None
             kinds = PROTOCOLS[protocol].offer_of(released).mechanisms
             if not kinds:
                 if self.mechanism is not None:
-                    raise problem(f"has no effect with protocol: {protocol}, which has its own; remove it", "mechanism")
+                    raise task_error(
+                        f"has no effect with protocol: {protocol}, which has its own; remove it", "mechanism"
+                    )
                 # A sketch costs what its guarantee says, in the guarantee's own currency alone.
                 self._check_cap(level, partial(_own_cost, guarantee))
                 continue
@@ -191,12 +193,12 @@ class PrivacyBlock(Block):
         self, kinds: tuple[str, ...], guarantee: Guarantee, dimension: int, at: tuple[str, ...]
     ) -> Mechanism:
         if self.mechanism is not None and self.mechanism not in kinds:
-            raise problem(f"{self.mechanism!r} is not of this protocol; use {', '.join(kinds)}", "mechanism")
+            raise task_error(f"{self.mechanism!r} is not of this protocol; use {', '.join(kinds)}", "mechanism")
         try:
             return calibrate(self.kind_for(guarantee), guarantee, dimension=dimension, radius=1.0)
         except UserError as error:
             if self.mechanism in (None, BEST):
-                raise problem(str(error), *at) from None
+                raise task_error(str(error), *at) from None
             reason = str(error)
         able = []
         for kind in kinds:
@@ -206,8 +208,8 @@ class PrivacyBlock(Block):
                 continue
             able.append(kind)
         if not able:
-            raise problem(reason, *at)
-        raise problem(
+            raise task_error(reason, *at)
+        raise task_error(
             f"{self.mechanism!r} cannot give privacy.{'.'.join(at)}: {reason} (those that can: {', '.join(able)})",
             "mechanism",
         )
@@ -219,9 +221,9 @@ class PrivacyBlock(Block):
             cap = cap_of(self.per_person)
             cost = cost_in(cap.currency)
         except UserError as error:
-            raise problem(f"cannot cap level {level!r}: {error}", "per_person") from None
+            raise task_error(f"cannot cap level {level!r}: {error}", "per_person") from None
         if not cost <= cap:
-            raise problem(
+            raise task_error(
                 f"a cap of {cap} allows no release at level {level!r}, which costs {cost}; "
                 "raise the cap or drop the level",
                 "per_person",

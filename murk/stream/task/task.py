@@ -20,7 +20,7 @@ from murk.stream.task.coding import INTERCEPT, Coding
 from murk.stream.task.covariates import PublicCovariates, covariates
 from murk.stream.task.durations import Duration
 from murk.stream.task.errors import Path as KeyPath
-from murk.stream.task.errors import problem, shown, user_error
+from murk.stream.task.errors import shown, task_error, user_error
 from murk.stream.task.features import ClassTarget, Feature, Target, without_defaults
 from murk.stream.task.learner import ADDED, ADDED_TO_TASK, LearnerBlock, LogBlock, MaxStaleness, PublicBlock
 from murk.stream.task.privacy import PrivacyBlock, filled_in
@@ -55,7 +55,7 @@ RESOLVED: Final = {
 
 def _task_name(name: str) -> str:
     if len(name) > 64 or not name or set(name) - set("abcdefghijklmnopqrstuvwxyz0123456789-"):
-        raise problem(f"{shown(name)} is not a task's name; use 1 to 64 small letters, digits and -")
+        raise task_error(f"{shown(name)} is not a task's name; use 1 to 64 small letters, digits and -")
     return name
 
 
@@ -233,10 +233,10 @@ class Task(Block):
         if self.covariates is None:
             return
         if self.public is None:
-            raise problem("covariates without public: {file: ...} or public: {set_aside: ...}; add it", "covariates")
+            raise task_error("covariates without public: {file: ...} or public: {set_aside: ...}; add it", "covariates")
         size = self.covariates.points.shape[1]
         if size != self.coding.size:
-            raise problem(f"points of {size} coordinates; the task codes {self.coding.size}", "covariates")
+            raise task_error(f"points of {size} coordinates; the task codes {self.coding.size}", "covariates")
 
     def _check_privacy(self) -> None:
         classes = len(self.target.classes) if isinstance(self.target, ClassTarget) else 1
@@ -246,7 +246,7 @@ class Task(Block):
             self.privacy.check_feasible(self.protocol, self.coding.size * classes, offered)
         except PydanticCustomError as error:
             context = error.context or {}
-            raise problem(str(context["message"]), "privacy", *context["at"]) from None
+            raise task_error(str(context["message"]), "privacy", *context["at"]) from None
 
     @cached_property
     def coding(self) -> Coding:

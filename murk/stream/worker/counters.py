@@ -70,10 +70,10 @@ class Tally:
         )
 
 
-class Reasons:
+class DeadLetterLog:
     """Logs dead letters by their reason, which is one of a short list; what they hold is a stranger's.
 
-    Anyone who floods a log is not to flood what is logged of it, too: there is one line in so many seconds.
+    Rate-limited, so that a flooded log does not flood the learner's own: at most one line in so many seconds.
 
     Parameters
     ----------
@@ -90,18 +90,18 @@ class Reasons:
         self._description = where
         self._seconds = seconds
         self._due = 0.0
-        self._untold: Counter[str] = Counter()
+        self._unreported: Counter[str] = Counter()
 
     def add(self, reasons: Iterable[str]) -> None:
         """Count some, and log all that was counted if it is time."""
-        self._untold.update(reasons)
+        self._unreported.update(reasons)
         if monotonic() >= self._due:
-            self.tell()
+            self.report()
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Log what was counted since it was last logged."""
-        if self._untold:
-            found = ", ".join(f"{reason} {count}" for reason, count in sorted(self._untold.items()))
+        if self._unreported:
+            found = ", ".join(f"{reason} {count}" for reason, count in sorted(self._unreported.items()))
             self._log.info("%s: dead letters: %s", self._description, found)
-            self._untold.clear()
+            self._unreported.clear()
             self._due = monotonic() + self._seconds

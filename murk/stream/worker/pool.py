@@ -18,7 +18,7 @@ from murk.stream.worker.worker import Worker
 PAUSE = 0.5
 """Seconds between two attempts to reach a log, or to take over a chain that somebody else still holds."""
 
-TELL = 60.0
+LOG_INTERVAL = 60.0
 """Seconds between two lines about how far learning is."""
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 Learner = TypeVar("Learner", bound=StreamLearner)
 
 
-class Team(Generic[Learner]):
+class WorkerPool(Generic[Learner]):
     """One process's share of a log's learning: a worker for each chain that is assigned to it.
 
     When a chain is assigned to another process its worker is released; what it had not committed, the other one
@@ -40,7 +40,7 @@ class Team(Generic[Learner]):
     learner
         Makes a learner that has learned nothing.
     membership
-        Says which chains fall to this process.
+        Says which chains are assigned to this process.
     estimates
         Makes what makes messages about the estimate (see `Worker`), when the first chain is taken over.
     clock
@@ -70,7 +70,7 @@ class Team(Generic[Learner]):
     >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
     ...     log.register_task(task.document())
     ...     log.append([(0, b"not a release"), (1, b"nor this")])
-    ...     with Team(log, task, problem_for(task).engine, log.join()) as team:
+    ...     with WorkerPool(log, task, problem_for(task).engine, log.join()) as team:
     ...         print(team.step(), sorted(team.learners))
     2 [0, 1]
     """
@@ -97,7 +97,7 @@ class Team(Generic[Learner]):
         self._workers: dict[int, Worker] = {}
         self._not_before = 0.0
         self._refused: dict[int, float] = {}
-        self._tell_due, self._told = clock() + TELL, 0
+        self._log_due, self._last_logged = clock() + LOG_INTERVAL, 0
 
     def step(self) -> int:
         """Let every chain that is assigned to this process make a step; return the number of messages read.
@@ -113,7 +113,7 @@ class Team(Generic[Learner]):
         if now < self._not_before:
             return 0
         try:
-            self._follow(now)
+            self._apply_assignment(now)
             read = sum(self._step(chain, now) for chain in list(self._workers))
         except UnreachableError as error:
             if self.trouble is None:
@@ -128,8 +128,8 @@ class Team(Generic[Learner]):
             _log.warning("%s can be reached again", self._log.url)
             self.trouble = None
         self.pulse.beat(None)
-        if now >= self._tell_due:
-            self._tell(now)
+        if now >= self._log_due:
+            self._log_progress(now)
         return read
 
     def measure(self) -> None:
@@ -152,11 +152,11 @@ class Team(Generic[Learner]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A process that ends by a fault is started again by anyone who looks after it, and may fail again: the others
-        # are not to share the chains out each time.
+        # A process that ends by a fault is restarted by its supervisor, and may fail again: that is not to cause a
+        # rebalance each time.
         self.close(for_good=not isinstance(error, Exception))
 
-    def _follow(self, now: float) -> None:
+    def _apply_assignment(self, now: float) -> None:
         """Take over what was assigned to this process, release what was assigned to others."""
         own = self._membership.chains()
         self._drop(*(self._workers.keys() - own))
@@ -177,7 +177,7 @@ class Team(Generic[Learner]):
             self._drop(chain)
             if not self._membership.shared:
                 raise
-            # Most likely it fell to another one, and we shall hear of it in a moment.
+            # Most likely a rebalance gave it to another process, and says so in a moment.
             self._refused[chain] = now + PAUSE
             return 0
         if done.read:
@@ -193,13 +193,13 @@ class Team(Generic[Learner]):
             self._workers.pop(chain).close()
             self.learners.pop(chain)
 
-    def _tell(self, now: float) -> None:
+    def _log_progress(self, now: float) -> None:
         """Log how far it is, where anything was read since that was last said."""
         vitals = self.pulse.vitals()
-        if vitals.read > self._told:
+        if vitals.read > self._last_logged:
             _log.info(
                 "%s: chains %s: %d messages read since the start: %d learned, %d duplicates, %d dead letters",
                 self._log.url, sorted(vitals.chains), vitals.read, vitals.learned, vitals.duplicates, vitals.dead,
             )  # fmt: skip
-            self._told = vitals.read
-        self._tell_due = now + TELL
+            self._last_logged = vitals.read
+        self._log_due = now + LOG_INTERVAL

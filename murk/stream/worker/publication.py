@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from murk._jit import jit
 
 if TYPE_CHECKING:
-    from murk.stream.task.task import Task
+    pass
 
 
 class StalenessLimit(Protocol):
@@ -80,11 +80,6 @@ def staleness_limit(count: int, releases: int, share_ppm: int) -> int:
     # Split, so that the product stays within 64 bits for every count.
     share = count // 1_000_000 * share_ppm + count % 1_000_000 * share_ppm // 1_000_000
     return max(releases, share)
-
-
-def publication_spacing(version: int, task: "Task") -> int:
-    """Return the distance from a published version of a task's chain to the next one."""
-    return spacing(version, task.max_staleness.floor)
 
 
 def ring_size(max_staleness: StalenessLimit) -> int:

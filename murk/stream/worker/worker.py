@@ -20,7 +20,7 @@ from murk.stream.messages.releases import IterateMessage, Release, truncate_time
 from murk.stream.messages.state import Counters, StateMessage
 from murk.stream.messages.trail import Trail, TrailRecorder, first_point
 from murk.stream.task.task import Task
-from murk.stream.worker.counters import Reasons, Tally
+from murk.stream.worker.counters import DeadLetterLog, Tally
 from murk.stream.worker.learner import StreamLearner, payload_lengths
 from murk.stream.worker.recovery import check_carries, check_last, open_state, rebuild_window
 
@@ -158,7 +158,7 @@ class Worker:
         self._trim_due = self._look_due = 0.0
         self._estimates = estimates if chain == 0 else None
         self._description = f"chain {chain} of {log.url}"
-        self._untold = Reasons(_log, self._description)
+        self._unreported = DeadLetterLog(_log, self._description)
         # Before the chain is taken from anyone who may own it rightly.
         check_carries(log, task)
         self._check_learner()
@@ -234,13 +234,13 @@ class Worker:
             _log.info("%s: another one has taken it over", self._description)
             raise
         self._pending = None
-        self._tell(pending)
+        self._log_progress(pending)
         return pending.progress
 
     def close(self) -> None:
         """Release the chain; what was not committed is read again by the next worker."""
         if self._stopped is None:
-            self._untold.tell()
+            self._unreported.report()
             _log.info("%s: released, %d releases learned", self._description, self._counters.learned)
         self._stopped = "was closed"
         self._ownership.close()
@@ -391,13 +391,13 @@ class Worker:
     def _encoded(self, version: int, iterate: list[float]) -> bytes:
         return encode_iterate(IterateMessage(task=self._task.hash, chain=self.chain, version=version, iterate=iterate))
 
-    def _tell(self, pending: _Pending) -> None:
+    def _log_progress(self, pending: _Pending) -> None:
         done = pending.progress
         _log.debug(
             "%s: committed up to offset %d: %d learned, %d duplicates, %d dead letters",
             self._description, done.offset, done.learned, done.duplicates, done.dead,
         )  # fmt: skip
-        self._untold.add(letter.reason for letter in pending.dead)
+        self._unreported.add(letter.reason for letter in pending.dead)
 
     def _restore_model(self) -> None:
         """See whether another model stands where the newest should, and if so put it there again.

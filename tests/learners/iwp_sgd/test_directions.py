@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from murk.audit.distributions import Silence
+from murk.audit.release_distributions import Silence
 from murk.errors import UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.learners.estimate import PublicCovariates

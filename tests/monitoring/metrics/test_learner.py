@@ -4,12 +4,12 @@ import urllib.error
 import urllib.request
 
 import pytest
+from murk.learners.unhealthy_reason import problem_for
 
 from murk.cli.metrics import learner_metrics
-from murk.learners.problem import problem_for
-from murk.monitoring.metrics.learner import STALLED, LearnerMetrics, learner_routes, problem
+from murk.monitoring.metrics.learner import STALLED, LearnerMetrics, learner_routes, unhealthy_reason
 from murk.stream import Task, open_log
-from murk.stream.worker.pool import Team
+from murk.stream.worker.pool import WorkerPool
 from murk.stream.worker.pulse import Pulse
 from tests.monitoring.metrics.test_exporter import check
 from tests.monitoring.runs import TEXT
@@ -67,7 +67,7 @@ def test_a_learner_is_well_while_it_steps_and_reaches_the_log():
     pulse.beat(None)
     assert health({}).status == 200
     # Anyone who stands by is well.
-    assert problem(Pulse(lambda: 0.0).vitals(), 1.0) is None
+    assert unhealthy_reason(Pulse(lambda: 0.0).vitals(), 1.0) is None
 
 
 def get(url):
@@ -81,7 +81,7 @@ def test_a_learner_serves_them_on_this_machine_alone(tmp_path, capsys):
     with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
         log.register_task(task.document())
         log.append([(0, b"junk")] * 3)
-        with Team(log, task, problem_for(task).engine, log.join()) as team:
+        with WorkerPool(log, task, problem_for(task).engine, log.join()) as team:
             with learner_metrics(0, "127.0.0.1", task, team) as refresh:
                 team.step()
                 log.append([(0, b"junk")] * 2)

@@ -4,15 +4,15 @@ import platform
 import sys
 
 import pytest
+from murk.learners.unhealthy_reason import problem_for
 
 from murk import __version__
 from murk.cli.metrics import learner_metrics
-from murk.learners.problem import problem_for
 from murk.monitoring.metrics.exporter import new_registry
 from murk.monitoring.metrics.population import PeopleMetrics, PeopleSums
 from murk.monitoring.metrics.process import ProcessMetrics
 from murk.stream import Task, open_log
-from murk.stream.worker.pool import Team
+from murk.stream.worker.pool import WorkerPool
 from tests.monitoring.metrics.test_exporter import described, families
 from tests.monitoring.metrics.test_learner import get
 from tests.monitoring.runs import TEXT
@@ -37,7 +37,7 @@ def test_a_learner_tells_and_a_gateway_does_not(tmp_path, capsys):
     with open_log(f"sqlite:///{tmp_path}/log.db") as log:
         log.register_task(task.document())
         with (
-            Team(log, task, problem_for(task).engine, log.join()) as team,
+            WorkerPool(log, task, problem_for(task).engine, log.join()) as team,
             learner_metrics(0, "127.0.0.1", task, team),
         ):
             learner = get(capsys.readouterr().err.split(" at ")[1].strip())

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr, ndtr
 
-from murk.audit.distributions import Silence
+from murk.audit.release_distributions import Silence
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
 from murk.privacy.gaussmix import GramAccumulator, GramMechanism

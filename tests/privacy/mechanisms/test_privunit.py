@@ -16,9 +16,9 @@ from hypothesis.extra import numpy as hnp
 
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianMechanism, L2BallMechanism, PrivUnitMechanism, PureDP, SimulatedNoise
-from murk.privacy.mechanisms.closest import closest_share, fitted, gain, limit, moments
+from murk.privacy.mechanisms.payload_limits import NATS, gaussian_square
 from murk.privacy.mechanisms.privunit import shared_threshold
-from murk.privacy.mechanisms.reach import NATS, gaussian_square
+from murk.privacy.mechanisms.privunit_calibration import closest_share, fitted, gain, limit, moments
 from tests.privacy.mechanisms.scripted import Scripted
 
 WORDS = 2**64
@@ -356,10 +356,10 @@ def test_how_long_an_honest_payload_is():
 )
 def test_impossible_parameters(changes, message):
     # Four candidates of eight: even odds are not a choice.
-    good = {"dimension": 3, "radius": 1.0, "draws": 4, "closest": 4, "threshold": 2**64 - 2**62}
-    assert PrivUnitMechanism(**good).guarantee.epsilon == pytest.approx(math.log(3))
+    gain_of = {"dimension": 3, "radius": 1.0, "draws": 4, "closest": 4, "threshold": 2**64 - 2**62}
+    assert PrivUnitMechanism(**gain_of).guarantee.epsilon == pytest.approx(math.log(3))
     with pytest.raises(UserError, match=message):
-        PrivUnitMechanism(**{**good, **changes})
+        PrivUnitMechanism(**{**gain_of, **changes})
 
 
 def test_budgets_that_cannot_be_given():

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
+from murk.privacy.noise.distributions import Kind, NoiseDistribution
 from murk.privacy.noise.sources import compiled
 from murk.privacy.noise.streaming import Draw, Feed, Integers, Words, fill
-from murk.privacy.noise.tables import Kind, NoiseDistribution
 
 from . import reference_sampler
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from murk.privacy.noise.distributions import NoiseDistribution
 from murk.privacy.noise.philox import Purpose, philox
 from murk.privacy.noise.streaming import DEEPER, DONE, REJECTED, SPARE, WORDS, Feed, Integers, Words, fill
-from murk.privacy.noise.tables import NoiseDistribution
 
 # What a trial of two words may come to, beside a value and `REJECTED`.
 UNDECIDED = REJECTED + 1

@@ -13,8 +13,8 @@ import pytest
 from scipy.special import ndtr
 
 from murk.privacy.noise import SecureNoise
+from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, LATTICE_WIDTH, Kind, NoiseDistribution
 from murk.privacy.noise.streaming import Draw, Integers
-from murk.privacy.noise.tables import GAUSSIAN_NOISE, LAPLACE_NOISE, LATTICE_WIDTH, Kind, NoiseDistribution
 
 from . import reference_sampler
 from .oracle import FALSE_ALARM, chi_square, sample, uniform_p_value

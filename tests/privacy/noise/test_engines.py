@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numba.core.dispatcher import Dispatcher
 
 from murk.privacy.noise import kernels, philox, streaming
+from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NoiseDistribution
 from murk.privacy.noise.sources import SimulatedNoise
 from murk.privacy.noise.streaming import DONE, Draw, Feed, Integers, Words, fill
-from murk.privacy.noise.tables import GAUSSIAN_NOISE, LAPLACE_NOISE, NoiseDistribution
 
 from . import reference_sampler
 from .oracle import ENGINES, random_feed

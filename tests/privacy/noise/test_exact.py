@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from murk.privacy.noise.distributions import NoiseDistribution
 from murk.privacy.noise.streaming import DEEPER, DONE, SPARE, WORDS, Draw
-from murk.privacy.noise.tables import NoiseDistribution
 
 from .oracle import ENGINES, outcome
 

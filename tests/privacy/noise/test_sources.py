@@ -8,7 +8,7 @@ import pytest
 
 from murk._jit import jit
 from murk.errors import UserError
-from murk.privacy.mechanisms import codes
+from murk.privacy.mechanisms import kernel_codes as codes
 from murk.privacy.noise import (
     LATTICE_WIDTH,
     NoiseSource,
@@ -18,9 +18,9 @@ from murk.privacy.noise import (
     SimulatedNoise,
     kernels,
 )
+from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
 from murk.privacy.noise.opendp_source import opendp_draw
 from murk.privacy.noise.sources import draw_noise
-from murk.privacy.noise.tables import NOISE_DISTRIBUTIONS
 
 from .oracle import FALSE_ALARM, chi_square
 

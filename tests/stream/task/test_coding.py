@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.errors import UserError
-from murk.stream.task.coding import Coding, Problem
+from murk.stream.task.coding import Coding
 from murk.stream.task.columns import Cell
 from murk.stream.task.task import Task
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX
@@ -230,7 +230,7 @@ def test_columns_are_not_written_to() -> None:
     np.testing.assert_array_equal(ages, [0.0, np.nan, np.inf, 99.0])
 
 
-def test_a_block_names_its_first_problem_but_not_the_value() -> None:
+def test_a_block_says_what_is_wrong_where_but_not_the_value() -> None:
     columns = {
         "age": [21, 99, 22, "secret"],
         "same_sex": ["no", "no", "no", "secret"],
@@ -239,11 +239,11 @@ def test_a_block_names_its_first_problem_but_not_the_value() -> None:
     }
     block = CODING.encode(columns)
     assert block.columns == ("age", "same_sex", "origin", "third_child")
-    assert block.first_problem() == Problem(2, "third_child", Cell.UNDECLARED)
+    assert block.cells[2, 3] == Cell.UNDECLARED
     assert block.clamped.tolist() == [0, 1, 0, 0]
     assert block.missing.tolist() == [0, 0, 1, 3]
     fine = CODING.encode({name: values[:2] for name, values in columns.items()})
-    assert fine.first_problem() is None
+    assert np.all(fine.cells < Cell.MISSING)
     assert [cell.describe() for cell in Cell] == [
         "is fine",
         "is outside its bounds",
@@ -266,7 +266,7 @@ def test_columns_must_be_there_and_of_one_length() -> None:
 def test_empty_block() -> None:
     block = CODING.encode({"age": [], "same_sex": [], "origin": [], "third_child": []})
     assert block.x.shape == (0, 5)
-    assert block.first_problem() is None
+    assert block.cells.shape == (0, 4)
 
 
 @pytest.mark.parametrize("coding", [CODING, REAL])

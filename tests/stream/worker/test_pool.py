@@ -10,7 +10,7 @@ from murk.stream.log.base import FencedError, UnreachableError
 from murk.stream.log.membership import AllChains, Membership
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.worker import pool as module
-from murk.stream.worker.pool import PAUSE, TELL, Team
+from murk.stream.worker.pool import LOG_INTERVAL, PAUSE, WorkerPool
 from murk.stream.worker.pulse import ChainVitals, Pulse
 from tests.stream.harness import SumLearner, make_task, message, put
 
@@ -48,13 +48,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def make(log: SqliteLog, clock: Clock) -> Iterator[Callable[..., Team[Any]]]:
+def make(log: SqliteLog, clock: Clock) -> Iterator[Callable[..., WorkerPool[Any]]]:
     for chain in range(2):
         put(log, [message(TASK, 100 * chain + number, chain=chain) for number in range(3)], chain)
-    made: list[Team[Any]] = []
+    made: list[WorkerPool[Any]] = []
 
-    def team(membership: Membership) -> Team[Any]:
-        made.append(Team(log, TASK, lambda: SumLearner(TASK), membership, clock=clock))
+    def team(membership: Membership) -> WorkerPool[Any]:
+        made.append(WorkerPool(log, TASK, lambda: SumLearner(TASK), membership, clock=clock))
         return made[-1]
 
     yield team
@@ -62,7 +62,7 @@ def make(log: SqliteLog, clock: Clock) -> Iterator[Callable[..., Team[Any]]]:
         one.close()
 
 
-def test_learns_what_falls_to_it_and_lets_go_of_the_rest(make: Callable[..., Team[Any]], log: SqliteLog) -> None:
+def test_learns_what_falls_to_it_and_lets_go_of_the_rest(make: Callable[..., WorkerPool[Any]], log: SqliteLog) -> None:
     group = Group(0)
     team = make(group)
     assert (team.step(), set(team.learners)) == (3, {0})
@@ -80,7 +80,7 @@ def test_learns_what_falls_to_it_and_lets_go_of_the_rest(make: Callable[..., Tea
 
 
 def test_a_log_that_is_away_is_waited_for_and_every_chain_owned_anew(
-    make: Callable[..., Team[Any]], clock: Clock, caplog: pytest.LogCaptureFixture
+    make: Callable[..., WorkerPool[Any]], clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     group = Group(0, 1)
     team = make(group)
@@ -106,7 +106,7 @@ def test_a_log_that_is_away_is_waited_for_and_every_chain_owned_anew(
 
 
 def test_a_chain_that_another_one_took_is_let_be_for_a_while(
-    make: Callable[..., Team[Any]], clock: Clock, log: SqliteLog
+    make: Callable[..., WorkerPool[Any]], clock: Clock, log: SqliteLog
 ) -> None:
     team = make(Group(0, 1))
     team.step()
@@ -122,7 +122,7 @@ def test_a_chain_that_another_one_took_is_let_be_for_a_while(
 
 
 def test_a_chain_that_nobody_shares_and_another_one_took_is_an_error(
-    make: Callable[..., Team[Any]], log: SqliteLog
+    make: Callable[..., WorkerPool[Any]], log: SqliteLog
 ) -> None:
     assert not AllChains([0]).shared
     group = AllChains([0, 1])
@@ -136,7 +136,7 @@ def test_a_chain_that_nobody_shares_and_another_one_took_is_an_error(
     assert set(team.learners) == {0}
 
 
-def test_how_it_leaves(make: Callable[..., Team[Any]]) -> None:
+def test_how_it_leaves(make: Callable[..., WorkerPool[Any]]) -> None:
     """For good, but after a fault: then it is started again and comes back to its chains."""
     for error, for_good in ((None, True), (KeyboardInterrupt(), True), (MurkError("a fault"), False)):
         group = Group(0)
@@ -151,7 +151,9 @@ def test_how_it_leaves(make: Callable[..., Team[Any]]) -> None:
         assert team.learners == {}
 
 
-def test_how_far_behind_it_is(make: Callable[..., Team[Any]], log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_far_behind_it_is(
+    make: Callable[..., WorkerPool[Any]], log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     team = make(Group(0, 1))
     team.step()
     team.measure()
@@ -169,7 +171,7 @@ def test_how_far_behind_it_is(make: Callable[..., Team[Any]], log: SqliteLog, mo
 
 
 def test_says_how_far_it_is_now_and_then(
-    make: Callable[..., Team[Any]], clock: Clock, log: SqliteLog, caplog: pytest.LogCaptureFixture
+    make: Callable[..., WorkerPool[Any]], clock: Clock, log: SqliteLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", module.__name__)
     team = make(Group(0))
@@ -178,7 +180,7 @@ def test_says_how_far_it_is_now_and_then(
         return [record.getMessage() for record in caplog.records if "since the start" in record.getMessage()]
 
     team.step()
-    clock.now += TELL - 0.01
+    clock.now += LOG_INTERVAL - 0.01
     team.step()
     assert said() == []
     clock.now += 0.01
@@ -186,12 +188,12 @@ def test_says_how_far_it_is_now_and_then(
     assert ["chains [0]: 3 messages read since the start: 3 learned, 0 duplicates, 0 dead" in line for line in said()]
     assert len(said()) == 1
     # Where nothing was read since, nothing is said; and then not before as much time again.
-    clock.now += TELL
+    clock.now += LOG_INTERVAL
     team.step()
     put(log, [b"x"])
     team.step()
     assert len(said()) == 1
-    clock.now += TELL
+    clock.now += LOG_INTERVAL
     team.step()
     assert len(said()) == 2
 

@@ -8,7 +8,6 @@ from murk.stream.task.task import Task
 from murk.stream.worker.publication import (
     is_published,
     newest_published,
-    publication_spacing,
     ring_size,
     spacing,
     staleness_limit,
@@ -66,7 +65,7 @@ def test_defaults_publish_at_most_half_a_percent_apart() -> None:
     task = Task.parse(LOGISTIC)
     assert task.max_staleness.floor == 1
     widths = {0: 1, 200: 1, 399: 1, 400: 2, 800: 4, 254_654: 1_024}
-    assert {version: publication_spacing(version, task) for version in widths} == widths
+    assert {version: spacing(version, task.max_staleness.floor) for version in widths} == widths
 
 
 @pytest.mark.parametrize("limits", SETTINGS, ids=repr)

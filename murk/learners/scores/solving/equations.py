@@ -173,7 +173,7 @@ def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[A
         share = 1.0 / (own_variance(each.curvature, p) * gain(into) ** 2)
         measured += share * into @ each.curvature.mean @ into.T
         reached = directions(rows.points, each.model, each.model.matrix_reach)
-        lengths = _over(reached, rows.points @ each.model.transform.T)
+        lengths = _clip_factors(reached, rows.points @ each.model.transform.T)
         factors += share * response.weights(rows.points @ each.model.origin, each.model.exponent) * lengths
         weight += share
     if weight == 0.0:
@@ -190,7 +190,7 @@ def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[A
     return measured @ along, Z * (factors * (Z @ along))[:, None], own
 
 
-def _over(reached: Array, Z: Array) -> Array:
+def _clip_factors(reached: Array, Z: Array) -> Array:
     """c(z) of rows, from ``c(z) z`` and z."""
     square = np.einsum("ij,ij->i", Z, Z)
     return np.asarray(np.einsum("ij,ij->i", reached, Z) / np.where(square > 0.0, square, 1.0))

@@ -83,8 +83,8 @@ class Solution:
         The epochs' mean answers, oldest first.
     response
         How the target enters.
-    rows
-        Public covariates, if there are any.
+    unlike
+        Whether there are public rows that the people are unlike: only centred scores are used then.
     """
 
     public = False
@@ -248,7 +248,7 @@ class Solution:
 
     @cached_property
     def covariance(self) -> Array:
-        """Covariance of the solution, (p, p), with what the public sample's finite size adds."""
+        """Covariance of the solution, (p, p)."""
         if not self._equations:
             return np.eye(self.features) * PRIOR_VARIANCE
         return self._covariance(self.values)

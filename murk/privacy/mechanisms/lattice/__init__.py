@@ -1,6 +1,6 @@
 """The lattice that releases lie on: bounded vectors to integers, integers to payloads, and back."""
 
-from murk.privacy.mechanisms.codes import DIRECTIONS, GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
+from murk.privacy.mechanisms.kernel_codes import DIRECTIONS, GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.mechanisms.lattice.kernels import (
     decode,
     decode_block,

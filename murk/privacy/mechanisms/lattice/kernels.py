@@ -1,6 +1,6 @@
 """Vectors to payloads of a release, and back: the array code of the mechanisms, compiled, one kernel for everybody.
 
-Which code it is, is a number of `murk.privacy.mechanisms.codes`.
+Which code it is, is a number of `murk.privacy.mechanisms.kernel_codes`.
 """
 
 import math
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._jit import jit
-from murk.privacy.mechanisms.codes import DIRECTIONS, GAUSSIAN, L2BALL, PRIVUNIT
+from murk.privacy.mechanisms.kernel_codes import DIRECTIONS, GAUSSIAN, L2BALL, PRIVUNIT
 from murk.privacy.mechanisms.lattice.quantise import Integers, Vector, largest_size, quantise_l1, quantise_l2, share_of
 
 Words = npt.NDArray[np.uint64]

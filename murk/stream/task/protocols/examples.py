@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 from pydantic import Field
 
 from murk.stream.task.block import Block, Integer, Number
-from murk.stream.task.errors import nearest, problem
+from murk.stream.task.errors import nearest, task_error
 from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol, coded_features
 
 DIRECTED: Final = ("quadratic", "squared")
@@ -184,19 +184,19 @@ class ExamplesProtocol(TaskProtocol):
         """Check that the loss is the target's, and the release the loss's."""
         losses = LOSSES[target]
         if block.loss not in losses:
-            raise problem(
+            raise task_error(
                 f"{block.loss!r} is not a loss of a {target} target; {nearest(str(block.loss), losses)}",
                 "examples",
                 "loss",
             )
         if block.truncation is not None and block.loss != "log":
-            raise problem(f"has no effect with loss: {block.loss}; remove it", "examples", "truncation")
+            raise task_error(f"has no effect with loss: {block.loss}; remove it", "examples", "truncation")
         if block.split != ExamplesBlock.model_fields["split"].default and block.release != "separate":
-            raise problem(
+            raise task_error(
                 f"has no effect with release: {block.release}; remove it, or say release: separate", "examples", "split"
             )
         if block.release in (OUTER, "directions") and block.loss not in DIRECTED:
-            raise problem(
+            raise task_error(
                 f"{block.release} tells the {' and '.join(DIRECTED)} losses alone, not {block.loss}; say "
                 "release: joint",
                 "examples", "release",

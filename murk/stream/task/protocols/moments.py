@@ -7,7 +7,7 @@ from pydantic import Field
 
 from murk.privacy.mechanisms import BEST, KINDS
 from murk.stream.task.block import Block
-from murk.stream.task.errors import problem
+from murk.stream.task.errors import task_error
 from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
 _TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus")
@@ -69,7 +69,7 @@ def check_public(moments: MomentsBlock) -> None:
         wanted["solver"] = "score"
     for key, value in wanted.items():
         if getattr(moments, key) == value:
-            raise problem(
+            raise task_error(
                 f"{value} needs public covariates (features without the target), and the task has none; nobody's are "
                 "public unless it says so. Give public: {file: F}, features that everybody may know already; or "
                 "public: {set_aside: N}, which publishes the features of N of the people as they are, under no "
@@ -88,14 +88,14 @@ def check_directions(block: MomentsBlock, curve: str) -> None:
     """
     chosen = getattr(block, curve)
     if chosen not in _TOLD:
-        raise problem(
+        raise task_error(
             f"{chosen} is not learned from directions, which tell {', '.join(_TOLD)} models only; say release: joint, "
             "or leave release out",
             "moments", "release",
         )  # fmt: skip
     for key, value in _OF_MOMENTS.items():
         if getattr(block, key) != value:
-            raise problem("has no effect with release: directions; remove it, or say release: joint", "moments", key)
+            raise task_error("has no effect with release: directions; remove it, or say release: joint", "moments", key)
 
 
 class MomentsProtocol(TaskProtocol):
@@ -126,7 +126,7 @@ class MomentsProtocol(TaskProtocol):
         """Check that the model is the target's, and what it needs there."""
         wrong, right = ("link", "loss") if target == "binary" else ("loss", "link")
         if getattr(block, wrong) is not None:
-            raise problem(f"has no effect on a {target} target; remove it, or give {right}", "moments", wrong)
+            raise task_error(f"has no effect on a {target} target; remove it, or give {right}", "moments", wrong)
         if block.release == "directions":
             check_directions(block, right)
 

@@ -9,7 +9,7 @@ from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.stream.task.block import Block
 from murk.stream.task.checks import OBJECTIVES
-from murk.stream.task.errors import nearest, problem, shown
+from murk.stream.task.errors import nearest, shown, task_error
 from murk.stream.task.features import Target
 from murk.stream.task.learner import LearnerBlock, MaxStaleness
 from murk.stream.task.protocols.base import TaskProtocol, coded_features
@@ -37,7 +37,7 @@ FORMER_SET_ASIDE: Final = 1000
 
 def _known(value: object) -> object:
     if isinstance(value, str) and value not in PROTOCOLS:
-        raise problem(f"{shown(value)} is not a protocol; {nearest(value, PROTOCOLS)}")
+        raise task_error(f"{shown(value)} is not a protocol; {nearest(value, PROTOCOLS)}")
     return value
 
 
@@ -122,25 +122,25 @@ def check_protocol(
     protocol = PROTOCOLS[name]
     for other, block in blocks.items():
         if block is not None and other != name:
-            raise problem(f"has no effect with protocol: {name}; remove it, or say protocol: {other}", other)
+            raise task_error(f"has no effect with protocol: {name}; remove it, or say protocol: {other}", other)
     if protocol.block is None:
         return
     if objective is not None:
-        raise problem(
+        raise task_error(
             f"{objective!r} has no effect with protocol: {name}, whose own block says what is learned; remove it",
             "objective",
         )
     if target.kind not in protocol.targets:
-        raise problem(f"{name} learns a binary or a real target, not {target.kind!r}; use gradients", "protocol")
+        raise task_error(f"{name} learns a binary or a real target, not {target.kind!r}; use gradients", "protocol")
     protocol.check(blocks[name], target.kind)
     # A bound of the coefficients may stand in tasks that take none; the other keys say how gradients or steps are made.
     unread = [key for key in LearnerBlock.model_fields if key not in protocol.learner_keys]
     key = learner.beyond_defaults(tuple(unread))
     if key:
-        raise problem(f"has no effect with protocol: {name}; remove it", "learner", key)
+        raise task_error(f"has no effect with protocol: {name}; remove it", "learner", key)
     if staleness != MaxStaleness():
         why = protocol.why_no_staleness
-        raise problem(f"has no effect with protocol: {name}, whose releases are {why}; remove it", "max_staleness")
+        raise task_error(f"has no effect with protocol: {name}, whose releases are {why}; remove it", "max_staleness")
 
 
 def check_forgetting(name: str, forget: int | None) -> None:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from murk.privacy.mechanisms import BEST, KINDS
 from murk.stream.task.block import Block, Number
-from murk.stream.task.errors import problem
+from murk.stream.task.errors import task_error
 from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
 
@@ -42,7 +42,7 @@ class ScoresProtocol(TaskProtocol):
             With the choices.
         """
         if target == "classes":
-            raise problem(
+            raise task_error(
                 "scores of several classes need public covariates (features without the target), and the task has "
                 "none; nobody's are public unless it says so. Give public: {file: F}, features that everybody may know "
                 "already; or public: {set_aside: N}, which publishes the features of N of the people as they are, "

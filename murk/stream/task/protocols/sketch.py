@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from murk.stream.task.block import Block, Integer, Text
-from murk.stream.task.errors import problem
+from murk.stream.task.errors import task_error
 from murk.stream.task.learner import Positive
 from murk.stream.task.protocols.base import Offer, Scale, TaskProtocol
 
@@ -103,15 +103,15 @@ class SketchProtocol(TaskProtocol):
         """Check the block's keys against its method and the target."""
         for key in _OF_MIXING if block.method == "moments" else ():
             if getattr(block, key) != SketchBlock.model_fields[key].default:
-                raise problem(
+                raise task_error(
                     "has no effect with method: moments; remove it, or say method: linear-mixing", "sketch", key
                 )
         if target == "real" and block.range is not None:
-            raise problem("has no effect on a real target; remove it", "sketch", "range")
+            raise task_error("has no effect on a real target; remove it", "sketch", "range")
         if target == "binary" and block.target_bound not in (None, 1.0):
-            raise problem("labels are -1 and +1, and their bound is 1; remove it", "sketch", "target_bound")
+            raise task_error("labels are -1 and +1, and their bound is 1; remove it", "sketch", "target_bound")
         if block.feature_bound is not None and block.feature_bound <= 1.0:
-            raise problem(
+            raise task_error(
                 f"{block.feature_bound:g} leaves no room beside the constant 1 that every record has; raise it",
                 "sketch", "feature_bound",
             )  # fmt: skip

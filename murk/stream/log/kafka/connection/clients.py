@@ -15,7 +15,7 @@ from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
 from murk.stream.log.kafka.connection.address import Address
 from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.connection.network import Network, explain
-from murk.stream.log.kafka.connection.producers import Producer, TransactionalProducer
+from murk.stream.log.kafka.connection.producers import InterruptibleProducer, TransactionalProducer
 from murk.stream.log.kafka.connection.settings import Settings
 from murk.stream.log.kafka.group.member import Member
 
@@ -151,7 +151,7 @@ class Clients:
         One request at a time keeps the order when one has to be repeated.
         """
         return self._make(
-            Producer,
+            InterruptibleProducer,
             acks="all",
             enable_idempotence=False,
             max_in_flight_requests_per_connection=1,

@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 def close_in_time(client: Any, url: str) -> None:
-    """Close a client, or leave it to its own devices where that does not come to an end."""
+    """Close a client, or abandon it after `CLOSING` seconds."""
     met: list[Exception] = []
 
     def close() -> None:

@@ -14,7 +14,7 @@ from murk.stream.log.base import FencedError, UnreachableError
 
 REFUSED = "MURK-KAFKA-003"
 
-_ASLEEP = (
+_UNREACHABLE = (
     errors.KafkaTimeoutError,
     errors.KafkaConnectionError,
     errors.NodeNotReadyError,
@@ -23,7 +23,7 @@ _ASLEEP = (
 )
 # A broker that wakes from a pause may end a transaction for its time-out while its owner commits it; one that was
 # killed does not know the batch that the next one follows upon.
-_STUMBLED = (
+_BROKER_FAULTS = (
     errors.UnknownError,
     errors.InvalidTxnStateError,
     errors.OutOfOrderSequenceNumberError,
@@ -103,10 +103,10 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
         return UserError(f"{url}: the broker does not offer this sasl.mechanism: set the one that it has", code=REFUSED)
     if isinstance(error, (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError)):
         return MurkError(gone or deleted(url, doing), code=None if gone else "MURK-LOG-006")
-    if isinstance(error, _ASLEEP):
+    if isinstance(error, _UNREACHABLE):
         return UnreachableError(f"{url} cannot be reached ({doing}): is the broker running, and is this its address?")
     # An error without a name is one that the library met where it expected none: asking again tells what stands.
-    if isinstance(error, _STUMBLED) or type(error) is errors.KafkaError:
+    if isinstance(error, _BROKER_FAULTS) or type(error) is errors.KafkaError:
         return UnreachableError(f"{url}: the broker failed by itself ({doing}): its own log says why")
     return MurkError(f"{url}: {doing} failed: {type(error).__name__}")
 

@@ -13,7 +13,7 @@ _LEAVE = 2.0
 _LOOK_MS = 200
 
 
-class Producer(KafkaProducer):  # type: ignore[misc]
+class InterruptibleProducer(KafkaProducer):  # type: ignore[misc]
     """A producer that can be left.
 
     The library's close waits for all records to be sent, and where they cannot be, because a topic is gone or a
@@ -30,7 +30,7 @@ class Producer(KafkaProducer):  # type: ignore[misc]
             self.close(timeout=0)
 
 
-class TransactionalProducer(Producer):
+class TransactionalProducer(InterruptibleProducer):
     """A transactional producer that does not wait for ever for a commit.
 
     The library's has no limit: where a topic is gone, or a broker died at the wrong moment, the answer never

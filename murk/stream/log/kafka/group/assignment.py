@@ -1,4 +1,4 @@
-"""Which partition is assigned to which member of a group: computed by one of them, for all."""
+"""The cooperative rebalance of a consumer group: which partition is assigned to which member, by one for all."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> dict[str, list[int]]:
     """Share partitions out evenly, with as few moves as that allows.
 
-    What has to move is given to nobody yet: its owner releases it first, and then it is shared out again.
+    A partition that moves is unassigned first, so that its owner releases it, and is assigned in the next rebalance.
 
     Parameters
     ----------
     partitions
         All of them.
     owned
-        What each member has, longest-running member first. Nobody's partitions go to them in this order: who is
-        started again and again is the last to be given more.
+        What each member has, longest-running member first. Partitions without an owner go to them in this order: a
+        member that is restarted again and again is the last to be given more.
 
     Returns
     -------

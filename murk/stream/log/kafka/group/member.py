@@ -1,4 +1,4 @@
-"""A consumer that is a member of a group by a name, and says when another one has come under that name."""
+"""A static member of a consumer group: it is known by a name, and says when another one has joined under that name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka.errors import FencedInstanceIdError
 from murk.stream.log.kafka.group.assignment import Assignor
 
 REBALANCE_MS = 2_000
-"""How long the others wait for a member when chains are shared out again; one with a name keeps its chains without
+"""How long a rebalance waits for a member; one with a name keeps its chains without
 it, and one that is frozen is missed for no longer."""
 
 _JOIN_MS = 500
@@ -43,9 +43,9 @@ class Member(KafkaConsumer):  # type: ignore[misc]
             raise
 
     def assigned(self) -> Collection[int]:
-        """Take part in the group's life, and give the partitions that fall to this member.
+        """Poll the group's coordinator, and return the partitions that are assigned to this member.
 
-        Where nothing is to be shared out that takes no time at all. Else it waits: the library begins a join again
+        Without a rebalance that takes no time at all. Else it waits: the library begins a join again
         whose end it was not there to see. ``settled`` says whether it has seen it.
 
         Raises

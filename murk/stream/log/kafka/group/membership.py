@@ -1,4 +1,4 @@
-"""Sharing the chains among all learners: a consumer group that says who learns what."""
+"""Sharing the chains among all learners: a consumer group whose rebalances say who learns what."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ HANDING_OVER = 2.0
 """Seconds that a chain's next owner waits for this process to end its step; then it is fenced."""
 
 PATIENCE_MS = 300_000
-"""Who has not asked for their chains for so long does not learn any more, and falls out of the group."""
+"""A learner that has not asked for its chains for so long is taken to have stopped, and leaves the group (as by
+`max.poll.interval.ms`)."""
 
 _LOOK_AGAIN = 0.001
 _CLOSING = 3.0
@@ -37,8 +38,8 @@ _log = logging.getLogger(__name__)
 class KafkaMembership(Membership):
     """One learner's place in the consumer group of a log.
 
-    The group only says which chains fall to whom; partitions move one by one (cooperatively), while the
-    others are learned on. Reading, and what has been read, is each chain's own business: its state holds its
+    The group only says which chains are assigned to whom; in a cooperative rebalance partitions move one by one, while
+    the others are learned on. Reading, and what has been read, is each chain's own business: its state holds its
     offset, and a group's offsets can be reset by anybody with the tools for it.
 
     A member has a name, and under it comes back to the chains that it had, without the others hearing of it, if it

@@ -112,7 +112,7 @@ def audit(
         tick(start, case.name)
         trial = case.prepare()
         failure = (1.0 - confidence) / (len(cases) * len(trial.yardsticks))
-        yield from _found(
+        yield from _audit_claims(
             case.name, trial, trial.draws(draws), source, failure, _share(tick, start, draws, trial, case)
         )
     tick(2 * draws * len(cases), "")
@@ -123,7 +123,7 @@ def _share(tick: Callable[[int, str], None], start: int, draws: int, trial: Tria
     return lambda done: tick(start + round(done * draws / trial.draws(draws)), case.name)
 
 
-def _found(
+def _audit_claims(
     name: str, trial: Trial, count: int, noise: NoiseSource, failure: float, tick: Callable[[int], None]
 ) -> Iterator[Finding]:
     samples = []

@@ -74,7 +74,11 @@ CODES = {
             "There is no setting of this name, in the file or among the variables `MURK_...`.",
             "Take the name that the message offers; `murk config --all` lists all.",
         ),
-        Code("MURK-CONF-003", "A setting's value is not one that it can have.", "Give one that the message names."),
+        Code(
+            "MURK-CONF-003",
+            "A setting's value is not one that it can have.",
+            "Use one of the values that the message names.",
+        ),
         Code(
             "MURK-CONF-004",
             "What must be asked for at each command is set in a file or in the environment.",
@@ -105,7 +109,7 @@ CODES = {
         Code(
             "MURK-LEDGER-003",
             "The ledger is another one than was used here before.",
-            "Give the path of the one that was used before.",
+            "Use the path of the one that was used before.",
         ),
         Code(
             "MURK-LEDGER-004",

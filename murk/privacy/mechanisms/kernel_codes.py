@@ -24,7 +24,7 @@ DIRECTIONS: Final = (L2BALL, PRIVUNIT)
 NOISE_OF: Final[Mapping[int, str]] = MappingProxyType(
     {GAUSSIAN: "gaussian", LAPLACE: "laplace", L2BALL: "gaussian", PRIVUNIT: "gaussian"}
 )
-"""Which of `murk.privacy.noise.tables.NOISE_DISTRIBUTIONS` each code draws."""
+"""Which of `murk.privacy.noise.distributions.NOISE_DISTRIBUTIONS` each code draws."""
 
 WIDTH: Final = 2**20
 """Width of all noise in lattice steps: `murk.privacy.noise.LATTICE_WIDTH`, here so that describing a mechanism

@@ -24,8 +24,8 @@ from murk.privacy.mechanisms import (
     RandomizedResponse,
 )
 from murk.privacy.mechanisms.base import WIDTH
-from murk.privacy.mechanisms.closest import closest_share
-from murk.privacy.mechanisms.codes import DIRECTIONS, L2BALL, LAPLACE, PRIVUNIT
+from murk.privacy.mechanisms.kernel_codes import DIRECTIONS, L2BALL, LAPLACE, PRIVUNIT
+from murk.privacy.mechanisms.privunit_calibration import closest_share
 from murk.privacy.noise import Purpose
 
 Floats = NDArray[np.float64]

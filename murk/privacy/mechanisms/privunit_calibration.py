@@ -141,7 +141,7 @@ def fitted(dimension: int, epsilon: float) -> tuple[int, int]:
     ((1, 1), (54, 8), (26, 1))
     """
 
-    def good(draws: int, closest: int) -> float:
+    def gain_of(draws: int, closest: int) -> float:
         others = (2 * draws - closest) * math.exp(-epsilon)
         return gain(dimension, draws, closest, closest / (closest + others))
 
@@ -149,8 +149,8 @@ def fitted(dimension: int, epsilon: float) -> tuple[int, int]:
     most = max(1, _WORK // dimension)
     chosen = (1, 1)
     for pair in _choices(q, most):
-        chosen = max(chosen, pair, key=lambda pair: good(*pair))
-        if good(*chosen) >= best / math.sqrt(1.0 + _TOLERANCE):
+        chosen = max(chosen, pair, key=lambda pair: gain_of(*pair))
+        if gain_of(*chosen) >= best / math.sqrt(1.0 + _TOLERANCE):
             break
     return chosen
 

@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.privacy.noise.tables import GAUSSIAN_NOISE, LAPLACE_NOISE, LATTICE_WIDTH, NoiseDistribution, exponential
+from murk.privacy.noise.distributions import (
+    GAUSSIAN_NOISE,
+    LAPLACE_NOISE,
+    LATTICE_WIDTH,
+    NoiseDistribution,
+    exponential,
+)
 
 SMALL = [
     NoiseDistribution(kind, coarse * step, coarse, width, levels)
