@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from murk.learners.unhealthy_reason import problem_for
+from murk.learners.problem import problem_for
 
 from murk.cli.commands.status import command
 from murk.monitoring import Monitor

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from murk.learners.unhealthy_reason import problem_for
+from murk.learners.problem import problem_for
 
 from murk.errors import MurkError
 from murk.learners.estimate import RANDOM_SCALING, Estimate

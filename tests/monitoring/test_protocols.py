@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from murk.learners.unhealthy_reason import problem_for
+from murk.learners.problem import problem_for
 
 from murk.learners.estimate import RANDOM_SCALING, Estimate
 from murk.learners.scores.solving.estimate import ScoreEstimate

@@ -77,7 +77,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "whatever brackets the root, the search ends at it",
     (
         "murk/stream/worker/pool.py",
-        "-TELL = 60.0\n+TELL = 120.0",
+        "-LOG_INTERVAL = 60.0\n+LOG_INTERVAL = 120.0",
     ): "how often something is logged",
     (
         "murk/privacy/gaussmix/analysis/tight.py",

@@ -4,7 +4,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from murk.learners.unhealthy_reason import problem_for
+from murk.learners.problem import problem_for
 
 from murk.cli.metrics import learner_metrics
 from murk.monitoring.metrics.learner import STALLED, LearnerMetrics, learner_routes, unhealthy_reason

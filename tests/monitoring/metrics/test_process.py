@@ -4,7 +4,7 @@ import platform
 import sys
 
 import pytest
-from murk.learners.unhealthy_reason import problem_for
+from murk.learners.problem import problem_for
 
 from murk import __version__
 from murk.cli.metrics import learner_metrics
