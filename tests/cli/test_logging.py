@@ -122,7 +122,7 @@ def test_the_library_by_itself_prints_nothing(lonely, capfd, monkeypatch):
 def test_how_far_it_is_is_said_now_and_then(lonely, caplog):
     caplog.set_level(logging.INFO, "murk")
     found, log = lonely
-    found._tell_due = 0.0
+    found._log_due = 0.0
     log._log.append([(0, b"junk")])
     found.step()
     assert "1 messages read since the start: 0 learned, 0 duplicates, 1 dead letters" in caplog.text

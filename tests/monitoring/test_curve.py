@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from murk.learners.problem import problem_for
 
 from murk.cli.commands.status import command
+from murk.learners.problem import problem_for
 from murk.monitoring import Monitor
 from murk.stream import Worker
 from murk.stream.messages.codec import WireRules, decode

@@ -4,10 +4,10 @@ import platform
 import sys
 
 import pytest
-from murk.learners.problem import problem_for
 
 from murk import __version__
 from murk.cli.metrics import learner_metrics
+from murk.learners.problem import problem_for
 from murk.monitoring.metrics.exporter import new_registry
 from murk.monitoring.metrics.population import PeopleMetrics, PeopleSums
 from murk.monitoring.metrics.process import ProcessMetrics
