@@ -72,10 +72,9 @@ class Block:
 class FileSource:
     """The people, or the organisations' records, of a file or of a table in memory.
 
-    Files are CSV (with a header) or JSON lines, either gzipped, or Parquet; see `open_records` for tables.
-
-    Opening reads a file through once, for its digest and so that a truncated one is refused before
-    anything is released; blocks are then read and checked one by one. Memory does not grow with the file.
+    Files are CSV (with a header) or JSON lines, either gzipped, or Parquet; see `open_records` for tables. Opening
+    reads a file through once, for its digest and so that a truncated one is refused before anything is released;
+    blocks are then read and checked one by one. Memory does not grow with the file.
 
     Values outside their public bounds are clamped. An empty cell is what the task's ``missing`` rule says;
     everything else that cannot be coded (text where a number belongs, NaN, an undeclared category or

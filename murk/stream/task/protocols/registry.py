@@ -153,7 +153,7 @@ def check_forgetting(name: str, forget: int | None) -> None:
     """
     protocol = PROTOCOLS[name]
     if forget is not None and not protocol.forgets:
-        raise problem(
+        raise task_error(
             f"{forget:,} has no effect with protocol: {name}, whose learner {protocol.why_no_forgetting}; remove it "
             "and begin a new task for each period, or say protocol: scores",
             "forget",
