@@ -131,7 +131,7 @@ EVIDENCE: dict[str, Evidence] = {
     "public": Evidence(
         "nobody's features become public unless the task says so and somebody agrees",
         (
-            "tests/cli/test_publication.py::test_where_nobody_can_be_asked_nothing_is_published",
+            "tests/cli/test_consent.py::test_where_nobody_can_be_asked_nothing_is_published",
             "tests/producers/populations/test_people.py::test_a_policy_must_allow_a_public_sample",
         ),
     ),

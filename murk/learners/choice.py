@@ -118,7 +118,7 @@ def recommend(task: Task, people: int, *, online: bool = True, organisation: boo
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
     >>> recommend(task, 100_000).protocol, recommend(task, 100_000, online=False).protocol
-    ('scores', 'moments')
+    ('scores', 'examples')
     """
     if people < 1:
         raise UserError(f"people={people!r}: give how many will release, at least 1")

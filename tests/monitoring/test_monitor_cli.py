@@ -246,7 +246,7 @@ def test_produce_says_where_its_metrics_are(tmp_path):
     done = finish(process)
     # Nobody learns here, so it gives up; what matters is that it served.
     assert done.status == 1
-    assert done.err.startswith("third-child: metrics of its people at http://127.0.0.1:")
+    assert "\nthird-child: metrics of its people at http://127.0.0.1:" in f"\n{done.err}"
 
 
 def test_the_page_of_documents_holds_the_table():

@@ -17,7 +17,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "a cell that is neither is refused, however many rows were read",
     (
         "murk/producers/ledger/ledger.py",
-        "-            home = int(rows[0][0]) if rows else -1\n+            home = int(rows[0][0]) if rows else -2",
+        "-        return statements.account(self._file, int(rows[0][0]) if rows else -1, person)\n"
+        "+        return statements.account(self._file, int(rows[0][0]) if rows else -2, person)",
     ): "no file has a number below zero",
     (
         "murk/producers/populations/overlap.py",
@@ -104,7 +105,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "how many statements are prepared",
     (
         "murk/producers/populations/overlap.py",
-        "-    if share <= chance:\n+    if share < chance:",
+        "-    if share <= probability:\n+    if share < probability:",
     ): "where both are the same the bound is 1 as well",
     (
         "murk/privacy/gaussmix/analysis/tight.py",

@@ -77,8 +77,7 @@ class FileSource:
     blocks are then read and checked one by one. Memory does not grow with the file.
 
     Values outside their public bounds are clamped. An empty cell is what the task's ``missing`` rule says;
-    everything else that cannot be coded (text where a number belongs, NaN, an undeclared category or
-    label) stops the reading.
+    all else that cannot be coded (text where a number belongs, NaN, an undeclared category or label) stops it.
 
     Parameters
     ----------
