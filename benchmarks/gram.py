@@ -133,7 +133,7 @@ def iterated(repeats):
     return table
 
 
-def second_window(x, y, budget, rng, first=25_000, edge=2.0):
+def second_window(x, y, budget, rng, first=10_000, edge=1.0):
     """What a window released at the model of a first one would tell: not a method of Murk.
 
     Rows ``(sqrt(h w) x, sqrt(h / w) (y - q))`` at the first model's probabilities q, ``w = q (1 - q)``, h what keeps
