@@ -48,12 +48,15 @@ def example(text: str) -> Any:
     return example_of(task_of(text))
 
 
+@cache
+def levels(text: str) -> Any:
+    return levels_of(task_of(text))
+
+
 def facts(text: str = TASKS["scores"], **others: Any) -> Facts:
     task = task_of(text)
     deployment = replace(DEPLOYMENT, task=task)
-    made = Facts(
-        task, "a file", levels_of(task), example(TASKS["scores"]), deployment, ACCOUNTS, AUDIT, "Sleep.", "We."
-    )
+    made = Facts(task, "a file", levels(text), example(TASKS["scores"]), deployment, ACCOUNTS, AUDIT, "Sleep.", "We.")
     return replace(made, **others)
 
 
