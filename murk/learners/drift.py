@@ -63,7 +63,7 @@ class Comparison:
     since, until
         The part: so many releases were before it, and there are so many with it.
     changes
-        By how much each coefficient seems to have changed, in coded units, (p,); NaN where nothing is known.
+        By how much the estimate of each coefficient has moved since, in coded units, (p,); NaN where nothing is known.
     each
         log E of each coefficient by itself, (p,).
     """
@@ -91,8 +91,9 @@ class Drift:
     since, until
         The part that contradicts what was before it most, in releases; None where nothing was compared.
     changes
-        By how much coefficients have changed in it, in coded units, by name: those whose own evidence would do, the
-        strongest first. Empty where there is no alarm.
+        By how much the estimates of coefficients have moved since, in coded units, by name: those whose own evidence
+        would do, the strongest first. Empty where there is no alarm. The coefficients themselves have changed by more:
+        an estimate is a mean of before and after.
     """
 
     p_value: float = 1.0
@@ -117,9 +118,9 @@ class Drift:
         No sign that the coefficients have changed, in 6 comparisons of newer with older releases.
         >>> words = Drift(2e-7, 6, 190_000, 96_000, 190_000, {"age": -0.31}).words.split(": ")
         >>> words[0], words[2]
-        ('The coefficients have changed', 'age by about -0.31.')
+        ('The coefficients have changed', 'age, whose estimate has moved by -0.31 since.')
         >>> words[1]
-        'releases 96,001 to 190,000 contradict those before (p = 2e-07). Most'
+        'releases 96,001 to 190,000 contradict those before (p = 2e-07). Above all'
         """
         if not self.compared:
             return "Whether the coefficients change cannot be told yet."
@@ -127,10 +128,13 @@ class Drift:
             times = "1 comparison" if self.compared == 1 else f"{self.compared:,} comparisons"
             return f"No sign that the coefficients have changed, in {times} of newer with older releases."
         assert self.since is not None
-        most = ", ".join(f"{name} by about {change:+.2g}" for name, change in list(self.changes.items())[:3])
+        most = ", ".join(
+            f"{name}, whose estimate has moved by {change:+.2g} since"
+            for name, change in list(self.changes.items())[:3]
+        )
         return (
             f"The coefficients have changed: releases {self.since + 1:,} to {self.until:,} contradict those before "
-            f"(p = {self.p_value:.0e})." + (f" Most: {most}." if most else "")
+            f"(p = {self.p_value:.0e})." + (f" Above all: {most}." if most else "")
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,16 +195,13 @@ def compare(
 
 
 def _by_coefficient(change: Array, before: Array, after: Array, share: float | Array) -> tuple[Array, Array]:
-    """log E of each coefficient, and by how much it changed; minus infinity and NaN where nothing was known before.
-
-    The estimate is a mean of before and after, by their releases.
-    """
+    """log E of each coefficient, and by how much it moved; minus infinity and NaN where nothing was known before."""
     with np.errstate(divide="ignore", invalid="ignore"):
         left = after / before
         known = np.isfinite(before) & np.isfinite(left)
         left, square = np.where(known, left, 1.0), np.where(known, np.square(change) / before, 0.0)
     ratios = np.where(known, log_ratio(square, left, share), -np.inf)
-    return ratios, np.where(known, change / share, np.nan)
+    return ratios, np.where(known, change, np.nan)
 
 
 def concluded(names: Sequence[str], releases: int, found: Sequence[Comparison], views: int = 1) -> Drift:

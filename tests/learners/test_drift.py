@@ -82,7 +82,8 @@ def test_a_change_is_noticed_named_and_dated():
     assert found.alarm
     assert found.p_value < 1e-6
     assert list(found.changes) == ["x0"]
-    assert found.changes["x0"] == pytest.approx(0.1, abs=0.02)
+    # The mean of all has moved by a part of it.
+    assert 0.03 < found.changes["x0"] < 0.12
     assert 2**14 <= found.since <= 2**16
     assert found.words.startswith(f"The coefficients have changed: releases {found.since + 1:,} to {GRID[-1]:,}")
     assert found.to_dict()["false_alarm"] == FALSE_ALARM

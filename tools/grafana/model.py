@@ -164,8 +164,9 @@ def _drift() -> Json:
 def _changes() -> Json:
     return timeseries(
         "Changes",
-        "By how much coefficients have changed, in coded units: those that surely have, while the model is said to "
-        "have changed.",
+        "By how much estimates have moved since, in coded units: those of coefficients that surely have changed, while "
+        "the model is said to have. The coefficients themselves have changed by more, as an estimate is a mean of "
+        "before and after.",
         target('max by (name) (murk_parameter_change{task="$task"})', "{{name}}"),
         empty="no change",
     )
