@@ -93,7 +93,8 @@ METRICS = (
         optional="where estimates come with standard errors",
     ),
     Metric(
-        "murk_parameter_change", "gauge", "By how much the coefficient's estimate has moved since it changed, in coded units.",
+        "murk_parameter_change", "gauge",
+        "By how much the coefficient's estimate has moved since it changed, in coded units.",
         ("task", "name"), optional="where the model is said to have changed, for the coefficients that surely have",
     ),
     Metric(
