@@ -194,6 +194,26 @@ def test_what_few_people_have_is_learned_from_more_of_them(monkeypatch):
     assert rare(400_000) > few
 
 
+def test_people_of_rare_categories_come_to_rest_at_the_reach(monkeypatch):
+    """Beyond it they count for less, of which everybody else knows nothing: what is known of them is lost."""
+    rng = np.random.default_rng(5)
+    rare = [np.where(rng.random(200_000) < share, 1.0, -1.0) for share in (0.05, 0.07)]
+    X = np.column_stack([rng.uniform(-1, 1, 200_000), *rare, np.ones(200_000)])
+    y = outcomes(rng, X, np.array([0.5, 0.2, 0.3, -0.2]))
+
+    def longest():
+        # Next to no noise: where coordinates come to rest, not what noise makes of them.
+        model = learn_sums(problem_of(3, 100.0), X, y, 5).model
+        lengths = np.linalg.norm(X @ model.transform.T, axis=1)
+        return max(float(lengths[one > 0].mean()) for one in rare) / model.reach
+
+    assert longest() < 1.5
+    # The twin: not held, they are stretched again at every epoch.
+    monkeypatch.setattr("murk.learners.scores.solving.solve._FREE", 1.0)
+    monkeypatch.setattr("murk.learners.scores.solving.solve._BEYOND", 2.0 / 3.0)
+    assert longest() > 2.0
+
+
 def test_the_reach_follows_the_noise():
     """People beyond it count for less; matrices have noise of its size. With public rows nobody counts for less."""
     typical = 2.0

@@ -43,10 +43,13 @@ Array = NDArray[np.float64]
 # rows, of the estimate: its intervals are around it, and as wide as without that.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
 _FITS, _STEPS = 3, 12
-# A direction is stretched by up to so many times the reach: less would hide what is nearly collinear.
+# A direction is stretched freely up to this part of the reach: the people of two categories are 2 apart in coded units,
+# so that those of a rare one are then as long as the reach.
+_FREE = 0.5
+# Power of what is beyond it.
+_BEYOND = 0.5
+# And by up to so many times the reach: less would hide what is nearly collinear.
 _STRETCHED = 4.0
-# Power of what is beyond once the reach.
-_BEYOND = 2.0 / 3.0
 # Nearly as wide as the prior's own: such an interval counts as one without an end.
 _FARTHEST = 8.0
 # Of the share of targets that are there.
@@ -288,16 +291,19 @@ def _beside(pull: Array) -> Array:
 
 
 def _within(transform: Array, reach: float) -> Array:
-    """A transform that stretches no direction of the coded features more than it has to, nor beyond a few times R.
+    """A transform that stretches no direction of the coded features more than it has to.
 
-    Of a direction that few people have much of, as of a rare category, the coordinates make those people long, who then
-    count for less: it seems the weaker the more it is stretched, and would be stretched again at every epoch, until
-    these people count for nothing. Released matrices do not tell it from one that all have little of. People who are s
-    long count for R/s of what they are; if only so much of an even direction's curvature is asked for, which goes with
-    the stretch squared, a direction that would be even at s is stretched by ``(R s^2)^(1/3)``.
+    Of a direction that few people have much of, as of a rare category, the coordinates make those people long. In
+    matrices and scores alike they count for less the longer they are, and beyond R for ``R/|z|`` of that: such a
+    direction seems weak however far it is stretched, and would be stretched again at every epoch, until these people
+    count for nothing. Released matrices do not tell it from one that all have little of. So a direction that would be
+    even when stretched by s, beyond h = R/2, is stretched by ``sqrt(h s)``. Asked about again in those coordinates, it
+    comes to rest at ``h / sqrt(v)`` if it seems to have v of what others have, where ``s^(2/3)`` would come to rest at
+    ``h / v``.
     """
     left, stretches, right = np.linalg.svd(transform)
-    held = reach * np.minimum(np.maximum(stretches / reach, 1.0) ** _BEYOND, _STRETCHED)
+    free = _FREE * reach
+    held = np.minimum(free * np.maximum(stretches / free, 1.0) ** _BEYOND, _STRETCHED * reach)
     return np.asarray((left * np.minimum(stretches, held)) @ right)
 
 
