@@ -19,8 +19,7 @@ from murk.learners.scores.sums import Summary
 
 Array = NDArray[np.float64]
 
-# The error that intervals allow for is larger than the estimate of it by so many of its standard errors. (With 4 they held
-# the truth in 98-99%.)
+# The error that intervals allow for is larger than the estimate of it by so many of its standard errors.
 _CAREFUL = 2.0
 # What rows predict, where all targets are there, may be wrong by so much of it, as features are not normal: in all
 # directions together, and along the coefficients.
