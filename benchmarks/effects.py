@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.score_people import WRONG, features, learned, unlike
 from murk.learners.effects import marginal_effects
-from murk.learners.scores.model import chance
+from murk.learners.predictions import logistic
 from murk.privacy import GaussianDP
 
 SHAPES = ("normal", "uniform", "correlated", "rare", "skewed", "one-hot", "mixed")
@@ -28,7 +28,7 @@ def replicate(shape, kind, rng):
     if kind in WRONG:
         public = unlike(kind, public, rng)
     theta = rng.normal(0.0, rng.choice([0.3, 1.0]), X.shape[1])
-    at = chance(X @ theta)
+    at = logistic(X @ theta)
     y = (rng.random(n) < at).astype(float)
     estimate = learned(X, y, GaussianDP(mu), rng, public=public)
     truth = theta * float(np.mean(at * (1.0 - at)))

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.gram import designs
 from benchmarks.protocol_people import estimate_of
-from murk.learners.scores.model import chance
+from murk.learners.predictions import logistic
 from murk.stream import Task
 
 WAYS = {
@@ -47,7 +47,7 @@ def draw(way, p, features, mu, missing, rng):
     X = np.column_stack([features(rng, n + rows), np.ones(n + rows)])
     public, X = X[n:], X[:n]
     if kind == "binary":
-        y = (rng.random(n) < chance(X @ theta)).astype(float)
+        y = (rng.random(n) < logistic(X @ theta)).astype(float)
     else:
         y = np.clip(X @ theta + rng.uniform(-0.3, 0.3, n), -1, 1)
     y[rng.random(n) < missing] = np.nan

@@ -17,13 +17,13 @@ from murk.learners.iwp_sgd.estimation.rows import acting
 from murk.learners.iwp_sgd.outer_engine import engine_of
 from murk.learners.iwp_sgd.problem import ExampleProblem
 from murk.learners.ldp_sgd.problem import GradientProblem
+from murk.learners.predictions import logistic
 from murk.learners.problem import problem_for
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.mechanism import Level
 from murk.learners.public_glm.moments import MomentSums
 from murk.learners.results.report import average_effects
 from murk.learners.scores.layout import symmetric
-from murk.learners.scores.model import chance
 from murk.learners.scores.problem import ScoreProblem
 from murk.learners.units import fits_probabilities, on_logit_scale, units
 from murk.stream import Task
@@ -62,7 +62,7 @@ def drawn(setting, rng):
     people, public, test = np.split(X, [setting.n, setting.n + setting.rows])
     if setting.kind == "binary":
         theta /= math.sqrt(np.var(test @ theta))
-        y = (rng.random(setting.n) < chance(people @ theta)).astype(float)
+        y = (rng.random(setting.n) < logistic(people @ theta)).astype(float)
     else:
         theta *= 0.8 / np.max(np.abs(X @ theta))
         y = people @ theta + rng.uniform(-0.2, 0.2, size=setting.n)
@@ -158,7 +158,7 @@ def predictions(task, values, X, exact=False):
     """Predicted probabilities or means; ``exact`` where a binary target's coefficients are log odds."""
     scores = X @ values[: X.shape[1]]
     if task.target.kind == "binary" and (exact or on_logit_scale(task)):
-        return chance(scores)
+        return logistic(scores)
     if task.target.kind == "binary" and fits_probabilities(task):
         return np.clip((1.0 + scores) / 2.0, 0.0, 1.0)
     return np.clip(scores, -1.0, 1.0)
@@ -171,7 +171,7 @@ def outcome(task, estimate, theta, test):
     the coefficient's own, times the true mean slope.
     """
     binary, spread = task.target.kind == "binary", test[:, :-1].std(axis=0)
-    truth = chance(test @ theta) if binary else test @ theta
+    truth = logistic(test @ theta) if binary else test @ theta
     slope = float(np.mean(truth * (1.0 - truth))) if binary else 1.0
     points = (100.0 if binary else 50.0) * spread
     values, halves = estimate.values[: len(theta)], estimate.half_widths()[: len(theta)]

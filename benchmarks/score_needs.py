@@ -13,9 +13,9 @@ from collections import defaultdict
 import numpy as np
 
 from benchmarks.score_people import SHAPES, answer, covariates_of, features, learned
+from murk.learners.predictions import logistic
 from murk.learners.scores.engine import ScoreEngine
 from murk.learners.scores.mechanism import score_mechanisms
-from murk.learners.scores.model import chance
 from murk.learners.scores.settings import Settings
 from murk.privacy import GaussianDP
 
@@ -33,7 +33,7 @@ def task(rng, shape):
 
     def people(n):
         X = features(shape, n, p, rng)
-        return X, (rng.random(n) < chance(X @ theta)).astype(float)
+        return X, (rng.random(n) < logistic(X @ theta)).astype(float)
 
     return p, people, float(rng.choice(BUDGETS)), int(rng.choice(PEOPLE))
 

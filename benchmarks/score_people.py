@@ -9,10 +9,11 @@ import math
 import numpy as np
 
 from murk.learners.estimate import PublicCovariates
+from murk.learners.predictions import logistic
 from murk.learners.scores.engine import ScoreEngine
 from murk.learners.scores.layout import flattened
 from murk.learners.scores.mechanism import score_mechanisms
-from murk.learners.scores.model import QUESTIONS, chance, vectors
+from murk.learners.scores.model import QUESTIONS, vectors
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.sums import Tally, direction_spread, step_of
 
@@ -54,7 +55,7 @@ def features(shape, n, p, rng):
         X = np.where(latent > np.linspace(-0.5, 1.5, p), 1.0, -1.0)
     else:
         half, common = p // 2, rng.normal(size=(n, 1))
-        coins = rng.random((n, half)) < chance(common - np.linspace(0, 3, half))
+        coins = rng.random((n, half)) < logistic(common - np.linspace(0, 3, half))
         X = np.c_[np.where(coins, 1.0, -1.0), np.clip(0.3 * common + 0.2 * rng.normal(size=(n, p - half)), -1, 1)]
     return np.c_[X, np.ones(n)]
 
@@ -74,7 +75,7 @@ def unlike(how, X, rng):
         X[:, :p] = np.clip(0.7 * X[:, :p] + 0.2, -1, 1)
     else:  # those with more of the first feature come more often
         first = (X[:, 0] - X[:, 0].mean()) / max(X[:, 0].std(), 1e-9)
-        X = X[rng.choice(len(X), size=len(X), p=chance(first) / chance(first).sum())]
+        X = X[rng.choice(len(X), size=len(X), p=logistic(first) / logistic(first).sum())]
     return X
 
 

@@ -17,8 +17,9 @@ import numpy as np
 from benchmarks.mothers import raw
 from benchmarks.score_people import OTHERS, SHAPES, WRONG, features, learned, unlike
 from murk.demo import TASK
+from murk.learners.predictions import logistic
 from murk.learners.scores.mechanism import score_mechanisms
-from murk.learners.scores.model import chance, directions
+from murk.learners.scores.model import directions
 from murk.privacy import ApproxDP, GaussianDP
 from murk.stream import Task
 
@@ -56,7 +57,7 @@ def accuracy(replications, seed, n=300_000, rows=5_000):
             for replication in range(replications):
                 rng = np.random.default_rng([seed, replication])
                 X = np.c_[rng.normal(size=(n + rows, p)), np.ones(n + rows)]
-                y = (rng.random(n) < chance(X[:n] @ theta)).astype(float)
+                y = (rng.random(n) < logistic(X[:n] @ theta)).astype(float)
                 estimate = learned(X[:n], y, guarantee, rng, public=X[n:] if public else None, pair=pair)
                 found.append((estimate, theta))
             errors(f"d = {p}, {guarantee}", public, found, limit(X[:n], theta, pair.score.variance, public))
@@ -102,7 +103,7 @@ def limit(X, theta, variance, public):
     """
     logit = X @ theta
     g = 0.0 if public else 1.0
-    steep = chance(logit) * (1.0 - chance(logit))
+    steep = logistic(logit) * (1.0 - logistic(logit))
     steep = steep * (np.minimum(1.0, np.exp(-g * logit)) + np.minimum(1.0, np.exp(g * logit)))
     values, vectors = np.linalg.eigh((X * steep[:, None]).T @ X / len(X))
     least = math.inf
@@ -119,12 +120,12 @@ def outcome(kind, X, theta, rng):
     if ", real" in kind:
         theta = theta * 0.8 / np.max(np.abs(X @ theta))
         return X @ theta + rng.uniform(-0.2, 0.2, size=len(X)), theta
-    y = (rng.random(len(X)) < chance(X @ theta)).astype(float)
+    y = (rng.random(len(X)) < logistic(X @ theta)).astype(float)
     if "random" in kind:
         y[rng.random(len(X)) < 0.4] = np.nan
     elif "by feature" in kind:
         first = (X[:, 0] - X[:, 0].mean()) / max(X[:, 0].std(), 1e-9)
-        y[rng.random(len(X)) < chance(np.clip(first, -1.5, 1.5) - 0.4)] = np.nan
+        y[rng.random(len(X)) < logistic(np.clip(first, -1.5, 1.5) - 0.4)] = np.nan
     return y, theta
 
 
@@ -250,7 +251,7 @@ def weighted_fit(X, y, model, binary, once):
     theta = np.zeros(X.shape[1])
     for _ in range(30):
         # Balanced scores: the residual over the larger of both probabilities.
-        q = chance(X @ theta)
+        q = logistic(X @ theta)
         weight = np.ones_like(q) if once else 1.0 / np.maximum(q, 1.0 - q)
         theta = theta + np.linalg.solve((D * (weight * q * (1.0 - q))[:, None]).T @ X, D.T @ (weight * (y - q)))
     return theta
