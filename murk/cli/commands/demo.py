@@ -140,7 +140,7 @@ def _print(found: dict[str, Any], folder: Path, stem: str, url: str) -> None:
         click.echo("Answer: not settled by this run; the interval still holds an odds ratio of 1.")
     paragraph(
         "Hardly to be learned at this privacy: effects of rare traits. With afam and hispanic (5% and 7% of the "
-        "women) in the task, 12 of 20 intervals of their odds ratios ended above 6 (ten runs, mu = 1)."
+        "women) in the task, 3 of 20 intervals of their odds ratios ended above 6 (ten runs, mu = 1)."
     )
     click.echo()
     promises = sorted(found["levels"].items(), key=lambda item: item[1]["right_at_most"])
