@@ -27,7 +27,8 @@ class Result:
     Parameters
     ----------
     report
-        The dictionary that the command line prints with ``--json``; nothing in it is a function of raw records.
+        The dictionary that the command line prints with ``--json``; where noise is real, nothing in it is a function of
+        what a record says.
     history
         How the estimate came there, where that is known: one list for each part, as in the report of ``murk status``.
 
