@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 
 from benchmarks.score_people import WRONG, features, learned, unlike
-from murk.learners.effects import marginal_effects
+from murk.learners.estimates.effects import marginal_effects
 from murk.learners.predictions import logistic
 from murk.privacy import GaussianDP
 

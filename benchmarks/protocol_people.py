@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.pipe import learn
 from benchmarks.score_people import answer, covariates_of, features
+from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
 from murk.learners.gaussmix.problem import GramProblem
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.estimation.inference import estimate as estimate_examples
@@ -25,7 +26,6 @@ from murk.learners.public_glm.moments import MomentSums
 from murk.learners.results.report import average_effects
 from murk.learners.scores.layout import symmetric
 from murk.learners.scores.problem import ScoreProblem
-from murk.learners.units import fits_probabilities, on_logit_scale, units
 from murk.stream import Task
 
 TEST = 20_000

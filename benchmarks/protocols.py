@@ -25,8 +25,8 @@ import numpy as np
 from benchmarks.mothers import raw
 from benchmarks.protocol_people import Setting, drawn, estimate_of, outcome, predictions
 from murk.learners.choice import recommend
+from murk.learners.estimates.units import units
 from murk.learners.results.report import average_effects
-from murk.learners.units import units
 from murk.stream import Task
 
 PROTOCOLS = ("scores", "gradients", "examples", "moments", "sketch")

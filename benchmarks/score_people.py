@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from murk.learners.estimate import PublicCovariates
+from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.predictions import logistic
 from murk.learners.scores.engine import ScoreEngine
 from murk.learners.scores.layout import flattened

@@ -258,7 +258,7 @@ def general(module: str) -> str:
 
     Examples
     --------
-    >>> general("murk.stream.task.columns"), general("murk.stream.worker.pool"), general("elsewhere")
+    >>> general("murk.stream.task.data.columns"), general("murk.stream.worker.pool"), general("elsewhere")
     ('MURK-TASK-001', 'MURK-LOG-001', 'MURK-FAULT-001')
     """
     while module:

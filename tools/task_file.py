@@ -11,8 +11,15 @@ from pydantic import PlainSerializer
 from pydantic.fields import FieldInfo
 
 from murk.stream.task.block import Block
-from murk.stream.task.covariates import Covariates
-from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
+from murk.stream.task.data.covariates import Covariates
+from murk.stream.task.data.features import (
+    BinaryTarget,
+    CategoryFeature,
+    ClassTarget,
+    DateFeature,
+    NumberFeature,
+    RealTarget,
+)
 from murk.stream.task.learner import LARGEST, LearnerBlock, LogBlock, MaxStaleness, PublicBlock, StepSchedule
 from murk.stream.task.privacy import PARAMETERS, PrivacyBlock
 from murk.stream.task.protocols.examples import ExamplesBlock

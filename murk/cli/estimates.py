@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from murk.learners.estimate import Estimate
+    from murk.learners.estimates.estimate import Estimate
     from murk.learners.problem import Engine, Problem
     from murk.stream import Task
     from murk.stream.log.base import Log
@@ -83,9 +83,9 @@ class Estimates:
 
 def encode(task: Task, estimate: Estimate, releases: int) -> bytes:
     """Return the message about an estimate: what reports have of it."""
+    from murk.learners.estimates.units import effect_name, units
     from murk.learners.results.numbers import finite
     from murk.learners.results.report import report_estimate
-    from murk.learners.units import effect_name, units
     from murk.stream.messages.estimates import EstimateMessage
 
     # What it would take to learn the rest is a forecast: it takes long, and is the reports' matter.

@@ -11,7 +11,7 @@ from murk.cli.output import paragraph, table
 from murk.learners.results.numbers import many, number
 
 if TYPE_CHECKING:
-    from murk.learners.estimate import Estimate
+    from murk.learners.estimates.estimate import Estimate
     from murk.learners.results.text import Block
     from murk.producers.populations.file_work import FilePopulation
     from murk.stream import Task

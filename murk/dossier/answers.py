@@ -13,7 +13,7 @@ from murk.dossier.facts import Facts
 from murk.dossier.figures import DELTA, row, stated, together
 from murk.privacy.explain import percent
 from murk.privacy.gaussmix.explain import described, promised
-from murk.stream.task.features import BinaryTarget, ClassTarget
+from murk.stream.task.data.features import BinaryTarget, ClassTarget
 
 _SHOWN = 900
 _COUNTS = (1, 2, 4, 10)

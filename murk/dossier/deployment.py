@@ -12,7 +12,7 @@ from pathlib import Path
 from murk.errors import MurkError, UserError
 from murk.producers import Ledger
 from murk.producers.ledger.accounts import describe_together
-from murk.producers.ledger.key import key_path
+from murk.producers.ledger.naming.key import key_path
 from murk.stream import Task
 from murk.stream.log.base import Log
 

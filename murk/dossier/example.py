@@ -16,7 +16,7 @@ from murk.learners.problem import problem_for
 from murk.privacy import cap_of
 from murk.producers import Ledger, Policy, Producer, SketchProducer
 from murk.stream import Task, open_log
-from murk.stream.task.features import BinaryTarget, ClassTarget, DateFeature, NumberFeature
+from murk.stream.task.data.features import BinaryTarget, ClassTarget, DateFeature, NumberFeature
 
 _PEOPLE, _SPACE = 200, 3
 

@@ -13,7 +13,7 @@ from river import base
 from river.utils import dataframe
 
 from murk.errors import MurkError, UserError
-from murk.learners.estimate import Estimate, Intervals
+from murk.learners.estimates.estimate import Estimate, Intervals
 from murk.learners.first_records import FIRST, FirstRecords
 from murk.learners.values import numbers
 from murk.privacy import Guarantee

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError, UserError
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.privacy.mechanisms import Costed, Randomizer
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.protocols.registry import PROTOCOLS

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.curve import CurvePoint, merged_curve
-from murk.learners.drift import Drift, drift_of
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.curve import CurvePoint, merged_curve
+from murk.learners.estimates.drift import Drift, drift_of
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.problem import Problem, plausible
 from murk.learners.results.diagnosis import diagnose_task
 from murk.learners.scores.solving.estimate import ScoreEstimate

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from murk.learners.estimates.units import effect_name, units
 from murk.learners.results.numbers import finite
-from murk.learners.units import effect_name, units
 from murk.monitoring.figures import Figures
 from murk.monitoring.history import Point
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS

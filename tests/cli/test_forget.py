@@ -2,7 +2,7 @@
 
 import pytest
 
-from murk.learners.drift import Drift
+from murk.learners.estimates.drift import Drift
 from murk.learners.results.text import describe_age
 from tests.cli.harness import ANY_PROTOCOL, LOG, murk, run, world
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from murk.learners.estimates.units import on_logit_scale
 from murk.learners.results.text import describe_intervals
-from murk.learners.units import on_logit_scale
 from murk.stream import Task
 from tests.cli.harness import murk, people
 

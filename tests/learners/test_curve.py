@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.curve import columns, merged_curve
-from murk.learners.estimate import RANDOM_SCALING, scaling_quantile
+from murk.learners.estimates.curve import columns, merged_curve
+from murk.learners.estimates.estimate import RANDOM_SCALING, scaling_quantile
 from murk.learners.ldp_sgd.inference import PLUG_IN
 from murk.stream.messages.trail import Trail
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from murk.learners import PublicGLMRegressor
-from murk.learners.curve import CurvePoint
-from murk.learners.drift import FALSE_ALARM, Comparison, compare, concluded, drift_of_curve, log_ratio
-from murk.learners.estimate import RANDOM_SCALING, Estimate
+from murk.learners.estimates.curve import CurvePoint
+from murk.learners.estimates.drift import FALSE_ALARM, Comparison, compare, concluded, drift_of_curve, log_ratio
+from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
 from murk.privacy import GaussianDP
 
 GRID = np.unique((2.0 ** np.arange(4, 20, 0.25)).astype(int))

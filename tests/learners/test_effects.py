@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from murk.learners.effects import marginal_effects, mean_slope
-from murk.learners.estimate import Estimate, People
+from murk.learners.estimates.effects import marginal_effects, mean_slope
+from murk.learners.estimates.estimate import Estimate, People
 from murk.learners.ldp_sgd.inference import PLUG_IN
 
 RNG = np.random.default_rng(17)

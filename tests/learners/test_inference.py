@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.learners.estimate import PublicCovariates, scaling_quantile
+from murk.learners.estimates.estimate import PublicCovariates, scaling_quantile
 from murk.learners.ldp_sgd.engine import SGDEngine
 from murk.learners.ldp_sgd.inference import hessian
 from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax

@@ -6,7 +6,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.monitoring import Monitor
 from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import PopulationConfig

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.estimate import RANDOM_SCALING, Estimate
+from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
 from murk.learners.ldp_sgd import layout as at
 from murk.learners.ldp_sgd.inference import PLUG_IN
 from murk.learners.problem import problem_for

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from murk.learners.estimate import RANDOM_SCALING, Estimate
+from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
 from murk.learners.problem import problem_for
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.monitoring import Monitor

@@ -7,7 +7,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "+    close = get_close_matches(word.lower(), lowered, n=2, cutoff=0.5)",
     ): "the best match comes first, and only that is used",
     (
-        "murk/stream/task/columns.py",
+        "murk/stream/task/data/columns.py",
         "-                return -1, _MISSING\n+                return -2, _MISSING",
     ): "what is missing is coded by the task's rule, whatever its index",
     (

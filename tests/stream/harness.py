@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.problem import Problem, problem_for
 from murk.stream.log.base import Log
 from murk.stream.log.sqlite import SqliteLog

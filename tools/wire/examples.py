@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from murk.cli.estimates import encode as encode_estimate
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.stream.messages.codec import RejectedError, WireRules, decode, encode, encode_iterate
 from murk.stream.messages.releases import (
     ExampleRelease,

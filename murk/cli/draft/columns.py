@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from murk.errors import UserError
 from murk.producers.populations.records.records import Records
-from murk.stream.task.columns import Cell
-from murk.stream.task.dates import day_number
+from murk.stream.task.data.columns import Cell
+from murk.stream.task.data.dates import day_number
 
 MOST_CATEGORIES: Final = 20
 """Of text with more different values nobody would read the coefficients."""

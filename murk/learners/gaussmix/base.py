@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.base import Record, StreamEstimator
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.gaussmix.solving.estimates import estimate, estimate_grams
 from murk.learners.gaussmix.windows.gram_engine import GramEngine
 from murk.learners.gaussmix.windows.gram_settings import GramSettings

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from murk.errors import MurkError, UserError
 from murk.learners.base import Record
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.directions import own_variance, parts
 from murk.learners.iwp_sgd.engine import IWPEngine

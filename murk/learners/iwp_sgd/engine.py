@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from murk._turns import Turns, in_turn, occupied
 from murk.errors import MurkError, UserError
-from murk.learners.estimate import Estimate, PublicCovariates
+from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import kernels as f
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.estimation.inference import estimate

@@ -13,7 +13,7 @@ from river import base
 
 from murk.errors import UserError
 from murk.learners.base import Record
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.iwp_sgd.base import IWPSGD
 from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.predictions import TargetEstimator

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.estimate import ASKED
+from murk.learners.estimates.estimate import ASKED
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.directions import BESIDE, DirectionMechanism
 from murk.learners.iwp_sgd.estimation.polish import FIRST_REFRESH

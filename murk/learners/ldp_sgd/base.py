@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from murk.errors import UserError
-from murk.learners.estimate import Estimate, PublicCovariates
+from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.ldp_sgd.engine import SGDEngine
 from murk.learners.ldp_sgd.inference import estimate
 from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from murk._turns import Turns, in_turn, occupied
 from murk.errors import MurkError, UserError
-from murk.learners.estimate import Estimate, PublicCovariates
+from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.ldp_sgd import inference
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.buffers import Memory, drawn, level_rows

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.coordinates import contrasts
-from murk.learners.estimate import ASKED, FEWEST, RANDOM_SCALING, Estimate, People, PublicCovariates
+from murk.learners.estimates.estimate import ASKED, FEWEST, RANDOM_SCALING, Estimate, People, PublicCovariates
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.buffers import Memory
 from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.estimate import Estimate, PublicCovariates
+from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.buffers import Memory
 from murk.learners.ldp_sgd.engine import SGDEngine
@@ -25,7 +25,7 @@ from murk.learners.problem import HostileModelError
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.stream.log.base import MAX_STATE
 from murk.stream.messages.trail import trail_bytes
-from murk.stream.task.features import ClassTarget
+from murk.stream.task.data.features import ClassTarget
 from murk.stream.task.task import Task
 from murk.stream.worker.publication import is_published, newest_published, spacing
 

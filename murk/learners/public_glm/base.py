@@ -14,7 +14,7 @@ from river.utils import dataframe
 
 from murk.errors import UserError
 from murk.learners.base import Record, StreamEstimator
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.public_glm.directed import OF_MOMENTS, Directions, check_directions, release_by_rule
 from murk.learners.public_glm.engine import BLOCK, MomentEngine, MomentModel, merged
 from murk.learners.public_glm.fitting.bounds import normal_reach

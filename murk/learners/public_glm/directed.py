@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.estimate import PublicCovariates
+from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.public_glm.directions import own_curve
 from murk.learners.public_glm.fitting.curves import Curve
 from murk.learners.public_glm.fitting.fit import Response

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.fitting.curves import Curve
 from murk.learners.public_glm.fitting.fit import Fit, Response, fit

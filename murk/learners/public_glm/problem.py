@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.public_glm.directions import DirectionProblem, directions_of
 from murk.learners.public_glm.engine import MomentEngine, MomentModel, merged
 from murk.learners.public_glm.fitting.bounds import normal_reach

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import number, span
 from murk.learners.results.text import NOT_LEARNED
-from murk.learners.units import odds_ratio
 
 Interval = tuple[float, float]
 

@@ -29,12 +29,12 @@ import numpy as np
 from murk.errors import UserError
 from murk.learners.results.numbers import rounded
 from murk.learners.scores.solving.estimate import ScoreEstimate
-from murk.stream.task.coding import INTERCEPT
-from murk.stream.task.features import CategoryFeature
+from murk.stream.task.data.coding import INTERCEPT
+from murk.stream.task.data.features import CategoryFeature
 
 if TYPE_CHECKING:
-    from murk.learners.estimate import Estimate
-    from murk.learners.extent import Extent
+    from murk.learners.estimates.estimate import Estimate
+    from murk.learners.estimates.extent import Extent
     from murk.stream.task.protocols.base import Scale
     from murk.stream.task.task import Task
 

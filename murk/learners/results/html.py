@@ -21,7 +21,7 @@ from murk.learners.results.text import (
     percent_of,
     title_of,
 )
-from murk.stream.task.coding import INTERCEPT
+from murk.stream.task.data.coding import INTERCEPT
 
 if TYPE_CHECKING:
     from murk.learners.results.coefficients import Coefficient

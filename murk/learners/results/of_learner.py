@@ -6,14 +6,14 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from murk.errors import UserError
+from murk.learners.estimates.units import Unit, units_beside
 from murk.learners.results.diagnosis import categories, diagnose
 from murk.learners.results.html import folded, result_html
 from murk.learners.results.report import describe_forgetting, describe_level, report_estimate
 from murk.learners.results.result import Result
-from murk.learners.units import Unit, units_beside
 
 if TYPE_CHECKING:
-    from murk.learners.estimate import Estimate
+    from murk.learners.estimates.estimate import Estimate
     from murk.privacy import Guarantee
     from murk.stream.task.protocols.base import Scale
     from murk.stream.task.task import Task

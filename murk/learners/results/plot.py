@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import number, span
 from murk.learners.results.text import effect_word, title_of
-from murk.learners.units import odds_ratio
 from murk.stream.messages.trail import LEVEL
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from murk.learners.curve import CurvePoint
-    from murk.learners.drift import Drift
-    from murk.learners.estimate import Estimate
-    from murk.learners.units import Unit
+    from murk.learners.estimates.curve import CurvePoint
+    from murk.learners.estimates.drift import Drift
+    from murk.learners.estimates.estimate import Estimate
+    from murk.learners.estimates.units import Unit
     from murk.privacy import Guarantee
     from murk.stream import Task
     from murk.stream.log.base import Log
@@ -27,8 +27,8 @@ def committed(task: Task, log: Log) -> tuple[Estimate, dict[str, Any], tuple[Cur
 
     ``state_digest`` is equal where, bit for bit, the same was learned.
     """
-    from murk.learners.curve import merged_curve
-    from murk.learners.drift import drift_of
+    from murk.learners.estimates.curve import merged_curve
+    from murk.learners.estimates.drift import drift_of
     from murk.learners.problem import plausible, problem_for
     from murk.stream.messages.state import decode_state
 
@@ -140,7 +140,7 @@ def average_effects(
     It is what all models have in common. None where coefficients are neither log odds nor slopes, or where nothing is
     known of the people whom it would be an average over.
     """
-    from murk.learners.effects import marginal_effects
+    from murk.learners.estimates.effects import marginal_effects
     from murk.learners.gaussmix.solving.estimates import GramEstimate
 
     if isinstance(estimate, GramEstimate):
@@ -249,9 +249,9 @@ def report_log(task: Task, log: Log, *, level: float = 0.95, history: bool = Fal
 
     ``history`` adds how the estimate came there.
     """
-    from murk.learners.curve import columns
+    from murk.learners.estimates.curve import columns
+    from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
     from murk.learners.results.diagnosis import diagnose_task
-    from murk.learners.units import fits_probabilities, on_logit_scale, units
     from murk.stream.task.disclosure import Disclosure
     from murk.stream.task.privacy import DEFAULT_LEVEL
 

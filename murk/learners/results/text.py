@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from murk.learners.estimate import RANDOM_SCALING
+from murk.learners.estimates.estimate import RANDOM_SCALING
+from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import many, number, span
-from murk.learners.units import odds_ratio
 
 NOT_LEARNED: Final = "not learned"
 SIMULATED: Final = "SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected."

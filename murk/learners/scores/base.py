@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.base import Record, StreamEstimator
-from murk.learners.drift import Drift
-from murk.learners.estimate import PublicCovariates
+from murk.learners.estimates.drift import Drift
+from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.public_glm.public import PublicSample
 from murk.learners.scores.drift import drift_of
 from murk.learners.scores.engine import BLOCK, merged

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from murk.errors import MurkError
-from murk.learners.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
+from murk.learners.estimates.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
 from murk.learners.scores.engine import Chain
 from murk.learners.scores.layout import REMEMBERED
 from murk.learners.scores.mechanism import ScoreMechanisms
@@ -24,7 +24,7 @@ Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]
 
 
 def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
-    """Whether what came after an epoch's end contradicts what came before it (see `murk.learners.drift`).
+    """Whether what came after an epoch's end contradicts what came before it (see `murk.learners.estimates.drift`).
 
     The equations of the epochs before each such end are solved, all in the way in which all are solved together: where
     public rows turned out not to be like the people, without them, and with centred scores alone, whose mean is zero

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.drift import Drift
-from murk.learners.estimate import PublicCovariates
+from murk.learners.estimates.drift import Drift
+from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.scores.drift import drift_of
 from murk.learners.scores.engine import ScoreEngine, lengths_of, merged
 from murk.learners.scores.layout import REMEMBERED, matrix_size
@@ -25,7 +25,7 @@ from murk.privacy.noise import NoiseSource, Purpose
 from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.codec import longest_release
 from murk.stream.messages.trail import trail_bytes
-from murk.stream.task.features import ClassTarget
+from murk.stream.task.data.features import ClassTarget
 
 if TYPE_CHECKING:
     from murk.stream.task.task import Task

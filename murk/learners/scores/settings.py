@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from murk.learners.coordinates import whitening
-from murk.learners.estimate import PublicCovariates
+from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.public_glm.fitting.curves import CodedCurve
 from murk.learners.scores.layout import (
     NEVER,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from murk.learners.drift import FALSE_ALARM
+from murk.learners.estimates.drift import FALSE_ALARM
 from murk.monitoring.metrics.exporter import LEARNED
 
 MONITOR_JOB: Final = "murk-monitor"

@@ -19,8 +19,8 @@ from murk.privacy import PrivacyLoss
 from murk.producers.ledger import outbox, statements
 from murk.producers.ledger.accounts import Account, CapStatus, Totals
 from murk.producers.ledger.aggregates import GroupSums
-from murk.producers.ledger.key import NameKey
-from murk.producers.ledger.names import Names
+from murk.producers.ledger.naming.key import NameKey
+from murk.producers.ledger.naming.names import Names
 from murk.producers.ledger.prices import Charge, Promise
 from murk.producers.ledger.progress import Run, check_people, read_run
 from murk.producers.ledger.requests import Key, ReleaseRequests, known_by

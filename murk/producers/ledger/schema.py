@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 
 from murk._sqlite import Database, FileKind, Kinds, sync
 from murk.errors import MurkError, UserError
-from murk.producers.ledger.key import DRAFT, SUFFIX
 from murk.producers.ledger.migration import OLD_FORMATS, read_format, upgrade
+from murk.producers.ledger.naming.key import DRAFT, SUFFIX
 
 FORMAT = 3
 """2 (`PLAIN`) has people's names in it as they are, and goes on so until somebody asks for `renaming`. 1 knew no

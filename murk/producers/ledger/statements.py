@@ -10,7 +10,7 @@ from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.mechanisms.pure import really_given
 from murk.producers.ledger import windows as window_notes
 from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, Totals
-from murk.producers.ledger.key import Id
+from murk.producers.ledger.naming.key import Id
 from murk.producers.ledger.prices import CURRENCIES, Price, Promise
 from murk.producers.ledger.progress import Run
 from murk.producers.ledger.windows import WindowCounts

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss
-from murk.producers.ledger.key import Id, NameKey
+from murk.producers.ledger.naming.key import Id, NameKey
 from murk.producers.ledger.prices import Price, Promise
 from murk.producers.ledger.requests import Key, ReleaseRequests
 from murk.producers.ledger.windows import WindowNotes

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.stream.task.columns import Cell
+from murk.stream.task.data.columns import Cell
 
 if TYPE_CHECKING:
     from murk.learners.problem import Problem
     from murk.producers.populations.file_source import Block, FileSource
-    from murk.stream.task.coding import Coding
+    from murk.stream.task.data.coding import Coding
     from murk.stream.task.task import Task
 
 

@@ -18,12 +18,12 @@ from murk.errors import UserError
 from murk.producers.ledger.requests import are_plain, person_name
 from murk.producers.populations.records.records import Records, open_records
 from murk.producers.populations.records.values import is_blank, is_unicode, suspects
-from murk.stream.task.columns import Cell
-from murk.stream.task.features import DateFeature, NumberFeature
+from murk.stream.task.data.columns import Cell
+from murk.stream.task.data.features import DateFeature, NumberFeature
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
-    from murk.stream.task.coding import EncodedBlock
+    from murk.stream.task.data.coding import EncodedBlock
     from murk.stream.task.task import Task
 
 BY_LOT = "lot"

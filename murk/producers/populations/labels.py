@@ -9,8 +9,8 @@ import numpy as np
 
 from murk.errors import UserError
 from murk.producers.receipts import SMALLEST_GROUP
+from murk.stream.task.data.features import BinaryTarget
 from murk.stream.task.errors import shown
-from murk.stream.task.features import BinaryTarget
 
 if TYPE_CHECKING:
     from murk.producers.populations.file_source import Block, FileSource

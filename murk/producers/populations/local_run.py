@@ -19,7 +19,7 @@ from murk.stream.task.task import Task
 from murk.stream.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from murk.learners.estimate import Estimate
+    from murk.learners.estimates.estimate import Estimate
 
 
 class LocalRun:

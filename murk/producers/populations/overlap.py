@@ -24,7 +24,7 @@ from murk.producers.populations.tables import Table
 
 if TYPE_CHECKING:
     from murk.producers.populations.file_source import FileSource
-    from murk.stream.task.covariates import Covariates
+    from murk.stream.task.data.covariates import Covariates
     from murk.stream.task.task import Task
 
 Hashes = NDArray[np.uint64]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.producers.populations.tables import open_table
-from murk.stream.task.columns import Cell
+from murk.stream.task.data.columns import Cell
 from murk.stream.task.task import Task
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from murk.stream.task.data.features import Feature, Target
 from murk.stream.task.durations import format_duration
 from murk.stream.task.errors import shown, task_error
-from murk.stream.task.features import Feature, Target
 from murk.stream.task.learner import LearnerBlock
 
 OBJECTIVES: Final = {

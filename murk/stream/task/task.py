@@ -16,12 +16,12 @@ from murk.privacy.mechanisms import BEST
 from murk.stream.task.block import Block, Integer, Text
 from murk.stream.task.canonical import canonical_json
 from murk.stream.task.checks import FORMER_OBJECTIVE, check_names, check_objective, check_times
-from murk.stream.task.coding import INTERCEPT, Coding
-from murk.stream.task.covariates import PublicCovariates, covariates
+from murk.stream.task.data.coding import INTERCEPT, Coding
+from murk.stream.task.data.covariates import PublicCovariates, covariates
+from murk.stream.task.data.features import ClassTarget, Feature, Target, without_defaults
 from murk.stream.task.durations import Duration
 from murk.stream.task.errors import Path as KeyPath
 from murk.stream.task.errors import shown, task_error, user_error
-from murk.stream.task.features import ClassTarget, Feature, Target, without_defaults
 from murk.stream.task.learner import ADDED, ADDED_TO_TASK, LearnerBlock, LogBlock, MaxStaleness, PublicBlock
 from murk.stream.task.privacy import PrivacyBlock, filled_in
 from murk.stream.task.protocols.base import Scale

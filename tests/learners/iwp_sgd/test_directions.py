@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from murk.audit.release_distributions import Silence
 from murk.errors import UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
-from murk.learners.estimate import PublicCovariates
+from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.iwp_sgd import Evaluated, UnbiasedLoss
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.directions import DirectionMechanism, missing_steps

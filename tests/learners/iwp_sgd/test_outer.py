@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from murk.errors import MurkError, UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
-from murk.learners.estimate import PublicCovariates
+from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd import outer_engine
 from murk.learners.iwp_sgd.estimation.inference import estimate

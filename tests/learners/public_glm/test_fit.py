@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from murk.learners.estimate import PublicCovariates
+from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.public_glm.fitting.curves import LINKS, LOSSES
 from murk.learners.public_glm.fitting.fit import DELTA, LEAST_SQUARES, Response, fit
 from murk.learners.public_glm.fitting.statistics import Statistics, balanced

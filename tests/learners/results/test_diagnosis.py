@@ -8,8 +8,8 @@ import pytest
 
 from murk.learners import ScoreClassifier
 from murk.learners.choice import Recommendation
-from murk.learners.estimate import Estimate
-from murk.learners.extent import Extent
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.extent import Extent
 from murk.learners.results.diagnosis import Reason, better_protocol, categories, diagnose
 from murk.privacy import GaussianDP
 from murk.stream import Task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from murk.learners.estimate import PublicCovariates
+from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.scores.engine import ScoreEngine
 from murk.learners.scores.layout import flattened
 from murk.learners.scores.mechanism import score_mechanisms

@@ -27,7 +27,7 @@ from murk.producers.populations.overlap import (
 )
 from murk.producers.populations.public_sample import public_covariates
 from murk.stream import Task
-from murk.stream.task.covariates import Covariates
+from murk.stream.task.data.covariates import Covariates
 from tests.cli.harness import HEADER, ROWS
 
 MOTHERS = """\

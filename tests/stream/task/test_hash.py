@@ -11,8 +11,15 @@ import pytest
 from murk.errors import UserError
 from murk.stream.task.block import Block
 from murk.stream.task.canonical import canonical_json, differences
-from murk.stream.task.features import ADDED as ADDED_TO_FEATURES
-from murk.stream.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
+from murk.stream.task.data.features import ADDED as ADDED_TO_FEATURES
+from murk.stream.task.data.features import (
+    BinaryTarget,
+    CategoryFeature,
+    ClassTarget,
+    DateFeature,
+    NumberFeature,
+    RealTarget,
+)
 from murk.stream.task.learner import (
     ADDED,
     ADDED_TO_TASK,

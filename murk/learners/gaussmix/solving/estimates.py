@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.gaussmix.solving.gram_solver import GramSolution, solve_gram
 from murk.learners.gaussmix.solving.solver import FEWEST, Solution, solve
 from murk.learners.gaussmix.solving.surrogate import by_normal_scores, by_quadratic

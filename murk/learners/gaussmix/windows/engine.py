@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.gaussmix.windows.settings import WindowSettings
 from murk.learners.gaussmix.windows.sums import WindowSums
 from murk.learners.state import pack, unpack

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.gaussmix.solving.estimates import estimate
 from murk.learners.gaussmix.windows.engine import WindowEngine
 from murk.learners.gaussmix.windows.sketch_settings import SketchSettings

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.estimate import Estimate, PublicCovariates
+from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.estimation.rows import MOST_NUMBERS, UNLIKE, Rows, misfit
 from murk.learners.scores.layout import flattened, matrix_size, symmetric

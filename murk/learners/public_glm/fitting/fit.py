@@ -20,7 +20,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.public_glm.fitting.curves import Curve
 from murk.learners.public_glm.fitting.root import NoRootError, solve
 from murk.learners.public_glm.fitting.score import score_covariance, solve_score

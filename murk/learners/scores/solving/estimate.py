@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.estimate import Estimate, People
-from murk.learners.extent import Extent
+from murk.learners.estimates.estimate import Estimate, People
+from murk.learners.estimates.extent import Extent
 from murk.learners.scores.solving.any_solution import AnySolution
 from murk.learners.scores.solving.classes import ClassSolution
 from murk.learners.scores.solving.moments import extent_of

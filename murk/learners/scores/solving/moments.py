@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.extent import Extent
+from murk.learners.estimates.extent import Extent
 from murk.learners.scores.model import Model, Response
 from murk.learners.scores.solving.expected import mean_matrix
 from murk.learners.scores.solving.rows import Rows, inverse

@@ -9,8 +9,8 @@ from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.stream.task.block import Block
 from murk.stream.task.checks import OBJECTIVES
+from murk.stream.task.data.features import Target
 from murk.stream.task.errors import nearest, shown, task_error
-from murk.stream.task.features import Target
 from murk.stream.task.learner import LearnerBlock, MaxStaleness
 from murk.stream.task.protocols.base import TaskProtocol, coded_features
 from murk.stream.task.protocols.examples import ExamplesProtocol

@@ -12,8 +12,8 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from murk.errors import MurkError
-from murk.producers.ledger.key import make_key
-from murk.producers.ledger.names import Names
+from murk.producers.ledger.naming.key import make_key
+from murk.producers.ledger.naming.names import Names
 from murk.producers.ledger.schema import FORMAT, LedgerFile
 
 _TABLES = ("spending", "debits", "outbox", "withdrawals")

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.stream.task.columns import CategoryColumn, Cell, NumberColumn
-from murk.stream.task.dates import PARTS, DateColumn, coded_parts
-from murk.stream.task.features import (
+from murk.stream.task.data.columns import CategoryColumn, Cell, NumberColumn
+from murk.stream.task.data.dates import PARTS, DateColumn, coded_parts
+from murk.stream.task.data.features import (
     UNIT_DAYS,
     BinaryTarget,
     CategoryFeature,
@@ -159,7 +159,7 @@ class Coding:
 
         Examples
         --------
-        >>> from murk.stream.task.features import NumberFeature, RealTarget
+        >>> from murk.stream.task.data.features import NumberFeature, RealTarget
         >>> age = NumberFeature(name="age", low=20, high=40)
         >>> coding = Coding([age], RealTarget(name="weeks", kind="real", low=0, high=52))
         >>> block = coding.encode({"age": ["25", "", 50], "weeks": [52, 26, 0]})

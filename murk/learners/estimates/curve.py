@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.estimate import RANDOM_SCALING, scaling_quantile
+from murk.learners.estimates.estimate import RANDOM_SCALING, scaling_quantile
 from murk.stream.messages.trail import LEVEL, Trail
 
 Floats = NDArray[np.float64]

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from murk.stream.task.features import ClassTarget, RealTarget
+from murk.stream.task.data.features import ClassTarget, RealTarget
 from murk.stream.task.protocols.base import Scale
 from murk.stream.task.task import Task
 

@@ -13,7 +13,7 @@ from sqlite3 import Connection
 from typing import Any
 
 from murk.errors import UserError
-from murk.producers.ledger.key import KEY_BYTES, NameKey, give_name, key_path, make_key, read_key
+from murk.producers.ledger.naming.key import KEY_BYTES, NameKey, give_name, key_path, make_key, read_key
 from murk.producers.ledger.schema import LOST, LedgerFile
 
 _NAMED = " UNION ".join(

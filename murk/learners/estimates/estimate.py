@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.extent import Extent, extent_of_rows
+from murk.learners.estimates.extent import Extent, extent_of_rows
 
 RANDOM_SCALING = "random scaling"
 ASKED = "random-scaling"

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.curve import CurvePoint
-from murk.learners.estimate import RANDOM_SCALING, Estimate
+from murk.learners.estimates.curve import CurvePoint
+from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
 from murk.stream.messages.trail import LEVEL
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.estimate import Estimate, People
+from murk.learners.estimates.estimate import Estimate, People
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,1 @@
+"""What a ledger calls people: keyed hashes, their key, and the migration to them."""
