@@ -115,7 +115,11 @@ def _budget(caps: Sequence[CapStatus]) -> str:
 def _receipt(numbers: Sequence[int]) -> str:
     shown = ", ".join(map(str, numbers[:_MOST]))
     more = f" and {len(numbers) - _MOST:,} more" if len(numbers) > _MOST else ""
-    return f"No. {shown}{more} in this ledger. What was sent has no such number: without the ledger it leads nowhere."
+    return (
+        f"No. {shown}{more} in this ledger. What was sent has no number or name on it, but its place in the log may "
+        "tell whose it is to who has this ledger or your file's order; of your record it says no more than stands "
+        "above."
+    )
 
 
 def _way_out(account: Account) -> Iterator[tuple[str, str]]:

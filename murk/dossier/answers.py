@@ -112,7 +112,8 @@ def leaves(facts: Facts) -> Section:
         blocks.append(
             Claim(
                 f"The same made-up record released a second time, by somebody else: payload {again}. What two "
-                "releases have in common is settings.",
+                "releases have in common is settings; where they stand in a log can link two all the same, also one "
+                "person's releases to two tasks. What they disclose together is within what is said of their sum.",
                 source="example",
             )
         )

@@ -82,6 +82,10 @@ EVIDENCE: dict[str, Evidence] = {
             "tests/producers/test_producer.py::test_what_was_queued_goes_first_and_unchanged",
         ),
     ),
+    "order": Evidence(
+        "a gateway's releases stand on the log in the order of its file, and its receipts do: they are pseudonymous",
+        ("tests/producers/populations/test_order.py::test_order_tells_whose_a_release_is",),
+    ),
     "values": Evidence(
         "whether, when and where something is sent depends on no value of a record",
         (

@@ -168,10 +168,17 @@ def withdrawal(facts: Facts) -> Section:
             ),
             Claim(
                 "What stays: releases that were sent stay until retention removes them, and their share in states, "
-                "models and results stays for good. They carry no name, and the ledger keeps no link to them once "
-                "the log has them (a broker that logs connections may have one), so they cannot be taken out of a "
-                "result.",
+                "models and results stays for good: nobody can take it out of a result. From the log they can be "
+                "deleted while it lasts, by whoever runs it; Murk has no command for that.",
                 ("release", "once"),
+            ),
+            Claim(
+                "Whose a release is: it carries no name, and is pseudonymous, not anonymous. A gateway (`murk run`, "
+                "`murk produce`) sends in the order of its file, and the ledger's receipts are in that order, too: who "
+                "has either and reads the log finds whose release is whose, and which releases to several tasks are "
+                "one person's. So does who sees connections, or the times of arrival. The guarantee does not rest on "
+                "that: it bounds what releases disclose of a record to anyone, also to who knows whose they are.",
+                ("release", "attack", "order"),
             ),
             Claim(
                 "Why that is within the guarantee: it is about what is released, for ever and with any later "
@@ -194,7 +201,8 @@ def not_promised(facts: Facts) -> Section:
     organisation = facts.task.of_organisations
     claims = [
         "That somebody takes part, how often, and on which days. (The level that they chose is on the release, too.)",
-        "That connections and credentials cannot be linked to people: ids cannot, the network is not Murk's.",
+        "That nobody finds whose release is whose: ids are random, but order, time of arrival (the log keeps it to the "
+        "second or finer), connections and credentials can tell. What it discloses of the record stays bounded.",
         "That a group's behaviour stays unknown: it is what is learned, and may say something of its members.",
         "That answers are honest, or that one device is one person: whoever floods the log can shift the result.",
         "That a ledger put back from an older copy is noticed; what was spent since would be spent again. Copies of "

@@ -139,6 +139,11 @@ def _to_settle(facts: Facts) -> Iterator[str]:
     yield "Were the bounds and categories chosen without looking at these people's data? Murk cannot tell."
     if task.public is not None:
         yield "Have the people of the public sample agreed that their features become public, as they are?"
+    if not task.of_organisations:
+        yield (
+            "Who can see both the log and the order of a gateway's file, or its ledger? They can tell whose each "
+            "release is. What it discloses of the record stays within the guarantee."
+        )
     if deployment is None:
         yield "No log was read (--log): retention is what the task asks for, and nothing is known of copies or access."
     else:

@@ -50,6 +50,8 @@ def test_one_screen_says_what_was_sent_what_it_can_say_and_the_way_out(path: Pat
     assert "tells your record from any other in at most 76.1% of cases; by tossing a coin it is 50%" in text
     assert "mu = 1.415 spent of at most mu = 1.5." in text
     assert "Receipt No. 1, 2 in this ledger" in text
+    assert "its place in the log may tell whose it is" in text
+    assert "leads nowhere" not in text
     assert "--withdraw` deletes what waits, and nothing more leaves" in text
     assert "What was sent cannot be taken back, nor out of a result that was learned from it" in text
     assert len(screen.splitlines()) <= 24

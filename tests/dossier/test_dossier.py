@@ -205,6 +205,16 @@ def test_of_windows_it_says_what_any_two_records_are_told_apart_in() -> None:
     assert "blank" not in people["Guarantee"]
 
 
+def test_it_does_not_say_that_releases_cannot_be_linked() -> None:
+    found = dossier(facts())
+    assert "Who can see both the log and the order of a gateway's file" in " ".join(found.to_settle)
+    withdrawing = words(found, "withdrawal")
+    assert "pseudonymous, not anonymous" in withdrawing
+    assert "keeps no link" not in withdrawing
+    assert "one person's releases to two tasks" in words(found, "leaves")
+    assert "order, time of arrival" in words(found, "not-promised")
+
+
 def test_a_simulation_is_marked_everywhere() -> None:
     task = task_of(TASKS["scores"]).with_simulated(True)
     found = dossier(facts(task=task))

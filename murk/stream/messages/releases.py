@@ -54,7 +54,7 @@ class Release(BaseModel):
     Parameters
     ----------
     id
-        128 random bits as 32 hex digits, unlinkable to a person or a record.
+        128 random bits as 32 hex digits, which say nothing of a person or a record.
     task
         The task's hash, 64 hex digits.
     level
