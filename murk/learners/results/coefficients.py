@@ -9,7 +9,7 @@ from typing import Any
 
 from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import number, span
-from murk.learners.results.text import NOT_LEARNED
+from murk.learners.results.text import NOT_LEARNED, TOO_WIDE
 
 Interval = tuple[float, float]
 
@@ -37,6 +37,9 @@ class Coefficient:
         What a natural unit does on average to the probability of a positive target, or to a real one.
     needed
         What it would take to learn it, in words, where that was forecast; empty where it was learned.
+    useful
+        Whether it was learned and its interval says anything: of one that is too wide the sign is not known, and the
+        interval reaches beyond what would be an answer.
     """
 
     name: str
@@ -51,6 +54,12 @@ class Coefficient:
     average_effect: float | None = None
     average_effect_interval: Interval | None = None
     needed: str = ""
+    useful: bool = True
+
+    @property
+    def says(self) -> str:
+        """Its answer in words: ``"not learned"``, ``"too wide"``, or empty where the interval says something."""
+        return "" if self.useful else TOO_WIDE if self.learned else NOT_LEARNED
 
     def __str__(self) -> str:
         if self.value is None or self.interval is None:
@@ -60,7 +69,7 @@ class Coefficient:
             words += f"; odds ratio {number(self.odds_ratio)} ({span(*self.odds_ratio_interval)}), {self.unit}"
         elif self.effect is not None and self.effect_interval is not None:
             words += f"; {number(self.effect)} ({span(*self.effect_interval)}), {self.unit}"
-        return words
+        return words if self.useful else f"{words}; too wide to say anything"
 
 
 def coefficient(found: Mapping[str, Any], name: str) -> Coefficient:
@@ -68,10 +77,10 @@ def coefficient(found: Mapping[str, Any], name: str) -> Coefficient:
     unit = found["per_unit"].get(name)
     label = None if unit is None else unit["unit"]
     if name in found["not_learned"]:
-        return Coefficient(name, False, unit=label, needed=found["needed"].get(name, {}).get("words", ""))
-    more: dict[str, Any] = {}
+        return Coefficient(name, False, unit=label, needed=found["needed"].get(name, {}).get("words", ""), useful=False)
+    more: dict[str, Any] = {"useful": name not in ((found["diagnosis"] or {}).get("useless") or {})}
     if unit is not None:
-        more = {"unit": label, "effect": unit["value"], "effect_interval": tuple(unit["interval"])}
+        more |= {"unit": label, "effect": unit["value"], "effect_interval": tuple(unit["interval"])}
         if found["odds_ratios"]:
             more["odds_ratio"] = odds_ratio(unit["value"])
             more["odds_ratio_interval"] = tuple(map(odds_ratio, unit["interval"]))

@@ -28,6 +28,7 @@ import numpy as np
 
 from murk.errors import UserError
 from murk.learners.results.numbers import rounded
+from murk.learners.results.text import NOT_LEARNED, TOO_WIDE
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.stream.task.data.coding import INTERCEPT
 from murk.stream.task.data.features import CategoryFeature
@@ -244,7 +245,7 @@ def _told(
     # What it would take to learn the others is said of each of them beside.
     said = best is people and not wide and bool(found["needed"])
     return {
-        "useless": {name: "too wide" if name in wide else "not learned" for name in useless},
+        "useless": {name: TOO_WIDE if name in wide else NOT_LEARNED for name in useless},
         "reasons": [reason.to_dict() for reason in reasons],
         "helps_most": helps,
         "words": f"{head}Why: {why}." + ("" if said else f" What would help most: {helps}."),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import number, span
-from murk.learners.results.text import effect_word, title_of
+from murk.learners.results.text import NOT_LEARNED, effect_word, title_of
 from murk.stream.messages.trail import LEVEL
 
 if TYPE_CHECKING:
@@ -59,27 +59,39 @@ def figure(size: tuple[float, float]) -> Figure:
 
 
 def forest(found: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
-    """Draw an interval for each coefficient: odds ratios on a log axis, effects per unit, or coded units."""
+    """Draw an interval for each coefficient: odds ratios on a log axis, effects per unit, or coded units.
+
+    Effects of different units have no axis in common: they are drawn per half of each feature's public range, and the
+    numbers beside them are per unit. The axis is that of the intervals that say something; others are cut, with arrows.
+    """
     if not chosen:
         raise UserError(f"{found['task']} has no coefficient to draw but the intercept")
     drawn = figure((8.4, 1.2 + 0.42 * len(chosen)))
     axes = drawn.subplots()
     odds = bool(found["odds_ratios"])
     units = all(each.unit is not None for each in chosen)
-    low, high = _reach([point for each in chosen if (point := _point(each, units)) is not None])
+    alike = odds or len({found["per_unit"][each.name]["factor"] for each in chosen if units}) <= 1
+    drawn_per_unit = units and alike
+    useful = [point for each in chosen if each.useful and (point := _point(each, drawn_per_unit)) is not None]
+    learned = [point for each in chosen if (point := _point(each, drawn_per_unit)) is not None]
+    low, high = _reach(useful or learned)
     for row, each in enumerate(chosen):
-        _forest_row(axes, -row, each, low, high, odds=odds, units=units)
+        _forest_row(axes, -row, each, low, high, odds=odds, units=drawn_per_unit, words=units)
     axes.axvline(1.0 if odds else 0.0, color=INK, linewidth=0.8, zorder=0)
     if odds:
         low, high = odds_ratio(low), odds_ratio(high)
         _odds_ticks(axes, low, high)
+    else:
+        axes.locator_params(axis="x", nbins=5)
     axes.set_xlim(low, high)
     axes.set_ylim(0.6 - len(chosen), 0.6)
     axes.set_yticks(
         [-row for row in range(len(chosen))], [each.unit if units and each.unit else each.name for each in chosen]
     )
     axes.tick_params(axis="y", length=0)
-    of = effect_word(found) + ("" if units else ", coded units")
+    of = effect_word(found) + (
+        "" if drawn_per_unit else ", per half of each feature's range" if units else ", coded units"
+    )
     axes.set_xlabel(f"{of}, with {100 * found['interval']['level']:.0f}% intervals", color=INK)
     axes.set_title(title_of(found), loc="left", fontsize=11, color=INK)
     axes.grid(axis="x", alpha=0.25)
@@ -92,7 +104,11 @@ def _odds_ticks(axes: Axes, low: float, high: float) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
     axes.set_xscale("log")
-    steps: Any = FixedLocator([0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100]) if high / low > 8 else MaxNLocator(6)
+    steps: Any = MaxNLocator(6)
+    if high / low > 8:
+        tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        every = math.ceil(len(tens) / 6)
+        steps = FixedLocator([by * 10.0**ten for ten in tens[::every] for by in ((1, 3) if len(tens) < 6 else (1,))])
     axes.xaxis.set_major_locator(steps)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -113,7 +129,7 @@ def curve(found: Mapping[str, Any], history: Mapping[str, Any] | None, chosen: S
         unit = per_unit.get(each.name)
         factor, shift = (1.0, 0.0) if unit is None else (unit["factor"], unit["shift"])
         releases, value, half = _moved(found, history, each)
-        draw_curve(axes, releases, value * factor + shift, half * abs(factor), odds=odds)
+        draw_curve(axes, releases, value * factor + shift, half * abs(factor), odds=odds, learned=each.learned)
         axes.set_title(each.unit or each.name, loc="left", fontsize=11, color=INK)
         axes.set_ylabel(effect_word(found) if unit is not None else "coded")
     for axes in panels[1:]:
@@ -135,8 +151,9 @@ def _moved(found: Mapping[str, Any], history: Mapping[str, Any], each: Coefficie
 
 
 def draw_curve(
-    axes: Axes, releases: Floats, value: Floats, half: Floats, *, odds: bool, target: float | None = None
-) -> None:
+    axes: Axes, releases: Floats, value: Floats, half: Floats, *, odds: bool, target: float | None = None,
+    learned: bool = True,
+) -> None:  # fmt: skip
     """Draw one estimate closing in, with its interval, over the number of releases on a log axis.
 
     Parameters
@@ -149,25 +166,40 @@ def draw_curve(
         Whether the values are log odds ratios, whose exponentials are shown.
     target
         What a server that saw all raw records would have found, on the scale of ``value``, if it is to be seen.
+    learned
+        Whether the last estimate is one. What has no interval while others have one is a guess, and is not drawn.
     """
     shown = _odds if odds else _plain
+    # Some methods have no intervals at all: of these every estimate is drawn.
+    guesses = ~np.isfinite(half) & (np.isfinite(half).any() or not learned)
     axes.fill_between(
-        releases, shown(value - half), shown(value + half), color=BLUE, alpha=0.18, linewidth=0, label="95% interval"
+        releases,
+        shown(value - half),
+        shown(value + half),
+        where=~guesses,
+        color=BLUE,
+        alpha=0.18,
+        linewidth=0,
+        label="95% interval",
     )
-    axes.plot(releases, shown(value), color=BLUE, linewidth=2, label="learned from private releases")
+    line = np.where(guesses, np.nan, shown(value))
+    axes.plot(releases, line, color=BLUE, linewidth=2, label="learned from private releases")
     axes.axhline(1.0 if odds else 0.0, color=INK, linewidth=0.8)
     if target is not None:
         known = float(shown(np.array(target)))
-        axes.axhline(known, color=GREY, linestyle="--", linewidth=1.5, label=f"with all raw records: {known:.2f}")
+        axes.axhline(known, color=GREY, linestyle="--", linewidth=1.5, label=f"with all raw records: {number(known)}")
     axes.set_ylim(*shown(np.array(window(value, half, target, least=1.1 if odds else 0.0))))
     axes.set_xscale("log")
     if releases[-1] > releases[0]:
         axes.set_xlim(releases[0], releases[-1])
-    last = float(shown(value[-1:])[0])
-    axes.annotate(
-        f"{last:.2f}", (releases[-1], last), xytext=(6, 0), textcoords="offset points", va="center", color=BLUE,
-        fontweight="bold", annotation_clip=False,
-    )  # fmt: skip
+    aside: dict[str, Any] = {
+        "xytext": (6, 0), "textcoords": "offset points", "va": "center", "annotation_clip": False,
+    }  # fmt: skip
+    if learned:
+        last = float(shown(value[-1:])[0])
+        axes.annotate(_significant(last), (releases[-1], last), color=BLUE, fontweight="bold", **aside)
+    else:
+        axes.annotate(NOT_LEARNED, (1.0, 0.5), xycoords="axes fraction", color=GREY, style="italic", **aside)
     axes.grid(alpha=0.25)
     _bare(axes, "top", "right")
     axes.legend(frameon=False, fontsize=9, loc="upper right")
@@ -198,9 +230,11 @@ def window(value: Floats, half: Floats, target: float | None = None, *, least: f
     return float(min(value[-1], seen) - room), float(max(value[-1], seen) + room)
 
 
-def _forest_row(axes: Axes, row: int, each: Coefficient, low: float, high: float, *, odds: bool, units: bool) -> None:
-    """Draw one interval and write its numbers beside it."""
-    point = _point(each, units)
+def _forest_row(
+    axes: Axes, row: int, each: Coefficient, low: float, high: float, *, odds: bool, units: bool, words: bool
+) -> None:
+    """Draw one interval, and write its numbers beside it: per unit where ``words``."""
+    point, told = _point(each, units), _point(each, words)
     aside: dict[str, Any] = {
         "xytext": (10, 0),
         "textcoords": "offset points",
@@ -209,20 +243,24 @@ def _forest_row(axes: Axes, row: int, each: Coefficient, low: float, high: float
         "annotation_clip": False,
     }
     right = (1.0, row)
-    if point is None:
-        axes.annotate("not learned", right, xycoords=("axes fraction", "data"), color=GREY, style="italic", **aside)
+    if point is None or told is None:
+        axes.annotate(NOT_LEARNED, right, xycoords=("axes fraction", "data"), color=GREY, style="italic", **aside)
         return
     value, (least, most) = point
     shown = odds_ratio if odds else float
     if math.isfinite(least + most):
         ends = [shown(min(max(end, low), high)) for end in (least, most)]
         axes.plot(ends, [row, row], color=BLUE, linewidth=2.5, alpha=0.6, solid_capstyle="butt")
-        for end, edge, mark in ((least, low, "<"), (most, high, ">")):
-            beyond = end < low or end > high
-            axes.plot(shown(edge if beyond else end), row, mark if beyond else "|", color=BLUE, markersize=7)
-    axes.plot(shown(value), row, "o", color=BLUE, markersize=6)
-    words = f"{number(shown(value))}  ({span(shown(least), shown(most))})"
-    axes.annotate(words, right, xycoords=("axes fraction", "data"), color=INK, **aside)
+        for end in (least, most):
+            edge, mark = (low, "<") if end < low else (high, ">") if end > high else (end, "|")
+            axes.plot(shown(edge), row, mark, color=BLUE, markersize=7)
+    if low <= value <= high:
+        axes.plot(shown(value), row, "o", color=BLUE, markersize=6)
+    value, (least, most) = told
+    numbers = f"{number(shown(value))}  ({span(shown(least), shown(most))})"
+    axes.annotate(
+        numbers + ("" if each.useful else ", too wide"), right, xycoords=("axes fraction", "data"), color=INK, **aside
+    )
 
 
 def _point(each: Coefficient, units: bool) -> tuple[float, tuple[float, float]] | None:
@@ -239,6 +277,11 @@ def _reach(points: list[tuple[float, tuple[float, float]]]) -> tuple[float, floa
     high = max([0.0, *(value + min(most - value, widest) for value, (_, most) in points)])
     room = 0.06 * (high - low) or 1.0
     return low - room, high + room
+
+
+def _significant(value: float) -> str:
+    """A number with at least three digits that say something."""
+    return number(value) if abs(value) >= 0.1 else f"{value:.3g}"
 
 
 def _odds(value: Floats) -> Floats:

@@ -143,6 +143,9 @@ class Result:
     def to_frame(self) -> DataFrame:
         """Return the coefficients as a pandas data frame, indexed by name; what is not known is NaN.
 
+        Answers are in ``frame[frame.useful]``: a coefficient that was ``learned`` may still be ``"too wide"`` to say
+        anything, as the column ``says`` has it.
+
         Raises
         ------
         UserError
@@ -154,7 +157,9 @@ class Result:
             raise UserError("to_frame() needs pandas: pip install pandas", code="MURK-CLI-003") from error
         rows = {}
         for each in self:
-            row: dict[str, Any] = {"learned": each.learned, "coded": each.value}
+            row: dict[str, Any] = {
+                "learned": each.learned, "useful": each.useful, "says": each.says, "coded": each.value,
+            }  # fmt: skip
             row["coded_low"], row["coded_high"] = each.interval or (None, None)
             row["unit"], row["effect"] = each.unit, each.effect
             row["effect_low"], row["effect_high"] = each.effect_interval or (None, None)
@@ -166,7 +171,7 @@ class Result:
             rows[each.name] = row
         frame = DataFrame.from_dict(rows, orient="index")
         frame.index.name = "coefficient"
-        numbers = [name for name in frame.columns if name not in ("learned", "unit")]
+        numbers = [name for name in frame.columns if name not in ("learned", "useful", "says", "unit")]
         return frame.astype(dict.fromkeys(numbers, "float64"))
 
     def plot(self, kind: Literal["forest", "curve"] = "forest", *, names: list[str] | None = None) -> Figure:

@@ -13,6 +13,7 @@ from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import many, number, span
 
 NOT_LEARNED: Final = "not learned"
+TOO_WIDE: Final = "too wide"
 SIMULATED: Final = "SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected."
 
 

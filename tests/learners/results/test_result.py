@@ -3,6 +3,7 @@
 import builtins
 import copy
 import dataclasses
+import itertools
 import json
 import math
 import pickle
@@ -205,7 +206,89 @@ def test_a_curve_ends_at_the_result(result):
     assert list(line.get_xdata()) == [100, 1000, 10_000, 12_345]
     # In odds ratios per unit: the last is what the table has.
     assert line.get_ydata()[-1] == pytest.approx(result["age"].odds_ratio)
-    assert line.get_ydata()[0] == pytest.approx(math.exp(0.1 * 0.2))
+    assert line.get_ydata()[1] == pytest.approx(math.exp(0.4 * 0.2))
+    # What had no interval was a guess.
+    assert math.isnan(line.get_ydata()[0])
+
+
+def test_a_curve_gives_no_number_for_what_was_not_learned(result):
+    [axes] = result.plot("curve", names=["<b>rare</b>"]).axes
+    assert [text.get_text() for text in axes.texts] == ["not learned"]
+    assert not any(np.isfinite(line.get_ydata()).any() for line in axes.lines if len(line.get_xdata()) > 2)
+
+
+def test_a_curve_of_a_method_without_intervals_is_drawn():
+    found = report(confidence_intervals={name: [-INF, INF] for name in HISTORY["values"]}, not_learned=[])
+    history = {**HISTORY, "half_widths": {name: [INF] * 3 for name in HISTORY["values"]}}
+    [axes] = Result(found, history).plot("curve", names=["age"]).axes
+    assert [text.get_text() for text in axes.texts] == ["1.105"]
+    assert any(np.isfinite(line.get_ydata()).all() for line in axes.lines if len(line.get_xdata()) > 2)
+
+
+def test_a_small_effect_is_not_labelled_as_none():
+    small = {"unit": "age: one unit more", "value": 0.0015, "interval": [0.001, 0.002], "factor": 0.003, "shift": 0.0}
+    [axes] = Result(report(odds_ratios=False, per_unit={"age": small}), HISTORY).plot("curve", names=["age"]).axes
+    assert [text.get_text() for text in axes.texts] == ["0.0015"]
+
+
+def effects():
+    """Of a real target: a day and two categories, one of which is too wide."""
+    coded = {"day": [0.15, 0.02], "member": [0.2, 0.1], "islands": [0.8, 5.0]}
+    factors = {"day": 1.37, "member": 1000.0, "islands": 1000.0}
+    ends = {name: [value - half, value + half] for name, (value, half) in coded.items()}
+    return report(
+        odds_ratios=False, coefficients={name: value for name, (value, _) in coded.items()}, confidence_intervals=ends,
+        not_learned=[], needed={}, average_effects=None,
+        per_unit={
+            name: {
+                "unit": f"{name}: more", "value": coded[name][0] * factor, "factor": factor, "shift": 0.0,
+                "interval": [end * factor for end in ends[name]],
+            }
+            for name, factor in factors.items()
+        },
+        diagnosis={"words": "Too wide to say anything: islands.", "useless": {"islands": "too wide"}},
+    )  # fmt: skip
+
+
+def test_too_wide_is_said_of_a_coefficient():
+    result = Result(effects())
+    frame = result.to_frame()
+    assert frame["learned"].all()
+    assert list(frame[frame.useful].index) == ["day", "member"]
+    assert frame["says"].tolist() == ["", "", "too wide"]
+    assert frame.dtypes["coded"] == np.float64
+    assert str(result["islands"]).endswith("islands: more; too wide to say anything")
+    assert [each.useful for each in Result(report())] == [True, False, True]
+    assert Result(report())["<b>rare</b>"].says == "not learned"
+
+
+def test_a_forest_is_not_stretched_by_what_says_nothing():
+    picture = Result(effects()).plot()
+    [axes] = picture.axes
+    low, high = axes.get_xlim()
+    # Units differ: drawn per half of each feature's range, and written per unit.
+    assert low < 0.0 < 0.3 < high < 0.4
+    assert "per half of each feature's range" in axes.get_xlabel()
+    words = [text.get_text() for text in axes.texts]
+    assert any(each.startswith("200.000  (100.000 .. 300.000)") for each in words)
+    assert any(each.endswith("too wide") for each in words)
+    arrows = [line.get_marker() for line in axes.lines if line.get_marker() in "<>"]
+    assert sorted(arrows) == ["<", ">"]
+    # Its estimate lies beyond.
+    assert len([line for line in axes.lines if line.get_marker() == "o"]) == 2
+
+
+@pytest.mark.parametrize("by", [1.0, 1e4])
+def test_tick_labels_of_a_forest_do_not_overlap(by):
+    found = effects()
+    for each in found["per_unit"].values():
+        each["factor"], each["interval"] = 1000.0, [by * end for end in each["interval"]]
+        each["value"] *= by
+    picture = Result({**found, "diagnosis": None}).plot()
+    picture._repr_png_()
+    boxes = [label.get_window_extent() for label in picture.axes[0].get_xticklabels() if label.get_text()]
+    assert len(boxes) > 2
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 def test_bad_pictures_are_refused(result):
