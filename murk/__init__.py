@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from murk.learners.results.result import Result
     from murk.producers.populations.local_result import run
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 __all__ = ["Result", "__version__", "run"]
 
 _HOMES = {"Result": ".learners.results.result", "run": ".producers.populations.local_result"}

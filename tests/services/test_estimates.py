@@ -12,10 +12,20 @@ from kafka import TopicPartition
 from murk.stream import open_log
 from murk.stream.log.kafka.topics import Names
 from tests.cli.harness import ANY_PROTOCOL, ROOT, murk, world
-from tests.services.clients import KafkaAdminClient, KafkaConsumer
+from tests.services.clients import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.services.test_topics import configs
 
 TASK = ANY_PROTOCOL + "protocol: examples\n"
+
+
+def neighbour(broker, topic):
+    """What the page's code prints of a topic."""
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    [code] = re.findall(r"^```python kafka estimates\n(.*?)^```", page, re.M | re.S)
+    code = f"SERVERS = {broker.bootstrap!r}\n" + code.replace("murk-third-child-estimates", topic)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def test_a_neighbour_reads_what_learners_publish(broker, tmp_path):
@@ -44,12 +54,7 @@ def test_a_neighbour_reads_what_learners_publish(broker, tmp_path):
         assert len(admin.describe_topics([topic])[0]["partitions"]) == 1
     learned = murk(*learn, folder=folder).json
 
-    page = (ROOT / "docs" / "deploy.md").read_text()
-    [code] = re.findall(r"^```python kafka estimates\n(.*?)^```", page, re.M | re.S)
-    code = f"SERVERS = {broker.bootstrap!r}\n" + code.replace("murk-third-child-estimates", topic)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    title, *lines = done.stdout.splitlines()
+    title, *lines = neighbour(broker, topic)
     assert title == "third-child 60"
     with open_log(url, create=False) as log:
         message = json.loads(log.estimate())
@@ -70,6 +75,18 @@ def test_a_neighbour_reads_what_learners_publish(broker, tmp_path):
             records = consumer.poll(timeout_ms=1000).get(place, [])
         assert {record.key for record in records} == {b"estimate"}
         assert consumer.end_offsets([place])[place] >= 2 * len(records)
+
+
+def test_a_neighbour_reads_to_the_end_past_what_one_poll_returns(broker):
+    topic = Names(f"e{uuid.uuid4().hex[:12]}").estimates
+    with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap)) as admin:
+        admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}})
+        admin.wait_for_topics([topic], timeout_ms=10_000)
+    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap)) as producer:
+        for count in range(1201):
+            producer.send(topic, json.dumps({"name": "x", "releases": count, "coefficients": {}}).encode())
+        producer.flush()
+    assert neighbour(broker, topic) == ["x 1200"]
 
 
 def test_a_topic_of_estimates_has_one_partition(broker, tmp_path):
