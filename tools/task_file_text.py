@@ -124,10 +124,12 @@ like any other sample.
 - A date is the number of days since `low`, coded as a number is; or by `as:` a weekday, compared with Monday and named
   `asked=Tuesday`, or a month, compared with January; or several of these.
 - The constant 1 comes last, named `intercept`.
-- Missing values, undeclared categories and what is not a finite number are 0. A missing or undeclared target
-  gives a gradient of zero (a row of zeros in a sketch or an example, moments with the middle of the target's range),
-  which is randomized and released like any other: nobody is left out because of what their record says. Many missing
-  targets bias moments, and examples of a real target that are released jointly or separately.
+- Missing values, undeclared categories and what is not a finite number are 0 on a device. `murk run` and other file
+  populations stop at undeclared and non-finite values, and under `missing: error` at missing ones, too.
+- A missing or undeclared target gives a gradient of zero (a row of zeros in a sketch or an example, moments with the
+  middle of the target's range), which is randomized and released like any other: nobody is left out because of what
+  their record says. Many missing targets bias moments, and examples of a real target that are released jointly or
+  separately.
 - A binary target is 1 or 0 (in examples and sketches +1 or -1), classes are numbered in their order, a real target
   maps [`low`, `high`] to [-1, 1].
 - Coefficients are in coded units. Per unit of a number they are 2 `unit` / (`high` - `low`) times as much; for a

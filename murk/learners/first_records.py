@@ -42,7 +42,7 @@ class FirstRecords:
         self._unit, self._target, self._labels = unit, target, labels
         # Smallest, largest, sum and sum of squares of each feature, and last of the target.
         self._seen = [[math.inf, -math.inf, 0.0, 0.0] for _ in range(len(names) + 1)]
-        self._texts = self._far = self._absent = 0
+        self._texts = self._far = self._absent = self._beyond = 0
         self._began_at_zero = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -69,6 +69,7 @@ class FirstRecords:
         known = [0.0 if number is None else number for number in numbers]
         self._far += self._unit is not None and any(abs(number) > 10.0 * self._unit for number in known)
         self._absent += not math.isfinite(y)
+        self._beyond += self._target is not None and math.isfinite(y) and abs(y) > 2.0 * self._target
         if self.left == FIRST:
             self._began_at_zero = not any(known)
         self.left -= 1
@@ -90,7 +91,15 @@ class FirstRecords:
         if 4 * self._absent >= FIRST:
             what = "labels that are not among the declared classes" if self._labels else "targets that are no numbers"
             remedy = "Give classes=[...] as the labels are, text or number" if self._labels else "Give numbers"
-            found.append(f"many {first} have {what}: such a record is learned from as one without a target. {remedy}")
+            found.append(
+                f"many {first} have {what}: such a record is learned from as one without a target. "
+                f"{remedy}; if they are missing, this is fine"
+            )
+        if 4 * self._beyond >= FIRST:
+            found.append(
+                f"many {first} have targets far beyond their declared bounds, which count as the nearest bound: little "
+                "will be learned. Give bounds (target_bounds=, target_bound=) that anybody may know and that hold them"
+            )
         features = [seen for seen in self._seen[:-1] if seen[1] > seen[0]]
         narrow = [seen for seen in features if self._unit is not None and seen[1] - seen[0] < 0.2 * self._unit]
         if 2 * len(narrow) > len(features):

@@ -12,7 +12,7 @@ import pytest
 from river import preprocessing
 
 from murk.errors import DataWarning, UserError
-from murk.learners import IWPSGDRegressor, LDPSGDClassifier, LDPSGDRegressor
+from murk.learners import IWPSGDRegressor, LDPSGDClassifier, LDPSGDRegressor, ScoreRegressor
 from murk.learners.first_records import FIRST
 from murk.privacy import GaussianDP
 from murk.producers import Encoder
@@ -110,6 +110,36 @@ def test_a_bound_of_the_target_that_is_far_too_wide_is_noticed():
     model = IWPSGDRegressor(budget=GaussianDP(1.0), target_bound=100.0, seed=1)
     [found] = said(model, records(), targets("IWPSGDRegressor"))
     assert "targets fill less than a tenth" in found
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_targets_far_beyond_their_bounds_are_noticed(many):
+    xs = records()
+    ys = [300.0 + 50.0 * x["a"] for x in xs]
+    [found] = said(ScoreRegressor(budget=GaussianDP(1.0), features=["a", "b"], seed=1), xs, ys, many)
+    assert "targets far beyond their declared bounds" in found
+    assert "3" not in found
+    held = {"target_bounds": (200.0, 400.0), "features": ["a", "b"]}
+    assert said(ScoreRegressor(budget=GaussianDP(1.0), seed=1, **held), xs, ys, many) == []
+    # Real noise: a warning would be a function of records.
+    assert said(ScoreRegressor(budget=GaussianDP(1.0), features=["a", "b"]), xs, ys, many) == []
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_targets_beyond_their_bounds_count_as_the_nearest(many):
+    xs = records()
+    learned = []
+    for ys in ([1e9 if x["a"] > 0 else -math.inf for x in xs], [1.0 if x["a"] > 0 else math.nan for x in xs]):
+        model = ScoreRegressor(budget=GaussianDP(1.0), features=["a", "b"], seed=1)
+        said(model, xs, ys, many)
+        learned.append(model.state_dict())
+    assert learned[0] == learned[1]
+
+
+def test_missing_targets_are_fine():
+    xs = records()
+    [found] = said(ScoreRegressor(budget=GaussianDP(1.0), features=["a", "b"], seed=1), xs, [None] * len(xs))
+    assert "if they are missing, this is fine" in found
 
 
 def test_only_the_first_records_are_looked_at_and_none_of_them_stays():

@@ -89,9 +89,8 @@ def forest(found: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
         [-row for row in range(len(chosen))], [each.unit if units and each.unit else each.name for each in chosen]
     )
     axes.tick_params(axis="y", length=0)
-    of = effect_word(found) + (
-        "" if drawn_per_unit else ", per half of each feature's range" if units else ", coded units"
-    )
+    coded = ", coded, per half of each feature's range" if units else ", coded units"
+    of = effect_word(found) + ("" if drawn_per_unit else coded)
     axes.set_xlabel(f"{of}, with {100 * found['interval']['level']:.0f}% intervals", color=INK)
     axes.set_title(title_of(found), loc="left", fontsize=11, color=INK)
     axes.grid(axis="x", alpha=0.25)

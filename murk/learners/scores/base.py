@@ -91,7 +91,7 @@ class Scores(StreamEstimator):
         values = [x.get(name) for name in self._names]
         row = np.array([[*map(number, values), 1.0]])
         try:
-            engine.learn_records(row, np.array([y]), (level,))
+            engine.learn_records(row, self._held(np.array([y])), (level,))
         finally:
             row.fill(0.0)
         if self._first_records is not None:
@@ -110,11 +110,15 @@ class Scores(StreamEstimator):
             block = slice(start, start + BLOCK)
             coded = self._coded(rows[block])
             try:
-                engine.learn_records(coded, y[block], levels[block] if len(levels) > 1 else levels)
+                engine.learn_records(coded, self._held(y[block]), levels[block] if len(levels) > 1 else levels)
             finally:
                 coded.fill(0.0)
         if self._first_records is not None:
             self._survey_rows(X, y)
+
+    def _held(self, y: Floats) -> Floats:
+        """Coded targets as they are learned from: within their bounds."""
+        return y
 
     def _coded(self, rows: Floats) -> Floats:
         """With the constant; what is not finite counts as 0."""

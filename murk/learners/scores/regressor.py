@@ -120,9 +120,12 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         return 1.0, 1.0
 
     def _code(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Targets in [-1, 1]; NaN where missing or not finite."""
-        held = np.clip(np.where(np.isfinite(y), y, np.nan), *self._bounds)
-        return np.asarray((held - self._middle) / self._half)
+        """Targets by their bounds, beyond [-1, 1] where they are beyond these; NaN where missing or not finite."""
+        with np.errstate(over="ignore"):
+            return np.asarray((np.where(np.isfinite(y), y, np.nan) - self._middle) / self._half)
+
+    def _held(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.clip(y, -1.0, 1.0)
 
     def _scale(self) -> Scale:
         return "slope"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.producers.ledger.requests import are_plain, person_name
+from murk.producers.populations.labels import declared
 from murk.producers.populations.records.records import Records, open_records
 from murk.producers.populations.records.values import is_blank, is_unicode, suspects
 from murk.stream.task.data.columns import Cell
@@ -336,7 +337,8 @@ class FileSource:
             raise UserError(f"{self._place(row, column)}: a {kind}, not a number. Declare the column with {written}")
         remedy = {
             Cell.MISSING: "Fill it in, leave the row out, or let the task say missing: midpoint",
-            Cell.UNDECLARED: "Correct it, or declare it in the task; an empty cell is a missing value",
+            Cell.UNDECLARED: f"Correct it, or declare it in the task ({declared(self.task, column)}); an empty "
+            "cell is a missing value",
         }.get(cell, "Correct it; an empty cell is a missing value")
         raise UserError(f"{self._place(row, column)}: the value {cell.describe()}. {remedy}")
 

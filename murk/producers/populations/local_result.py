@@ -97,6 +97,7 @@ def run(
     <Result of weeks: 100 releases, 2 coefficients (2 not learned), simulated>
     """
     start = monotonic()
+    _check_order(task, source)
     task = task if isinstance(task, Task) else Task.load(task)
     records = open_records(source)
     people = PopulationConfig(records, person, level, seed)
@@ -118,6 +119,19 @@ def run(
         found = report_run(local, start, level=confidence, history=True)
     history = found.pop("history")
     return Result(found, history)
+
+
+def _check_order(task: object, source: object) -> None:
+    """Say what is wrong with arguments that are not a task and its people."""
+    if isinstance(source, Task) or (isinstance(source, str | Path) and str(source).endswith((".yaml", ".yml"))):
+        raise UserError("the people's records were given a task: murk.run(task, people) takes the task first")
+    if isinstance(task, str) and "\n" in task:
+        raise UserError("task= is the text of a task: give Task.parse(text), or the path of its file")
+    if not isinstance(task, Task | str | Path):
+        raise UserError(
+            f"task= is a {type(task).__name__}: give a Task, or the path of its file, and the people's records after "
+            "it: murk.run(task, people)"
+        )
 
 
 def _agree(url: str, source: str, *, agreed: bool) -> Agree:

@@ -88,8 +88,9 @@ class Task(Block):
     target: Target = Field(description="the column to learn")
     missing: Literal["midpoint", "error"] = Field(
         default="midpoint",
-        description="`midpoint` codes missing and undeclared values as 0; `error` makes a file population "
-        "stop on them (a device codes them as 0 under both)",
+        description="`midpoint` codes missing values (empty cells) as 0; `error` makes a file population stop on "
+        "them. Undeclared and non-finite values stop a file population under both. A device codes all of these as 0 "
+        "under both",
     )
     protocol: ProtocolName = Field(
         default="scores",

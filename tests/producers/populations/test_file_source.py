@@ -229,6 +229,20 @@ class TestRefusals:
             if cell not in ("", "no", "yes"):
                 assert cell not in message.replace(str(path), "")
 
+    @pytest.mark.parametrize(
+        ("row", "words"),
+        [
+            ("28,maybe,JFK,no", "(declared: 'no', 'yes')"), ("28,yes,SFO,no", "'JFK'"),
+            ("28,yes,JFK,maybe", "(declared: 'no', 'yes')"),
+        ],
+    )  # fmt: skip
+    def test_what_is_declared_is_said(self, tmp_path: Path, row: str, words: str) -> None:
+        """It is public; what the record says is not."""
+        with pytest.raises(UserError) as caught:
+            list(FileSource(csv_file(tmp_path, row), TASK).blocks())
+        assert words in str(caught.value)
+        assert "maybe" not in str(caught.value)
+
     @pytest.mark.parametrize("what", BAD_ROWS)
     def test_a_block_is_checked_before_any_of_it_is_given(self, tmp_path: Path, what: str) -> None:
         path = csv_file(tmp_path, *ROWS[:2], BAD_ROWS[what][0], ROWS[3])

@@ -111,3 +111,18 @@ def test_importing_murk_loads_nothing_heavy():
     assert done.stdout.startswith("[] ")
     assert "'run'" in done.stdout
     assert "'Result'" in done.stdout
+
+
+def test_arguments_in_the_wrong_place_are_named():
+    frame, text = pd.read_csv("people.csv"), TASK
+    task = Task.parse(text)
+    for first, second, words in (
+        (frame, task, "murk.run\\(task, people\\) takes the task first"),
+        (frame, "task.yaml", "takes the task first"),
+        ("people.csv", task, "takes the task first"),
+        (frame, "people.csv", "task= is a DataFrame: give a Task"),
+        (text, "people.csv", "task= is the text of a task: give Task.parse"),
+        (task, frame["age"], "a Series is one column"),
+    ):
+        with pytest.raises(UserError, match=words):
+            murk.run(first, second, seed=1)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -92,6 +93,19 @@ class TestReading:
         assert digests == {table}
         for changed in (RECORDS[:3], [*RECORDS[:3], {**RECORDS[3], "age": 39}]):
             assert open_records(changed).survey().digest not in digests
+
+    def test_what_stands_in_mappings_where_nothing_is_counts_as_missing(self) -> None:
+        """A frame's rows are the frame."""
+        frame = pd.DataFrame(RECORDS).astype({"age": float})
+        already = next(FileSource(frame, TASK).blocks()).missing
+        frame.loc[1, "age"] = math.nan
+        for absent in (math.nan, np.float32("nan"), np.float64("nan"), pd.NA, pd.NaT, None):
+            rows: list[dict[str, Any]] = frame.to_dict("records")
+            rows[1]["age"] = absent
+            [of_rows], [of_frame] = (list(FileSource(source, TASK).blocks()) for source in (rows, frame))
+            assert of_rows.missing == of_frame.missing == already + 1
+            assert of_rows.x.tolist() == of_frame.x.tolist()
+            assert open_records(rows).survey().digest == open_records(frame).survey().digest
 
     def test_digest_does_not_depend_on_where_objects_lie(self) -> None:
         class Thing:
@@ -185,6 +199,9 @@ class TestRefusals:
         ("source", "words"),
         [
             (3, "a int holds no records"),
+            (pd.Series([1]), "a Series is one column: give the frame"),
+            (pl.Series([1]), "a Series is one column: give the frame"),
+            (pa.chunked_array([[1]]), "a ChunkedArray is one column"),
             ({"age": [1]}, "a dict holds no records"),
             (np.zeros((2, 2)), "a ndarray holds no records"),
             ([(RECORDS[0], 1)], r"\(\{\*\*x, 'TARGET': y\} for x, y in stream\)"),

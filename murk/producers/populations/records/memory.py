@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from murk.errors import UserError
 from murk.producers.populations.records.arrow import arrow, check_types, plain_values
 from murk.producers.populations.records.tuples import SLICE, TupleTable
+from murk.stream.task.data.columns import is_absent
 
 KEYS_LOOKED_AT: Final = 1000
 """As in a file of JSON lines: a key that is in none of so many first mappings is taken for misspelled."""
@@ -88,6 +91,10 @@ def columns_of(source: object) -> Columns:
     # Nobody can hold a frame of a library that was not imported.
     if pandas is not None and isinstance(source, pandas.DataFrame):
         return _of_pandas(source)
+    if type(source).__name__ in ("Series", "ChunkedArray"):
+        raise UserError(
+            f"a {type(source).__name__} is one column: give the frame or table that has the features and the target"
+        )
     if polars is not None and isinstance(source, polars.LazyFrame):
         raise UserError("a LazyFrame has no rows yet: give frame.collect()")
     if polars is not None and isinstance(source, polars.DataFrame):
@@ -142,9 +149,15 @@ def _of_mappings(source: Iterable[object]) -> Columns:
 
     def read(place: int, start: int, stop: int) -> list[Any]:
         key = keys[place]
-        return [record.get(key) for record in records[start:stop]]
+        # As in frames, whose rows these may have been: NaN and the like stand where nothing is.
+        values = (record.get(key) for record in records[start:stop])
+        return [None if is_absent(value) or _is_nan(value) else value for value in values]
 
     return Columns("the records", tuple(map(str, keys)), len(records), read)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float | np.floating) and bool(value != value)
 
 
 def _as_json(value: Any) -> Any:

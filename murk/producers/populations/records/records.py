@@ -132,8 +132,8 @@ def open_records(source: object) -> Records:
 
     Notes
     -----
-    A file is read in slices and never held as a whole. None, NaN in pandas, and null in Arrow, Parquet and Polars are
-    missing values; NaN elsewhere is refused when its row is read. A pandas index is no column.
+    A file is read in slices and never held as a whole. None, NaN in pandas and in mappings, and null in Arrow, Parquet
+    and Polars are missing values; NaN elsewhere is refused when its row is read. A pandas index is no column.
 
     Examples
     --------
