@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import murk.privacy
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, cap_of, guarantee_from_dict
-from murk.privacy.explain import _percent, max_attack_accuracy, number
+from murk.privacy.explain import max_attack_accuracy, number, percent
 from murk.privacy.guarantees import KINDS
 
 ALL = [PureDP(1.0), ApproxDP(1.0, 1e-6), GaussianDP(1.0), ZeroConcentratedDP(0.5)]
@@ -244,4 +244,4 @@ def test_nobody_tells_two_records_apart_better_than_is_said(mu):
     ],
 )  # fmt: skip
 def test_chances_are_rounded_up_and_never_to_certainty_before_it(probability, text):
-    assert _percent(probability) == text
+    assert percent(probability) == text
