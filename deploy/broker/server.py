@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import os
 import re
 import shutil
@@ -62,6 +63,7 @@ class Broker:
         self._controller = ports.number(self._held[1])
         self._child: subprocess.Popen[bytes] | None = None
         self._from = 0
+        self._lock: int | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -102,12 +104,14 @@ class Broker:
         Raises
         ------
         BrokerError
-            Java, Maven or the jars are missing, or the broker did not come up; its last lines are in the message.
+            Another broker has the folder; Java, Maven or the jars are missing, or the broker did not come up, and
+            its last lines are in the message.
         """
         if self.running:
             return self
-        libs = fetch()
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._take_folder()
+        libs = fetch()
         log = self.folder / "log"
         if not log.is_dir():
             self._format(libs, log)
@@ -145,8 +149,11 @@ class Broker:
         return self._child.wait() if self._child is not None else 0
 
     def close(self) -> None:
-        """Stop it and give its ports back."""
+        """Stop it and give its ports and its folder back."""
         self.stop()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
         for held in self._held:
             held.close()
 
@@ -161,6 +168,20 @@ class Broker:
         temporary = self.folder / "tmp"
         temporary.mkdir(exist_ok=True)
         return tidy(temporary)
+
+    def _take_folder(self) -> None:
+        """Lock the folder itself, before anything in it is written: settings there are the running broker's."""
+        if self._lock is not None:
+            return
+        lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            raise BrokerError(
+                f"another broker uses {self.folder}: stop it, or choose another folder with --data"
+            ) from error
+        self._lock = lock
 
     def _signal(self, number: signal.Signals) -> None:
         if not self.running or self._child is None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
 
 _LOOK = 0.5
+_FOR_GOOD = ("MURK-CLI-", "MURK-CONF-", "MURK-KAFKA-002", "MURK-KAFKA-003", "MURK-LOG-008")
+"""Codes of what no waiting mends: settings, addresses, and credentials or rights that a broker refuses."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -104,7 +106,7 @@ def begin_on(
 ) -> tuple[Log, Task, T]:
     """Open a log as `open_existing` does, and make of it what a command begins with.
 
-    A log that cannot be reached is waited for, whichever of these calls meets it.
+    A log that cannot be reached, or is not set up yet, is waited for, whichever of these calls meets it.
     """
     from murk.stream import Task, open_log
     from murk.stream.log.base import UnreachableError
@@ -126,9 +128,9 @@ def begin_on(
                 log = None
                 return kept, task, made
         except (UserError, UnreachableError) as error:
-            # Credentials that are refused are no reason to wait, but who can tell a broker that is starting?
             why = error
-            if not wait or (opened and isinstance(error, UserError)):
+            mistake = isinstance(error, UserError) and (opened or error.code.startswith(_FOR_GOOD))
+            if not wait or mistake:
                 raise
         finally:
             if log is not None:
@@ -137,7 +139,7 @@ def begin_on(
             raise UserError(str(why), code=why.code)
         if str(why) != said:
             said = str(why)
-            say(f"murk: waiting: {said}")
+            say(f"murk: waiting: {said}", code=why.code)
         sleep(_LOOK)
 
 
@@ -160,6 +162,6 @@ def patiently(seconds: float, function: Callable[[], T]) -> T:
             if monotonic() > deadline:
                 raise
             if not said:
-                say(f"murk: waiting: {error}")
+                say(f"murk: waiting: {error}", code=error.code)
                 said = True
             sleep(_LOOK)

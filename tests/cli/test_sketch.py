@@ -168,7 +168,7 @@ def test_produce_and_learn(folder: Path) -> None:
     found = murk("produce", "task.yaml", "--source", "people.csv", *options, "--json", folder=folder).json
     assert (found["windows"], found["releases"], found["records_released"]) == (3, 3, 1300)
     plain = murk("produce", "task.yaml", "--source", "people.csv", *options, folder=folder)
-    assert "weeks: 3 releases sent, 0 refused" in plain.out
+    assert "weeks: 0 releases now, 3 before, 0 refused" in plain.out
     assert "3 windows of 1 organisation" in plain.out
     learned = murk("learn", "--log", LOG, "--idle", 0.2, "--json", folder=folder).json
     assert (learned["releases"], learned["records_learned"]) == (3, 1300)

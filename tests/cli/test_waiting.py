@@ -11,11 +11,13 @@ import pydantic
 import pytest
 from click.testing import CliRunner
 
+import murk.cli.commands.learn
 import murk.cli.commands.monitor
 import murk.cli.interrupts
 import murk.cli.options
 import murk.stream.worker.pool
 from murk.cli import cli
+from murk.errors import UserError
 from murk.stream import Task, open_log
 from murk.stream.log.base import UnreachableError
 from murk.stream.log.sqlite import SqliteLog
@@ -69,7 +71,7 @@ def test_learn_waits_whatever_call_meets_a_log_that_is_away(away):
     done = CliRunner().invoke(cli, ["learn", "--log", "sqlite:///log.db", "--wait", "--json", "--idle", "0.3"])
     assert done.exit_code == 0, (done.output, away.met)
     assert {"document", "join"} <= set(away.met)
-    assert "murk: waiting: the log cannot be reached (join)" in done.stderr
+    assert "murk: waiting: the log cannot be reached (join) [MURK-LOG-002]\n" in done.stderr
 
 
 def test_monitor_waits_whatever_call_meets_a_log_that_is_away(away, monkeypatch):
@@ -89,6 +91,57 @@ def test_a_mistake_is_not_waited_for(away):
     away.call = lambda name: None
     done = CliRunner().invoke(cli, ["learn", "--log", "sqlite:///log.db", "--wait", "--chain", "7"])
     assert "--chain 7" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("MURK_KAFKA_CONFIG", "nowhere.properties", "MURK_KAFKA_CONFIG names nowhere.properties"),
+        ("MURK_KAFKA_SESSION_TIMEOUT_MS", "999", "session.timeout.ms is a number from 1000"),
+        ("MURK_KAFKA_SECURITY_PROTOCOL", "TLS", "security.protocol is one of"),
+        ("MURK_KAFKA_SSL_CA_FILE", "nowhere.pem", "ssl.ca.file: nowhere.pem cannot be read"),
+    ],
+)
+def test_a_mistake_in_how_to_reach_a_cluster_is_not_waited_for(monkeypatch, tmp_path, name, value, words):
+    def waits(seconds):
+        pytest.fail("it waits")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(murk.cli.options, "sleep", waits)
+    done = CliRunner().invoke(cli, ["learn", "--log", "kafka://127.0.0.1:1/x", "--wait"], env={name: value})
+    assert isinstance(done.exception, UserError)
+    assert words in str(done.exception)
+
+
+def test_what_was_learned_is_still_shown_while_the_log_is_away(tmp_path, monkeypatch):
+    world(tmp_path, rows=40)
+    assert run(tmp_path).json["releases"] == 40
+    ticks, step, seconds = [], murk.stream.worker.pool.WorkerPool.step, iter(range(1000))
+
+    @contextlib.contextmanager
+    def progress(*arguments, **options):
+        yield lambda done, text: ticks.append((done, text))
+
+    def away(team):
+        if not ticks:
+            return step(team)
+        if len(ticks) == 2:
+            raise KeyboardInterrupt
+        team._drop(*team._workers)
+        team.trouble = "the log is away"
+        return 0
+
+    class Clock:
+        monotonic = staticmethod(lambda: float(next(seconds)))
+        sleep = staticmethod(lambda pause: None)
+
+    monkeypatch.setattr(murk.stream.worker.pool.WorkerPool, "step", away)
+    monkeypatch.setattr(murk.cli.commands.learn, "progress", progress)
+    monkeypatch.setattr(murk.cli.commands.learn, "time", Clock)
+    done = CliRunner().invoke(cli, ["learn", "--log", f"sqlite:///{tmp_path}/third-child.db"])
+    assert done.exit_code == 0, done.output
+    assert [one for one, _ in ticks] == [40, 40]
+    assert ticks[1][1] == "the log is away"
 
 
 def test_without_wait_the_first_call_that_fails_is_the_end(away):

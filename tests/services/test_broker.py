@@ -15,6 +15,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
+from deploy.broker import Broker, BrokerError, server
 from tests.services.clients import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.services.services import eventually, require_kafka
 
@@ -194,6 +195,26 @@ def gone(pid):
     # Without an init that collects it, a dead process stays listed as a zombie.
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+def test_a_folder_has_one_broker_and_the_second_writes_nothing(tmp_path, monkeypatch):
+    def fetch():
+        raise BrokerError("no jars")
+
+    monkeypatch.setattr(server, "fetch", fetch)
+    first, second = Broker(tmp_path / "kafka"), Broker(tmp_path / "kafka")
+    try:
+        with pytest.raises(BrokerError, match="no jars"):
+            first.start()
+        with pytest.raises(BrokerError, match=r"another broker uses .*kafka: stop it"):
+            second.start()
+        assert list((tmp_path / "kafka").iterdir()) == []
+        first.close()
+        with pytest.raises(BrokerError, match="no jars"):
+            second.start()
+    finally:
+        first.close()
+        second.close()
 
 
 def test_missing_programs_are_named(tmp_path):

@@ -65,8 +65,9 @@ def test_creates_what_the_task_asks_for_and_a_second_time_nothing(broker, folder
     found = topics(folder, url, "--replication", 1, "--json").json
     assert found == {
         "task": "third-child", "log": url, "created": sorted(names.all), "problems": [], "announced": True,
-        "simulated": False,
+        "simulated": False, "warnings": [found["warnings"][0]],
     }  # fmt: skip
+    assert "one copy" in found["warnings"][0]
     with admin(broker) as client:
         for topic in client.describe_topics(list(names.all)):
             assert len(topic["partitions"]) == 2
@@ -86,6 +87,8 @@ def test_creates_what_the_task_asks_for_and_a_second_time_nothing(broker, folder
     checked = topics(folder, url, "--check")
     assert checked.status == 0
     assert "the topics fit the task 'third-child'" in checked.out
+    assert "caution: one copy" in checked.out
+    assert "--replication 3" in checked.out
 
 
 def test_several_at_once_make_one_log(folder, place):

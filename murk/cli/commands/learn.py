@@ -97,7 +97,7 @@ def command(
             return brief(problem.estimate(engines))
 
         start = last = time.monotonic()
-        shown, pause = 0.0, _SHORTEST
+        shown, pause, learned = 0.0, _SHORTEST, 0
         with progress(f"{task.name}: learned", None, quiet=as_json or log_json) as tick, between_steps() as asked:
             with suppress(KeyboardInterrupt):
                 while not asked() and (idle is None or time.monotonic() - last <= idle):
@@ -110,7 +110,10 @@ def command(
                         time.sleep(pause)
                         pause = min(_LONGEST, 1.5 * pause)
                     if not (as_json or log_json) and moment - shown > 0.2:
-                        tick(sum(engine.n_releases for engine in team.learners.values()), now())
+                        if team.learners and team.trouble is None:
+                            # Without its chains, as while the log is away, a process has still learned what it had.
+                            learned = sum(engine.n_releases for engine in team.learners.values())
+                        tick(learned, now())
                         shown = moment
             if asked():
                 # Everything learned is committed; what is left to do is to say so.

@@ -65,6 +65,7 @@ def command(
             patience, lambda: population_of(task, crowd, log, accounts, block=block, policy=policy, agree=agree)
         )
         say_notice(people.task, people, as_json)
+        before = people.releases
         with (
             progress(f"{task.name}: produced", people.source.size, quiet=as_json or log_json) as tick,
             people_metrics(metrics_port, metrics_host, people.task, accounts) as refresh,
@@ -97,7 +98,10 @@ def command(
     if as_json:
         print_json(found)
     else:
-        click.echo(f"{task.name}: {found['releases']:,} releases sent, {found['refusals']:,} refused")
+        sent = f"{people.releases:,} releases sent"
+        if before:
+            sent = f"{people.releases - before:,} releases now, {before:,} before"
+        click.echo(f"{task.name}: {sent}, {found['refusals']:,} refused")
         print_windows(found)
         print_labels(found)
         print_accounts(found)

@@ -10,11 +10,20 @@ from murk.cli.consent import asking, yes
 from murk.cli.options import as_json
 from murk.cli.output import print_json
 
+_ONE_COPY = (
+    "one copy: a lost disk loses what was learned. On three brokers or more create the topics with --replication 3, or "
+    "reassign their partitions with Kafka's own tools"
+)
+
 
 @click.command("topics")
 @click.argument("task_path", metavar="TASK", type=click.Path())
 @click.option("--log", "log_url", required=True, metavar="URL", help="The cluster: kafka://HOST:PORT[/NAME].")
-@click.option("--simulated", is_flag=True, help="For simulated releases, which protect nobody; fixed for good.")
+@click.option(
+    "--simulated",
+    is_flag=True,
+    help="For simulated releases, which protect nobody; fixed for good.  [with --check: as the log's task]",
+)
 @click.option("--replication", type=click.IntRange(1), metavar="N",
               help="Copies of each partition.  [default: the brokers' own]")  # fmt: skip
 @click.option("--estimates", is_flag=True, help="Also a topic on which learners publish the newest estimate as JSON.")
@@ -57,6 +66,8 @@ def command(
     check_public(task, problem_for(task))
     waiting = task.public is not None and task.public.set_aside is not None
     with TopicSetup(log_url, task, replication=replication, estimates=estimates) as setup:
+        if check and not simulated:
+            simulated = setup.follow()
         created = [] if check else setup.create()
         problems = setup.problems()
         announced = setup.announced()
@@ -66,11 +77,13 @@ def command(
                 asking(setup.url, simulated=simulated, agreed=yes)(disclosure)
             setup.register_task()
             announced = setup.announced()
+        warnings = [_ONE_COPY] if setup.copies() == 1 else []
     found = {
         "task": task.name,
         "log": setup.url,
         "created": created,
         "problems": problems,
+        "warnings": warnings,
         "announced": announced,
         "simulated": simulated,
     }
@@ -86,6 +99,8 @@ def command(
             if cost is not None:
                 click.echo(cost)
             click.echo(f"{setup.url}: the topics fit the task {task.name!r}")
+            for warning in warnings:
+                click.echo(f"caution: {warning}")
             if announced:
                 click.echo("the task is stored in the log: devices and learners may begin")
             elif waiting:

@@ -81,6 +81,18 @@ class TopicSetup:
             if task.public is None or task.covariates is not None:
                 log.register_task(task.document())
 
+    def copies(self) -> int:
+        """Fewest copies of any partition of the log's topics; 0 where there are none."""
+        described = topics.describe(self._admin, self.url, self._names, self._names.all)
+        return min((len(part["replica_nodes"]) for one in described.values() for part in one["partitions"]), default=0)
+
+    def follow(self) -> bool:
+        """Take from the log's task, where it carries one, whether releases are simulated; return whether they are."""
+        carried = self._carried()
+        if carried is not None:
+            self._task = self._task.with_simulated(carried.simulated)
+        return self._task.simulated
+
     def announced(self) -> bool:
         """Whether the log carries this task.
 
@@ -89,18 +101,19 @@ class TopicSetup:
         UserError
             When it carries another one.
         """
-        if topics.identity(self._admin, self.url, self._names) is None:
+        carried = self._carried()
+        if carried is None:
             return False
+        check_task_change(self.url, carried.without_public().document(), self._task.without_public().document())
+        return True
+
+    def _carried(self) -> Task | None:
+        """The log's task."""
+        if topics.identity(self._admin, self.url, self._names) is None:
+            return None
         with KafkaLog(self.url) as log:
             document = log.document()
-            if document is None:
-                return False
-            check_task_change(
-                self.url,
-                Task.from_document(document).without_public().document(),
-                self._task.without_public().document(),
-            )
-            return True
+            return None if document is None else Task.from_document(document)
 
     def close(self) -> None:
         """Close the client."""

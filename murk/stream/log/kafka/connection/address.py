@@ -41,16 +41,21 @@ class Address:
         if "@" in rest:
             raise UserError(
                 "a log's URL holds no credentials: it ends up in logs and in the list of processes. Leave them out, "
-                "and name a file of settings in MURK_KAFKA_CONFIG (docs/deploy.md)"
+                "and name a file of settings in MURK_KAFKA_CONFIG (docs/deploy.md)",
+                code="MURK-LOG-008",
             )
         servers = where.split(",")
         for server in servers:
             matched = _SERVER.fullmatch(server)
             if matched is None or not 0 < int(matched[2]) < 2**16:
-                raise UserError("a log on Kafka is named kafka://HOST:PORT[,HOST:PORT][/NAME], and this URL is not so")
+                raise UserError(
+                    "a log on Kafka is named kafka://HOST:PORT[,HOST:PORT][/NAME], and this URL is not so",
+                    code="MURK-LOG-008",
+                )
         if slash and not _NAME.fullmatch(name):
             raise UserError(
-                "the name at the end of a Kafka log's URL has small letters, digits and -: kafka://HOST:PORT/third-child"
+                "the name at the end of a Kafka log's URL has small letters, digits and -: kafka://HOST:PORT/third-child",
+                code="MURK-LOG-008",
             )
         return cls(tuple(servers), name or None)
 
