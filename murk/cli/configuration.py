@@ -156,6 +156,10 @@ def read(path: Path | None, options: Options) -> Configuration:
     shared = {key: value for key, value in content.items() if key not in tables}
     for key in shared:
         if key not in SHARED:
+            homes = [name for name, known in options.items() if key in known]
+            if homes:
+                tables_of = " or ".join(f"[{name}]" for name in homes)
+                raise UserError(f"{path}: {key}: it belongs in {tables_of}, below that line", code="MURK-CONF-002")
             raise _unknown(f"{path}: {key}", key, places, asked=key)
     for name, table in tables.items():
         if not isinstance(table, Mapping):
@@ -214,6 +218,10 @@ def check(option: click.Option, value: Any, where: str) -> None:
         fits = isinstance(value, bool)
     elif not option.is_flag:
         fits = fits and not any(isinstance(one, bool) for one in values)
+    if fits and option.name == "log_url" and text:
+        problem = _no_url(value)
+        if problem:
+            raise UserError(f"{where}: {problem}", code="MURK-CONF-003")
     problem = "" if fits else f"{type(value).__name__} is no kind of value for it"
     if fits:
         try:
@@ -222,6 +230,18 @@ def check(option: click.Option, value: Any, where: str) -> None:
             problem = error.message if isinstance(error, click.BadParameter) else str(error)
     if problem:
         raise UserError(f"{where}: {problem}", code="MURK-CONF-003")
+
+
+def _no_url(value: str) -> str:
+    """Say what is wrong with a log's URL, as far as its beginning shows that."""
+    from murk.stream.log.open import OPENERS
+
+    scheme, separator, _ = value.partition("://")
+    if separator and scheme in OPENERS:
+        return ""
+    # What has an @ may hold a password.
+    shown = "what is set" if "@" in value else repr(value)
+    return f"{shown} is no log's URL: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT[/NAME]"
 
 
 def set_defaults(context: click.Context, name: str, command: click.Command, found: Configuration) -> None:

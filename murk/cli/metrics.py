@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_OPTIONS = ("--metrics-port", "--metrics-host")
 _SECONDS = 2.0
 _SHARE = 20
 """At most a twentieth of the time is spent on sums."""
@@ -61,7 +62,7 @@ def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[An
 
     exported = LearnerMetrics(task.name, team.pulse)
     ProcessMetrics(task.name, exported.registry)
-    with Server(learner_routes(exported, team.pulse), host, port) as server:
+    with Server(learner_routes(exported, team.pulse), host, port, options=_OPTIONS) as server:
         say(f"{task.name}: metrics of this learner at {server.url}/metrics", INFO)
         yield refresh
 
@@ -100,7 +101,7 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         "/metrics": partial(metrics, exported.registry),
         "/healthz": lambda headers: text(200, "ok"),
     }
-    with Server(routes, host, port) as server:
+    with Server(routes, host, port, options=_OPTIONS) as server:
         say(f"{task.name}: metrics of its people at {server.url}/metrics", INFO)
         refresh()
         yield refresh

@@ -153,7 +153,7 @@ def test_a_taken_port_is_named(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = murk("monitor", "task.yaml", "--log", url(finished()[0]), "--port", port, folder=tmp_path)
-    refused(done, f"cannot listen on 127.0.0.1 port {port}", "--port")
+    refused(done, f"cannot listen on 127.0.0.1 port {port}", "--port", status=1)
 
 
 @pytest.mark.parametrize(

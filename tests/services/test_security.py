@@ -366,6 +366,7 @@ def mistaken(secure_broker, broker, folder):
     unlocked = folder / "locked.properties"
     unlocked.write_text("".join(line for line in locked.read_text().splitlines(True) if "password" not in line))
     wrong_lock = folder / "wrong-lock.properties"
+    wrong_lock.touch(mode=0o600)
     wrong_lock.write_text(locked.read_text().replace(LOCK, GUESS))
     none = folder / "no-certificate.properties"
     none.write_text(

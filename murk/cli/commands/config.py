@@ -60,6 +60,15 @@ def command(context: click.Context, everything: bool, as_json: bool, command_lin
         found += _of_command(one, target, group, read, flags)
     if name is None:
         found += _of_kafka()
+    _show(found, read, as_json=as_json, everything=everything or name is not None)
+    if name is None:
+        from murk.stream.log.kafka.connection.settings import Settings
+
+        # What commands refuse about a cluster this one refuses, too, when it has shown it.
+        Settings.read()
+
+
+def _show(found: list[Setting], read: Configuration, *, as_json: bool, everything: bool) -> None:
     if as_json:
         print_json({
             "file": None if read.path is None else str(read.path),
@@ -67,7 +76,7 @@ def command(context: click.Context, everything: bool, as_json: bool, command_lin
             "settings": [_shown(one)._asdict() for one in found],
         })  # fmt: skip
         return
-    said = [_shown(one) for one in found if everything or name is not None or one.origin != "default"]
+    said = [_shown(one) for one in found if everything or one.origin != "default"]
     click.echo(f"File: {'none' if read.path is None else read.path}")
     if not said:
         click.echo("Nothing is set; --all lists what there is.")

@@ -6,6 +6,7 @@ and is cut after a while whatever it is doing; where there are too many, the old
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import sys
@@ -19,7 +20,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 
 MOST_CONNECTIONS = 64
 STALL_SECONDS = 10.0
@@ -64,11 +65,15 @@ class Server:
         Path -> what makes its response.
     host, port
         Where to listen; port 0 lets the system choose one.
+    options
+        What the caller calls port and host, for messages.
 
     Raises
     ------
     UserError
         When the address cannot be listened on.
+    MurkError
+        When somebody listens there already: another time it may be free.
 
     Examples
     --------
@@ -78,14 +83,22 @@ class Server:
     b'hello\\n'
     """
 
-    def __init__(self, routes: Mapping[str, Route], host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        options: tuple[str, str] = ("--port", "--host"),
+    ) -> None:
         try:
             self._listener = _Listener(dict(routes), host, port)
         except (OSError, OverflowError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or "not an address of this machine"
-            raise UserError(
-                f"cannot listen on {host} port {port} ({reason}): choose another --port (0 lets the system choose) "
-                "or --host"
+            kind = MurkError if getattr(error, "errno", None) == errno.EADDRINUSE else UserError
+            raise kind(
+                f"cannot listen on {host} port {port} ({reason}): choose another {options[0]} (0 lets the system "
+                f"choose) or {options[1]}"
             ) from None
         self.host, self.port = host, int(self._listener.server_address[1])
         self._thread = threading.Thread(target=self._listener.serve_forever, name="murk-http", daemon=True)

@@ -55,7 +55,9 @@ def open_log(url: str, *, create: bool = True, name: str | None = None) -> Log:
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         # Only the part before "://" is ever repeated: the rest of a broker's address may hold a password.
         raise UserError(
-            "a log is named by a URL, and this is not one: write sqlite:///PATH for a log in a file", code=ADDRESS
+            "a log is named by a URL, and this is not one: write sqlite:///PATH for a log in a file, or "
+            "kafka://HOST:PORT",
+            code=ADDRESS,
         )
     opener = OPENERS.get(scheme)
     if opener is None:

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 from murk.monitoring.web import server as module
 from murk.monitoring.web.routes import PAGE, files, monitor_routes
 from murk.monitoring.web.server import Server, text
@@ -299,8 +299,10 @@ def test_a_route_that_fails_says_nothing_of_why(caplog):
 def test_addresses():
     with Server({}, "127.0.0.1") as served:
         assert served.url == f"http://127.0.0.1:{served.port}"
-        with pytest.raises(UserError, match="choose another --port"):
-            Server({}, "127.0.0.1", served.port)
+        with pytest.raises(MurkError, match=r"choose another --metrics-port .* or --metrics-host") as taken:
+            Server({}, "127.0.0.1", served.port, options=("--metrics-port", "--metrics-host"))
+        # No mistake in what was asked: a supervisor is to try again.
+        assert not isinstance(taken.value, UserError)
     with Server({}, "0.0.0.0") as served:
         assert served.url == f"http://127.0.0.1:{served.port}"
     with pytest.raises(UserError, match="cannot listen on"):

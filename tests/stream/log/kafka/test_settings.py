@@ -152,3 +152,19 @@ class TestCertificates:
         (tmp_path / "text").write_text("no certificate")
         with pytest.raises(UserError, match=r"ssl\.ca\.file: .* holds no certificate"):
             self.settings(ssl_ca_file=tmp_path / "text").context()
+
+
+def test_a_password_that_everybody_may_read_is_warned_of_once(tmp_path, caplog):
+    environment = write(tmp_path, f"sasl.password={SECRET}\n")
+    path = tmp_path / "kafka.properties"
+    for mode, words in ((0o600, []), (0o640, []), (0o644, [f"{path} holds a password (sasl.password)"]), (0o644, [])):
+        path.chmod(mode)
+        caplog.clear()
+        Settings.read(environment)
+        assert [message.partition(" and every")[0] for message in caplog.messages] == words
+        assert SECRET not in caplog.text
+    # Without a password it is nobody's secret.
+    other = tmp_path / "other.properties"
+    other.write_text("security.protocol=SSL\n")
+    Settings.read({"MURK_KAFKA_CONFIG": str(other)})
+    assert caplog.messages == []

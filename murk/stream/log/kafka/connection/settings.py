@@ -5,8 +5,10 @@ Never from a URL or an argument, which others on the machine can read; and never
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -65,7 +67,9 @@ class Settings:
         >>> Settings.read({"MURK_KAFKA_SECURITY_PROTOCOL": "SSL"}).security_protocol
         'SSL'
         """
-        found = {name: value for name, (value, _) in sources(environment).items()}
+        said = sources(environment)
+        _warn_of_open_files(said)
+        found = {name: value for name, (value, _) in said.items()}
         session = found.pop("session_timeout_ms", "10000")
         if not session.isdecimal() or not 1_000 <= int(session) <= 300_000:
             raise UserError("session.timeout.ms is a number from 1000 to 300000, in milliseconds")
@@ -146,6 +150,8 @@ SECRETS = frozenset(one.name for one in fields(Settings) if not one.repr)
 """Fields that are never shown."""
 
 _below: dict[str, tuple[str, str]] = {}
+_warned: set[str] = set()
+_log = logging.getLogger(__name__)
 
 
 def set_below(values: Mapping[str, str], where: str) -> None:
@@ -180,12 +186,30 @@ def sources(environment: Mapping[str, str] | None = None) -> dict[str, tuple[str
     return found
 
 
+def _warn_of_open_files(said: Mapping[str, tuple[str, str]]) -> None:
+    """Warn, once, of a file with a password that every user of the machine may read."""
+    for name in sorted(SECRETS & said.keys()):
+        place = said[name][1]
+        if place.startswith(PREFIX) or place in _warned:
+            continue
+        try:
+            readable = os.stat(place).st_mode & stat.S_IROTH
+        except OSError:
+            continue
+        if readable:
+            _warned.add(place)
+            _log.warning(
+                "%s holds a password (%s) and every user of this machine may read it: chmod 600 %s",
+                place, name.replace("_", "."), place,
+            )  # fmt: skip
+
+
 def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UserError(f"{VARIABLE} names {path}, which cannot be read ({reason})") from error
+        raise UserError(f"{VARIABLE} names {path}, which cannot be read ({reason})", code="MURK-CONF-001") from error
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
         if not line or line.startswith("#"):
@@ -193,7 +217,7 @@ def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
         key, equals, value = line.partition("=")
         if not equals:
             # The line is not repeated: it may be a password that lost its key.
-            raise UserError(f"{path}, line {number}: a setting is written key=value")
+            raise UserError(f"{path}, line {number}: a setting is written key=value", code="MURK-CONF-001")
         yield number, key.strip(), value.strip()
 
 
