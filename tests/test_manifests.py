@@ -107,6 +107,8 @@ def test_names_lead_to_what_is_there():
         chosen = RESOURCES[f"base/{kind}/learner"]["spec"]["selector"]
         labels = WORKLOADS["base/StatefulSet/learner"]["spec"]["template"]["metadata"]["labels"]
         assert (chosen if kind == "Service" else chosen["matchLabels"]) == labels
+    # One that is not ready holds up nobody who drains a node.
+    assert RESOURCES["base/PodDisruptionBudget/learner"]["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
     stateful = RESOURCES["base/StatefulSet/learner"]["spec"]
     assert f"base/Service/{stateful['serviceName']}" in RESOURCES
 
@@ -115,6 +117,7 @@ def test_kustomizations_name_every_file():
     for folder, kustomization in KUSTOMIZATIONS.items():
         here = FOLDER / folder
         named = {name for name in kustomization["resources"] if not name.startswith("..")}
+        assert all((here / name).is_dir() for name in set(kustomization["resources"]) - named)
         for one in (*kustomization.get("configMapGenerator", []), *kustomization.get("secretGenerator", [])):
             named |= set(one["files"])
         assert named == {path.name for path in here.iterdir()} - {"kustomization.yaml"}
@@ -126,6 +129,10 @@ def test_kustomize_builds_them():
     assert done.returncode == 0, done.stderr
     built = list(yaml.safe_load_all(done.stdout))
     assert len(built) == len(RESOURCES) + 1 + 4
+    # Simulated is what is for trying, and nothing else.
+    [job] = [one for one in built if (one["kind"], one["metadata"]["name"]) == ("Job", "topics")]
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"][-1] == "--simulated"
+    assert "--simulated" not in pod(RESOURCES["topics/Job/topics"])["containers"][0]["args"]
     for one in built:
         kubernetes_validate.validate(one, VERSIONS[-1], strict=True)
 
@@ -183,6 +190,12 @@ def test_systemd_understands_the_unit_and_finds_it_confined(units, name):
     assert program, "systemd-analyze: .ci/services installs it"
     done = subprocess.run([program, "verify", str(units / name)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+    # As it is with a certificate, too.
+    certified = units / name.replace("murk-", "murk-tls-")
+    certified.write_text((units / name).read_text().replace("#LoadCred", "LoadCred").replace("#Env", "Env"))
+    assert certified.read_text().count("\nLoadCredential=") == 3
+    done = subprocess.run([program, "verify", str(certified)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
     spoiled = units / f"bad-{name}"
     spoiled.write_text((units / name).read_text().replace("[Service]", "[Service]\nRestrat=always"))
     bad = subprocess.run([program, "verify", str(spoiled)], capture_output=True, text=True, check=False)
@@ -204,6 +217,9 @@ def test_units_start_commands_that_there_are(name, tmp_path, monkeypatch):
     assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[a-z-]+", done.output))
     role = re.search(r"kafka-(\w+)\.properties", found["LoadCredential"][0])[1]
     assert role in PASSWORDS
+    # Each learner of a machine listens at a port of its own.
+    ports = [one for one in found["Environment"] if "PORT" in one]
+    assert ports == (["MURK_LEARN_METRICS_PORT=947%i"] if "@" in name else [])
     # Where kernels are compiled to is where it may write.
     [cache] = [
         one.removeprefix("NUMBA_CACHE_DIR=/var/cache/") for one in found["Environment"] if one.startswith("NUMBA")
