@@ -181,6 +181,11 @@ def test_command_line_and_a_broker_dies_with_its_parent(tmp_path):
         taken = subprocess.run([*command[:4], port, *command[5:]], capture_output=True, text=True, check=False)
         assert taken.returncode == 1
         assert taken.stderr.startswith(f"Error: port {port} cannot be had")
+        written = (tmp_path / "server.properties").read_text()
+        second = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (second.returncode, second.stdout) == (1, "")
+        assert second.stderr.startswith(f"Error: another broker uses {tmp_path}")
+        assert (tmp_path / "server.properties").read_text() == written
         child.send_signal(signal.SIGTERM)
         rest = child.stdout.read()
     assert f"murk demo --log kafka://127.0.0.1:{port}" in rest
