@@ -137,6 +137,12 @@ like any other sample.
 - In a simulation, and of public covariates, a column with one value in all rows or with none is said when work on a
   log begins: nothing can be learned of it. Of real people's records it is not, since nobody looks.
 
+## How long releases are kept
+
+`log.retention` is how long the log keeps a release after it arrived. A log in a file also keeps those that are not
+learned yet and the newest `duplicates` of each partition (65,536 by default): a task with fewer releases than that
+deletes none as long as the file exists. Brokers delete by time alone.
+
 ## The hash
 
 Every release carries its task's hash: the SHA-256 of the task as canonical JSON, all defaults filled in, with

@@ -27,7 +27,7 @@ KAFKA = "kafka"
 SHARED = ("log", "ledger", "lifetime", "wait", "verbose", "log-json", "metrics-host")
 """Settings that mean the same in every command that has them, and may be set for all."""
 
-ASKED = ("seed", "simulated", "yes", "withdraw", "migrate")
+ASKED = ("seed", "simulated", "yes", "withdraw", "new", "migrate")
 """What decides over people's privacy at once is asked for at each command, and set nowhere else."""
 
 ALONE = ("demo",)

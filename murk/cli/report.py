@@ -79,10 +79,16 @@ def print_labels(found: Mapping[str, Any]) -> None:
         )
 
 
-def say_notice(task: Task, population: FilePopulation, quiet: bool) -> None:
+def say_notice(task: Task, population: FilePopulation, quiet: bool, *, capped: bool = False) -> None:
     """Say what happened before, where somebody reads it; and whatever is to be warned of in any case."""
     for warning in population.warnings:
         click.echo(f"{task.name}: caution: {warning}", err=True)
+    if capped and population.source.people == "row" and not (task.of_organisations or task.simulated):
+        click.echo(
+            f"{task.name}: caution: people are rows of the file: in a copy that was sorted anew or corrected they have "
+            "a new budget, and no withdrawal follows them. Name them by a column (--person)",
+            err=True,
+        )
     if population.notice and not quiet:
         click.echo(f"{task.name}: {population.notice}", err=True)
     from murk.learners.results.report import cost_of_forgetting

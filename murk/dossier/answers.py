@@ -201,8 +201,8 @@ def _all_tasks(facts: Facts) -> list[Claim | Table | Sample]:
     return [
         Claim(
             f"All tasks together, by the ledger {accounts.path}: "
-            f"{'. '.join(accounts.lifetime) or 'nothing spent yet'}. Tasks with their releases: {tasks}; "
-            f"{accounts.people:,} people, {accounts.withdrawn:,} withdrawals.",
+            f"{'. '.join(accounts.spent) or 'nothing spent yet'}. Tasks with their releases: {tasks}; "
+            f"{accounts.counted}, {accounts.withdrawn:,} withdrawal{'s' * (accounts.withdrawn != 1)}.",
             ("caps", "composition"),
             "deployment",
         )

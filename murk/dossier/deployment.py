@@ -89,6 +89,14 @@ class Accounts:
         Tasks that it knows, by their releases.
     problems
         What an officer should know of it; each a sentence.
+    files
+        How many files people released from.
+    rows
+        How many people are rows of a file.
+    counted
+        How many people or organisations, in words.
+    plain
+        Whether names stand in it as they are.
     """
 
     path: str
@@ -100,6 +108,15 @@ class Accounts:
     keyed: bool
     tasks: Mapping[str, int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    files: int = 0
+    rows: int = 0
+    counted: str = ""
+    plain: bool = False
+
+    @property
+    def spent(self) -> tuple[str, ...]:
+        """What was spent on all tasks together, without saying each time of what."""
+        return tuple(one.removeprefix("All tasks together: ") for one in self.lifetime)
 
 
 def read_deployment(log: Log, task: Task) -> Deployment:
@@ -124,7 +141,8 @@ def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
     found = {
         "releases": Store(
             path,
-            f"{days} after they arrive, and until they are learned (and the last {task.duplicates:,} of a chain)",
+            f"{days} after they arrive, and until they are learned; the newest {task.duplicates:,} of a chain as long "
+            "as the file exists, which is all where there are fewer",
             f"log.retention = {days}, as the learner applies it",
             task.log.retention,
         ),
@@ -183,6 +201,9 @@ def read_accounts(path: str | Path) -> Accounts:
                 f"people's names stand in the ledger {path} as they are: `murk ledger {path} --migrate` puts keyed "
                 "hashes in their place"
             )
+        missing = ledger.names.missing()
+        if missing is not None:
+            problems.append(f"The key of names is missing or wrong: {missing} (the key lies beside the ledger)")
         for place in (path, key_path(path)):
             mode = _mode(place)
             if mode is not None and mode & 0o077:
@@ -192,11 +213,15 @@ def read_accounts(path: str | Path) -> Accounts:
             totals.people,
             totals.releases,
             totals.withdrawn,
-            tuple(describe_together(ledger.together())),
+            tuple(describe_together(ledger.together(), totals.who)),
             bool(ledger.promises()),
-            not ledger.names.are_plain,
+            ledger.names.is_keyed,
             tasks,
             tuple(problems),
+            totals.files,
+            totals.rows,
+            totals.counted,
+            ledger.names.are_plain,
         )
 
 

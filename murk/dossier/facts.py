@@ -12,6 +12,9 @@ from murk.dossier.deployment import Accounts, Deployment
 from murk.dossier.example import Example
 from murk.dossier.figures import is_central
 from murk.errors import UserError
+from murk.privacy import Guarantee
+from murk.privacy.gaussmix.explain import any_two_records
+from murk.privacy.guarantees import guarantee_from_dict
 from murk.stream import Task
 from murk.stream.task.disclosure import Disclosure
 
@@ -98,6 +101,15 @@ class Facts:
         if self.is_central:
             return float(self.mechanisms[level].replace_one().max_attack_accuracy)
         return self.task.privacy.levels[level].max_attack_accuracy
+
+    def any_two_of(self, whole: Guarantee) -> Guarantee:
+        """What all of an organisation's windows together promise for any two records; as each window does, in sum."""
+        one = self.mechanisms["default"]
+        stated, replaced = (made.to_dict()[made.kind] for made in (one.stated, one.replace_one()))
+        if whole.kind != one.stated.kind or one.replace_one().kind != whole.kind:
+            return any_two_records(whole)
+        of = whole.to_dict()[whole.kind]
+        return guarantee_from_dict({whole.kind: {name: of[name] * replaced[name] / stated[name] for name in of}})
 
     @property
     def device(self) -> str:

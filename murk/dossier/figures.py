@@ -10,7 +10,7 @@ from murk.privacy import Accountant, Guarantee
 from murk.privacy.explain import number, percent
 from murk.privacy.gaussmix.explain import CENTRAL
 
-DELTA = 1e-6
+DELTA = 1e-5
 """At which an epsilon is stated that holds but for so small a probability."""
 WEAK = 0.9
 """An adversary who is right in so many cases is told as a warning."""

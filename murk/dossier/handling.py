@@ -26,7 +26,9 @@ def trust(facts: Facts) -> Section:
     rows = (
         holder,
         ("whoever holds ledger and key", "of each name that they think of: what it released, when, and if it withdrew",
-         "with not losing it: an older copy forgets spending", "with any record, or value of one"),
+         "with not losing it (an older copy forgets spending), and with caps: whoever runs the gateway can raise them",
+         "with any record, or value of one; it has counts of a file's rows that were clamped or missing, of one row in "
+         "a file of one"),
         ("operator of the log (broker, its administrators)", "releases; connections and credentials, so who sends when",
          "with delivering; with not linking credentials to people", "with privacy: releases are protected before "
          "they arrive"),
@@ -76,7 +78,8 @@ def public(facts: Facts) -> Section:
         Claim(
             "Public are also: the task itself with its bounds; the models, coefficients and intervals learned from "
             "releases, which disclose no more than the releases do; counts of releases, refusals and dead letters; "
-            "the chosen level and the truncated time on each release.",
+            "the chosen level and the truncated time on each release; beside it the log keeps when it arrived, to the "
+            "second or finer.",
             ("release", "composition"),
         )
     )
@@ -127,13 +130,16 @@ def retention(facts: Facts) -> Section:
             Claim(
                 "No log was read (--log): what follows is what the task asks for, not what is configured.",
                 (),
-                "deployment",
+                "task",
             )
         )
     else:
         encrypted = {True: "encrypted", False: "NOT encrypted", None: "no network"}[deployment.encrypted]
         blocks.append(Claim(f"Read from {deployment.url}: {deployment.connection} ({encrypted}).", (), "deployment"))
-    blocks.append(Table(("what", "how long", "where, and as read"), tuple(rows), ("expiry", "topics"), "deployment"))
+    blocks.append(
+        Table(("what", "how long", "where, and as read"), tuple(rows), ("expiry", "topics"),
+              "task" if deployment is None else "deployment")
+    )  # fmt: skip
     blocks.append(
         Claim(
             "However long releases, states and models are kept, and whoever copies them: they are protected as they "
@@ -146,8 +152,14 @@ def retention(facts: Facts) -> Section:
 
 def _ledger(facts: Facts) -> str:
     assert facts.accounts is not None
-    names = "names as keyed hashes" if facts.accounts.keyed else "NAMES AS THEY ARE"
-    return f"{facts.accounts.path}: {names}"
+    accounts = facts.accounts
+    if accounts.keyed:
+        names = "names as keyed hashes; the key lies beside it (LEDGER.key), so that a folder's backup has both"
+    elif accounts.plain:
+        names = "NAMES AS THEY ARE"
+    else:
+        names = "people as rows of a file" if accounts.rows else "no names yet"
+    return f"{accounts.path}: {names}"
 
 
 def withdrawal(facts: Facts) -> Section:
@@ -205,6 +217,8 @@ def not_promised(facts: Facts) -> Section:
         "second or finer), connections and credentials can tell. What it discloses of the record stays bounded.",
         "That a group's behaviour stays unknown: it is what is learned, and may say something of its members.",
         "That answers are honest, or that one device is one person: whoever floods the log can shift the result.",
+        "That a cap holds against whoever runs the device or gateway: they can raise it (Ledger.loosen), or take "
+        "another ledger.",
         "That a ledger put back from an older copy is noticed; what was spent since would be spent again. Copies of "
         "ledger and key together name people to whoever can guess the names.",
         "Anything against whoever controls the device itself, or its system's randomness.",

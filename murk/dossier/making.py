@@ -74,10 +74,12 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
     most = (
         f"{percent(whole.max_attack_accuracy)} ({stated(whole)})" if whole is not None else f"{blank}, by one release"
     )
-    yield (
-        "Per task",
-        f"from all releases of one {facts.who} to this task, {facts.told} are told apart in at most {most}.",
-    )
+    if facts.is_central:
+        both = worst if whole is None else percent(facts.any_two_of(whole).max_attack_accuracy)
+        told = f"any two records are told apart in at most {both}; {facts.told} in at most {most}"
+    else:
+        told = f"{facts.told} are told apart in at most {most}"
+    yield "Per task", f"from all releases of one {facts.who} to this task, {told}."
     yield "All tasks", _lifetime(facts)
     holder = (
         "the organisation that holds the records" if task.of_organisations else "the person's own device (or gateway)"
@@ -100,7 +102,7 @@ def _lifetime(facts: Facts) -> str:
     if facts.accounts is None:
         return "not known: no ledger was read. Without a cap over all tasks, further tasks add up."
     return (
-        "; ".join(facts.accounts.lifetime).removeprefix("All tasks together: ") + "."
+        "; ".join(facts.accounts.spent) + "."
         if facts.accounts.lifetime
         else ("nothing was spent yet, and no cap is noted in the ledger.")
     )
@@ -113,13 +115,19 @@ def _audited(facts: Facts) -> str:
     worst = max(audit.findings, key=lambda one: one["ratio"])
     verdict = "no claim was refuted" if audit.holds else "A CLAIM WAS REFUTED"
     return (
-        f"{verdict} in {len(audit.findings)} audits; closest came a {worst['measure']} of at least "
-        f"{number(worst['lower_bound'])} where {number(worst['claimed'])} is claimed ({audit.origin})."
+        f"{verdict} in {len(audit.findings)} audit{'s' * (len(audit.findings) != 1)}; closest came a "
+        f"{worst['measure']} of at least {number(worst['lower_bound'])} where {number(worst['claimed'])} is claimed "
+        f"({audit.origin})."
     )
 
 
 def _to_settle(facts: Facts) -> Iterator[str]:
     task, deployment, accounts, audit = facts.task, facts.deployment, facts.accounts, facts.audit
+    if accounts is not None and accounts.rows:
+        yield (
+            "People are rows of a file: a copy that was sorted anew or corrected gives everyone a new budget, and a "
+            "withdrawal does not follow into it: name them by a column (use --person)."
+        )
     if task.simulated:
         yield "The task is for SIMULATED releases, which protect nobody: no real person's record may be released to it."
     if audit is not None and not audit.holds:
@@ -139,6 +147,11 @@ def _to_settle(facts: Facts) -> Iterator[str]:
     yield "Were the bounds and categories chosen without looking at these people's data? Murk cannot tell."
     if task.public is not None:
         yield "Have the people of the public sample agreed that their features become public, as they are?"
+    if accounts is not None and accounts.files:
+        yield (
+            "Who holds the file of records, and runs the gateway? Towards them nothing is promised: they have the "
+            "records, the ledger with its key, and perhaps the log."
+        )
     if not task.of_organisations:
         yield (
             "Who can see both the log and the order of a gateway's file, or its ledger? They can tell whose each "
@@ -151,6 +164,11 @@ def _to_settle(facts: Facts) -> Iterator[str]:
         releases = deployment.stores.get("releases")
         if releases is not None and _longer(releases.seconds, task.log.retention):
             yield f"Releases are kept longer than the task asks for ({releases.kept}): is that intended?"
+        if deployment.kind == "file" and accounts is not None and accounts.people < task.duplicates:
+            yield (
+                f"Releases are never deleted while the log exists: it keeps the newest {task.duplicates:,} of a chain "
+                f"(duplicates), and the ledger knows {accounts.people:,} people. Who deletes the file, and when?"
+            )
         if deployment.task is None:
             yield "The log carries no task yet: this dossier is of the file, and not of what people will be asked."
         if deployment.encrypted is False:

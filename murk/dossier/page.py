@@ -106,12 +106,15 @@ def _evidence(numbers: dict[str, int]) -> str:
     )
     return (
         '<section id="evidence"><h2>Evidence</h2><p>Tests of the source code that fail where the sentence is not so. '
-        f"They are run on every change; <code>make test</code> runs them here.</p><ol>{rows}</ol></section>"
+        f"They are run on every change; in a checkout of the source <code>make test</code> runs them.</p>"
+        f"<ol>{rows}</ol></section>"
     )
 
 
 def _prose(text: str) -> str:
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", _text(text))
+    coded = re.sub(r"`([^`]+)`", r"<code>\1</code>", _text(text))
+    # A line may break at hyphens, and an option is one word.
+    return re.sub(r"(?<![\w-])(--[a-z]+)", r'<span class="option">\1</span>', coded)
 
 
 def _text(text: str) -> str:

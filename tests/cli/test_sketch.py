@@ -84,6 +84,9 @@ def test_what_people_read(folder: Path) -> None:
     assert (level["mechanism"], level["released"], level["sent"]) == ("gaussmix", 3, 3)
     for text in (done.out, done.err, plain.out, murk("status", "--log", LOG, folder=folder).out):
         assert not any(word in text for word in NEVER)
+        assert "for a person" not in text
+    assert "at most for an organisation's account" in done.out
+    assert "1 organisation, 3 releases" in murk("ledger", ACCOUNTS, folder=folder).out
 
 
 MOMENTS = TASK.replace("rows: 40, ", "")

@@ -103,6 +103,56 @@ def test_a_simulation_promises_nothing(path: Path) -> None:
     assert "Kept private" not in text
 
 
+def test_a_name_that_was_never_seen_does_not_withdraw_unasked(path: Path) -> None:
+    wrong = CliRunner().invoke(command, [str(path), "--person", NAME.lower(), "--withdraw", "--yes"])
+    assert wrong.exit_code != 0
+    assert "Capitals count" in str(wrong.exception)
+    with Ledger(path) as open_ledger:
+        assert open_ledger.totals().withdrawn == 0
+    # Who has not released yet may say so beforehand.
+    assert "Withdrawn from every task" in ledger(path, "--person", NAME.lower(), "--withdraw", "--yes", "--new")
+
+
+def test_a_lost_key_is_said(path: Path) -> None:
+    assert json.loads(ledger(path, "--json"))["key"] == "found"
+    assert "The key is missing" not in ledger(path)
+    key_path(path).unlink()
+    said = " ".join(ledger(path).split())
+    assert "The key is missing" in said
+    assert json.loads(ledger(path, "--json"))["key"] == "missing"
+
+
+def test_rows_of_a_file_have_no_hashes(tmp_path: Path) -> None:
+    path = tmp_path / "rows.db"
+    with Ledger(path) as rows:
+        rows.bind(LOG, TASK, name="sleep", simulated=False)
+        rows.book(TASK, [charge(gdp=UNITS)])
+        spend(rows, ReleaseRequests([3], None, ["default"], source="a" * 64), TASK)
+    said = " ".join(ledger(path, "--migrate").split())
+    assert "people are rows of a file" in said
+    assert "keyed hashes" not in said
+    assert ledger(path).startswith("1 person, 1 release paid for")
+
+
+def test_an_organisation_is_no_person(path: Path) -> None:
+    with sqlite3.connect(path) as change:
+        change.execute("UPDATE tariffs SET mechanism = 'gram'")
+    change.close()
+    said = " ".join(ledger(path).split())
+    assert said.startswith("1 organisation, 2 releases")
+    # mu = sqrt(2): any two records at twice the blank's square, Phi(1) = 0.8413...; against a blank one 0.7602...
+    together = (
+        "any two records are told apart in at most 84.2%, a record and a blank one in at most 76.1%: mu = 1.415 of 3"
+    )
+    assert f"All tasks together: {together} at most for an organisation's account" in said
+    assert "for a person" not in said
+    own = " ".join(ledger(path, "--person", NAME, "--details").split())
+    assert (
+        "Each release: any two records are told apart in at most 76.1%, a record and a blank one in at most 69.2%"
+        in own
+    )
+
+
 def test_an_old_ledger_is_migrated_by_the_command(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     Ledger(path).close()

@@ -103,6 +103,7 @@ def test_a_cap_over_all_tasks_and_one_ledger_for_them(folder: Path) -> None:
     command = ["--source", "people.csv", "--lifetime", "gdp:1.5"]
     first = murk("run", "task.yaml", *command, folder=folder)
     assert "Accounts: people.ledger.db. All tasks together: mu = 1 of 1.5 at most for a person." in first.out
+    assert "caution: people are rows of the file" in first.err
     second = murk("run", "other.yaml", *command, "--json", folder=folder).json
     assert (second["releases"], second["ledger"]) == (40, "people.ledger.db")
     assert second["together_words"] == ["All tasks together: mu = 1.415 of 1.5 at most for a person"]
@@ -157,7 +158,9 @@ def test_withdrawing(folder: Path) -> None:
     refused(murk(*withdraw, "w3", folder=folder), "--withdraw asks first", "no terminal", "--yes")
     refused(murk("ledger", LEDGER, "--withdraw", folder=folder), "--withdraw needs --person")
     assert totals(folder)["withdrawn"] == 0
-    done = murk(*withdraw, "w3", "--yes", "--json", folder=folder).json
+    refused(murk(*withdraw, "w3", "--yes", folder=folder), "nobody withdrew", "Capitals count", "--new")
+    assert totals(folder)["withdrawn"] == 0
+    done = murk(*withdraw, "w3", "--yes", "--new", "--json", folder=folder).json
     assert (done["withdrawn"], done["withdrawn_on"], done["receipt"]["date"]) == (True, today(), today())
     # Who was never asked may say so beforehand; a machine that misspelt a name can tell.
     assert done["receipt"]["known"] is False

@@ -20,6 +20,7 @@ from murk.dossier.making import dossier_of
 from murk.dossier.page import page_of
 from murk.errors import UserError
 from murk.producers import Ledger
+from murk.producers.ledger.naming.key import key_path
 from murk.stream import Task
 from tests.dossier.test_example import TASKS, task_of
 from tests.producers.ledger.accounts import ask, booked, charge, rho
@@ -155,7 +156,11 @@ CHANGES: dict[str, tuple[str, Callable[[], Facts], list[str]]] = {
         ),
         ["90 days"],
     ),
-    "names in the ledger": ("retention", lambda: facts(accounts=replace(ACCOUNTS, keyed=False)), ["NAMES AS THEY ARE"]),
+    "names in the ledger": (
+        "retention",
+        lambda: facts(accounts=replace(ACCOUNTS, keyed=False, plain=True)),
+        ["NAMES AS THEY ARE"],
+    ),
     "an audit": (
         "measured",
         lambda: facts(audit=replace(AUDIT, findings=({**FINDING, "lower_bound": 1.2, "holds": False},))),
@@ -205,6 +210,49 @@ def test_of_windows_it_says_what_any_two_records_are_told_apart_in() -> None:
     assert "blank" not in people["Guarantee"]
 
 
+def test_people_who_are_rows_come_first_and_are_no_hashes() -> None:
+    rows = dossier(facts(accounts=replace(ACCOUNTS, keyed=False, rows=40, files=1)))
+    assert "People are rows of a file" in rows.to_settle[0]
+    assert "--person" in rows.to_settle[0]
+    assert "keyed hashes" not in words(rows, "retention")
+    assert "people as rows of a file" in words(rows, "retention")
+    settle = " ".join(rows.to_settle)
+    assert "Who holds the file of records, and runs the gateway? Towards them nothing is promised" in settle
+    named = " ".join(dossier(facts()).to_settle)
+    assert "People are rows" not in named
+    assert "Who holds the file of records" not in named
+
+
+def test_releases_to_a_small_task_stay_in_a_file() -> None:
+    task = task_of(TASKS["scores"])
+    with_file = replace(DEPLOYMENT, kind="file", task=task)
+    settle = " ".join(dossier(facts(deployment=with_file)).to_settle)
+    assert "Releases are never deleted while the log exists: it keeps the newest 65,536" in settle
+    many = facts(deployment=with_file, accounts=replace(ACCOUNTS, people=65_536))
+    assert "never deleted" not in " ".join(dossier(many).to_settle)
+    assert "never deleted" not in " ".join(dossier(facts()).to_settle)
+
+
+def test_all_of_an_organisation_names_any_two_records_first() -> None:
+    text = TASKS["sketch"].replace("mu: 1}}", "mu: 1}}, per_person: {gdp: {mu: 2}}")
+    found = dict(dossier(facts(text)).summary)
+    # Phi(sqrt(2)) = 0.9213..., Phi(1) = 0.8413...
+    assert "any two records are told apart in at most 92.2%; a record from a blank one" in found["Per task"]
+    assert "84.2%" in found["Per task"]
+
+
+def test_small_words() -> None:
+    found = dossier(facts())
+    assert "in 1 audit; closest" in dict(found.summary)["Measured"]
+    assert "All tasks together, by the ledger people.ledger.db: mu = 1 of 2" in words(found, "guarantee")
+    assert "clamped or missing" in words(found, "trust")
+    assert "Ledger.loosen" in words(found, "not-promised")
+    assert "at delta 1e-05" in words(found, "guarantee")
+    assert '<span class="option">--person</span>' in page_of(found)
+    unread = words(dossier(facts(deployment=None)), "retention")
+    assert '"source": "deployment"' not in unread
+
+
 def test_it_does_not_say_that_releases_cannot_be_linked() -> None:
     found = dossier(facts())
     assert "Who can see both the log and the order of a gateway's file" in " ".join(found.to_settle)
@@ -237,9 +285,15 @@ def test_a_ledger_is_read_in_sums_alone(tmp_path: Path) -> None:
     found = read_accounts(path)
     assert (found.people, found.releases, found.keyed, found.capped) == (2, 2, True, True)
     assert "Annette" not in repr(found)
+    assert (found.counted, found.rows, found.files) == ("2 people", 0, 0)
     assert found.problems == ()
     path.chmod(0o644)
     assert "chmod 600" in read_accounts(path).problems[0]
+    path.chmod(0o600)
+    key_path(path).unlink()
+    [missing] = read_accounts(path).problems
+    assert "The key of names is missing" in missing
+    assert "beside the ledger" in missing
 
 
 def test_a_ledger_with_names_in_it_is_a_problem(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     "--task", metavar="NAME", help="With --withdraw: from this task alone.  [default: from every task, for good]"
 )
 @click.option("--yes", is_flag=True, help="With --withdraw: do not ask.")
+@click.option("--new", is_flag=True, help="With --withdraw --yes: also for a name that the ledger has never seen.")
 @click.option("--details", is_flag=True, help="With --person: in full, with the guarantee's terms.")
 @click.option(
     "--migrate",
@@ -48,6 +49,7 @@ def command(
     withdraw: bool,
     task: str | None,
     yes: bool,
+    new: bool,
     details: bool,
     migrate: bool,
     as_json: bool,
@@ -61,6 +63,8 @@ def command(
 
     if task is not None and not withdraw:
         raise UserError("--task goes with --withdraw: it names the task that a person withdraws from")
+    if new and not withdraw:
+        raise UserError("--new goes with --withdraw: it is for somebody who has not released yet")
     if migrate:
         if person is not None or withdraw:
             raise UserError("--migrate is about everybody in the ledger: leave --person and --withdraw out")
@@ -73,7 +77,7 @@ def command(
             _everybody(ledger, as_json)
             return
         key, digest = _key(_asked() if person == "-" else person, source)
-        receipt = _withdraw(ledger, key, digest, task, agreed=yes) if withdraw else None
+        receipt = _withdraw(ledger, key, digest, task, agreed=yes, new=new) if withdraw else None
         account = ledger.account(key, source=digest)
         if not account.is_known:
             raise UserError(account.describe()[0])
@@ -99,6 +103,7 @@ def _asked() -> str:
 def _migrate(path: str, as_json: bool) -> None:
     from pathlib import Path
 
+    from murk.producers import Ledger
     from murk.producers.ledger.naming.key import key_path
     from murk.producers.ledger.naming.renaming import hash_names
 
@@ -112,7 +117,12 @@ def _migrate(path: str, as_json: bool) -> None:
             "Earlier versions of Murk refuse the ledger from now on. Copies from before have the names still"
         )
     else:
-        click.echo(f"nothing to do: people stand in {path} under keyed hashes already")
+        with Ledger(path, create=False) as ledger:
+            keyed, rows = ledger.names.is_keyed, ledger.totals().rows
+        if keyed or not rows:
+            click.echo(f"nothing to do: people stand in {path} under keyed hashes already")
+        else:
+            paragraph(f"nothing to do: people are rows of a file in {path}, where no names stand and there is no key")
 
 
 def _everybody(ledger: Ledger, as_json: bool) -> None:
@@ -128,6 +138,7 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
                 "queued": totals.queued,
                 "withdrawn": totals.withdrawn,
                 "names": "plain" if ledger.names.are_plain else "keyed",
+                "key": None if not ledger.names.is_keyed else "found" if ledger.names.missing() is None else "missing",
                 "levels": [
                     {"task": task, "level": level, "releases": count} for (task, level), count in totals.levels.items()
                 ],
@@ -136,26 +147,39 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
         )
         return
     click.echo(
-        f"{totals.people:,} people, {totals.releases:,} releases paid for, {totals.refused:,} refused, "
-        f"{totals.queued:,} waiting in the outbox, {totals.withdrawn:,} withdrawn"
+        f"{totals.counted}, {totals.releases:,} release{'s' * (totals.releases != 1)} paid for, "
+        f"{totals.refused:,} refused, {totals.queued:,} waiting in the outbox, {totals.withdrawn:,} "
+        f"withdrawal{'s' * (totals.withdrawn != 1)}"
     )
     rows = [[task, level, f"{count:,}"] for (task, level), count in totals.levels.items()]
     table("", ["task", "level", "releases"], rows)
-    for line in describe_together(together):
-        click.echo(line)
+    for line in describe_together(together, totals.who):
+        paragraph(line)
+    missing = ledger.names.missing()
+    if missing is not None:
+        paragraph(f"The key is missing: {missing}")
     if ledger.names.are_plain:
         paragraph(f"People's names stand in it as they are: `murk ledger {ledger.path} --migrate` changes that")
 
 
-def _withdraw(ledger: Ledger, key: Key, source: str | None, task: str | None, *, agreed: bool) -> dict[str, Any]:
+def _withdraw(
+    ledger: Ledger, key: Key, source: str | None, task: str | None, *, agreed: bool, new: bool
+) -> dict[str, Any]:
     """Withdraw a person, after asking; the receipt."""
     tasks: list[str | None] = [None] if task is None else [*ledger.tasks_named(task)]
     known = ledger.account(key, source=source).is_known
     scope = "every task, now and later" if task is None else f"the task {task!r}"
+    if agreed and not known and not new:
+        raise UserError(
+            "nobody withdrew: nothing was ever released under this name. Is it spelt as it was given? Capitals count. "
+            "For somebody who has not released yet say --new, too"
+        )
     if not agreed:
         if not terminal():
             raise UserError("--withdraw asks first, and there is no terminal to ask at: say --yes")
-        unknown = "" if known else "Nothing was ever released under this name; is it spelt as it was given? "
+        unknown = (
+            "" if known else "Nothing was ever released under this name; is it spelt as it was given? Capitals count. "
+        )
         click.confirm(
             f"{unknown}Withdraw from {scope}? What waits is not sent, and nothing more is released. This cannot be "
             "taken back.",
@@ -170,7 +194,7 @@ def _withdraw(ledger: Ledger, key: Key, source: str | None, task: str | None, *,
         "purged": purged,
         "known": known,
         "words": f"Withdrawn from {scope}{f', on {day}' if day else ''}. {purged} release(s) that waited in the outbox "
-        f"will not be sent.{'' if known else ' Nothing was ever released under this name: is it spelt right?'}",
+        f"will not be sent.{'' if known else ' Nothing was ever released under this name, and capitals count.'}",
     }
 
 

@@ -64,7 +64,7 @@ def command(
         people = patiently(
             patience, lambda: population_of(task, crowd, log, accounts, block=block, policy=policy, agree=agree)
         )
-        say_notice(people.task, people, as_json)
+        say_notice(people.task, people, as_json, capped=lifetime is not None)
         before = people.releases
         with (
             progress(f"{task.name}: produced", people.source.size, quiet=as_json or log_json) as tick,

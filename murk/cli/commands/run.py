@@ -65,7 +65,7 @@ def execute(
     policy = Policy(lifetime=lifetime, public_sample=True)
     with LocalRun(task, crowd, log_url, ledger, block=block, policy=policy, agree=agree) as run:
         people = run.population
-        say_notice(run.task, people, quiet)
+        say_notice(run.task, people, quiet, capped=lifetime is not None)
         with progress(task.name, people.source.size, quiet=quiet) as tick:
             shown = 0.0
             for step in run.steps():

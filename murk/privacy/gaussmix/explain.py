@@ -7,10 +7,12 @@ import math
 from murk.privacy.explain import number
 from murk.privacy.gaussmix.gram import GramMechanism
 from murk.privacy.gaussmix.mechanism import GaussMixMechanism
-from murk.privacy.guarantees import ApproxDP, Guarantee
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
 
 CENTRAL = (GaussMixMechanism.kind, GramMechanism.kind)
 """Kinds of mechanism whose releases are of a window of records."""
+_ALL = 1.0 - 2.0**-53
+"""A delta that promises nothing: the largest below 1."""
 
 
 def promised(guarantee: Guarantee, mechanism: str) -> str:
@@ -39,6 +41,26 @@ def described(mechanism: GaussMixMechanism | GramMechanism) -> tuple[str, Guaran
     """
     replaced = mechanism.replace_one()
     return f"{against_a_blank_record(mechanism.stated)} For any two records: {replaced.describe()}", replaced
+
+
+def any_two_records(guarantee: Guarantee) -> Guarantee:
+    """What a guarantee for a record and a blank one bounds for any two records, whatever the mechanism's size.
+
+    Of second moments under Gaussian noise sqrt 2 times mu (twice rho); else both steps over the blank record.
+
+    Examples
+    --------
+    >>> from murk.privacy import GaussianDP
+    >>> round(any_two_records(GaussianDP(1.0)).mu, 4)
+    1.4142
+    """
+    if isinstance(guarantee, GaussianDP):
+        # A little more than the root, as rounding may be below it.
+        return GaussianDP(math.sqrt(2.0) * (1 + 2.0**-40) * guarantee.mu)
+    if isinstance(guarantee, ZeroConcentratedDP):
+        return ZeroConcentratedDP(2.0 * guarantee.rho)
+    epsilon, delta = getattr(guarantee, "epsilon"), getattr(guarantee, "delta", 0.0)  # noqa: B009
+    return ApproxDP(2.0 * epsilon, min((1.0 + math.exp(min(epsilon, 700.0))) * delta, _ALL))
 
 
 def against_a_blank_record(guarantee: Guarantee) -> str:

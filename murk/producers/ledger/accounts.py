@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
-from murk.privacy.gaussmix.explain import against_a_blank_record, promised
+from murk.privacy.explain import percent
+from murk.privacy.gaussmix.explain import CENTRAL, against_a_blank_record, any_two_records, promised
+from murk.privacy.guarantees import guarantee_from_dict
 from murk.producers.ledger.windows import WindowCounts
 
 _COUNTS = ("released", "refused", "queued", "dropped")
@@ -176,6 +178,8 @@ class Totals:
         Number of withdrawals.
     levels
         (task name, level) -> releases.
+    files, rows, organisations
+        Number of files that people released from; of people who are rows of a file; of accounts of organisations.
     """
 
     people: int
@@ -185,14 +189,28 @@ class Totals:
     dropped: int
     withdrawn: int
     levels: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    files: int = 0
+    rows: int = 0
+    organisations: int = 0
+
+    @property
+    def who(self) -> str:
+        """Whose accounts they are: ``"person"``, or ``"organisation"`` where all are."""
+        return "organisation" if 0 < self.organisations == self.people else "person"
+
+    @property
+    def counted(self) -> str:
+        """How many accounts, in words."""
+        one, more = ("organisation", "organisations") if self.who == "organisation" else ("person", "people")
+        return f"{self.people:,} {one if self.people == 1 else more}"
 
 
 def account_lines(account: Account) -> list[str]:
     """A person's account, a sentence or two a line."""
     if not account.is_known:
         return [
-            "Nothing was ever released under this name. (Where the rows of a file are people, a person is a row "
-            "together with the file, --source; an organisation without a column of its own is 'organisation'.)"
+            "Nothing was ever released under this name. (Capitals count. Where the rows of a file are people, a person "
+            "is a row together with the file, --source; an organisation without a column of its own is 'organisation'.)"
         ]
     lines = []
     for task in account.tasks:
@@ -202,7 +220,8 @@ def account_lines(account: Account) -> list[str]:
         lines.append(f"All tasks: {account.accountant.describe()}")
     lines += [f"Promised over all tasks: {_words(standing)}" for standing in account.caps]
     if account.withdrawn:
-        lines.append(f"The person has withdrawn{_on(account.withdrawn_on)}: nothing more is released to any task.")
+        who = "organisation" if any(task.windows is not None for task in account.tasks) else "person"
+        lines.append(f"The {who} has withdrawn{_on(account.withdrawn_on)}: nothing more is released to any task.")
     return lines
 
 
@@ -212,7 +231,8 @@ def _task_lines(task: TaskAccount) -> list[str]:
         state = [f"{one.sent} sent", f"{one.queued} waiting", f"{one.dropped} deleted unsent"]
         lines.append(
             f"{task.name}, level {one.level!r}: {one.released} released ({', '.join(state)}){one.days}, "
-            f"{one.refused} refused. Each release: {promised(one.guarantee, one.mechanism)}"
+            f"{one.refused} refused. Each release: "
+            f"{_apart(one.guarantee) if one.mechanism in CENTRAL else ''}{promised(one.guarantee, one.mechanism)}"
         )
     if task.windows is not None:
         lines.append(_window_words(task.name, task.windows))
@@ -235,7 +255,8 @@ def _all_words(task: TaskAccount) -> str:
     """What all releases to a task promise together."""
     if task.windows is None or task.guarantee is None:
         return task.accountant.describe()
-    return f"{task.accountant.releases} windows together: {against_a_blank_record(task.guarantee)}"
+    words = f"{_apart(task.guarantee)}{against_a_blank_record(task.guarantee)}"
+    return f"{task.accountant.releases} windows together: {words}"
 
 
 def _window_words(name: str, sums: WindowCounts) -> str:
@@ -258,17 +279,33 @@ def _words(standing: CapStatus) -> str:
     return f"at most {standing.cap}; spent {spent}"
 
 
-def describe_together(standings: Sequence[CapStatus]) -> list[str]:
-    """Say what the person who has spent most has spent on all tasks together, a line for each cap."""
+def describe_together(standings: Sequence[CapStatus], who: str = "person") -> list[str]:
+    """Say what the person (or organisation) who has spent most has spent on all tasks together, a line for each cap."""
     lines = []
     for one in standings:
         spent = "an amount that has no figure in its terms" if one.spent is None else one.spent.rounded()
         if one.cap is None:
-            lines.append(f"All tasks together: {spent} at most for a person; no cap over all tasks (--lifetime)")
+            lines.append(f"All tasks together: {_most(one, who, spent)}; no cap over all tasks (--lifetime)")
         else:
             cap = str(one.cap) if one.spent is None or one.cap.currency == "approx" else str(one.cap).split(" = ")[1]
-            lines.append(f"All tasks together: {spent} of {cap} at most for a person")
+            lines.append(f"All tasks together: {_most(one, who, f'{spent} of {cap}')}")
     return lines
+
+
+def _most(one: CapStatus, who: str, spent: str) -> str:
+    if who == "person":
+        return f"{spent} at most for a person"
+    told = "" if one.spent is None or not one.spent.units else _apart(guarantee_from_dict(one.spent.to_dict()))
+    return f"{told}{spent} at most for an organisation's account"
+
+
+def _apart(blank: Guarantee) -> str:
+    """How often records of an organisation are told apart, any two of them first."""
+    both = percent(any_two_records(blank).max_attack_accuracy)
+    return (
+        f"any two records are told apart in at most {both}, a record and a blank one in at most "
+        f"{percent(blank.max_attack_accuracy)}: "
+    )
 
 
 def day_text(day: int) -> str:

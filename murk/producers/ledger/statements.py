@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from murk._sqlite import Database
 from murk.errors import UserError
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
+from murk.privacy.gaussmix.explain import CENTRAL
 from murk.privacy.mechanisms.pure import really_given
 from murk.producers.ledger import windows as window_notes
 from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, Totals
@@ -16,6 +17,7 @@ from murk.producers.ledger.progress import Run
 from murk.producers.ledger.windows import WindowCounts
 
 _COUNTS = ("released", "refused", "queued", "dropped")
+_ACCOUNTS = "SELECT DISTINCT home, person FROM spending"
 
 
 def account(file: Database, home: int, person: Id) -> Account:
@@ -147,6 +149,11 @@ def totals(file: Database) -> Totals:
         dropped=dropped,
         withdrawn=file.query("SELECT count(*) FROM withdrawals")[0][0],
         levels={(name, level): count for name, level, count in by_level},
+        files=file.query("SELECT count(DISTINCT source) FROM runs")[0][0],
+        rows=file.query(f"SELECT count(*) FROM ({_ACCOUNTS} WHERE home > 0)")[0][0],
+        organisations=file.query(
+            f"SELECT count(*) FROM ({_ACCOUNTS} JOIN tariffs ON number = tariff WHERE mechanism IN (?, ?))", CENTRAL
+        )[0][0],
     )
 
 

@@ -179,5 +179,5 @@ def spent_together(ledger: Ledger) -> dict[str, Any]:
     return {
         "ledger": str(ledger.path),
         "together": [one.to_dict() for one in standings],
-        "together_words": describe_together(standings),
+        "together_words": describe_together(standings, ledger.totals().who),
     }

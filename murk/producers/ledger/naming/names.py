@@ -63,6 +63,14 @@ class Names:
         """Whether it has a key: it has none while nobody was named."""
         return self._fingerprint() is not None
 
+    def missing(self) -> str | None:
+        """Say why nobody can be found by name (the key is lost, or another's); None where they can."""
+        try:
+            self.reading()
+        except UserError as error:
+            return str(error)
+        return None
+
     def reading(self) -> NameKey:
         """The key, to look people up with; where nobody was ever named, one under which nobody is."""
         if self._key is not None:
