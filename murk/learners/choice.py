@@ -197,7 +197,8 @@ def _of_moments(cross: float, squares: float, n: float) -> float:
 
 def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int) -> str:
     """In words."""
-    words = [f"{best}: an expected error of {_points(ranked[best])} with {people:,} people"]
+    each = "per standard deviation of a feature"
+    words = [f"{best}: an expected error of {_points(ranked[best])} {each}, with {people:,} people"]
     others = [f"{name} {_points(value)}" for name, value in ranked.items() if name != best]
     if others:
         words.append("others: " + ", ".join(others))

@@ -178,3 +178,14 @@ def test_what_a_column_holds() -> None:
         "empty": "empty in every row",
         "same": "the same value in every row",
     }
+
+
+def test_a_range_with_a_dash_is_answered_with_dots() -> None:
+    message = refused("x", "--columns", "age:21-35, sex:f|m", "--target", "sex")
+    assert message == "'age:21-35': a range is written with two dots: age:21..35"
+
+
+def test_a_target_that_the_file_lacks_is_named_with_those_it_has() -> None:
+    people().to_csv("people.csv", index=False)
+    message = refused("x", "--source", "people.csv", "--simulation", "--target", "wroked")
+    assert "--target: the column 'wroked' is not in people.csv, which has 'row', 'income'" in message

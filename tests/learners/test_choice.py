@@ -106,6 +106,7 @@ def test_who_is_trusted_and_who_can_read_decide():
     assert trusted.protocol == "sketch"
     assert trusted.expected["sketch"] < trusted.expected["moments"] / 4
     assert trusted.reason.startswith("sketch: an expected error of ")
+    assert "points per standard deviation of a feature, with" in trusted.reason
     assert "100,000 people" in trusted.reason
     assert next(iter(trusted.to_dict()["expected_error_points"])) == "sketch"
     # Nobody need be trusted for next to nothing.

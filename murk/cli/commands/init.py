@@ -62,6 +62,11 @@ def command(
     if not chosen:
         raise UserError(f"there are no columns: {_REMEDY}")
     wanted = chosen[-1] if target is None else _target(target, chosen)
+    if not _says(wanted) and known and wanted.name not in known:
+        raise UserError(
+            f"--target: the column {wanted.name!r} is not in {public or source}, which has "
+            f"{', '.join(map(repr, known))}"
+        )
     found = [_settled(column, known) for column in chosen if column.name != wanted.name]
     called = _task_name(name or source or public or "my-task")
     text = draft(called, found, _settled(wanted, known), promise.to_dict())
@@ -123,12 +128,14 @@ def _says(column: Column) -> bool:
 
 def _settled(column: Column, known: dict[str, Column]) -> Column:
     """A column with what is public of it: as given, as a file shows, or as somebody says when asked."""
-    from murk.cli.draft.columns import GRAMMAR, described
+    from murk.cli.draft.columns import GRAMMAR, dashed, described
 
     if _says(column):
         return column
     if column.name in known:
         return known[column.name]
+    if meant := dashed(column.name):
+        raise UserError(f"{column.name!r}: a range is written with two dots: {meant}")
     if not _at_terminal():
         raise UserError(f"nothing is said of the column {column.name!r}, and there is no terminal to ask at: {_REMEDY}")
     while True:

@@ -21,6 +21,7 @@ MOST_CATEGORIES: Final = 20
 SLICE: Final = 4096
 GRAMMAR: Final = "LOW..HIGH for a number, FIRST..LAST for dates as in 2024-05-31, or A|B|C for categories"
 _RANGE: Final = re.compile(r"(?:(?P<name>.+):)?(?P<low>[^:|]+?)\.\.(?P<high>[^:|]+)", re.S)
+_DASHED: Final = re.compile(r"(?P<name>.+:\s*)?(?P<low>-?\d+(\.\d+)?)\s*[-\u2013]\s*(?P<high>-?\d+(\.\d+)?)", re.S)
 _CHOICE: Final = re.compile(r"(?:(?P<name>.+?):)?(?P<choice>[^:|]+(?:\|[^:|]+)+)", re.S)
 _FALSE_FIRST: Final = (("no", "yes"), ("false", "true"), ("0", "1"), ("off", "on"), ("n", "y"), ("f", "t"))
 
@@ -93,7 +94,20 @@ def described(name: str, text: str, origin: str = "given") -> Column:
             return Column(name, bounds=(float(ends[0]), float(ends[1])), origin=origin)
         except ValueError:
             pass
-    raise UserError(f"{text!r} says nothing of the column {name!r}: write {GRAMMAR}")
+    meant = dashed(text)
+    raise UserError(f"{text!r} says nothing of the column {name!r}: write {meant or GRAMMAR}")
+
+
+def dashed(text: str) -> str:
+    """What somebody meant who wrote a range of numbers with a dash; empty where nobody did.
+
+    Examples
+    --------
+    >>> dashed("age: 21-35"), dashed("-5 - 5"), dashed("21..35")
+    ('age: 21..35', '-5..5', '')
+    """
+    match = _DASHED.fullmatch(text.strip())
+    return "" if match is None else f"{match['name'] or ''}{match['low']}..{match['high']}"
 
 
 def _split(cell: str) -> tuple[str, str | None]:

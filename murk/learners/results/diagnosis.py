@@ -7,7 +7,8 @@ points). Of those it is said why, each reason with what its cure would be worth 
 *people*: so many at this budget are too few, which is always so.
 *bounds*: a feature's people fill a share s of its public range, a uniform one filling all; bounds as tight as that are
 worth :math:`1 / s^2` times the people, since noise is added for the whole range.
-*rare*: few people have a category. There is no cure.
+*rare*: few people have a category. It may be merged with another one, or left out; what that is worth to the others is
+not forecast.
 *direction*: features hardly vary apart. Their correlation's smallest eigenvalue is :math:`\lambda`; without one of
 them the others are worth :math:`1 / \lambda` times the people.
 *missing*: a share m of the targets is not there, which costs :math:`1 / (1 - m)^2` times the people.
@@ -146,10 +147,13 @@ def _people(found: Mapping[str, Any], useless: Sequence[str], needs: Mapping[str
     words = f"{count:,} {'records' if 'records_learned' in found else 'people'} {budget} are too few"
     if not needs:
         return Reason("people", tuple(useless), words, "more of them, a larger budget or fewer features")
-    # The one that takes the most; what cannot be told takes more than all others.
-    most = max(needs.values(), key=lambda need: need["people"] or math.inf)
-    told = any(most[key] for key in ("people", "budgets", "public_rows"))
-    cure = most["words"] if told else "more of them, a larger budget or public rows (how many cannot be told yet)"
+    # The one in the middle: a rare category takes far more than all others. What cannot be told takes the most.
+    ordered = sorted(needs, key=lambda name: needs[name]["people"] or math.inf)
+    name = ordered[(len(ordered) - 1) // 2]
+    told = any(needs[name][key] for key in ("people", "budgets", "public_rows"))
+    cure = "more of them, a larger budget or public rows (how many cannot be told yet)"
+    if told:
+        cure = needs[name]["words"] + (f", for {name}" if len(useless) > 1 else "")
     return Reason("people", tuple(useless), words, cure)
 
 
@@ -166,7 +170,10 @@ def _narrow(extent: Extent, places: Mapping[str, int], categories: Mapping[str, 
         share = (1.0 - math.sqrt(max(1.0 - deviation**2, 0.0))) / 2.0
         if share < _RARE:
             rare = categories[name][int(extent.mean[place] > 0.0)]
-            reasons.append(Reason("rare", (name,), f"few people, some {_percent(share)}, have {rare}"))
+            # Of two categories one cannot be merged with the other.
+            merged = "merge it with another category, or " if categories[name][1].startswith("another ") else ""
+            words = f"few people, some {_percent(share)}, have {rare}"
+            reasons.append(Reason("rare", (name,), words, f"{merged}leave it out"))
     narrow = {name: share for name, share in filled.items() if share < _FILLED}
     if narrow:
         each = ", ".join(f"{_percent(share)} of {name}" for name, share in narrow.items())
@@ -241,7 +248,9 @@ def _told(
     best = max(cured, key=lambda reason: reason.worth, default=people)
     helps = best.cure if best is people else f"{best.cure}, worth about {rounded(best.worth)} times the people"
     head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
-    why = "; ".join(reason.words for reason in reasons)
+    why = "; ".join(
+        f"{reason.words} ({reason.cure})" if reason.reason == "rare" else reason.words for reason in reasons
+    )
     # What it would take to learn the others is said of each of them beside.
     said = best is people and not wide and bool(found["needed"])
     return {

@@ -144,7 +144,10 @@ def describe_not_learned(found: Mapping[str, Any]) -> Iterator[str]:
     """Say which coefficients were not learned, and what it would take."""
     alike: dict[str, list[str]] = {}
     for name, need in found["needed"].items():
-        alike.setdefault(need["words"], []).append(name)
+        # What is forecast is the end of "not learned", and not of all questions.
+        told = any(need.get(key) for key in ("people", "budgets", "public_rows"))
+        first = ", where its interval first has an end; a narrow one takes more" if told else ""
+        alike.setdefault(need["words"] + first, []).append(name)
     for words, names in alike.items():
         yield f"Not learned at this privacy: {', '.join(names)}. It would take {words}."
     others = [name for name in found["not_learned"] if name not in found["needed"]]

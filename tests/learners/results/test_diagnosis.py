@@ -10,7 +10,8 @@ from murk.learners import ScoreClassifier
 from murk.learners.choice import Recommendation
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.extent import Extent
-from murk.learners.results.diagnosis import Reason, better_protocol, categories, diagnose
+from murk.learners.results.diagnosis import Reason, _people, better_protocol, categories, diagnose
+from murk.learners.scores.solving.needed import Need
 from murk.privacy import GaussianDP
 from murk.stream import Task
 
@@ -114,9 +115,23 @@ def test_few_people_have_a_category():
     for mean, words in ((-0.94, "some 3%, have trained: yes"), (0.94, "some 3%, have trained: no")):
         found = told(extent(((variance, 0.0), (0.0, 1 / 3)), mean=(mean, 0.0)), categories=of)
         assert reasons(found) == ["people", "rare"]
-        assert words in found["words"]
+        assert f"{words} (leave it out)" in found["words"]
+    of = {"a": ("at: B", "another at than B")}
+    found = told(extent(((variance, 0.0), (0.0, 1 / 3)), mean=(-0.94, 0.0)), categories=of)
+    assert "have at: B (merge it with another category, or leave it out)" in found["words"]
     half = extent(((1.0, 0.0), (0.0, 1 / 3)))
     assert reasons(told(half, categories=of)) == ["people"]
+
+
+def test_the_need_of_one_rare_category_is_not_said_of_all():
+    needs = {
+        name: Need(people).to_dict() for name, people in (("a", 30_000), ("b", 40_000), ("rare", 9_000_000))
+    }  # fmt: skip
+    needs["dark"] = Need(seen=False).to_dict()
+    found = {"releases": 20_000, "levels": {"default": {"guarantee": {"gdp": {"mu": 1.0}}}}}
+    assert _people(found, list(needs), needs).cure == "about 40,000 people in all, for b"
+    assert _people(found, ["a"], {"a": needs["a"]}).cure == "about 30,000 people in all"
+    assert "cannot be told yet" in _people(found, ["dark"], {"dark": needs["dark"]}).cure
 
 
 def test_features_that_hardly_vary_apart_are_named_with_their_combination():
