@@ -9,6 +9,7 @@ import pytest
 
 from murk.learners.choice import recommend
 from murk.privacy import GaussianDP
+from murk.privacy.explain import percent
 from murk.stream import Task
 from tools import gallery
 from tools.notebooks import NOTEBOOKS, executed, written
@@ -106,6 +107,6 @@ def test_figures_of_the_faq_are_those_of_the_code():
         assert errors == [f"{recommend(task, count).expected['scores']:.1f}" for count in counts]
     for mu, right, epsilon, _ in promises[2:]:
         guarantee = GaussianDP(mu=float(mu))
-        assert right == f"{100 * guarantee.max_attack_accuracy:.1f}%" == f"{100 * NormalDist().cdf(float(mu) / 2):.1f}%"
         # Rounded up: a promise is never stated as stronger than it is.
+        assert right == percent(guarantee.max_attack_accuracy) == percent(NormalDist().cdf(float(mu) / 2))
         assert epsilon == f"{math.ceil(100 * guarantee.to('approx', delta=1e-5).epsilon) / 100:.2f}"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.producers.ledger.requests import are_plain, person_name
-from murk.producers.populations.labels import declared
+from murk.producers.populations.declared import declared
 from murk.producers.populations.records.records import Records, open_records
 from murk.producers.populations.records.values import is_blank, is_unicode, suspects
 from murk.stream.task.data.columns import Cell

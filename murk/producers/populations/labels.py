@@ -9,12 +9,11 @@ import numpy as np
 
 from murk.errors import UserError
 from murk.producers.receipts import SMALLEST_GROUP
-from murk.stream.task.data.features import BinaryTarget, CategoryFeature, ClassTarget
+from murk.stream.task.data.features import BinaryTarget
 from murk.stream.task.errors import shown
 
 if TYPE_CHECKING:
     from murk.producers.populations.file_source import Block, FileSource
-    from murk.stream.task.task import Task
 
 _MOST_SHOWN: Final = 10
 
@@ -74,21 +73,6 @@ class LabelSurvey:
             f"{source.records}: the column {target.name!r} {what}, so that nothing could be learned.{there} "
             f"{remedy}, or name another target"
         )
-
-
-def declared(task: Task, column: str) -> str:
-    """Return what a task declares of a column of categories or labels, which is public, in words."""
-    target = task.target
-    found: tuple[str, ...] = ()
-    if isinstance(target, BinaryTarget) and column == target.name:
-        found = tuple(label for label in (target.negative, target.positive) if label is not None)
-    elif isinstance(target, ClassTarget) and column == target.name:
-        found = target.classes
-    for feature in task.features:
-        if isinstance(feature, CategoryFeature) and column == feature.name:
-            found = feature.categories
-    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
-    return f"declared: {', '.join(map(shown, found[:_MOST_SHOWN]))}{more}"
 
 
 def undeclared(source: FileSource) -> dict[str, int] | None:
