@@ -1,0 +1,79 @@
+"""Files are written whole or not at all."""
+
+import os
+import resource
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from murk._files import check_place, write_whole
+
+
+@contextmanager
+def small_files(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond so many bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path, new: bool) -> None:
+    path = tmp_path / "page"
+    if not new:
+        path.write_text("former")
+    with small_files(1000), pytest.raises(OSError, match="page") as error:
+        write_whole(path, "x" * 2000, new=new)
+    assert error.value.filename == str(path)
+    assert [one.read_text() for one in tmp_path.iterdir()] == ([] if new else ["former"])
+    write_whole(path, "newer, \u00e4", new=new)
+    assert path.read_text(encoding="utf-8") == "newer, \u00e4"
+
+
+def test_a_new_file_replaces_none(tmp_path: Path) -> None:
+    path = tmp_path / "page"
+    path.write_text("former")
+    with pytest.raises(FileExistsError):
+        write_whole(path, b"newer", new=True)
+    assert path.read_text() == "former"
+
+
+def test_mode_and_link_stay(tmp_path: Path) -> None:
+    path, link = tmp_path / "page", tmp_path / "link"
+    path.write_text("former")
+    path.chmod(0o600)
+    link.symlink_to(path)
+    write_whole(link, "newer")
+    assert link.is_symlink()
+    assert path.read_text() == "newer"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_into_a_pipe_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        check_place(path)
+        write_whole(path, "through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("place", [".", "nowhere/page", "file/page"])
+def test_a_place_that_cannot_be_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    for write in (check_place, lambda path: write_whole(path, "")):
+        with pytest.raises(OSError) as error:
+            write(tmp_path / place)
+        assert error.value.filename == str(tmp_path / place)
+    check_place(tmp_path / "page")
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
