@@ -1,0 +1,222 @@
+"""``murk plan``: how many people for which half width at which budget, before anybody has released anything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from murk.cli.options import as_json
+from murk.cli.output import paragraph, print_json, progress, table
+from murk.learners.results.numbers import number
+from murk.learners.results.words import NOT_LEARNED, TOO_WIDE
+
+if TYPE_CHECKING:
+    from murk.learners.planning.design import Effects
+    from murk.learners.planning.forecast import Forecast
+    from murk.learners.planning.plan import Cell, Plan
+    from murk.stream import Task
+
+_MOST_FEATURES = 6
+
+
+@click.command("plan")
+@click.argument("task_path", metavar="TASK", type=click.Path())
+@click.option("--people", type=int, multiple=True, metavar="N",
+              help="How many will release; may be repeated.  [default: 10,000, 100,000 and 1,000,000]")  # fmt: skip
+@click.option("--error", "errors", multiple=True, metavar="[FEATURE=]E",
+              help="Say how many people give half widths of at most E, in the first table's units.")  # fmt: skip
+@click.option("--effect", "effects", multiple=True, metavar="[FEATURE=]X",
+              help="What is taken for granted: an odds ratio, or the change of a real target, per unit of FEATURE; "
+                   "without one, per standard deviation of each.")  # fmt: skip
+@click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.5, show_default=True,
+              metavar="SHARE", help="Share of positive targets; of a real one, where its mean lies.")  # fmt: skip
+@click.option("--public", "public", metavar="FILE", type=click.Path(path_type=Path),
+              help="Public records like the people's: the design, and public covariates of the task.")  # fmt: skip
+@click.option("--protocol", "protocols", multiple=True, metavar="NAME",
+              help="Compare with this one; may be repeated.  [default: all]")  # fmt: skip
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Draw half widths over numbers of people (PNG, SVG or PDF).")  # fmt: skip
+@as_json
+def command(
+    task_path: str, people: tuple[int, ...], errors: tuple[str, ...], effects: tuple[str, ...], rate: float,
+    public: Path | None, protocols: tuple[str, ...], picture: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Forecast half widths for TASK over numbers of people, budgets and protocols, before anybody releases.
+
+    What an assumed population would release is added up, noise and all, and each protocol's own estimator is run on
+    the sums. Nobody's record is read: the population is that of public covariates, or else a typical and a hard one
+    within the task's bounds.
+    """
+    from murk.learners.estimates.units import units
+    from murk.learners.planning.design import Effects, effect_of
+    from murk.learners.planning.plan import FACTORS, PEOPLE, plan, size
+    from murk.producers.populations.public_sample import public_covariates
+    from murk.stream import Task
+
+    task = Task.load(task_path)
+    if public is not None:
+        task = task.with_public(*public_covariates(public, task), file=str(public))
+    elif task.public_path is not None:
+        task = task.with_public(*public_covariates(task.public_path, task))
+    stated = [effect_of(text, units(task)) for text in effects]
+    # As the first table has them: of probabilities in points.
+    points = 100.0 if task.target.kind == "binary" else 1.0
+    wanted = {name: value / points for name, value in (effect_of(text, units(task)) for text in errors)}
+    assumed = Effects(
+        next((value for name, value in stated if name is None), None),
+        {name: value for name, value in stated if name is not None}, rate,
+    )  # fmt: skip
+    counts = people or PEOPLE
+    if picture is not None and len(set(counts)) == 1:
+        counts = (max(counts[0] // 4, 1), counts[0], 4 * counts[0])
+    named = protocols or None
+    with progress(f"{task.name}: plan", size(task, counts, FACTORS, named), quiet=as_json) as tick:
+        found = plan(
+            task, people=counts, protocols=named, effects=assumed, within=wanted, tick=lambda done, text: tick(
+                done, text
+            ),
+        )  # fmt: skip
+    if picture is not None:
+        from murk.learners.planning.picture import draw
+
+        draw(found).savefig(picture, dpi=150)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    _show(found, assumed)
+    if picture is not None:
+        click.echo(f"{picture}")
+
+
+def _show(found: Plan, assumed: Effects) -> None:
+    paragraph(_assumptions(found, assumed))
+    click.echo()
+    table(*_own_table(found))
+    click.echo()
+    table(*_comparison(found))
+    for line in _notes(found):
+        paragraph(line, hang="  ")
+    for people, (chosen, why) in found.chosen.items():
+        paragraph(f"Of these, {why}." if chosen else f"With {people:,} people: {why}.", hang="  ")
+    for protocol, needed in found.needs.items():
+        said = "not to be had with a billion people" if needed is None else f"about {needed:,} people"
+        paragraph(f"For the half widths asked for, {protocol}: {said}.")
+
+
+def _assumptions(found: Plan, assumed: Effects) -> str:
+    first = found.designs[0]
+    of = (
+        "the public covariates" if first.name == "public"
+        else "a typical population within the task's bounds (in brackets a hard one: docs/plan.md)"
+    )  # fmt: skip
+    size = (
+        "" if math.isnan(found.effect) else f", a standard deviation of a feature being worth {found.effect:.2g} points"
+    )
+    rate = f" and {assumed.rate:.0%} positive targets" if first.kind == "binary" else ""
+    return (
+        f"{found.task.name}: forecast for {of}, with effects as {_how(assumed)}{size}{rate}. "
+        "A point is a hundredth of a probability, or of a real target's range."
+    )
+
+
+def _how(assumed: Effects) -> str:
+    return "stated" if assumed.each is not None or assumed.named else "assumed"
+
+
+def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
+    """The task's own protocol: each feature in natural units."""
+    task = found.task
+    columns, labels, points = _features(task, found)
+    rows = []
+    for people in found.people:
+        for budget, words in found.budgets.items():
+            cells = [found.cell(task.protocol, people, budget, design.name) for design in found.designs]
+            forecasts = [None if cell is None else cell.forecast for cell in cells]
+            rows.append([f"{people:,} at {words}", *(_in_units(forecasts, name, points) for name in columns)])
+    kind = ", in percentage points" if points == 100.0 else ""
+    return f"Half widths of 95% intervals by {task.protocol}: average effects{kind}", ["people", *labels], rows
+
+
+def _features(task: Task, found: Plan) -> tuple[list[str], list[str], float]:
+    """Names and labels of the columns, and what effects are multiplied by."""
+    from murk.learners.estimates.units import units
+
+    known = units(task)
+    names = [name for name in known if name != "intercept"][:_MOST_FEATURES]
+    if not names:
+        names = list(task.coding.names[:-1])[:_MOST_FEATURES]
+        return names, names, 1.0
+    return names, [known[name].label for name in names], 100.0 if task.target.kind == "binary" else 1.0
+
+
+def _in_units(forecasts: Sequence[Forecast | None], name: str, points: float) -> str:
+    """The first design's half width, and the second's in brackets."""
+    said = [_half(one, name, points) for one in forecasts]
+    return said[0] if len(said) == 1 else f"{said[0]} ({said[1]})"
+
+
+def _half(one: Forecast | None, name: str, points: float) -> str:
+    if one is None:
+        return "-"
+    half = one.effects.get(name)
+    if half is None:
+        # Of classes, the widest of a feature's coefficients, in coded units.
+        half = max((value for key, value in one.halves.items() if key.rpartition(":")[2] == name), default=math.inf)
+        points = 1.0
+    # An interval of more than all probabilities says nothing either, of however rare a category.
+    widest = math.inf if points == 100.0 and half > 1.0 else one.spread.get(name, half)
+    return _said(one, min(widest, 1e300), number(points * half))
+
+
+def _comparison(found: Plan) -> tuple[str, list[str], list[list[str]]]:
+    first, rows = found.designs[0].name, []
+    for people in found.people:
+        for budget, words in found.budgets.items():
+            cells = []
+            for protocol in found.protocols:
+                one = found.cell(protocol, people, budget, first)
+                cells.append(_compared(one))
+            rows.append([f"{people:,} at {words}", *cells])
+    return "Points per standard deviation of a feature (the median one)", ["people", *found.protocols], rows
+
+
+def _compared(one: Cell | None) -> str:
+    if one is None or one.forecast is None or not (one.forecast.effects or not one.forecast.learned):
+        return "-"
+    return _said(one.forecast, one.points, f"{one.points:.2g}")
+
+
+def _said(one: Forecast, points: float, words: str) -> str:
+    """A half width, unless it says nothing."""
+    if not math.isfinite(points):
+        return NOT_LEARNED
+    from murk.learners.planning.forecast import WIDEST
+
+    return TOO_WIDE if points > WIDEST else words if one.settled else f"~{words}"
+
+
+def _notes(found: Plan) -> Iterator[str]:
+    from murk.learners.planning.plan import why_not
+
+    first, own = found.designs[0].name, found.task.protocol
+    cells = [one for one in found.cells if one.design == first]
+    if any(one.forecast is not None and not one.forecast.settled for one in found.cells):
+        yield (
+            "~: half widths still differ by a tenth or more from one draw of the noise to the next, and need not "
+            "shrink with the root of the number yet: take them as an order of magnitude."
+        )
+    for protocol in found.protocols:
+        # One that never has any, and why: of the largest number of people at the largest budget.
+        without = [one for one in cells if one.protocol == protocol]
+        if without and not any(math.isfinite(one.points) for one in without):
+            yield f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
+    wide = [one.people for one in cells if (one.budget, one.protocol) == (1.0, own) and one.points > found.effect]
+    if wide:
+        yield (
+            f"By {own} at the task's budget, {max(wide):,} people are too few to tell an effect of that size "
+            f"({found.effect:.2g} points) from none."
+        )

@@ -1,0 +1,1 @@
+"""What a task would learn of so many people, before anybody has released anything."""

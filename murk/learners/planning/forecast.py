@@ -1,0 +1,219 @@
+"""Half widths before anybody has released anything, by the estimator that a task's releases would have.
+
+What so many people of an assumed population would release is added up, noise and all, a few times; each protocol's own
+estimator is run on the sums, and of each half width the median is taken. So whatever an interval allows for (noise in
+a curvature, a public sample's own chance, directions that noise hides) is in the forecast as it will be in the answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import MurkError, UserError
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.units import units
+from murk.learners.planning.design import Population, Records
+from murk.learners.problem import plausible, problem_for
+from murk.learners.results.report import average_effects
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.task import Task
+
+Array = NDArray[np.float64]
+
+DRAWS: Final = 5
+"""Times that sums are drawn."""
+WIDEST: Final = 50.0
+"""Points per standard deviation of a feature beyond which an interval says nothing."""
+
+_UNSETTLED = 0.1
+_MOST_CHAINS = 4
+# Kind of release to the module beside this one that adds up what people release.
+_MODULES: Final[Mapping[str, str]] = {
+    "score": "scores", "gradient": "gradients", "example": "examples", "moment": "moments", "gram": "windows",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Half widths that a protocol is expected to have.
+
+    Parameters
+    ----------
+    people
+        Who release.
+    halves
+        Coefficient to its half width, in coded units; infinite where it is not to be learned.
+    effects
+        Feature to the half width of its average effect per unit, as reports state it: on a probability, or on a real
+        target; empty where reports state none.
+    spread
+        Feature to that of a standard deviation of it, in points: hundredths of a probability or of the target's range.
+    settled
+        Whether draws of the noise hardly matter: before that asymptotics do not hold yet, and half widths still vary
+        from one run to the next.
+    why
+        Why no interval has an end; empty where one has.
+    """
+
+    people: int
+    halves: Mapping[str, float]
+    effects: Mapping[str, float] = field(default_factory=dict)
+    spread: Mapping[str, float] = field(default_factory=dict)
+    settled: bool = True
+    why: str = ""
+
+    @property
+    def learned(self) -> bool:
+        """Whether any coefficient is to be learned."""
+        return any(map(math.isfinite, self.halves.values()))
+
+    @property
+    def points(self) -> float:
+        """Median half width of the average effect of a standard deviation of a feature, in points."""
+        return float(np.median(list(self.spread.values()))) if self.spread else math.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "people": self.people,
+            "half_widths": dict(self.halves),
+            "effects": dict(self.effects),
+            "points_per_deviation": dict(self.spread),
+            "median_points": self.points,
+            "learned": self.learned,
+            "settled": self.settled,
+            "why": self.why,
+        }
+
+
+def forecast(
+    task: Task, population: Population, people: int, *, levels: Mapping[str, float] | None = None, draws: int = DRAWS,
+    seed: int = 0, level: float = 0.95,
+) -> Forecast:  # fmt: skip
+    """What a task is expected to learn of so many people.
+
+    Parameters
+    ----------
+    task
+        The task; where it sets public rows aside they are drawn from the population, else they are its covariates.
+    population
+        The people, as they are taken to be.
+    people
+        How many release; of an organisation, how many records it has.
+    levels
+        Level to its share of the people; by default all are at the default one.
+    draws, seed
+        How often sums are drawn, and from what.
+    level
+        Nominal level of the intervals.
+
+    Raises
+    ------
+    UserError
+        If the protocol cannot learn this task, or has no forecast.
+    """
+    if people < 1:
+        raise UserError(f"people={people!r}: give how many will release, at least 1")
+    shares = {DEFAULT_LEVEL: 1.0} if levels is None else dict(levels)
+    found: list[tuple[Array, Array]] = []
+    names: tuple[str, ...] = ()
+    why = ""
+    for draw in range(draws):
+        rng = np.random.default_rng([seed, people % 2**32, draw])
+        own = _with_rows(task, population, rng)
+        try:
+            with plausible():
+                one = _estimate(own, population.records, people, shares, rng)
+                halves = np.asarray(one.half_widths(level), dtype=np.float64)
+                effects = _effects(own, one, level)
+        except UserError:
+            raise
+        except (MurkError, np.linalg.LinAlgError):
+            # Sums from which nothing can be solved are of runs that learn nothing.
+            continue
+        names = one.names
+        found.append((halves, effects))
+        if not np.isfinite(halves).any():
+            why = one.note.removeprefix("none: ").removeprefix("no interval: ")
+    if not found:
+        return Forecast(people, dict.fromkeys(task.coding.names, math.inf), why="the sums determine nothing")
+    halves, effects = (np.median(np.array([each[part] for each in found]), axis=0) for part in (0, 1))
+    # Where there are no effects at all they are none, and not infinite.
+    stated = dict(zip(_stated(task), effects.tolist(), strict=True)) if len(effects) else {}
+    return Forecast(
+        people,
+        dict(zip(names, halves.tolist(), strict=True)),
+        stated,
+        _per_deviation(task, population, stated),
+        _settled(np.array([each[0] for each in found]), draws),
+        "" if np.isfinite(halves).any() else why or "noise hides every direction in most runs",
+    )
+
+
+def _with_rows(task: Task, population: Population, rng: np.random.Generator) -> Task:
+    """The task with public rows that are a sample of the population, as many as it has."""
+    if task.public is None:
+        return task
+    size = task.public.set_aside if task.covariates is None else int(task.covariates[1].sum())
+    if size is None:
+        raise UserError("public: {file: ...} was not read yet: resolve the task's public covariates first")
+    counts = rng.multinomial(size, population.shares)
+    return task.with_public(population.points[counts > 0], counts[counts > 0])
+
+
+def _estimate(
+    task: Task, records: Records, people: int, shares: Mapping[str, float], rng: np.random.Generator
+) -> Estimate:
+    problem = problem_for(task)
+    if problem.kind not in _MODULES:
+        raise UserError("no forecast of mixed records: a simulated run (--seed) shows it, or take method: moments")
+    # Each protocol's learner is imported where it is asked for, so that a run need not wait for the others'.
+    found: Estimate = import_module(f"murk.learners.planning.{_MODULES[problem.kind]}").estimate(
+        problem, records, people, shares, min(task.log.partitions, _MOST_CHAINS), rng
+    )
+    return found
+
+
+def budget_words(task: Task, level: str = DEFAULT_LEVEL) -> str:
+    """A level's guarantee, as in ``mu = 1``."""
+    ((kind, figures),) = task.privacy.levels[level].to_dict().items()
+    return ", ".join(f"{name} = {value:g}" for name, value in figures.items()) or kind
+
+
+def _stated(task: Task) -> list[str]:
+    return [name for name in units(task) if name != "intercept"]
+
+
+def _effects(task: Task, one: Estimate, level: float) -> Array:
+    """Half widths of average effects, in the order of `_stated`; empty where reports state none."""
+    found = average_effects(task.coefficient_scale, units(task), one, level)
+    if found is None:
+        return np.zeros(0)
+    return np.array([(found[name]["interval"][1] - found[name]["interval"][0]) / 2.0 for name in _stated(task)])
+
+
+def _per_deviation(task: Task, population: Population, effects: Mapping[str, float]) -> dict[str, float]:
+    """Half widths per standard deviation of a feature, in points."""
+    coding, X, shares = task.coding, population.points, population.shares
+    spreads = np.sqrt(np.maximum(shares @ X**2 - (shares @ X) ** 2, 0.0))
+    # A real target's factors are in its own units, of which its coded range is 2.
+    points = (50.0 if task.target.kind == "real" else 100.0) * spreads / coding.unit_factors
+    return {name: half * float(points[coding.names.index(name)]) for name, half in effects.items()}
+
+
+def _settled(halves: Array, draws: int) -> bool:
+    """Whether half widths hardly differ from draw to draw, and none has an end in some and not in others."""
+    ended = np.isfinite(halves)
+    if len(halves) < draws or np.any(ended.any(axis=0) != ended.all(axis=0)):
+        return False
+    known = halves[:, ended.all(axis=0)]
+    if len(known) < 2 or not known.size:
+        return True
+    return bool(np.all(known.std(axis=0) <= _UNSETTLED * known.mean(axis=0)))

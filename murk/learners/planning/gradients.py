@@ -1,0 +1,82 @@
+r"""What is learned of so many people's gradients: the engine itself, on fewer people at less noise.
+
+Where noise outweighs what people differ by, a path of n releases with noise of variance s^2 is, at noise-aware steps,
+that of n / k releases with s^2 / k. Of more than so many people k is raised as far as that holds; what is left of them
+only narrows the interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.ldp_sgd import kernels as k
+from murk.learners.ldp_sgd.engine import SGDEngine
+from murk.learners.ldp_sgd.problem import GradientProblem
+from murk.learners.planning.design import Records
+from murk.learners.planning.sums import split
+from murk.privacy import GaussianDP
+from murk.privacy.mechanisms import Mechanism, calibrate
+
+MOST: Final = 100_000
+"""Steps of one path."""
+# Noise stays so many times what people differ by: 8 times in variance.
+_OUTWEIGHS = 8.0
+
+
+def estimate(
+    problem: GradientProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
+    rng: np.random.Generator,
+) -> Estimate:  # fmt: skip
+    """The estimate after so many people, who are spread over chains."""
+    each = max(people // chains, 1)
+    sizes = split(each, levels)
+    factor = _factor(problem, each, sizes)
+    steps = min(max(round(each / factor), 1), MOST)
+    mechanisms = {level: _quieter(problem, problem.mechanisms[level], factor) for level in sizes}
+    engines = []
+    for _ in range(chains):
+        engine = SGDEngine(
+            problem.settings, mechanisms, seed=int(rng.integers(2**63)), covariates=problem.covariates,
+            classes=problem.classes,
+        )  # fmt: skip
+        drawn = rng.choice(len(records.shares), size=steps, p=records.shares)
+        of = [mechanisms[level] for level, size in split(steps, sizes).items() for _ in range(size)]
+        if len(mechanisms) > 1:
+            rng.shuffle(of)
+        engine.learn_records(records.X[drawn], records.y[drawn], of if len(mechanisms) > 1 else of[:1])
+        _counted(problem, engine, sizes, each / (factor * steps))
+        engines.append(engine)
+    return problem.estimate(engines)
+
+
+def _factor(problem: GradientProblem, people: int, sizes: Mapping[str, int]) -> float:
+    """k: by how much the noise may be reduced."""
+    settings = problem.settings
+    quietest = min(problem.mechanisms[level].variance for level in sizes)
+    noise = settings.dimension * quietest / (settings.objective.spread * settings.bound**2)
+    return max(1.0, min(people / MOST, noise / _OUTWEIGHS))
+
+
+def _quieter(problem: GradientProblem, mechanism: Mechanism, factor: float) -> Mechanism:
+    if factor == 1.0:
+        return mechanism
+    settings = problem.settings
+    mu = 2.0 * settings.bound / math.sqrt(mechanism.variance / factor)
+    return calibrate("gaussian", GaussianDP(mu), dimension=settings.dimension, radius=settings.bound)
+
+
+def _counted(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
+    """Let the state have the precision of all the people for whom its steps stand."""
+    settings, real = problem.settings, engine.memory.real
+    own = settings.objective.spread * settings.bound**2
+    noise = {level: settings.dimension * problem.mechanisms[level].variance for level in sizes}
+    real[k.SUM_PRECISION] = sum(size / (own + noise[level]) for level, size in sizes.items())
+    if more > 1.0:
+        # Random scaling's V is linear in these three sums.
+        real[k.SUM_SQUARES] /= more
+        engine.memory.rows[[k.SCALING_A, k.SCALING_B]] /= more

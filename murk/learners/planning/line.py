@@ -1,0 +1,67 @@
+"""One line of a plan, for whoever begins a run: what so many people are expected to tell."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from murk.errors import UserError
+from murk.learners.estimates.units import units
+from murk.learners.planning.design import Effects, designs
+from murk.learners.planning.forecast import WIDEST, budget_words, forecast
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.task import Task
+
+LARGEST: Final = 6
+"""Coded features beyond which a forecast takes too long to be made before every run."""
+
+_NAMED = 3
+
+
+def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL) -> str | None:
+    """Say which half widths so many people are expected to give; None where it cannot be said at once.
+
+    Parameters
+    ----------
+    task
+        The task, its public covariates resolved.
+    people
+        How many release.
+    level
+        A level's name; ``lot`` is all levels alike. Of levels that a column names the shares are not known.
+
+    Examples
+    --------
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> outlook(task, 500)
+    '500 people at mu = 1: hardly anything is to be learned of so few (murk plan)'
+    """
+    levels, known = task.privacy.levels, units(task)
+    shares = dict.fromkeys(levels, 1.0) if level == "lot" else {level: 1.0}
+    # Of gradients a path would have to be simulated, release by release.
+    if task.protocol == "gradients" or people < 1 or not shares.keys() <= levels.keys():
+        return None
+    # Sums over public rows take longer, and each chain has its own epochs.
+    if task.coding.size + (task.public is not None) + 2 * (task.log.partitions - 1) > LARGEST:
+        return None
+    try:
+        found = forecast(task, designs(task, Effects())[0], people, levels=shares, draws=1)
+    except UserError:
+        return None
+    if not known or (found.learned and not found.effects):
+        return None
+    kind = "records" if task.of_organisations else "people"
+    budget = "levels drawn at random" if level == "lot" else budget_words(task, level)
+    told = [name for name, points in found.spread.items() if points <= WIDEST]
+    if not told:
+        return f"{people:,} {kind} at {budget}: hardly anything is to be learned of so few (murk plan)"
+    unit, factor = (" points", 100.0) if task.target.kind == "binary" else ("", 1.0)
+    parts = [f"{factor * found.effects[name]:.2g}{unit} ({known[name].label})" for name in told[:_NAMED]]
+    more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    noun = "half width of the average effect" if len(parts) == 1 else "half widths of average effects"
+    taken = "" if task.public is not None else ", were features as typical within their bounds (murk plan)"
+    return f"{people:,} {kind} at {budget}: {noun} about {', '.join(parts)}{more}{taken}"

@@ -1,0 +1,35 @@
+"""What is learned of so many people's second moments, from their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.planning.design import Records
+from murk.learners.planning.sums import split
+from murk.learners.public_glm import kernels
+from murk.learners.public_glm.mechanism import Level
+from murk.learners.public_glm.moments import MomentSums
+from murk.learners.public_glm.problem import MomentProblem
+
+
+def estimate(
+    problem: MomentProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
+    rng: np.random.Generator,
+) -> Estimate:  # fmt: skip
+    """The estimate of so many people; chains only add up."""
+    layout, V = problem.layout, problem.vectors(records.X, records.y)
+    parts = [layout.cross, layout.dimension - layout.cross]
+    total, sums = np.zeros(layout.dimension), np.zeros(kernels.SUMS)
+    for name, size in split(people, levels).items():
+        level = Level.of(problem.mechanisms[name], layout)
+        weights, variances = np.array(level.weights), np.array(level.variances)
+        noise = np.sqrt(size * np.repeat(variances, parts)) * rng.normal(size=layout.dimension)
+        total += np.repeat(weights, parts) * (records.drawn(size, rng) @ V + noise)
+        for part in (0, 1):
+            sums[kernels.WEIGHTS + part] += size * weights[part]
+            sums[kernels.NOISE + part] += size * weights[part] ** 2 * variances[part]
+            sums[kernels.SQUARES + part] += size * weights[part] ** 2
+    return problem.model.fit(MomentSums(total, sums, people), layout).estimate

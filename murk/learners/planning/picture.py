@@ -1,0 +1,51 @@
+"""A plan as a picture: half widths over numbers of people, a line for each protocol, a panel for each budget."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from murk.learners.planning.plan import Plan
+from murk.learners.results.plot import GREY, INK, figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLOURS: Final = {
+    "scores": "#1f6feb", "moments": "#1a7f37", "gradients": "#bf8700", "examples": "#8250df", "sketch": "#cf222e",
+}  # fmt: skip
+
+
+def draw(found: Plan) -> Figure:
+    """Draw a plan; where an interval has no end there is no point.
+
+    Raises
+    ------
+    UserError
+        If matplotlib is not installed.
+    """
+    drawn = figure((3.6 * len(found.budgets) + 1.2, 3.8))
+    panels = drawn.subplots(1, len(found.budgets), sharey=True, squeeze=False)[0]
+    for axes, (budget, words) in zip(panels, found.budgets.items(), strict=True):
+        for protocol in found.protocols:
+            line = [
+                (people, one.points)
+                for people in found.people
+                if (one := found.cell(protocol, people, budget, found.designs[0].name)) and math.isfinite(one.points)
+            ]
+            if line:
+                axes.plot(*zip(*line, strict=True), marker="o", color=_COLOURS.get(protocol, GREY), label=protocol)
+        if math.isfinite(found.effect):
+            axes.axhline(found.effect, color=INK, linewidth=0.8, linestyle="--")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_title(words, fontsize=10)
+        axes.set_xlabel("people")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("half width, points per standard deviation")
+    handles = {
+        label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    if handles:
+        drawn.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False)
+    return drawn

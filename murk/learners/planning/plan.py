@@ -1,0 +1,331 @@
+"""A plan: forecasts over people, budgets and protocols, how many people an error takes, and what to choose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from murk.errors import UserError
+from murk.learners.choice import recommend
+from murk.learners.estimates.effects import mean_slope
+from murk.learners.estimates.estimate import People
+from murk.learners.estimates.units import units
+from murk.learners.planning.design import Effects, Population, designs
+from murk.learners.planning.forecast import Forecast, budget_words, forecast
+from murk.learners.results.numbers import rounded
+from murk.stream.task.errors import nearest
+from murk.stream.task.protocols.registry import PROTOCOLS
+from murk.stream.task.task import Task
+
+PEOPLE: Final = (10_000, 100_000, 1_000_000)
+FACTORS: Final = (0.5, 1.0, 2.0)
+DRAWS: Final = 3
+FEWEST, MOST = 1_000, 2**30
+"""Numbers of people between which an error's is searched."""
+
+Tick = Callable[[int, str], None]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One forecast of a plan, or why there is none.
+
+    Parameters
+    ----------
+    protocol, people, budget, design
+        Of what: ``budget`` is a factor of the task's own.
+    forecast
+        What is expected; None where the protocol cannot do it.
+    refused
+        Why it cannot.
+    """
+
+    protocol: str
+    people: int
+    budget: float
+    design: str
+    forecast: Forecast | None
+    refused: str = ""
+
+    @property
+    def points(self) -> float:
+        """Median half width of the average effect of a standard deviation of a feature, in points."""
+        return math.inf if self.forecast is None else self.forecast.points
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "protocol": self.protocol, "people": self.people, "budget": self.budget, "design": self.design,
+            "forecast": None if self.forecast is None else self.forecast.to_dict(), "refused": self.refused,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a task would learn.
+
+    Parameters
+    ----------
+    task
+        The task.
+    designs
+        The populations that it is for; the first is the one that protocols are compared on.
+    cells
+        All forecasts.
+    budgets
+        Factor to the guarantee that it comes to, in words.
+    effect
+        What a standard deviation of a feature does on average, in points, as it is taken to be: the median feature.
+    chosen
+        Number of people to the protocol that would be chosen at the task's own budget, and why; an empty name where
+        nothing is to be learned.
+    needs
+        Protocol to how many people the error asked for takes; None where it is not to be had.
+    """
+
+    task: Task
+    designs: tuple[Population, ...]
+    cells: tuple[Cell, ...]
+    budgets: Mapping[float, str]
+    effect: float
+    chosen: Mapping[int, tuple[str, str]]
+    needs: Mapping[str, int | None] = field(default_factory=dict)
+
+    def cell(self, protocol: str, people: int, budget: float, design: str) -> Cell | None:
+        """One forecast."""
+        for one in self.cells:
+            if (one.protocol, one.people, one.budget, one.design) == (protocol, people, budget, design):
+                return one
+        return None
+
+    @property
+    def people(self) -> list[int]:
+        """Numbers of people, in order."""
+        return sorted({one.people for one in self.cells})
+
+    @property
+    def protocols(self) -> list[str]:
+        """Protocols, the task's own first."""
+        return list(dict.fromkeys(one.protocol for one in self.cells))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        names = self.task.coding.names
+        return {
+            "task": self.task.name,
+            "protocol": self.task.protocol,
+            "designs": [
+                {"name": one.name, "rows": len(one.points), "coefficients": _coefficients(one, names)}
+                for one in self.designs
+            ],
+            "budgets": {f"{factor:g}": words for factor, words in self.budgets.items()},
+            "effect_points": self.effect,
+            "forecasts": [one.to_dict() for one in self.cells],
+            "chosen": {
+                str(people): {"protocol": name or None, "reason": why} for people, (name, why) in self.chosen.items()
+            },
+            "people_needed": dict(self.needs),
+        }
+
+
+def _coefficients(one: Population, names: Sequence[str]) -> Any:
+    return dict(zip(names, one.theta.tolist(), strict=True)) if one.theta.ndim == 1 else one.theta.tolist()
+
+
+def plan(
+    task: Task, *, people: Sequence[int] = PEOPLE, budgets: Sequence[float] = FACTORS,
+    protocols: Sequence[str] | None = None, effects: Effects | None = None,
+    within: Mapping[str | None, float] | None = None, draws: int = DRAWS, tick: Tick | None = None,
+) -> Plan:  # fmt: skip
+    """Forecast what a task would learn, by its own protocol and by the others.
+
+    Parameters
+    ----------
+    task
+        Features, target, guarantee, protocol, and public covariates: resolved, or so many that are to be set aside.
+    people, budgets
+        Numbers of people, and factors of the task's own budget.
+    protocols
+        Which to compare; by default all.
+    effects
+        What is taken for granted of the target.
+    within
+        Feature to the half width that is wanted of its average effect per unit, None being all features.
+    draws
+        Times that sums are drawn for each forecast.
+    tick
+        Called with how many forecasts are made, and a word.
+
+    Raises
+    ------
+    UserError
+        For fewer people than 1, an unknown protocol, or an effect of a feature that is not there.
+    """
+    for count in people:
+        if count < 1:
+            raise UserError(f"people={count!r}: give how many will release, at least 1")
+    for name in protocols or ():
+        if name not in PROTOCOLS:
+            raise UserError(f"{name!r} is not a protocol; {nearest(name, PROTOCOLS)}")
+    _checked(task, within or {})
+    names = list(dict.fromkeys([task.protocol, *(protocols if protocols is not None else PROTOCOLS)]))
+    found = designs(task, effects or Effects())
+    cells: list[Cell] = []
+    tasks = {(name, factor): _variant(task, name, factor) for name in names for factor in budgets}
+    for name, count, factor, design in _grid(task, names, people, budgets, found):
+        own = tasks[name, factor]
+        cells.append(_cell(own, name, count, factor, design, draws))
+        if tick is not None:
+            tick(len(cells), f"{name}, {count:,} people")
+    words = {factor: _words(task, factor) for factor in budgets}
+    chosen = {
+        count: choose(
+            task, [one for one in cells if (one.people, one.budget, one.design) == (count, 1.0, found[0].name)]
+        )
+        for count in people
+        if 1.0 in budgets
+    }
+    needs = {}
+    if within:
+        for name in names:
+            own = _variant(task, name, 1.0)
+            needs[name] = None if isinstance(own, str) else people_for(own, found[0], within)
+    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs)
+
+
+def size(task: Task, people: Sequence[int], budgets: Sequence[float], protocols: Sequence[str] | None) -> int:
+    """How many forecasts a plan makes."""
+    designs = 1 if task.covariates is not None else 2
+    others = {*(PROTOCOLS if protocols is None else protocols)} - {task.protocol}
+    return len(people) * len(budgets) * (designs + len(others))
+
+
+def _grid(
+    task: Task, names: Sequence[str], people: Sequence[int], budgets: Sequence[float], found: Sequence[Population]
+) -> Iterator[tuple[str, int, float, Population]]:
+    """Of the task's own protocol all designs; of the others the first."""
+    for name in names:
+        for design in found if name == task.protocol else found[:1]:
+            for count in people:
+                for factor in budgets:
+                    yield name, count, factor, design
+
+
+def _variant(task: Task, protocol: str, factor: float) -> Task | str:
+    """The task by a protocol at a budget, or why it cannot be had."""
+    try:
+        own = task if protocol == task.protocol else task.with_protocol(protocol)
+        return own if factor == 1.0 else own.with_budget(factor)
+    except UserError as error:
+        return str(error)
+
+
+def _cell(own: Task | str, name: str, people: int, factor: float, design: Population, draws: int) -> Cell:
+    if isinstance(own, str):
+        return Cell(name, people, factor, design.name, None, own)
+    try:
+        return Cell(name, people, factor, design.name, forecast(own, design, people, draws=draws))
+    except UserError as error:
+        return Cell(name, people, factor, design.name, None, str(error))
+
+
+def _words(task: Task, factor: float) -> str:
+    try:
+        return budget_words(task.with_budget(factor))
+    except UserError:
+        return f"{factor:g} times the budget"
+
+
+def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
+    """The protocol to choose by forecasts of equal people, budget and design, and why; an empty name for none.
+
+    By the rule of `murk.learners.choice`. Sketches ask for a trust that no device gives: they are chosen for a task
+    that has them already.
+    """
+    points = {one.protocol: one.points for one in cells}
+    try:
+        found = recommend(task, cells[0].people, organisation=task.of_organisations, half_widths=points)
+    except UserError:
+        able = [one for one in cells if one.forecast is not None and one.forecast.learned and not one.forecast.effects]
+        if able:
+            # As of classes, which have no units: the task's own protocol comes first.
+            return able[
+                0
+            ].protocol, f"{able[0].protocol}: coefficients have intervals, but no average effect to compare"
+        reasons = "; ".join(f"{one.protocol}: {why_not(one)}" for one in cells)
+        return "", f"not to be learned at this privacy by so many people ({reasons})"
+    reason = found.reason
+    if not task.of_organisations and math.isfinite(points.get("sketch", math.inf)):
+        reason += f"; an organisation that is trusted with the records: sketch {points['sketch']:.2g} points"
+    return found.protocol, reason
+
+
+def why_not(one: Cell) -> str:
+    """Why a forecast has no half width to compare."""
+    if one.forecast is None:
+        return one.refused
+    if one.forecast.why:
+        return one.forecast.why
+    if one.forecast.effects:
+        return "most coefficients are not to be learned"
+    return "coefficients have intervals, and there is no average effect to compare"
+
+
+def people_for(task: Task, population: Population, within: Mapping[str | None, float], draws: int = 1) -> int | None:
+    """How many people give average effects per unit half widths of at most so much; None for more than a billion.
+
+    Found by bisection over powers of two, and between the last two by the root of the number.
+
+    Raises
+    ------
+    UserError
+        For a feature that the task does not have, or half widths that are not above 0.
+    """
+    names = _checked(task, within)
+
+    def excess(people: int) -> float:
+        """How many times too wide the widest is."""
+        effects = forecast(task, population, people, draws=draws).effects
+        wanted = {name: within.get(name, within.get(None, math.inf)) for name in names}
+        return max((effects[name] / wanted[name] for name in effects if math.isfinite(wanted[name])), default=math.inf)
+
+    try:
+        low, high = int(math.log2(FEWEST)), int(math.log2(MOST))
+        if excess(2**high) > 1.0:
+            return None
+        while high > low:
+            middle = (low + high) // 2
+            low, high = (low, middle) if excess(2**middle) <= 1.0 else (middle + 1, high)
+    except UserError:
+        return None
+    if 2**high <= FEWEST:
+        return FEWEST
+    over = excess(2**high)
+    return rounded(max(2**high * over**2, 2 ** (high - 1)))
+
+
+def _checked(task: Task, within: Mapping[str | None, float]) -> list[str]:
+    """Names of the coefficients that have half widths, once what is asked of them is right."""
+    names = [name for name in units(task) if name != "intercept"]
+    for name, value in within.items():
+        if name is not None and name not in names:
+            known = ", ".join(names) or "of classes, which have no units"
+            raise UserError(f"no half width of {name!r} can be asked for: the task's coefficients are {known}")
+        if not value > 0.0:
+            raise UserError(f"a half width is above 0, and not {value:g}")
+    return names
+
+
+def _effect(one: Population) -> float:
+    """What a standard deviation of the median feature does on average, in points."""
+    if one.theta.ndim > 1:
+        return math.nan
+    spreads = np.sqrt(np.maximum(one.shares @ one.points**2 - (one.shares @ one.points) ** 2, 0.0))[:-1]
+    slope, scale = 1.0, 50.0
+    if one.kind == "binary":
+        slope, scale = mean_slope(one.theta, People(one.points, one.shares, sampled=True))[0], 100.0
+    return float(np.median(scale * slope * np.abs(one.theta[:-1]) * spreads))

@@ -1,0 +1,65 @@
+"""What is learned of so many people's scores: the engine itself, on the sums that its epochs come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.planning.design import Records
+from murk.learners.planning.sums import released_sum, split
+from murk.learners.scores.engine import ScoreEngine
+from murk.learners.scores.layout import NEVER, flattened
+from murk.learners.scores.model import QUESTIONS, Question, vectors
+from murk.learners.scores.problem import ScoreProblem
+from murk.learners.scores.sums import Tally, step_of
+
+_FORGOTTEN = 2
+"""A chain that forgets has settled after so many times what it keeps."""
+
+
+def estimate(
+    problem: ScoreProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
+    rng: np.random.Generator,
+) -> Estimate:  # fmt: skip
+    """The estimate after so many people, who are spread over chains."""
+    chains = chains if problem.interactive else 1
+    each = max(people // chains, 1)
+    kept = problem.settings.forget
+    if kept is not None:
+        each = min(each, _FORGOTTEN * kept)
+    return problem.estimate([_chain(problem, records, each, levels, rng) for _ in range(chains)])
+
+
+def _chain(
+    problem: ScoreProblem, records: Records, people: int, levels: Mapping[str, float], rng: np.random.Generator
+) -> ScoreEngine:
+    engine, done = problem.engine(), 0
+    while done < people:
+        end = engine.settings.epoch_end(done)
+        size = (people if end == NEVER else min(people, end)) - done
+        done += size
+        model = engine.model
+        shares = {
+            "score": 1.0 - model.scatter - model.curvature, "scatter": model.scatter, "curvature": model.curvature,
+        }  # fmt: skip
+        asked = {question: _answers(engine, records, question) for question in QUESTIONS if shares[question]}
+        sums = {}
+        for level, answering in split(size, levels).items():
+            counts = split(answering, {question: shares[question] for question in asked})
+            for question, V in asked.items():
+                if question not in counts:
+                    continue
+                mechanism = engine.mechanisms[level].mechanism(question)
+                total = released_sum(mechanism, V, records.drawn(counts[question], rng), rng)
+                integers = [round(value) for value in (total / step_of(mechanism)).tolist()]
+                sums[level, question] = Tally(counts[question], integers)
+        engine.learn_sums(sums)
+    return engine
+
+
+def _answers(engine: ScoreEngine, records: Records, question: Question) -> NDArray[np.float64]:
+    V = vectors(records.X, records.y, engine.model, engine.settings.response, question)
+    return V if question == "score" else flattened(V[:, :, None] * V[:, None, :])

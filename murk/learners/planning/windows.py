@@ -1,0 +1,38 @@
+"""What is learned of an organisation's so many records, from the sums of their windows' second moments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.gaussmix.problem import GramProblem
+from murk.learners.gaussmix.windows.gram_sums import precision
+from murk.learners.planning.design import Records
+from murk.learners.planning.sums import split
+
+
+def estimate(
+    problem: GramProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
+    rng: np.random.Generator,
+) -> Estimate:  # fmt: skip
+    """The estimate of one organisation's so many records, in windows as the task has them."""
+    engine, z, settings = problem.engine(), problem.records(records.X, records.y), problem.settings
+    d = z.shape[1]
+    windows = split(max(people // (settings.window or people), 1), levels)
+    for name, count in windows.items():
+        mechanism, size = problem.mechanisms[name], people // sum(windows.values())
+        variance = mechanism.scale**2
+        # Windows of a level have one weight, and their noise adds up.
+        noise = math.sqrt(count) * mechanism.scale * np.triu(rng.normal(size=(d, d)))
+        noise[np.triu_indices(d, 1)] /= math.sqrt(2.0)
+        weights = np.append(np.ones(d - 1), mechanism.target_weight)
+        noise = (noise + np.triu(noise, 1).T) / np.outer(weights, weights)
+        moment = (z * records.drawn(count * size, rng)[:, None]).T @ z + noise
+        weight = 1.0
+        if settings.weighting == "inverse-variance":
+            weight = precision(records=size, noise=variance, square=settings.feature_bound**2)
+        engine.sums.add(moment, records=count * size, noise=count * variance, weight=weight)
+    return engine.estimate()

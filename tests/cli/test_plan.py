@@ -1,0 +1,102 @@
+"""`murk plan`: its tables, its choice, and what goes wrong; and the line that a run begins with."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from murk.cli import cli
+from murk.errors import MurkError
+from tests.cli import harness
+
+TASK = """
+name: weeks
+features: [{name: age, low: 21, high: 35}]
+target: {name: weeks_worked, kind: real, low: 0, high: 52}
+protocol: examples
+privacy: {guarantee: {gdp: {mu: 2.0}}}
+"""
+
+
+@pytest.fixture
+def planned(tmp_path):
+    (tmp_path / "task.yaml").write_text(TASK)
+    (tmp_path / "public.csv").write_text("age,child\n" + "".join(f"{21 + i % 15},1\n" for i in range(300)))
+
+    def run(*words):
+        found = CliRunner().invoke(cli, ["plan", str(tmp_path / "task.yaml"), *map(str, words)])
+        if isinstance(found.exception, MurkError):
+            return str(found.exception)
+        assert found.exception is None, found.exception
+        return found.stdout
+
+    return run
+
+
+def test_a_plan_shows_half_widths_a_choice_and_what_an_error_takes(planned, tmp_path):
+    picture = tmp_path / "plan.png"
+    shown = planned("--people", 50_000, "--protocol", "moments", "--error", "age=0.5", "--picture", picture)
+    for words in (
+        "typical population", "age: one unit more", "50,000 at mu = 2", "50,000 at mu = 4", "Of these, ",
+        "with 50,000 people",
+        "For the half widths asked for, examples: about",
+    ):  # fmt: skip
+        assert words in " ".join(shown.split()), words
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_has_every_forecast_and_people_needed_give_what_was_asked(planned):
+    wanted = 0.5
+    found = json.loads(planned("--people", 30_000, "--protocol", "examples", "--error", wanted, "--json"))
+    assert len(found["forecasts"]) == 3 * 2
+    needed = found["people_needed"]["examples"]
+    again = json.loads(planned("--people", needed, "--protocol", "examples", "--json"))
+    (own,) = (
+        one
+        for one in again["forecasts"]
+        if (one["protocol"], one["budget"], one["design"]) == ("examples", 1.0, "typical")
+    )
+    assert own["forecast"]["effects"]["age"] == pytest.approx(wanted, rel=0.15)
+    assert found["chosen"]["30000"]["protocol"] == "examples"
+
+
+def test_an_error_of_a_probability_is_in_points_as_the_table_is(planned, tmp_path):
+    (tmp_path / "task.yaml").write_text(f"{harness.ANY_PROTOCOL}protocol: examples\n")
+    found = json.loads(planned("--people", 30_000, "--protocol", "examples", "--error", "same_sex=2", "--json"))
+    needed = found["people_needed"]["examples"]
+    # Were it taken for a probability, anybody would do.
+    assert 30_000 < needed < 300_000
+    half = json.loads(planned("--people", 30_000, "--protocol", "examples", "--error", "same_sex=1", "--json"))
+    assert half["people_needed"]["examples"] == pytest.approx(4 * needed, rel=0.15)
+
+
+def test_public_records_are_the_design(planned, tmp_path):
+    found = json.loads(
+        planned("--people", 20_000, "--protocol", "examples", "--public", tmp_path / "public.csv", "--json")
+    )
+    assert [one["name"] for one in found["designs"]] == ["public"]
+    (tmp_path / "other.csv").write_text("agee\n22\n23\n")
+    assert "age" in planned("--public", tmp_path / "other.csv")
+
+
+def test_mistakes_are_said_in_a_line(planned):
+    for words, said in (
+        (("--people", 0), "at least 1"),
+        (("--protocol", "score"), "did you mean 'scores'"),
+        (("--effect", "agee=2"), "no effect of 'agee'"),
+        (("--error", "agee=2"), "no half width of 'agee'"),
+        (("--error", "0"), "above 0"),
+    ):
+        found = planned(*words)
+        assert said in found, (words, found)
+        assert "\n" not in found
+
+
+def test_a_run_begins_with_a_line_of_it(folder):
+    (folder / "task.yaml").write_text(harness.ANY_PROTOCOL)
+    (folder / "people.csv").write_text("\n".join(harness.ROWS[:400]) + "\n")
+    done = harness.murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, folder=folder)
+    assert "third-child: 399 people at mu = 1: hardly anything is to be learned of so few (murk plan)" in done.err
+    # Nothing of it in a run that goes on, and in JSON.
+    again = harness.murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", folder=folder)
+    assert "hardly" not in again.err

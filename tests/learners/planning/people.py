@@ -1,0 +1,85 @@
+"""Generated people who really release, one by one, to hold a plan's forecasts against."""
+
+import numpy as np
+
+from murk.learners.links import logistic
+from murk.learners.planning.design import Population
+from murk.learners.problem import problem_for
+from murk.learners.scores.model import QUESTIONS
+from murk.learners.scores.problem import ScoreProblem
+from murk.privacy.noise import SimulatedNoise
+from murk.stream import Task
+
+THETA = np.array([0.8, -0.6, 0.3])
+RESIDUAL = 0.3
+
+
+def task(mu=2.0, *, kind="binary", protocol="scores", public=0, more=""):
+    targets = {"binary": "kind: binary, positive: 'yes'", "real": "kind: real, low: -1, high: 1"}
+    aside = f"public: {{set_aside: {public}}}" if public else ""
+    return Task.parse(
+        f"name: t\nfeatures: [{{name: a, low: -1, high: 1}}, {{name: b, categories: [no, yes]}}]\n"
+        f"target: {{name: y, {targets[kind]}}}\nprotocol: {protocol}\n{aside}\n{more}\n"
+        f"privacy: {{guarantee: {{gdp: {{mu: {mu}}}}}}}"
+    )
+
+
+def rows(n, rng):
+    """A number and a category of a third of the people, related, and the constant."""
+    common = rng.normal(size=n)
+    number = np.clip(0.3 * common + 0.3 * rng.normal(size=n), -1.0, 1.0)
+    return np.column_stack([number, np.where(common + rng.normal(size=n) > 0.6, 1.0, -1.0), np.ones(n)])
+
+
+def population(kind="binary"):
+    points = rows(1_000, np.random.default_rng(99))
+    theta = THETA if kind == "binary" else THETA / 4.0
+    return Population("truth", points, np.full(len(points), 1e-3), theta, kind, RESIDUAL)
+
+
+def records(n, kind, rng):
+    X = rows(n, rng)
+    if kind == "binary":
+        return X, (rng.random(n) < logistic(X @ THETA)).astype(float)
+    return X, np.clip(X @ (THETA / 4.0) + RESIDUAL * rng.choice([-1.0, 1.0], size=n), -1.0, 1.0)
+
+
+def halves(of, n, kind, seed):
+    """Half widths after n people whose devices released, each by its own draw of the noise."""
+    rng = np.random.default_rng(seed)
+    if of.public is not None:
+        points, counts = np.unique(rows(of.public.set_aside, rng), axis=0, return_counts=True)
+        of = of.with_public(points, counts)
+    problem, noise = problem_for(of), SimulatedNoise(seed)
+    (X, y), engine = records(n, kind, rng), problem.engine()
+    if isinstance(problem, ScoreProblem):
+        _answer(problem, engine, X, y, noise)
+    elif of.protocol == "moments":
+        index = np.arange(n)
+        engine.learn_payloads(problem.mechanisms["default"].randomize(problem.vectors(X, y), noise, index), "default")
+    elif of.protocol == "examples":
+        engine = type(engine)(problem.settings, problem.mechanisms, seed=seed)
+        engine.covariates = problem.covariates
+        engine.learn_records(X, y, [problem.mechanisms["default"]])
+    elif of.protocol == "gradients":
+        engine = type(engine)(problem.settings, problem.mechanisms, seed=seed, covariates=problem.covariates)
+        engine.learn_records(X, y, [problem.mechanisms["default"]])
+    else:
+        made = problem.accumulator("default", noise, 0)
+        made.add_block(problem.records(X, y))
+        engine.learn_window(made.release())
+    return problem.estimate([engine]).half_widths()
+
+
+def _answer(problem, engine, X, y, noise):
+    while engine.n_releases < len(X):
+        start, model = engine.n_releases, engine.model.flat
+        stop = min(len(X), start + problem.block(start))
+        index = np.arange(start, stop)
+        asked, payloads = np.array(problem.ask(noise, index, model)), {}
+        for question in QUESTIONS:
+            own = index[asked == question]
+            if len(own):
+                V = problem.vectors(X[own], y[own], model, question)
+                payloads["default", question] = problem.mechanism("default", question).randomize(V, noise, own)
+        engine.learn_payloads(payloads)

@@ -1,0 +1,94 @@
+"""Assumed populations: within the task's bounds, with the effects that were stated."""
+
+import numpy as np
+import pytest
+from scipy import special
+
+from murk.errors import UserError
+from murk.learners.planning.design import Effects, designs, effect_of
+from murk.stream import Task
+
+TASK = """
+name: t
+features:
+  - {name: age, low: 20, high: 60}
+  - {name: sex, categories: [no, yes]}
+  - {name: origin, categories: [EWR, JFK, LGA]}
+  - {name: begun, kind: date, low: 2020-01-01, high: 2024-01-01, as: [number, weekday]}
+target: %s
+privacy: {guarantee: {gdp: {mu: 1.0}}}
+"""
+BINARY, REAL = "{name: y, kind: binary, positive: 'yes'}", "{name: y, kind: real, low: 0, high: 52}"
+
+
+def task(target=BINARY):
+    return Task.parse(TASK % target)
+
+
+def test_designs_are_within_bounds_and_the_hard_one_is_harder():
+    typical, hard = designs(task(), Effects())
+    for one in (typical, hard):
+        assert one.points.shape[1] == task().coding.size
+        assert np.abs(one.points).max() <= 1.0
+        assert (one.points[:, -1] == 1.0).all()
+    deviation = typical.points.std(axis=0)
+    assert deviation[0] == pytest.approx(0.4, rel=0.03)
+    assert (typical.points[:, 1] > 0).mean() == pytest.approx(0.5, abs=0.01)
+    # One of three origins each; one of twenty in the hard design.
+    assert (typical.points[:, 2:4] > 0).mean(axis=0) == pytest.approx([1 / 3, 1 / 3], abs=0.01)
+    assert (hard.points[:, 2:4] > 0).mean(axis=0) == pytest.approx([0.05, 0.05], abs=0.01)
+    assert hard.points.std(axis=0)[0] < deviation[0] / 2
+    assert abs(np.corrcoef(typical.points[:, :2].T)[0, 1]) < 0.15
+    assert abs(np.corrcoef(hard.points[:, [0, 4]].T)[0, 1]) > 0.3
+
+
+def test_effects_and_the_base_rate_are_those_stated():
+    one = designs(task(), Effects(named={"age": 1.05, "sex": 2.0}, rate=0.2))[0]
+    # Coded, 20 years are 1 and two categories are 2 apart.
+    assert np.exp(one.theta[0] / 20) == pytest.approx(1.05)
+    assert np.exp(2 * one.theta[1]) == pytest.approx(2.0)
+    assert one.shares @ special.expit(one.points @ one.theta) == pytest.approx(0.2)
+    records = one.records
+    assert records.shares.sum() == pytest.approx(1.0)
+    assert records.shares @ records.y == pytest.approx(0.2)
+    weeks = designs(task(REAL), Effects(named={"age": 0.1}))[0]
+    assert weeks.theta[0] * 26 / 20 == pytest.approx(0.1)
+    each = designs(task(), Effects(each=2.0))[0]
+    assert each.theta[:-1] * each.points[:, :-1].std(axis=0) == pytest.approx(np.log(2.0))
+
+
+def test_public_rows_are_the_design_thinned_where_they_are_many():
+    rng = np.random.default_rng(1)
+    of = Task.parse("public: {file: rows.csv}\n" + TASK % BINARY)
+    points = np.column_stack([rng.uniform(-1, 1, size=(5_000, of.coding.size - 1)), np.ones(5_000)])
+    (one,) = designs(of.with_public(points, np.ones(5_000, dtype=np.int64)), Effects())
+    assert one.name == "public"
+    assert len(one.points) == 2_000
+    assert one.points.mean(axis=0)[:-1] == pytest.approx(points.mean(axis=0)[:-1], abs=0.04)
+
+
+def test_mistakes_are_said():
+    with pytest.raises(UserError, match=r"'agee'.*age, sex"):
+        designs(task(), Effects(named={"agee": 1.5}))
+    with pytest.raises(UserError, match=r"odds ratio, such as 1\.5, and not -2"):
+        designs(task(), Effects(each=-2.0))
+    with pytest.raises(UserError, match="beyond its public bounds"):
+        designs(task(REAL), Effects(each=60.0))
+    with pytest.raises(UserError, match="between 0 and 1"):
+        Effects(rate=1.0)
+    for wrong in ("x", "age=", "=2", "age=nan"):
+        with pytest.raises(UserError, match="is no effect"):
+            effect_of(wrong, {})
+    assert effect_of("age=1.5", {}) == ("age", 1.5)
+
+
+def test_classes_have_effects_on_each():
+    of = Task.parse(
+        "name: t\nfeatures: [{name: a, low: 0, high: 1}]\ntarget: {name: y, kind: classes, classes: [u, v, w]}\n"
+        "public: {set_aside: 500}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}"
+    )
+    one = designs(of, Effects())[0]
+    assert one.theta.shape == (3, 2)
+    assert one.records.shares.sum() == pytest.approx(1.0)
+    with pytest.raises(UserError, match="classes"):
+        designs(of, Effects(named={"a": 2.0}))

@@ -1,0 +1,76 @@
+"""What a plan would choose: by forecasts, in agreement with the rule that goes by errors; and what an error takes."""
+
+import math
+
+import pytest
+
+from murk.errors import UserError
+from murk.learners.choice import recommend
+from murk.learners.planning.design import Effects
+from murk.learners.planning.forecast import Forecast
+from murk.learners.planning.plan import Cell, choose, people_for, plan
+from tests.learners.planning.people import population, task
+
+
+def cells(**points):
+    found = []
+    for name, value in points.items():
+        effects = {"a": value / 100.0}
+        found.append(Cell(name, 10_000, 1.0, "x", Forecast(10_000, effects, effects, {"a": value})))
+    return found
+
+
+def test_about_equal_half_widths_go_to_what_asks_for_least():
+    of = task()
+    assert choose(of, cells(scores=1.2, examples=1.0, sketch=0.1))[0] == "scores"
+    assert choose(of, cells(scores=1.3, examples=1.0, sketch=0.1))[0] == "examples"
+    name, why = choose(of, cells(scores=math.inf, gradients=2.0))
+    assert name == "gradients"
+    assert "half width of 2 points" in why
+    name, why = choose(of, cells(scores=math.inf))
+    assert (name, "not to be learned at this privacy" in why) == ("", True)
+    own = task(1.0, protocol="sketch")
+    assert choose(own, cells(scores=1.0, sketch=0.1))[0] == "sketch"
+
+
+def regret(chosen, points):
+    return points[chosen] / min(points.values())
+
+
+@pytest.mark.parametrize(("kind", "public", "n"), [("binary", 1_000, 100_000), ("real", 0, 100_000)])
+def test_the_rule_of_errors_agrees_with_forecasts(kind, public, n):
+    of = task(1.0, kind=kind, public=public, protocol="examples")
+    found = plan(of, people=[n], budgets=[1.0], protocols=["scores", "moments"], draws=1)
+    points = {one.protocol: one.points for one in found.cells if one.design != "hard"}
+    # Where the two differ it is between half widths that are about equal; not any protocol would do.
+    assert regret(recommend(of, n).protocol, points) < 1.6
+    assert regret(found.chosen[n][0], points) <= 1.25
+    assert max(points.values()) > 1.3 * min(points.values())
+
+
+def test_people_for_an_error_are_as_many_as_give_it():
+    of, people = task(2.0, protocol="examples"), population()
+    wanted = 0.02
+    needed = people_for(of, people, {"b": wanted})
+    assert needed is not None
+    from murk.learners.planning.forecast import forecast
+
+    assert forecast(of, people, needed).effects["b"] == pytest.approx(wanted, rel=0.1)
+    assert forecast(of, people, needed // 2).effects["b"] > 1.2 * wanted
+    assert people_for(of, people, {None: 1e-9}) is None
+    with pytest.raises(UserError, match="'c'"):
+        people_for(of, people, {"c": 1.0})
+
+
+def test_classes_have_coefficients_and_no_average_effects():
+    of = type(task()).parse(
+        "name: t\nfeatures: [{name: a, low: -1, high: 1}]\ntarget: {name: y, kind: classes, classes: [u, v, w]}\n"
+        "public: {set_aside: 500}\nprivacy: {guarantee: {gdp: {mu: 4.0}}}"
+    )
+    found = plan(of, people=[6_000], budgets=[1.0], protocols=["moments", "sketch"], effects=Effects(each=1.5), draws=1)
+    (own,) = (one for one in found.cells if one.protocol == "scores" and one.design == "typical")
+    assert own.forecast is not None
+    assert set(own.forecast.halves) == {f"{label}:{name}" for label in "uvw" for name in ("a", "intercept")}
+    assert own.forecast.learned
+    assert found.chosen[6_000][0] == "scores"
+    assert {one.protocol for one in found.cells if one.refused} == {"moments", "sketch"}
