@@ -1,0 +1,59 @@
+"""The experiments of the paper on GaussMix."""
+
+from __future__ import annotations
+
+from murk.reproduce.experiment import Experiment, Paper
+
+BOSTON = (
+    "crim", "zn", "indus", "chas", "nox", "rm", "age", "dis", "rad", "tax", "ptratio", "b", "lstat", "medv",
+)  # fmt: skip
+"""Columns of the Boston housing data, the last being the target."""
+
+PAPER = Paper(
+    number="004",
+    protocol="GaussMix",
+    citation=(
+        "Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson: "
+        "The Gaussian Mixing Mechanism: Rényi Differential Privacy via Gaussian Sketches"
+    ),
+    experiments=(
+        Experiment(
+            id="004/fig1",
+            title="Epsilon of a sketch by two analyses",
+            module="murk.reproduce.gaussmix.thresholds",
+            function="fig1",
+        ),
+        Experiment(
+            id="004/constants",
+            title="Thresholds of the algorithms",
+            module="murk.reproduce.gaussmix.thresholds",
+            function="constants",
+        ),
+        Experiment(
+            id="004/fig2",
+            title="Linear regression from sketches against its rivals",
+            module="murk.reproduce.gaussmix.regression",
+            function="fig2",
+        ),
+        Experiment(
+            id="004/fig3",
+            title="Logistic regression from sketches against objective perturbation",
+            module="murk.reproduce.gaussmix.logistic",
+            function="fig3",
+        ),
+        Experiment(
+            id="004/fig4",
+            title="Linear regression from sketches on more data sets",
+            module="murk.reproduce.gaussmix.regression",
+            function="fig4",
+            data=BOSTON,
+            file="Boston housing",
+        ),
+        Experiment(
+            id="004/fig5",
+            title="Logistic regression from sketches on more images",
+            module="murk.reproduce.gaussmix.logistic",
+            function="fig5",
+        ),
+    ),
+)

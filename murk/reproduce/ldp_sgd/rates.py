@@ -1,0 +1,248 @@
+"""Table 1 and figure 3: rates of convergence, as slopes over the last decade of people."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from murk.privacy import GaussianDP
+from murk.reproduce.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting
+from murk.reproduce.ldp_sgd.simulate import (
+    STYLES,
+    Floats,
+    Kind,
+    Maker,
+    N,
+    distances,
+    fraction,
+    points,
+    published,
+    replicate,
+    truth,
+)
+from murk.reproduce.ldp_sgd.trajectories import LossGap
+
+D: Final = 2
+WITHIN: Final = 0.2
+LAST: Final = 1_000_000
+"""People of runs from the truth: at 300,000 averages at 3/4 still have slopes of -1.2 to -1.3."""
+# Decay rate: budget and first step, for runs from the truth. Rates are limits, and how soon they are reached hangs
+# on both: with mu = 1 they stray beyond the linear part of Huber's loss, and above 1/2 first steps are long remembered.
+LIMITS: Final[dict[float, tuple[float, float]]] = {
+    1 / 4: (2.0, 0.2),
+    1 / 3: (2.0, 0.2),
+    1 / 2: (2.0, 0.2),
+    2 / 3: (10.0, 1.0),
+    3 / 4: (10.0, 1.0),
+}
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Slopes of the distance, and of the loss gap, by decay rate: of the iterate, of the average."""
+
+    distance: dict[float, tuple[Measured, Measured]]
+    gap: dict[float, tuple[Measured, Measured]]
+
+
+def distance_rates(alpha: float) -> tuple[float, float]:
+    """The paper's, of iterate and average.
+
+    Examples
+    --------
+    >>> distance_rates(0.75)
+    (-0.75, -1.0)
+    """
+    return -alpha, max(-2.0 * alpha, -1.0)
+
+
+def gap_rates(alpha: float) -> tuple[float, float]:
+    """The paper's bounds of the loss gap without strong convexity, from alpha = 1/3 on.
+
+    Examples
+    --------
+    >>> gap_rates(0.75)
+    (-0.25, -0.25)
+    """
+    if alpha > 2 / 3:
+        return alpha - 1.0, alpha - 1.0
+    return (-alpha / 2.0 if alpha > 1 / 2 else (1.0 - 3.0 * alpha) / 2.0), max(-alpha, alpha - 1.0)
+
+
+def slope(at: list[int], found: Floats) -> Measured:
+    """Of the mean of runs ``(runs, points)`` on a log-log scale; its error by leaving out a run at a time."""
+    x = np.log(at) - np.log(at).mean()
+
+    def of(values: Floats) -> float:
+        return float(x @ np.log(values.mean(axis=0)) / (x @ x))
+
+    runs = len(found)
+    apart = np.array([of(np.delete(found, r, axis=0)) for r in range(runs)])
+    return Measured(of(found), math.sqrt((runs - 1) * float(apart.var())))
+
+
+def _slopes(setting: Setting, kind: Kind, times: int, n: int, share: tuple[float, float], limit: bool) -> Rates:
+    d = D if limit else 5
+    makers: dict[str, Maker] = {}
+    for alpha, (mu, eta) in LIMITS.items():
+        more = {"start": np.ones(d + 1), "eta": eta} if limit else {"eta": 0.2}
+        if limit and kind == "linear":
+            more["scale_start"] = 2.0
+        budget = GaussianDP(mu if limit else 2.0)
+        makers[str(alpha)] = lambda seed, alpha=alpha, budget=budget, more=more: published(  # type: ignore[misc]
+            kind, d, budget, seed, alpha=alpha, **more
+        )
+    at = points(n, n // 10, 8)
+    paths = replicate(setting, kind, d, makers, at, times, share=share)
+    gap = LossGap(kind, d)
+    both: list[dict[float, tuple[Measured, Measured]]] = [{}, {}]
+    for alpha in LIMITS:
+        for kept, found in zip(
+            both, (distances(paths[str(alpha)], truth(kind, d)), gap.along(paths[str(alpha)])), strict=True
+        ):
+            kept[alpha] = slope(at, found[:, 0]), slope(at, found[:, 1])
+    return Rates(*both)
+
+
+def _runs(setting: Setting, reduced: int) -> tuple[int, int]:
+    return setting.of(tiny=4, reduced=reduced, full=200), setting.of(tiny=30_000, reduced=LAST, full=LAST)
+
+
+_NOTE: Final = (
+    "As published: eta = 0.2 from zero, mu = 2, d = 5. Corrected: d = 2 from the truth, with mu and eta by decay rate "
+    "(2 and 0.2 up to 1/2, 10 and 1 above). n = 1,000,000. These were chosen after several were tried: with mu = 1, "
+    "eta of 2 and more, or n = 300,000, slopes were up to 0.8 steeper than the limits."
+)
+
+
+def table1(setting: Setting) -> Outcome:
+    """Measured slopes beside the paper's rates."""
+    times, n = _runs(setting, 24)
+    linear = _slopes(setting, "linear", times, n, (0.0, 0.4), limit=True)
+    logistic = _slopes(setting, "logistic", times, n, (0.4, 0.8), limit=True)
+    theirs = _slopes(setting, "linear", max(4, times // 2), min(n, N), (0.8, 1.0), limit=False)
+    rows, checks = [], []
+    for alpha in LIMITS:
+        for place, which in enumerate(("iterate", "average")):
+            rate, found = distance_rates(alpha)[place], linear.distance[alpha][place]
+            rows.append(Row(
+                what=f"alpha = {fraction(alpha)}: slope of the {which}'s squared distance (linear)", tag=setting.tag(),
+                published=rate, as_published=theirs.distance[alpha][place], corrected=found, note=_NOTE,
+            ))  # fmt: skip
+            if setting.size != "tiny":
+                checks.append(_falls(alpha, which, found, rate))
+    for alpha in [one for one in LIMITS if one >= 1 / 3]:
+        for place, which in enumerate(("iterate", "average")):
+            rate, found = gap_rates(alpha)[place], logistic.gap[alpha][place]
+            rows.append(Row(
+                what=f"alpha = {fraction(alpha)}: slope of the {which}'s loss gap (logistic)", tag=setting.tag(),
+                published=rate, corrected=found, note="Of the loss gap the paper has bounds: slopes may be steeper.",
+            ))  # fmt: skip
+            if setting.size != "tiny":
+                claim = f"alpha = {fraction(alpha)}, {which}: the loss gap falls at least as its bound"
+                checks.append(Check.less(claim, found, rate + WITHIN))
+    early = theirs.distance[3 / 4][1]
+    if setting.size == "tiny":
+        # Runs without noise to speak of, which start at the truth: an average of many is nearer than an iterate.
+        one, two = linear.distance[2 / 3]
+        checks.append(Check.less("alpha = 2/3: the average falls faster than the iterate", two, one))
+    off = max(
+        abs(linear.distance[a][p].value - distance_rates(a)[p]) for a in LIMITS for p in (0, 1) if not p or a >= 1 / 2
+    )
+    quick = sum(logistic.gap[a][0].value < gap_rates(a)[0] - 0.1 for a in LIMITS if a >= 1 / 3)
+    return Outcome(
+        rows=rows, panels=_table_panels(linear, theirs, logistic), checks=checks,
+        verdict=(
+            f"Where the start is forgotten the distance's slopes are within {off:.2g} of the rates; below 1/2 the "
+            "average's is between that of its bias and that of its noise. With the paper's eta and start the average "
+            f"at 3/4 has {early.value:.2f} at n = {min(n, N):,}, and -1 in the limit. The loss gap's bounds are loose: "
+            f"the iterate's falls faster in {quick} of 4 cases: a logistic loss is strongly convex near its optimum."
+        ),
+    )  # fmt: skip
+
+
+def _falls(alpha: float, which: str, found: Measured, rate: float) -> Check:
+    """The slope is the rate's; below 1/2 the average's is between that of its bias, n^(-2 alpha), and of noise, 1/n."""
+    name = f"alpha = {fraction(alpha)}, {which}: the distance falls as n^{rate:.3g}"
+    if which == "iterate" or rate == -1.0:
+        return Check.near(name, found, rate, within=WITHIN)
+    holds = -1.0 - WITHIN <= found.value <= rate + WITHIN
+    return Check(f"{name} or faster, up to n^-1", holds, f"{found}; expected -1 to {rate:.3g}, within {WITHIN:g}")
+
+
+def _table_panels(linear: Rates, theirs: Rates, logistic: Rates) -> list[Panel]:
+    panels = []
+    grid = np.linspace(0.2, 0.95, 151).tolist()
+    for title, y, rate, measured in (
+        ("Linear: squared distance", "slope", distance_rates,
+         (("from the truth", linear.distance), ("as published", theirs.distance))),
+        ("Logistic: loss gap", "slope", gap_rates, (("from the truth", logistic.gap),)),
+    ):  # fmt: skip
+        xs = [alpha for alpha in grid if rate is distance_rates or alpha >= 1 / 3]
+        series = [
+            Series(name=f"paper, {which}", x=xs, y=[rate(alpha)[place] for alpha in xs], style=style, colour=0)
+            for place, (which, style) in enumerate(STYLES)
+        ]
+        for number, (name, each) in enumerate(measured):
+            series += [
+                Series(name=f"{name}, {which}", x=list(each), y=[one[place].value for one in each.values()],
+                       style="points", colour=1 + 2 * number + place)
+                for place, which in enumerate(("SGD", "ASGD"))
+            ]  # fmt: skip
+        panels.append(Panel(title=title, x="alpha", y=y, series=series))
+    return panels
+
+
+def fig3(setting: Setting) -> Outcome:
+    """The relative order of convergence of average and iterate, of the distance and of the loss gap."""
+    times, n = _runs(setting, 16)
+    linear = _slopes(setting, "linear", times, n, (0.0, 0.5), limit=True)
+    logistic = _slopes(setting, "logistic", times, n, (0.5, 1.0), limit=True)
+    orders = {
+        "r, of the distance (linear)": (linear.distance, distance_rates, min(LIMITS)),
+        "R, of the loss gap (logistic)": (logistic.gap, gap_rates, 1 / 3),
+    }
+    rows, checks, panels, measured = [], [], [], {}
+    grid = np.linspace(0.2, 0.95, 151).tolist()
+    for name, (found, rate, least) in orders.items():
+        orders_here = {}
+        for alpha, (iterate, average) in found.items():
+            if alpha < least:
+                continue
+            order = Measured(iterate.value - average.value, math.hypot(iterate.error, average.error))
+            orders_here[alpha] = order
+            expected = rate(alpha)[0] - rate(alpha)[1]
+            rows.append(Row(what=f"{name}, alpha = {fraction(alpha)}", tag=setting.tag(), published=round(expected, 4),
+                            corrected=order, note=_NOTE))  # fmt: skip
+            if rate is distance_rates and setting.size != "tiny":
+                most = max(expected, 1.0 - alpha)
+                holds = expected - WITHIN <= order.value <= most + WITHIN
+                found_is = f"{order}; expected {expected:.3g} to {most:.3g}, within {WITHIN:g}"
+                checks.append(Check(f"{name}, alpha = {fraction(alpha)}", holds, found_is))
+        measured[name] = orders_here
+        xs = [alpha for alpha in grid if alpha >= least]
+        panels.append(Panel(title=name, x="alpha", y="relative order", series=[
+            Series(name="paper", x=xs, y=[rate(alpha)[0] - rate(alpha)[1] for alpha in xs]),
+            Series(name="measured", x=list(orders_here), y=[one.value for one in orders_here.values()], style="points"),
+        ]))  # fmt: skip
+    r, big_r = measured.values()
+    if setting.size == "tiny":
+        checks.append(Check.less("alpha = 2/3: the average gains in order", Measured(0.0), r[2 / 3]))
+    else:
+        third = gap_rates(1 / 3)[0]
+        checks.append(
+            Check("the bound of the iterate's loss gap at alpha = 1/3 does not fall", third == 0.0, f"n^{third:g}")
+        )
+    best = max(big_r, key=lambda alpha: big_r[alpha].value)
+    return Outcome(
+        rows=rows, panels=panels, checks=checks,
+        verdict=(
+            f"The relative order of the distance is largest at alpha = {fraction(max(r, key=lambda a: r[a].value))} "
+            f"(the paper: 1/2), that of the loss gap at {fraction(best)} (the paper: 1/3). At 1/3 the paper's order is "
+            "large because its bound of the iterate does not fall at all there: it says that averaging helps, not that "
+            "1/3 is a good rate. By the same bounds the iterate's loss is best at 2/3, and the average's at 1/2."
+        ),
+    )  # fmt: skip

@@ -1,0 +1,110 @@
+"""The picture of an experiment: its panels side by side, with the paper's axes."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from murk.learners.results.plot import BLUE, GREY, INK, figure
+from murk.reproduce.experiment import Panel, Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Distinguishable without colour vision (Okabe and Ito), after Murk's own blue.
+_COLOURS: Final = (BLUE, "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6e5494", INK, GREY)
+_ACROSS = 3
+# Lines of a panel beyond which a legend hides them.
+_FEW = 4
+
+
+def draw(title: str, panels: Sequence[Panel]) -> bytes:
+    """Draw panels, as PNG.
+
+    Raises
+    ------
+    UserError
+        If matplotlib is not installed.
+    """
+    # Four are two by two, not three and one.
+    across = 2 if len(panels) == 4 else min(_ACROSS, len(panels))
+    down = math.ceil(len(panels) / across)
+    drawn = figure((5.2 * across, 0.5 + 4.0 * down))
+    grid = drawn.subplots(down, across, squeeze=False).ravel()
+    shared = _shared(panels)
+    for axes, panel in zip(grid, panels, strict=False):
+        _panel(axes, panel, legend=not shared)
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    drawn.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    if shared:
+        drawn.legend(*grid[0].get_legend_handles_labels(), loc="outside lower left", ncols=4, frameon=False, fontsize=9)
+    buffer = io.BytesIO()
+    drawn.savefig(buffer, format="png", dpi=100)
+    return _small(buffer.getvalue())
+
+
+def _small(picture: bytes) -> bytes:
+    """The same in each line's own colour, blended with white by the steps that 256 colours allow: fewer bytes.
+
+    Colours that are chosen by how often they occur would run two lines' into one.
+    """
+    from matplotlib.colors import to_rgb
+    from PIL import Image
+
+    steps = 256 // len(_COLOURS)
+    palette = [
+        round(255 * (1.0 + step / (steps - 1) * (part - 1.0)))
+        for colour in _COLOURS
+        for step in range(steps)
+        for part in to_rgb(colour)
+    ]
+    colours, buffer = Image.new("P", (1, 1)), io.BytesIO()
+    colours.putpalette(palette)
+    with Image.open(io.BytesIO(picture)) as whole:
+        drawn = whole.convert("RGB").quantize(palette=colours, dither=Image.Dither.NONE)
+        drawn.save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
+def _shared(panels: Sequence[Panel]) -> bool:
+    """Whether one legend does for all panels: many lines, the same in each."""
+    names = [[one.name for one in panel.series if one.style != "box"] for panel in panels]
+    return len(names) > 1 and len(names[0]) > _FEW and all(each == names[0] for each in names)
+
+
+def _panel(axes: Axes, panel: Panel, legend: bool) -> None:
+    boxes = [one for one in panel.series if one.style == "box"]
+    if boxes:
+        axes.boxplot([list(one.y) for one in boxes], showfliers=False, medianprops={"color": BLUE})
+        axes.set_xticks(range(1, len(boxes) + 1), [one.name for one in boxes], rotation=20, ha="right", fontsize=8)
+    for place, one in enumerate(each for each in panel.series if each.style != "box"):
+        _line(axes, one, _COLOURS[(place if one.colour is None else one.colour) % len(_COLOURS)])
+    if panel.line_at is not None:
+        axes.axhline(panel.line_at, color=INK, linewidth=0.8, linestyle=":")
+    if panel.log_x:
+        axes.set_xscale("log")
+    elif not boxes:
+        axes.locator_params(axis="x", nbins=5)
+        axes.xaxis.set_major_formatter(lambda value, place: f"{value:,.10g}")
+    if panel.log_y:
+        axes.set_yscale("log")
+    axes.set_xlabel(panel.x, color=INK)
+    axes.set_ylabel(panel.y, color=INK)
+    axes.set_title(panel.title, loc="left", fontsize=10, color=INK)
+    axes.grid(alpha=0.25)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    if legend and len(panel.series) > len(boxes):
+        axes.legend(frameon=False, fontsize=8)
+
+
+def _line(axes: Axes, one: Series, colour: str) -> None:
+    if one.style == "points":
+        axes.plot(one.x, one.y, "o", color=colour, label=one.name, markersize=4)
+    else:
+        axes.plot(one.x, one.y, "--" if one.style == "dashed" else "-", color=colour, label=one.name, linewidth=1.4)
+    if len(one.low):
+        axes.fill_between(one.x, one.low, one.high, color=colour, alpha=0.15, linewidth=0)

@@ -1,0 +1,153 @@
+"""Run experiments, each in a process of its own, several at once; what was done before is not done again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from murk.errors import MurkError, UserError
+from murk.reproduce import store
+from murk.reproduce.experiment import Experiment, Setting
+
+Tick = Callable[[float, str], None]
+# One computation a process: several of them share the cores.
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What came of experiments.
+
+    Parameters
+    ----------
+    results
+        What each found, as it is kept, in their order.
+    lacking
+        Identifier to why it could not be made: a library of an extra is missing, or its file is another.
+    """
+
+    results: list[dict[str, Any]]
+    lacking: dict[str, UserError]
+
+
+def reproduce(
+    chosen: Sequence[Experiment], setting: Setting, folder: Path, *, jobs: int | None = None, tick: Tick | None = None
+) -> Reproduced:
+    """Make experiments again; files go to ``folder``. One that cannot be made does not keep the others from it.
+
+    Parameters
+    ----------
+    chosen
+        Which.
+    setting
+        How.
+    folder
+        Where results go, and where those of an earlier run are looked for.
+    jobs
+        How many at once: by default as many as there are cores.
+    tick
+        Is called with how many are done (a fraction of one, too) and a few words.
+
+    Raises
+    ------
+    MurkError
+        If an experiment's process ended without a result.
+    OSError
+        If a result cannot be written.
+    """
+    tick = tick or (lambda done, text: None)
+    origins = {one.id: store.origin_of(one, setting) for one in chosen}
+    before = {one.id: store.read(folder, one, origins[one.id]) for one in chosen}
+    waiting = [one for one in chosen if before[one.id] is None]
+    shares = {one.id: float(before[one.id] is not None) for one in chosen}
+    for name in _THREADS:
+        os.environ.setdefault(name, "1")
+    running: dict[Connection, tuple[Experiment, SpawnProcess]] = {}
+    lacking: dict[str, UserError] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < max(1, jobs or os.cpu_count() or 1):
+                one = waiting.pop(0)
+                reader, process = _start(one, replace(setting, tick=Setting.tick), folder, origins[one.id])
+                running[reader] = (one, process)
+            said: list[Any] = wait(list(running))
+            for reader in said:
+                one, process = running[reader]
+                try:
+                    share, text = _hear(reader, one, process)
+                except UserError as error:
+                    lacking[one.id] = error
+                    share, text = 1.0, f"{one.id} could not be made"
+                shares[one.id] = share
+                tick(sum(shares.values()), text)
+                if share >= 1.0:
+                    del running[reader]
+                    reader.close()
+                    process.join()
+    finally:
+        for reader, (_, process) in running.items():
+            process.terminate()
+            process.join()
+            reader.close()
+    results = [store.read(folder, one, origins[one.id]) for one in chosen]
+    return Reproduced([found for found in results if found is not None], lacking)
+
+
+def _start(one: Experiment, setting: Setting, folder: Path, origin: dict[str, Any]) -> tuple[Connection, SpawnProcess]:
+    context = get_context("spawn")
+    reader, writer = context.Pipe(duplex=False)
+    process = context.Process(target=_make, args=(one, setting, folder, origin, writer), daemon=True)
+    process.start()
+    writer.close()
+    return reader, process
+
+
+def _hear(reader: Connection, one: Experiment, process: SpawnProcess) -> tuple[float, str]:
+    """What a process says next: its share and words; its errors are raised here."""
+    try:
+        said = reader.recv()
+    except EOFError:
+        process.join()
+        why = (
+            "this is a fault in Murk, please report it with the lines above"
+            if process.exitcode == 1
+            else "memory may be too small for so many at once (--jobs 1); the same command carries on with it"
+        )
+        raise MurkError(
+            f"{one.id}: its process ended with status {process.exitcode}, without a result: {why}"
+        ) from None
+    if isinstance(said, Exception):
+        raise said
+    share, text = said
+    return share, f"{one.id} {text}".strip()
+
+
+def _make(one: Experiment, setting: Setting, folder: Path, origin: dict[str, Any], writer: Connection) -> None:
+    """Make one experiment in this process, and say how far it is."""
+    # Whoever interrupts the command interrupts its parent, which ends this.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    start = last = monotonic()
+
+    def tick(share: float, text: str) -> None:
+        nonlocal last
+        if monotonic() - last > 0.2:
+            last = monotonic()
+            writer.send((min(0.999, share), text))
+
+    try:
+        outcome = one.run(replace(setting, tick=tick))
+        store.write(folder, one, origin, outcome, monotonic() - start)
+    except UserError as error:
+        writer.send(UserError(f"{one.id}: {error}", code=error.code))
+    except OSError as error:
+        writer.send(OSError(error.errno, error.strerror, error.filename))
+    else:
+        writer.send((1.0, "done" if outcome.holds else "done; a check failed"))

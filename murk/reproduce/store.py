@@ -1,0 +1,110 @@
+"""What was found, on disk: a picture, the points of its curves as CSV, and everything as JSON, by identifier.
+
+The JSON file is written last and in one go: an experiment is done when it is there, and a broken-off one is made again.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from murk import __version__
+from murk._files import write_whole
+from murk.reproduce.data_file import sha256_of
+from murk.reproduce.experiment import Check, Experiment, Measured, Outcome, Panel, Row, Setting
+from murk.reproduce.picture import draw
+
+
+def path_of(folder: Path, experiment: Experiment, ending: str) -> Path:
+    """Where an experiment's file lies."""
+    return folder / f"{experiment.id}.{ending}"
+
+
+def origin_of(experiment: Experiment, setting: Setting) -> dict[str, Any]:
+    """What a result depends on: with the same, it is not computed again."""
+    return {
+        "murk": __version__,
+        "code": _code_of(experiment.module.rpartition(".")[0]),
+        "size": setting.size,
+        "seed": setting.seed,
+        "data": None if setting.data is None else {"name": setting.data.name, "sha256": sha256_of(setting.data)},
+    }
+
+
+def _code_of(package: str) -> str:
+    """A digest of a paper's modules."""
+    spec = find_spec(package)
+    folders = [] if spec is None else list(spec.submodule_search_locations or [])
+    digest = hashlib.sha256()
+    for path in sorted(path for folder in folders for path in Path(folder).glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def write(folder: Path, experiment: Experiment, origin: dict[str, Any], outcome: Outcome, seconds: float) -> None:
+    """Write picture, CSV and JSON."""
+    path = path_of(folder, experiment, "json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if outcome.panels:
+        write_whole(path_of(folder, experiment, "png"), draw(f"{experiment.id}  {experiment.title}", outcome.panels))
+    write_whole(path_of(folder, experiment, "csv"), _csv(outcome.panels))
+    found = {
+        "id": experiment.id,
+        "title": experiment.title,
+        "origin": origin,
+        "seconds": round(seconds, 1),
+        "holds": outcome.holds,
+        "verdict": outcome.verdict,
+        "rows": [asdict(row) for row in outcome.rows],
+        "checks": [asdict(check) for check in outcome.checks],
+    }
+    write_whole(path, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+def read(folder: Path, experiment: Experiment, origin: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    """What was found before, if it was from the same origin (or from any); None if there is nothing usable."""
+    try:
+        found: dict[str, Any] = json.loads(path_of(folder, experiment, "json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    if not isinstance(found, dict) or (origin is not None and found.get("origin") != origin):
+        return None
+    return found
+
+
+def rows_of(found: dict[str, Any]) -> list[Row]:
+    """The table of what was read."""
+    return [Row(**{key: _restored(value) for key, value in row.items()}) for row in found["rows"]]
+
+
+def _restored(value: Any) -> Any:
+    return Measured(**value) if isinstance(value, dict) else value
+
+
+def checks_of(found: dict[str, Any]) -> list[Check]:
+    """The checks of what was read."""
+    return [Check(**check) for check in found["checks"]]
+
+
+def _csv(panels: Sequence[Panel]) -> str:
+    """A line for each point of each series."""
+    file = io.StringIO(newline="")
+    lines = csv.writer(file)
+    lines.writerow(["panel", "series", "x_is", "y_is", "x", "y", "low", "high"])
+    for panel in panels:
+        for one in panel.series:
+            for x, y, low, high in _points(len(one.y), one.x, one.y, one.low, one.high):
+                lines.writerow([panel.title, one.name, panel.x, panel.y, x, y, low, high])
+    return file.getvalue()
+
+
+def _points(n: int, *columns: Sequence[float]) -> Iterator[tuple[Any, ...]]:
+    full = [[f"{float(value):.10g}" for value in column] if len(column) else [""] * n for column in columns]
+    return zip(*full, strict=True)

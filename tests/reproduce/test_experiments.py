@@ -1,0 +1,27 @@
+"""Each figure and table is made at a size that takes seconds, and shows what its page says."""
+
+import json
+
+import pytest
+
+from murk.reproduce import store
+from murk.reproduce.catalogue import PAPERS, experiments
+from murk.reproduce.experiment import Setting
+
+
+@pytest.mark.parametrize("name", sorted(experiments()))
+def test_it_is_made_and_its_checks_hold(name, tmp_path):
+    one, setting = experiments()[name], Setting(size="tiny")
+    outcome = one.run(setting)
+    assert outcome.rows
+    assert outcome.checks
+    assert [f"{check.claim}: {check.found}" for check in outcome.checks if not check.holds] == []
+    store.write(tmp_path, one, store.origin_of(one, setting), outcome, 0.0)
+    found = store.read(tmp_path, one, store.origin_of(one, setting))
+    assert store.rows_of(found) == list(outcome.rows)
+    assert json.dumps(found, allow_nan=False)
+
+
+def test_identifiers_are_their_papers():
+    for paper in PAPERS:
+        assert [one.id for one in paper.experiments if not one.id.startswith(f"{paper.number}/")] == []

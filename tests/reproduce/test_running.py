@@ -1,0 +1,150 @@
+"""Experiments are run in processes of their own, kept on disk, and not made twice."""
+
+import gzip
+import io
+import json
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from PIL import Image
+
+from murk.errors import MurkError, UserError
+from murk.reproduce import catalogue, run, store
+from murk.reproduce.experiment import Check, Experiment, Measured, Panel, Paper, Row, Series, Setting
+from murk.reproduce.picture import _COLOURS, _shared, draw
+from tests.reproduce import made_up
+
+
+def experiment(function, **more):
+    return Experiment(id=f"009/{function}", title="made up", module=made_up.__name__, function=function, **more)
+
+
+def reproduce(*arguments, **more):
+    """What each found; the first of those that could not be made is raised."""
+    found = run.reproduce(*arguments, **more)
+    for error in found.lacking.values():
+        raise error
+    return found.results
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    monkeypatch.setenv(made_up.COUNTER, str(tmp_path / "count"))
+    return lambda: len((tmp_path / "count").read_text().split())
+
+
+def test_what_was_made_is_taken_up_and_a_broken_off_one_made_again(tmp_path, made):
+    out, good, said = tmp_path / "out", experiment("good"), []
+    (found,) = reproduce([good], Setting(), out, tick=lambda done, text: said.append((done, text)))
+    assert found["holds"]
+    assert made() == 1
+    assert said[-1] == (1.0, "009/good done")
+    assert store.rows_of(found)[0].published == 0.0
+    assert (out / "009" / "good.png").read_bytes().startswith(b"\x89PNG")
+    assert len((out / "009" / "good.csv").read_text().splitlines()) == 101
+    assert reproduce([good], Setting(), out) == [found]
+    assert made() == 1
+    # Another seed or size is another result.
+    reproduce([good], Setting(seed=2), out)
+    assert made() == 2
+    (out / "009" / "good.json").write_text(json.dumps(found)[:50])
+    reproduce([good], Setting(seed=2), out)
+    assert made() == 3
+    assert not list(out.rglob(".*"))
+
+
+def test_checks_that_fail_are_results_but_mistakes_and_deaths_are_errors(tmp_path):
+    results = reproduce([experiment("failing"), experiment("good")], Setting(), tmp_path, jobs=2)
+    assert [found["holds"] for found in results] == [False, True]
+    with pytest.raises(UserError, match="009/mistaken: rows=0") as error:
+        reproduce([experiment("mistaken")], Setting(), tmp_path)
+    assert error.value.code == "MURK-CLI-002"
+    with pytest.raises(MurkError, match="status -9, without a result"):
+        reproduce([experiment("killed")], Setting(), tmp_path)
+    assert not (tmp_path / "009" / "killed.json").exists()
+
+
+def test_one_that_cannot_be_made_keeps_no_other_from_it(tmp_path):
+    found = run.reproduce([experiment("mistaken"), experiment("good")], Setting(), tmp_path, jobs=1)
+    assert list(found.lacking) == ["009/mistaken"]
+    assert [one["id"] for one in found.results] == ["009/good"]
+
+
+def test_a_result_that_cannot_be_written_is_an_error_with_its_name(tmp_path):
+    (tmp_path / "009").write_text("a file where a folder should be")
+    with pytest.raises(OSError, match="009"):
+        reproduce([experiment("good")], Setting(), tmp_path)
+
+
+def test_the_papers_file_is_checked_before_anything_is_made(tmp_path):
+    takes = experiment("with_file", data=("age",), file="people.csv")
+    right, wrong, cut = tmp_path / "right.csv.gz", tmp_path / "wrong.csv", tmp_path / "cut.csv.gz"
+    with gzip.open(right, "wt") as file:
+        file.write("sex,age\nf,30\n")
+    wrong.write_text("sex,years\nf,30\n")
+    cut.write_bytes(right.read_bytes()[:-9])
+    (found,) = reproduce([takes], Setting(data=right), tmp_path)
+    assert found["origin"]["data"] == {"name": "right.csv.gz", "sha256": store.sha256_of(right)}
+    for data, words in (
+        (wrong, "no column age"), (cut, "is no CSV file"), (tmp_path / "none.csv", "No such file"),
+    ):  # fmt: skip
+        with pytest.raises((UserError, OSError), match=words):
+            reproduce([takes], Setting(data=data), tmp_path)
+    with pytest.raises(UserError, match="simulated data alone"):
+        reproduce([experiment("good")], Setting(data=right), tmp_path)
+
+
+def test_a_word_means_a_figure_a_paper_or_all_and_another_is_answered_with_the_nearest(monkeypatch):
+    papers = [
+        Paper(
+            number=number, protocol="x", citation="Nobody", experiments=[replace(experiment("good"), id=f"{number}/a")]
+        )
+        for number in ("008", "009")
+    ]
+    monkeypatch.setattr(catalogue, "PAPERS", papers)
+    assert [one.id for one in catalogue.chosen("all")] == ["008/a", "009/a"]
+    assert [one.id for one in catalogue.chosen("009")] == [one.id for one in catalogue.chosen("009/a")] == ["009/a"]
+    with pytest.raises(UserError, match=r"no figure or table '09/a': the nearest is 009/a; known are all, 008/a"):
+        catalogue.chosen("09/a")
+
+
+def test_a_stand_in_has_no_published_number_and_says_what_it_is():
+    with pytest.raises(ValueError, match="no published number"):
+        Row(what="accuracy", tag="stand-in", published=0.9, note="other data")
+    with pytest.raises(ValueError, match="which stand-in"):
+        Row(what="accuracy", tag="stand-in")
+
+
+def test_every_line_keeps_its_own_colour():
+    lines = [Series(name=str(i), x=[0.0, 1.0], y=[i, i]) for i in range(len(_COLOURS))]
+    made = Image.open(io.BytesIO(draw("colours", [Panel(title="", x="x", y="y", series=lines)])))
+    # Of a line's pixels most are of its very colour; others are blended with what is beside it.
+    seen = Counter(map(tuple, np.asarray(made.convert("RGB")).reshape(-1, 3).tolist()))
+    for colour in _COLOURS:
+        assert seen[tuple(round(255 * part) for part in to_rgb(colour))] > 100
+
+
+def test_many_lines_share_one_legend_and_few_have_their_own():
+    def panels(*counts):
+        return [
+            Panel(title="a", x="x", y="y", series=[Series(name=f"line {i}", x=[0, 1], y=[0, i]) for i in range(count)])
+            for count in counts
+        ]
+
+    assert _shared(panels(6, 6))
+    assert not _shared(panels(6))
+    assert not _shared(panels(2, 2))
+    assert not _shared(panels(6, 7))
+    assert draw("many", panels(6, 6)).startswith(b"\x89PNG")
+
+
+def test_numbers_agree_within_four_standard_errors_and_no_more():
+    assert Check.near("", Measured(1.0, 0.1), 1.39).holds
+    assert not Check.near("", Measured(1.0, 0.1), 1.41).holds
+    assert Check.near("", Measured(1.0), 1.009, relative=0.01).holds
+    assert not Check.near("", Measured(1.0), 1.011, relative=0.01).holds
+    assert Check.less("", Measured(1.0), Measured(2.1), times=2).holds
+    assert not Check.less("", Measured(1.0), Measured(1.9), times=2).holds
