@@ -310,7 +310,8 @@ class Database:
                     f"{name} cannot be opened ({detail}): this user must be able to read and write "
                     "the file and to create files beside it, on a disk that is not mounted read-only"
                 )
-            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
+                # The last: one that was stopped while it took a lock, which others have waited for in vain.
                 return MurkError(
                     f"another process kept {name} locked for more than {self._timeout:g} s: "
                     "wait until it is done, or stop it",

@@ -26,6 +26,10 @@ _COMMANDS = {
         "murk.cli.commands.demo",
         "Learn from 254,654 real people, whose records never leave their devices in the clear.",
     ),
+    "plan": (
+        "murk.cli.commands.plan",
+        "Forecast which half widths how many people give, before anybody releases.",
+    ),
     "run": ("murk.cli.commands.run", "Learn a task from a file of people: devices, log and learner in one process."),
     "topics": ("murk.cli.commands.topics", "Create and check a task's topics on a Kafka cluster."),
     "produce": ("murk.cli.commands.produce", "Let a file's people privatize and send their records to a log."),
@@ -36,6 +40,10 @@ _COMMANDS = {
     "audit": ("murk.cli.commands.audit", "Measure what releases disclose, against what is claimed."),
     "config": ("murk.cli.commands.config", "Show every setting, and where its value comes from."),
     "dossier": ("murk.cli.commands.dossier", "Write a page for a privacy officer's file, made from a task and a log."),
+    "reproduce": (
+        "murk.cli.commands.reproduce",
+        "Make the papers' tables and figures again, with what is true beside.",
+    ),
     "dead-letters": ("murk.cli.commands.dead_letters", "List the messages that were not learned from, and why."),
 }
 

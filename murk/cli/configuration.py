@@ -30,6 +30,9 @@ SHARED = ("log", "ledger", "lifetime", "wait", "verbose", "log-json", "metrics-h
 ASKED = ("seed", "simulated", "yes", "withdraw", "new", "migrate")
 """What decides over people's privacy at once is asked for at each command, and set nowhere else."""
 
+ASKED_OF = {"ledger": ("task", "person", "source")}
+"""So is whom one command is about: a forgotten setting would narrow a withdrawal, and `murk config` would show it."""
+
 ALONE = ("demo",)
 """Commands that only their own settings reach: the demonstration is not to learn into a log of work."""
 
@@ -92,9 +95,13 @@ def settable(command: click.Command) -> dict[str, click.Option]:
     for option in command.params:
         if isinstance(option, click.Option):
             name = next((one for one in option.opts if one.startswith("--")), "--help").removeprefix("--")
-            if name not in (*ASKED, "help"):
+            if name != "help" and not _is_asked(command.name or "", name):
                 found[name] = option
     return found
+
+
+def _is_asked(command: str, key: str) -> bool:
+    return key in (*ASKED, *ASKED_OF.get(command, ()))
 
 
 def variables(command: str, key: str) -> list[str]:
@@ -116,7 +123,8 @@ def find(path: str | None, environment: Mapping[str, str]) -> Path | None:
     Raises
     ------
     UserError
-        When the one that was found and not named is another user's: settings say where releases go.
+        When the one that was found and not named is another user's (settings say where releases go), or cannot be
+        looked at.
     """
     named = path or environment.get(VARIABLE)
     if named:
@@ -124,8 +132,13 @@ def find(path: str | None, environment: Mapping[str, str]) -> Path | None:
     here = Path(FILE)
     try:
         owner = here.stat().st_uid
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        # Commands would go elsewhere than it says.
+        raise UserError(
+            f"{FILE} in this folder cannot be read ({error.strerror}): make it readable, or move it away"
+        ) from None
     if owner not in (0, os.getuid()):
         raise UserError(f"{here.absolute()} belongs to another user, and was not read: name it with --config to use it")
     return here
@@ -160,7 +173,7 @@ def read(path: Path | None, options: Options) -> Configuration:
             if homes:
                 tables_of = " or ".join(f"[{name}]" for name in homes)
                 raise UserError(f"{path}: {key}: it belongs in {tables_of}, below that line", code="MURK-CONF-002")
-            raise _unknown(f"{path}: {key}", key, places, asked=key)
+            raise _unknown(f"{path}: {key}", key, places, asked=key if _is_asked("", key) else "")
     for name, table in tables.items():
         if not isinstance(table, Mapping):
             raise UserError(f"{path}: {name}: a table of settings is wanted, [{name}]", code="MURK-CONF-003")
@@ -168,7 +181,7 @@ def read(path: Path | None, options: Options) -> Configuration:
     for name, table in found.tables.items():
         for key in table:
             if key not in options[name]:
-                raise _unknown(f"{path}: [{name}] {key}", key, options[name], asked=key)
+                raise _unknown(f"{path}: [{name}] {key}", key, options[name], asked=key if _is_asked(name, key) else "")
     for command, known in options.items():
         for key, option in known.items():
             place = found.place(command, key)
@@ -195,14 +208,15 @@ def check_variables(environment: Mapping[str, str], options: Options) -> None:
             if value.startswith(("tcp://", "udp://")):
                 continue
             asked = next((one for one in ASKED if rest == one.upper() or rest.endswith(f"_{one.upper()}")), "")
+            asked = next((one for of, own in ASKED_OF.items() for one in own if rest == f"{of}_{one}".upper()), asked)
             raise _unknown(name, name, known, asked=asked)
         if value:
             option = known[name]
-            check(option, value.split() if option.multiple else value, name)
+            check(option, value.split() if option.multiple else value, name, quiet=True)
 
 
-def check(option: click.Option, value: Any, where: str) -> None:
-    """Make sure that an option can have a value.
+def check(option: click.Option, value: Any, where: str, *, quiet: bool = False) -> None:
+    """Make sure that an option can have a value; ``quiet`` messages say nothing of it (a secret, put there by mistake).
 
     Raises
     ------
@@ -219,7 +233,7 @@ def check(option: click.Option, value: Any, where: str) -> None:
     elif not option.is_flag:
         fits = fits and not any(isinstance(one, bool) for one in values)
     if fits and option.name == "log_url" and text:
-        problem = _no_url(value)
+        problem = _no_url(value, quiet)
         if problem:
             raise UserError(f"{where}: {problem}", code="MURK-CONF-003")
     problem = "" if fits else f"{type(value).__name__} is no kind of value for it"
@@ -228,19 +242,42 @@ def check(option: click.Option, value: Any, where: str) -> None:
             option.type_cast_value(click.Context(click.Command(where)), value)
         except (click.BadParameter, UserError) as error:
             problem = error.message if isinstance(error, click.BadParameter) else str(error)
+        if problem and quiet:
+            problem = f"what is set is not valid: {_kind(option)} is wanted"
     if problem:
         raise UserError(f"{where}: {problem}", code="MURK-CONF-003")
 
 
-def _no_url(value: str) -> str:
+def _kind(option: click.Option) -> str:
+    """What kind of value an option has, in a few words."""
+    choices = getattr(option.type, "choices", None)
+    if choices:
+        return f"one of {', '.join(map(str, choices))}"
+    name = (
+        (option.metavar or option.type.name) if isinstance(option.type, click.types.FuncParamType) else option.type.name
+    )
+    limits = [
+        f"{word} {limit}" for word, limit in (("from", _limit(option, "min")), ("to", _limit(option, "max"))) if limit
+    ]
+    return " ".join([name, *limits])
+
+
+def _limit(option: click.Option, end: str) -> str:
+    found = getattr(option.type, end, None)
+    return "" if found is None else str(found)
+
+
+def _no_url(value: str, quiet: bool = False) -> str:
     """Say what is wrong with a log's URL, as far as its beginning shows that."""
     from murk.stream.log.open import OPENERS
 
     scheme, separator, _ = value.partition("://")
+    if separator and scheme == "kafka" and "@" in value:
+        return "what is set has credentials in it (an @): they belong in [kafka], or in MURK_KAFKA_..."
     if separator and scheme in OPENERS:
         return ""
     # What has an @ may hold a password.
-    shown = "what is set" if "@" in value else repr(value)
+    shown = "what is set" if quiet or "@" in value else repr(value)
     return f"{shown} is no log's URL: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT[/NAME]"
 
 
@@ -283,7 +320,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
 
 
 def _unknown(what: str, key: str, known: Mapping[str, Any] | list[str], asked: str = "") -> UserError:
-    if asked in ASKED:
+    if asked:
         return UserError(
             f"{what}: say --{asked} at the command each time; it is not set elsewhere", code="MURK-CONF-004"
         )

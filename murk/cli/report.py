@@ -85,17 +85,26 @@ def say_notice(task: Task, population: FilePopulation, quiet: bool, *, capped: b
         click.echo(f"{task.name}: caution: {warning}", err=True)
     if capped and population.source.people == "row" and not (task.of_organisations or task.simulated):
         click.echo(
-            f"{task.name}: caution: people are rows of the file: in a copy that was sorted anew or corrected they have "
-            "a new budget, and no withdrawal follows them. Name them by a column (--person)",
+            f"{task.name}: caution: people are rows of the file: in a copy that was sorted anew or corrected nobody is "
+            "recognised, so this ledger refuses it, and no withdrawal follows them. Name them by a column (--person)",
             err=True,
         )
     if population.notice and not quiet:
         click.echo(f"{task.name}: {population.notice}", err=True)
+    if quiet:
+        return
+    from murk.learners.planning.line import outlook
     from murk.learners.results.report import cost_of_forgetting
 
     cost = cost_of_forgetting(task)
-    if cost is not None and not quiet:
+    if cost is not None:
         click.echo(f"{task.name}: {cost}", err=True)
+    size = population.source.size - len(population.excluded)
+    # Whom a column names is not known before the file is read through; a run that goes on has results to show.
+    known = population.next_row == 0 and (task.of_organisations or population.crowd.person is None)
+    line = outlook(task, size, population.crowd.level) if known else None
+    if line is not None:
+        click.echo(f"{task.name}: {line}", err=True)
 
 
 def print_accounts(found: Mapping[str, Any]) -> None:

@@ -319,8 +319,8 @@ def classic_scale(sensitivity: float, epsilon: float, delta: float) -> float:
 
     .. math:: s = D \sqrt{2 \log(1.25 / \delta)} / \epsilon
 
-    Proved for epsilon <= 1 only: at delta = 1e-5 it is 30% too large at epsilon = 1 and too small, so that the
-    claim is false, at epsilon = 10. Use it to reproduce a paper, `gdp_mu` for everything else.
+    Proved for epsilon <= 1 only: at delta = 1e-5 it is 30% too large at epsilon = 1, 9% at 5, and too small, so that
+    the claim is false, from between 8 and 9. Use it to reproduce a paper, `gdp_mu` for everything else.
 
     Parameters
     ----------

@@ -182,7 +182,8 @@ class Producer(Releaser["PersonProblem"]):
         """Release a block of a file: one ledger transaction, one append.
 
         Gradients and scores are taken at the newest model of each record's chain. Earlier releases that still wait in
-        the outbox are sent first, so that the log's order is that of the ledger.
+        the outbox are sent first, so that blocks stand on the log in their order; within a block the order is drawn
+        at random by the operating system (a simulation keeps that of its file).
 
         Returns
         -------
@@ -261,7 +262,17 @@ class Producer(Releaser["PersonProblem"]):
         payloads, questions = answers_of(problem, x, y, names, iterates, spend.levels, noise, indices)
         now = self._clock()
         messages = self._messages(identifiers(noise, indices), spend.levels, names, models, payloads, questions, now)
-        spend.freeze(messages, names, [models[chain].end for chain in names], self._expiry(now), self._day(now))
+        ends = [models[chain].end for chain in names]
+        spend.freeze(messages, names, ends, self._expiry(now), self._day(now), self._order(indices))
+
+    def _order(self, indices: NDArray[np.int64]) -> list[int]:
+        """The order in which a block is sent, drawn uniformly: that of its file would tell whose each release is."""
+        if self._noise.simulated or len(indices) < 2:
+            # A simulation has nobody to protect, and is the same however its file is cut into blocks, in every version.
+            return list(range(len(indices)))
+        # Two words are equal with a probability below 2^-37 in the largest block.
+        order: list[int] = np.argsort(self._noise.words(indices, 1, Purpose.SELECTION)[:, 0], kind="stable").tolist()
+        return order
 
     def _messages(
         self,

@@ -23,6 +23,7 @@ from tests.cli.harness import (
     unprivileged,
     world,
 )
+from tests.services.services import missing
 
 FILES = ["third-child.db", LEDGER]
 UNTOUCHED = {"third-child.db": "left as it is", LEDGER: "Nothing was spent or sent"}
@@ -166,14 +167,13 @@ def small_disk(place: Path, size: str) -> Iterator[None]:
     place.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], capture_output=True)
     if mounted.returncode:
-        pytest.skip("no small disk can be mounted here")
+        missing("no small disk can be mounted here: run as root, with the right to mount")
     try:
         yield
     finally:
         subprocess.run(["umount", "-l", place], check=True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts disks")
 @pytest.mark.parametrize("full", FILES)
 def test_a_full_disk(folder: Path, whole: tuple[Done, dict[str, object]], full: str) -> None:
     world(folder, rows=400)

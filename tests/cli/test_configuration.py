@@ -137,14 +137,14 @@ def test_what_is_wrong_in_the_file_is_named(tmp_path: Path, text: str, words: st
     ("name", "value", "words", "code"),
     [
         ("MURK_LERN_LOG", "S3CR3T", "did you mean MURK_LEARN_LOG?", "CONF-002"),
-        ("MURK_MONITOR_PORT", "tcp://10.0.0.1:9464", "MURK_MONITOR_PORT: 'tcp://10.0.0.1:9464' is not", "CONF-003"),
+        ("MURK_MONITOR_PORT", "tcp://10.0.0.1:9464", "MURK_MONITOR_PORT: what is set is not valid", "CONF-003"),
         ("MURK_SEED", "1", "say --seed at the command each time", "CONF-004"),
         ("MURK_RUN_YES", "1", "say --yes at the command each time", "CONF-004"),
         ("MURK_KAFKA_SASL_PASWORD", "S3CR3T", "did you mean MURK_KAFKA_SASL_PASSWORD?", "CONF-002"),
         (
             "MURK_LOG",
             "foo",
-            "MURK_LOG: 'foo' is no log's URL: write sqlite:///PATH for a log in a file, or kafka:",
+            "MURK_LOG: what is set is no log's URL: write sqlite:///PATH for a log in a file, or kafka:",
             "CONF-003",
         ),
         ("MURK_KAFKA_CONFIG", "nowhere.properties", "MURK_KAFKA_CONFIG names nowhere.properties", "CONF-001"),
@@ -189,18 +189,65 @@ def test_every_variable_of_the_repository_is_known() -> None:
 
 
 def test_passwords_are_masked(tmp_path: Path) -> None:
-    (tmp_path / "murk.toml").write_text(
-        'log = "kafka://me:S3CR3T@broker:9092/x"\n[kafka]\nsasl.password = "S3CR3T"\nsasl.username = "learner"\n'
-    )
+    (tmp_path / "murk.toml").write_text('[kafka]\nsasl.password = "S3CR3T"\nsasl.username = "learner"\n')
     environment = {"MURK_KAFKA_SSL_KEY_PASSWORD": "S3CR3T"}
     found = shown(**environment)
     assert found["kafka.sasl.password"]["value"] == found["kafka.ssl.key.password"]["value"] == "****"
     assert found["kafka.sasl.username"]["value"] == "learner"
-    assert found["learn.log"]["value"] == "kafka://****@broker:9092/x"
     for arguments in (["config"], ["config", "--all"], ["config", "--json"]):
         done = CliRunner().invoke(cli, arguments, env=environment, catch_exceptions=False)
         assert "learner" in done.output
         assert "S3CR3T" not in done.output
+
+
+@pytest.mark.parametrize("password", ["S3CR3T", "S3/CR3T", "S3@CR3T", "S3://CR3T", "a@b/S3\nCR3T"])
+def test_a_password_in_a_url_is_neither_shown_nor_repeated(password: str) -> None:
+    url = f"kafka://me:{password}@broker:9092/x"
+    done = CliRunner().invoke(cli, ["config", "--json", "learn", "--log", url], catch_exceptions=False)
+    assert "kafka://****@broker:9092/x" in done.output
+    assert "CR3T" not in done.output
+    refused = str(wrong("learn", MURK_LOG=url))
+    assert "MURK_LOG: what is set has credentials in it" in refused
+    assert "CR3T" not in refused
+    Path("murk.toml").write_text(f"log = {json.dumps(url)}\n")
+    assert "CR3T" not in str(wrong("learn"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("MURK_LEARN_METRICS_PORT", "what is set is not valid: integer range from 0 to 65535 is wanted"),
+        ("MURK_LIFETIME", "what is set is not valid: GUARANTEE is wanted"),
+        ("MURK_LEARN_WAIT", "what is set is not valid: boolean is wanted"),
+        ("MURK_LOG", "what is set is no log's URL"),
+    ],
+)
+def test_a_secret_in_the_wrong_variable_is_not_repeated(name: str, words: str) -> None:
+    refused = str(wrong("learn", **{name: "hunter2"}))
+    assert f"{name}: {words}" in refused
+    assert "hunter2" not in refused
+
+
+def test_whose_account_is_asked_for_at_each_command(tmp_path: Path) -> None:
+    """A forgotten table would narrow a withdrawal; a variable would put a name where `murk config` shows it."""
+    for key in ("task", "person", "source"):
+        (tmp_path / "murk.toml").write_text(f'[ledger]\n{key} = "Ann"\n')
+        assert f"[ledger] {key}: say --{key} at the command each time" in str(wrong("ledger"))
+        (tmp_path / "murk.toml").unlink()
+        variable = f"MURK_LEDGER_{key.upper()}"
+        refused = str(wrong(**{variable: "Ann"}))
+        assert f"{variable}: say --{key} at the command each time" in refused
+        assert "Ann" not in refused
+    # Others have a column of that name.
+    assert shown(MURK_RUN_PERSON="who")["run.person"]["value"] == "who"
+
+
+def test_a_file_that_cannot_be_looked_at_is_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stat(self: Path, **_: object) -> os.stat_result:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert r"murk.toml in this folder cannot be read (Permission denied)" in str(wrong())
 
 
 def test_how_to_reach_a_cluster_has_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

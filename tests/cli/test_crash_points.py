@@ -30,8 +30,9 @@ def ends(folder: Path, protocol: Protocol, first: int, step: int, *options: obje
         [sys.executable, "-m", "tests.cli.points", str(first), str(step), *map(str, command)],
         cwd=points, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    # What becomes public is said until it is; nothing else is.
-    assert [line for line in done.stderr.splitlines() if " become public: " not in line] == []
+    # What becomes public is said until it is, and what chance has made of these few rows; nothing else is.
+    allowed = (" become public: ", " has the same value in all public rows")
+    assert [line for line in done.stderr.splitlines() if not any(words in line for words in allowed)] == []
     found = [json.loads(line) for line in done.stdout.splitlines()]
     # That a window was lost is said; nothing else shows.
     lost = [end["found"].pop("windows_lost", 0) for end in found]

@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from murk.cli.commands.dossier import command
 from murk.stream import Task, open_log
 from tests.dossier.test_example import TASKS
+from tests.test_files import small_files
 
 
 def run(*arguments: object) -> tuple[int, str]:
@@ -34,6 +36,24 @@ def test_of_a_file_and_of_a_log(tmp_path: Path) -> None:
     assert url in out.read_text()
     assert not any("--log" in one for one in found["to_settle"])
     assert Path(tmp_path / "sleep.db").read_bytes() == before
+
+
+def test_a_page_that_cannot_be_written_is_said_before_the_work_and_leaves_the_former_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, out = tmp_path / "task.yaml", tmp_path / "page.html"
+    task.write_text("name: sleep\n" + TASKS["scores"])
+    out.write_text("the former one")
+    monkeypatch.setattr("murk.dossier.page.page_of", lambda dossier: "x" * 3_000_000)
+    with small_files(2_000_000):
+        status, said = run(task, "--draws", 0, "--out", out)
+    assert (status, "page.html" in said) == (1, True)
+    assert out.read_text() == "the former one"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "task.yaml"]
+
+    monkeypatch.setattr("murk.dossier.example.example_of", lambda task: pytest.fail("worked for nothing"))
+    status, said = run(task, "--out", tmp_path / "nowhere" / "page.html")
+    assert (status, "nowhere" in said) == (1, True)
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from murk.errors import MurkError, UserError
 from murk.privacy import GaussianDP
 from murk.stream.log.base import FencedError, UnreachableError
 from tests.cli.harness import LOG, ROOT, TASK, Done, finish, murk, refused, start, world
+from tests.services.services import missing
 
 SOURCES = sorted(Path(package.__file__).parent.rglob("*.py"))
 PAGE = (ROOT / "docs" / "errors.md").read_text()
@@ -35,7 +36,7 @@ def test_every_code_is_well_formed_and_on_the_page_once():
 
 
 def test_every_code_that_is_raised_is_registered_and_every_registered_one_is_raised():
-    texts = (path.read_text() for path in SOURCES if path.name != "_codes.py")
+    texts = (path.read_text() for path in SOURCES if path.name != "error_codes.py")
     raised = {code for text in texts for code in re.findall(r'"(MURK-[A-Z]+-\d{3})"', text)}
     assert raised | set(GENERAL.values()) == set(CODES)
 
@@ -134,8 +135,9 @@ def test_a_shell_completes_commands_and_options():
     assert {"--metrics-port", "--metrics-host"} == set(complete("murk", "learn", "--metrics"))
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_the_page_s_line_teaches_bash(tmp_path):
+    if shutil.which("bash") is None:
+        missing("bash is missing")
     [line] = re.findall(
         r'^    (eval "\$\(_MURK_COMPLETE=bash_source murk\)")$', (ROOT / "docs" / "cli.md").read_text(), re.M
     )

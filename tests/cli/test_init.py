@@ -1,6 +1,7 @@
 """``murk init``: the task that it writes is accepted and run, and each line says where it comes from."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ from click.testing import CliRunner, Result
 
 from murk.cli import cli
 from murk.cli.commands import init
-from murk.cli.draft.columns import looked_at, rounded
-from murk.cli.draft.text import word
+from murk.cli.draft.columns import Column, looked_at, rounded
+from murk.cli.draft.text import draft, word
 from murk.errors import UserError
 from murk.producers import open_records
 from murk.stream import Task
 from murk.stream.task.yaml import read_yaml
+from tests.cli.harness import murk
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +136,11 @@ def test_asks_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--columns", "age:1..2", "--target", "a, b"], "names 2 columns"),
         (["--columns", "age:1..2", "--target", "d:2024-01-01..2024-02-01"], "no date can be learned"),
         (["--columns", "y:no|yes"], "no column is left to learn from"),
-        (["--columns", "age:2..1, y:no|yes"], "low 2 is not below high 1"),
+        (["--columns", "age:2..1, y:no|yes"], "low 2 is not below high 1 in the column 'age': write LOW..HIGH"),
+        (["--columns", "age:1..1, y:no|yes"], "low 1 is not below high 1"),
+        (["--columns", "born:2005-12-31..1950-01-01, y:no|yes"], "low 2005-12-31 is not below high 1950-01-01"),
+        (["--columns", "age:nan..3, y:no|yes"], "'nan..3' says nothing of the column 'age': write LOW..HIGH"),
+        (["--columns", "age:0..inf, y:no|yes"], "'0..inf' says nothing of the column 'age': write LOW..HIGH"),
         (["--columns", "1..2"], "'1..2' names no column"),
         ([], "there are no columns"),
         (["???", "--columns", GIVEN, "--target", "y:a|b"], "has no letter or digit"),
@@ -153,6 +159,35 @@ def test_names_come_back_as_they_were(name: str) -> None:
     for text in (f"name: {word(name)}", f"- {{name: {word(name)}, low: 1}}"):
         content: Any = read_yaml(text if text[0] == "n" else f"features:\n  {text}", "t")[0]
         assert (content if text[0] == "n" else content["features"][0])["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(-1e308, 1e308), (0.0, 5e-324), (1e9, 1e9 + 1e-6), (1e9, 1e9 + 0.24312345678), (-1.7e308, -1.6e308)],
+)
+def test_extreme_bounds_stay_outside_of_what_was_seen_and_are_a_task_s(low: float, high: float) -> None:
+    ends = rounded(low, high)
+    assert -math.inf < ends[0] <= low < high <= ends[1] < math.inf
+    column, target = Column("x", bounds=ends), Column("y", categories=("no", "yes"))
+    if math.isfinite(high - low):
+        [feature] = Task.parse(draft("t", [column], target, {"gdp": {"mu": 1.0}})).features
+        assert (feature.low, feature.high) == ends  # type: ignore[union-attr]
+    else:
+        with pytest.raises(UserError, match="overflows; give bounds of a plausible size"):
+            draft("t", [column], target, {"gdp": {"mu": 1.0}})
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1", "1.0", "1.00"], ["1", "1.0"], ["2024-05-31T08:00", "2024-05-31T09:00", "2024-05-31"],
+        ["2024-05-31T08:00", "2024-05-31T09:00"], ["true", "True"],
+    ],
+)  # fmt: skip
+def test_one_value_written_differently_is_one_value(cells: list[str]) -> None:
+    Path("same.csv").write_text("a,b\n" + "".join(f"{cell},{place}\n" for place, cell in enumerate(cells * 10)))
+    [found, _] = looked_at(open_records("same.csv"), "here")
+    assert found.without == "the same value in every row"
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.2, 17.9), (1e-7, 3e-7), (1e12, 1.0001e12), (-5.0, -4.0)])
@@ -178,6 +213,16 @@ def test_what_a_column_holds() -> None:
         "empty": "empty in every row",
         "same": "the same value in every row",
     }
+
+
+def test_a_full_disk_leaves_no_file_in_the_way(folder: Path) -> None:
+    words = ["init", "t", "--columns", "age:21..35, worked:no|yes"]
+    full = murk(*words, folder=folder, file_limit=100)
+    assert full.status == 1
+    assert "t.yaml: File too large" in full.err
+    assert list(folder.iterdir()) == []
+    assert murk(*words, folder=folder).status == 0
+    assert Task.load(folder / "t.yaml").coding.columns == ("age",)
 
 
 def test_a_range_with_a_dash_is_answered_with_dots() -> None:

@@ -113,6 +113,13 @@ def test_a_name_that_was_never_seen_does_not_withdraw_unasked(path: Path) -> Non
     assert "Withdrawn from every task" in ledger(path, "--person", NAME.lower(), "--withdraw", "--yes", "--new")
 
 
+def test_a_name_that_is_no_row_is_not_repeated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been typed where nobody was to see it."""
+    done = CliRunner().invoke(command, [str(path), "--person", "-", "--source", "people.csv"], input=f"{NAME}\n")
+    assert "is no row: with --source give the row's number" in str(done.exception)
+    assert NAME not in str(done.exception) + done.output
+
+
 def test_a_lost_key_is_said(path: Path) -> None:
     assert json.loads(ledger(path, "--json"))["key"] == "found"
     assert "The key is missing" not in ledger(path)
@@ -122,16 +129,36 @@ def test_a_lost_key_is_said(path: Path) -> None:
     assert json.loads(ledger(path, "--json"))["key"] == "missing"
 
 
-def test_rows_of_a_file_have_no_hashes(tmp_path: Path) -> None:
+def test_a_file_of_rows_has_a_keyed_hash(tmp_path: Path) -> None:
     path = tmp_path / "rows.db"
+    Ledger(path).close()
+    with sqlite3.connect(path) as change:
+        change.execute("UPDATE meta SET value = 3 WHERE key = 'format'")
+    change.close()
     with Ledger(path) as rows:
         rows.bind(LOG, TASK, name="sleep", simulated=False)
         rows.book(TASK, [charge(gdp=UNITS)])
         spend(rows, ReleaseRequests([3], None, ["default"], source="a" * 64), TASK)
-    said = " ".join(ledger(path, "--migrate").split())
-    assert "people are rows of a file" in said
-    assert "keyed hashes" not in said
     assert ledger(path).startswith("1 person, 1 release paid for")
+    assert "Caution: unkeyed digests of files stand in it" in " ".join(ledger(path).split())
+    found = json.loads(ledger(path, "--json"))
+    assert (found["names"], found["digests"], found["key"]) == ("keyed", "plain", None)
+    assert "digests of files nowhere in it" in " ".join(ledger(path, "--migrate").split())
+    found = json.loads(ledger(path, "--json"))
+    assert (found["names"], found["digests"], found["key"]) == ("keyed", "keyed", "found")
+    assert "nothing to do" in ledger(path, "--migrate")
+
+
+def test_a_migration_that_was_interrupted_is_not_called_done(path: Path) -> None:
+    with sqlite3.connect(path) as change:
+        change.execute("INSERT INTO meta VALUES ('names left', 1)")
+    change.close()
+    assert "a migration of it was interrupted" in " ".join(ledger(path).split())
+    found = json.loads(ledger(path, "--json"))
+    assert (found["names"], found["digests"]) == ("unfinished", "unfinished")
+    ledger(path, "--migrate")
+    assert json.loads(ledger(path, "--json"))["names"] == "keyed"
+    assert "interrupted" not in ledger(path)
 
 
 def test_an_organisation_is_no_person(path: Path) -> None:
@@ -161,7 +188,7 @@ def test_an_old_ledger_is_migrated_by_the_command(tmp_path: Path) -> None:
     change.close()
     with Ledger(path) as old:
         old.withdraw(NAME)
-    assert "--migrate` changes that" in ledger(path)
+    assert "--migrate` puts keyed hashes in their place" in " ".join(ledger(path).split())
     assert json.loads(ledger(path, "--json"))["names"] == "plain"
     said = " ".join(ledger(path, "--migrate").split())
     assert "keep a copy of it apart" in said

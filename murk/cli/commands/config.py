@@ -17,7 +17,8 @@ from murk.cli.output import print_json, table
 ORDER = ("flag", "environment", "properties", "file", "default")
 """Where a value may come from, the strongest first; ``properties`` is the file that MURK_KAFKA_CONFIG names."""
 
-_PASSWORD = re.compile(r"://[^/@]*@")
+_PASSWORD = re.compile(r"://.*@", re.DOTALL)
+"""Up to the last @: a password may have any character in it."""
 
 
 class Setting(NamedTuple):

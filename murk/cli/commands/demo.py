@@ -93,9 +93,10 @@ def _tell(
     found["trusted"] = trusted
     if picture:
         from murk.demo.picture import draw
+        from murk.stream.task.data.coding import is_constant
 
         coding = task.coding
-        names = [name for name in coding.names if name != "intercept"]
+        names = [name for name in coding.names if not is_constant(name)]
         units = dict(zip(coding.names, coding.unit_factors.tolist(), strict=True))
         labels = dict(zip(coding.names, coding.unit_labels, strict=True))
         found["picture"] = str(draw(folder / f"{stem}.png", path.points, names, labels, units, trusted))
@@ -107,11 +108,12 @@ def _tell(
 
 def _print(found: dict[str, Any], folder: Path, stem: str, url: str) -> None:
     from murk.demo import DATA
+    from murk.stream.task.data.coding import is_constant
 
     click.echo()
     rows = []
     for name, unit in found["per_unit"].items():
-        if name == "intercept":
+        if is_constant(name):
             continue
         factor = unit["value"] / found["coefficients"][name]
         raw = found["trusted"][name]

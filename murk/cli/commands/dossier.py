@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from murk._files import check_place, write_whole
 from murk.cli.options import as_json
 from murk.cli.output import print_json, progress
 from murk.errors import UserError
@@ -74,6 +75,8 @@ def command(
         deployment = _read(log_url, task)
         if deployment.task is not None:
             task, origin = deployment.task, f"the log {deployment.url}"
+    path = Path(out or f"{task.name}.dossier.html")
+    check_place(path)
     facts = Facts(
         task,
         origin,
@@ -86,8 +89,7 @@ def command(
         controller.strip(),
     )
     dossier = dossier_of(facts)
-    path = Path(out or f"{task.name}.dossier.html")
-    path.write_text(page_of(dossier), encoding="utf-8")
+    write_whole(path, page_of(dossier))
     if as_json:
         print_json({"path": str(path), **dossier.to_dict()})
         return

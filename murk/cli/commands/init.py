@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from murk._files import write_whole
 from murk.cli.options import as_json, guarantee
 from murk.cli.output import print_json
 from murk.errors import UserError
@@ -72,8 +73,7 @@ def command(
     text = draft(called, found, _settled(wanted, known), promise.to_dict())
     path = Path(out or f"{called}.yaml")
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        write_whole(path, text, new=True)
     except FileExistsError:
         raise UserError(f"{path} is there already: name another file with --out, or remove it") from None
     left_out = [column.name for column in found if column.without]

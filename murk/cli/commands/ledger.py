@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--migrate",
     is_flag=True,
-    help="Put keyed hashes in the place of names, in a ledger of an earlier version; for good.",
+    help="Put keyed hashes in the place of names and files' digests, in a ledger of an earlier version; for good.",
 )
 @as_json
 def command(
@@ -103,7 +103,6 @@ def _asked() -> str:
 def _migrate(path: str, as_json: bool) -> None:
     from pathlib import Path
 
-    from murk.producers import Ledger
     from murk.producers.ledger.naming.key import key_path
     from murk.producers.ledger.naming.renaming import hash_names
 
@@ -112,23 +111,19 @@ def _migrate(path: str, as_json: bool) -> None:
         print_json({"migrated": done, "names": "keyed", "key": key})
     elif done:
         paragraph(
-            f"People stand in {path} under keyed hashes now, and their names nowhere in it. The key is {key}: keep a "
+            f"People, and the files that they released from, stand in {path} under keyed hashes now, and names and "
+            f"digests of files nowhere in it. The key is {key}: keep a "
             "copy of it apart from the ledger's own copies, which name nobody without it and are of no use either. "
             "Earlier versions of Murk refuse the ledger from now on. Copies from before have the names still"
         )
     else:
-        with Ledger(path, create=False) as ledger:
-            keyed, rows = ledger.names.is_keyed, ledger.totals().rows
-        if keyed or not rows:
-            click.echo(f"nothing to do: people stand in {path} under keyed hashes already")
-        else:
-            paragraph(f"nothing to do: people are rows of a file in {path}, where no names stand and there is no key")
+        click.echo(f"nothing to do: people and files stand in {path} under keyed hashes already")
 
 
 def _everybody(ledger: Ledger, as_json: bool) -> None:
     from murk.producers.ledger.accounts import describe_together
 
-    totals, together = ledger.totals(), ledger.together()
+    totals, together, names = ledger.totals(), ledger.together(), ledger.names
     if as_json:
         print_json(
             {
@@ -137,8 +132,9 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
                 "refused": totals.refused,
                 "queued": totals.queued,
                 "withdrawn": totals.withdrawn,
-                "names": "plain" if ledger.names.are_plain else "keyed",
-                "key": None if not ledger.names.is_keyed else "found" if ledger.names.missing() is None else "missing",
+                "names": "plain" if names.are_plain else "unfinished" if names.is_unfinished else "keyed",
+                "digests": "plain" if names.has_digests else "unfinished" if names.is_unfinished else "keyed",
+                "key": None if not names.is_keyed else "found" if names.missing() is None else "missing",
                 "levels": [
                     {"task": task, "level": level, "releases": count} for (task, level), count in totals.levels.items()
                 ],
@@ -155,11 +151,12 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
     table("", ["task", "level", "releases"], rows)
     for line in describe_together(together, totals.who):
         paragraph(line)
-    missing = ledger.names.missing()
+    missing = names.missing()
     if missing is not None:
         paragraph(f"The key is missing: {missing}")
-    if ledger.names.are_plain:
-        paragraph(f"People's names stand in it as they are: `murk ledger {ledger.path} --migrate` changes that")
+    left = names.left()
+    if left:
+        paragraph(f"Caution: {left}")
 
 
 def _withdraw(
@@ -261,8 +258,9 @@ def _key(person: str, source: str | None) -> tuple[Key, str | None]:
         return person, None
     from pathlib import Path
 
-    from murk.producers.populations.tables import survey
+    from murk.producers.populations.records.files import survey
 
     if not person.isdecimal() or int(person) < 1:
-        raise UserError(f"--person {person!r} is no row: with --source give the row's number, counted from 1")
+        # Not what was given: it may be a name that was typed where nobody was to see it.
+        raise UserError("--person is no row: with --source give the row's number, counted from 1")
     return int(person) - 1, survey(Path(source)).digest

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from murk.errors import UserError
 from murk.producers.populations.records.records import Records
+from murk.producers.populations.records.tuples import SLICE
 from murk.stream.task.data.columns import Cell
 from murk.stream.task.data.dates import day_number
 
 MOST_CATEGORIES: Final = 20
 """Of text with more different values nobody would read the coefficients."""
-SLICE: Final = 4096
 GRAMMAR: Final = "LOW..HIGH for a number, FIRST..LAST for dates as in 2024-05-31, or A|B|C for categories"
 _RANGE: Final = re.compile(r"(?:(?P<name>.+):)?(?P<low>[^:|]+?)\.\.(?P<high>[^:|]+)", re.S)
 _DASHED: Final = re.compile(r"(?P<name>.+:\s*)?(?P<low>-?\d+(\.\d+)?)\s*[-\u2013]\s*(?P<high>-?\d+(\.\d+)?)", re.S)
@@ -86,16 +86,29 @@ def described(name: str, text: str, origin: str = "given") -> Column:
         return Column(name, categories=tuple(one.strip() for one in match["choice"].split("|")), origin=origin)
     if match := _RANGE.fullmatch(text):
         ends = match["low"].strip(), match["high"].strip()
-        days = [day_number(end) for end in ends]
-        if all(cell == Cell.FINE for _, cell in days):
-            low, high = (datetime.date.fromordinal(day) for day, _ in days)
-            return Column(name, bounds=(low, high), origin=origin)
-        try:
-            return Column(name, bounds=(float(ends[0]), float(ends[1])), origin=origin)
-        except ValueError:
-            pass
+        bounds = _days(*ends) or _numbers(*ends)
+        if bounds is not None:
+            # Pairs of dates or of numbers, never mixed.
+            if not bounds[0] < bounds[1]:  # type: ignore[operator]
+                raise UserError(f"low {ends[0]} is not below high {ends[1]} in the column {name!r}: write LOW..HIGH")
+            return Column(name, bounds=bounds, origin=origin)
     meant = dashed(text)
     raise UserError(f"{text!r} says nothing of the column {name!r}: write {meant or GRAMMAR}")
+
+
+def _days(low: str, high: str) -> tuple[datetime.date, datetime.date] | None:
+    (first, one), (last, other) = day_number(low), day_number(high)
+    if not one == other == Cell.FINE:
+        return None
+    return datetime.date.fromordinal(first), datetime.date.fromordinal(last)
+
+
+def _numbers(low: str, high: str) -> tuple[float, float] | None:
+    try:
+        ends = float(low), float(high)
+    except ValueError:
+        return None
+    return ends if all(map(math.isfinite, ends)) else None
 
 
 def dashed(text: str) -> str:
@@ -155,11 +168,19 @@ class _Look:
         self.kinds["number"] += 1
         self.numbers = [min([number, *self.numbers]), max([number, *self.numbers])]
 
+    def _same(self, values: Sequence[str]) -> bool:
+        """Whether all are one value, however it is written: 1 and 1.0, two times of one day."""
+        as_read: dict[str, Sequence[Any]] = {
+            "number": self.numbers, "date": self.days, "boolean": [value.lower() for value in values],
+        }  # fmt: skip
+        kind = next(iter(self.kinds)) if len(self.kinds) == 1 else ""
+        return len(set(as_read.get(kind, values))) == 1
+
     def column(self, origin: str) -> Column:
         name, values = self.name, sorted(self.values)
         if not self.rows:
             return Column(name, without="empty in every row", origin=origin)
-        if len(values) == 1:
+        if self._same(values):
             return Column(name, without="the same value in every row", origin=origin)
         if set(self.kinds) == {"boolean"}:
             return Column(name, categories=("no", "yes"), origin=origin)
@@ -213,16 +234,21 @@ def looked_at(records: Records, origin: str) -> list[Column]:
 
 
 def rounded(low: float, high: float) -> tuple[float, float]:
-    """Return bounds of two digits' precision outside some numbers.
+    """Return bounds of two digits' precision outside some numbers; where there are none, the numbers.
 
     Examples
     --------
-    >>> rounded(312.0, 198233.5), rounded(17.3, 88.2)
-    ((0.0, 200000.0), (17.0, 89.0))
+    >>> rounded(312.0, 198233.5), rounded(17.3, 88.2), rounded(-1e308, 1e308)
+    ((0.0, 200000.0), (17.0, 89.0), (-1e+308, 1e+308))
     """
-    step = 10.0 ** (math.floor(math.log10(high - low)) - 1)
-    ends = math.floor(low / step) * step, math.ceil(high / step) * step
-    return float(f"{ends[0]:.12g}"), float(f"{ends[1]:.12g}")
+    span = high - low
+    step = 10.0 ** (math.floor(math.log10(span)) - 1) if math.isfinite(span) else 0.0
+    if step > 0.0:
+        ends = [float(f"{end * step:.12g}") for end in (math.floor(low / step), math.ceil(high / step))]
+        # Beside a large number twelve digits may not tell the ends apart, or cut into what lies between.
+        if -math.inf < ends[0] <= low and high <= ends[1] < math.inf:
+            return ends[0], ends[1]
+    return low, high
 
 
 def _two(values: Sequence[str]) -> tuple[str, ...]:

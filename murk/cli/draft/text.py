@@ -100,4 +100,9 @@ def _holds(column: Column) -> str:
     low, high = column.bounds
     if isinstance(low, datetime.date):
         return f"kind: date, low: {low}, high: {high}"
-    return f"low: {low:.12g}, high: {high:.12g}"
+    return f"low: {_number(low)}, high: {_number(high)}"
+
+
+def _number(value: Any) -> str:
+    short = f"{value:.12g}"
+    return short if float(short) == value else repr(value)

@@ -216,8 +216,9 @@ class GaussianMechanism(LatticeMechanism):
         Raises
         ------
         UserError
-            For `PureDP` (impossible); for the classic method where its proof (epsilon <= 1) or the exact
-            curve does not support it; for budgets that the lattice cannot hold.
+            For `PureDP` (impossible); for the classic method where the exact curve of its noise exceeds
+            (epsilon, delta), which begins between epsilon = 8 and 9 at delta = 1e-5; for budgets that the lattice
+            cannot hold.
         """
         if method not in ("analytic", "classic"):
             raise UserError(f"unknown calibration {method!r}; one of analytic, classic")
@@ -271,19 +272,19 @@ def _analytic_steps(epsilon_units: int, delta_units: int) -> int:
 
 
 def _classic_steps(guarantee: ApproxDP, cap: PrivacyLoss) -> int:
-    # The spread D / scale of the classic formula is a mu; the exact curve says what it really promises.
     if guarantee.epsilon == 0:
         raise UserError(f"the classic calibration needs epsilon > 0, got {guarantee!r}; use method='analytic'")
-    spread = 1 / classic_scale(1.0, guarantee.epsilon, guarantee.delta)
-    if guarantee.epsilon > 1 or gdp_delta(spread, guarantee.epsilon) > guarantee.delta:
-        true = gdp_delta(spread, guarantee.epsilon)
-        verdict = "which breaks the promise" if true > guarantee.delta else "so more noise than it takes"
-        raise UserError(
-            f"the classic calibration does not hold for {guarantee!r}: it is proved for epsilon <= 1 only, and its "
-            f"noise has delta = {true:.3g} at epsilon = {guarantee.epsilon:g}, {verdict}; use method='analytic'"
-        )
     with precise():
         epsilon = decimal(Fraction(cap.units, UNITS))
         ratio = Decimal("1.25") / decimal(Fraction(cap.delta_units, DELTA_UNITS))
         exact = WIDTH * epsilon / (2 * (2 * ratio.ln()).sqrt())
-        return int((exact * (1 - Decimal("1e-50"))).to_integral_value(rounding=ROUND_FLOOR))
+        steps = int((exact * (1 - Decimal("1e-50"))).to_integral_value(rounding=ROUND_FLOOR))
+    # Its proof ends at epsilon = 1; the exact curve of the noise says how far it holds beyond.
+    if not _within(steps, cap.units, cap.delta_units):
+        spread = 1 / classic_scale(1.0, guarantee.epsilon, guarantee.delta)
+        true = gdp_delta(spread, guarantee.epsilon)
+        raise UserError(
+            f"the classic calibration does not hold for {guarantee!r}: its noise has delta = {true:.3g} at epsilon = "
+            f"{guarantee.epsilon:g}, which breaks the promise; use method='analytic'"
+        )
+    return steps

@@ -100,6 +100,30 @@ def secure_feed(trials: int, spares: int) -> tuple[Words, Words]:
     return fresh[: 2 * trials], fresh[2 * trials :]
 
 
+def fill_from(words: Words, trials: int, extra: int, distribution: NoiseDistribution, out: Integers) -> None:
+    """Fill ``out`` with secure draws from words that did not suffice for them, and then from new ones.
+
+    New ones in their place would bias the distribution: which words do not suffice depends on what they give.
+
+    Parameters
+    ----------
+    words
+        Two for each trial, then spare ones, then those that are for something else.
+    trials, extra
+        How many trials they are for, and how many at their end are for something else.
+    distribution
+        What is drawn.
+    out
+        Where it goes, int64.
+    """
+    first = [(words[: 2 * trials], words[2 * trials : len(words) - extra])]
+
+    def feed(trials: int, spares: int) -> tuple[Words, Words]:
+        return first.pop() if first else secure_feed(trials, spares)
+
+    fill(distribution, out, feed, compiled)
+
+
 def _secure(distribution: NoiseDistribution, records: npt.ArrayLike, size: int) -> Integers:
     count = _length(records)
     out = np.empty(count * size, dtype=np.int64)

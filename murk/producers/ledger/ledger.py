@@ -22,9 +22,10 @@ from murk.producers.ledger.aggregates import GroupSums
 from murk.producers.ledger.naming.key import NameKey
 from murk.producers.ledger.naming.names import Names
 from murk.producers.ledger.prices import Charge, Promise
-from murk.producers.ledger.progress import Run, check_people, read_run
+from murk.producers.ledger.progress import Run, check_people, read_run, strangers
 from murk.producers.ledger.requests import Key, ReleaseRequests, known_by
 from murk.producers.ledger.schema import LedgerFile
+from murk.producers.ledger.sources import Sources
 from murk.producers.ledger.tasks import Booked, Prices, bind, book, loosen, promises
 from murk.producers.ledger.transaction import DAY, Spending
 from murk.producers.ledger.windows import Windows
@@ -88,7 +89,7 @@ class Ledger:
             raise
         self._prices = Prices()
         self._tasks: dict[str, Booked] = {}
-        self._sources: dict[str, int] = {}
+        self._sources = Sources(self.names)
         self._confirmed: list[tuple[int, int]] = []
         self.identity = self._file.identity
         """Random name that the ledger was given when it was made."""
@@ -193,7 +194,7 @@ class Ledger:
                 connection,
                 task=booked.number,
                 levels=booked.levels,
-                source=self._source(connection, requests.source),
+                source=self._sources.number(connection, requests.source),
                 requests=requests,
                 prices=self._prices.refresh(connection),
                 names=NameKey(None) if requests.people is None else self.names.writing(connection),
@@ -245,7 +246,7 @@ class Ledger:
         person
             Their name; or their row, where the rows of a file are people.
         task_hash
-            The task they withdraw from; None for every task, now and later.
+            The task they withdraw from, and all tasks of its name, now and later; None for every task.
         source
             Digest of the file when ``person`` is a row.
         now
@@ -259,7 +260,7 @@ class Ledger:
         task = self._number(task_hash)
         person = known_by(person, source)
         with self._settling() as connection:
-            home = self._source(connection, source)
+            home = self._sources.number(connection, source)
             known = person if source is not None else self.names.writing(connection).person(person)
             connection.execute(
                 "INSERT INTO withdrawals VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -282,16 +283,16 @@ class Ledger:
         self.delete_confirmed()
         if source is None:
             return statements.account(self._file, 0, self.names.reading().person(person))
-        rows = self._file.query("SELECT number FROM sources WHERE digest = ?", (source,))
+        rows = self._file.query("SELECT number FROM sources WHERE digest = ?", (self.names.source(source),))
         return statements.account(self._file, int(rows[0][0]) if rows else -1, person)
 
     def withdrawn(self, source: str, *, task_name: str) -> frozenset[int]:
         """Return the rows of a file whose people have withdrawn, from every task or from one of this name."""
-        return statements.withdrawn(self._file, source, task_name)
+        return statements.withdrawn(self._file, self.names.source(source), task_name)
 
     def has_released(self, source: str, *, task_name: str) -> bool:
         """Whether people of a file have released to a task of this name, whatever its public sample was."""
-        return statements.has_released(self._file, source, task_name)
+        return statements.has_released(self._file, self.names.source(source), task_name)
 
     def tasks_named(self, name: str) -> list[str]:
         """Return the hashes of the tasks of a name that this ledger knows; where it knows none, a UserError."""
@@ -312,7 +313,8 @@ class Ledger:
 
     def windows(self, task_hash: str, source: str | None = None) -> Windows:
         """Return what is noted of organisations' windows, of the file with a digest or of records from no file."""
-        return Windows(self._file, self._known(task_hash), source, self.names.reading)
+        called = None if source is None else self.names.source(source)
+        return Windows(self._file, self._known(task_hash), called, self.names.reading)
 
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
         """Take up the work through a file where it stands, or note its beginning.
@@ -334,10 +336,11 @@ class Ledger:
             When the file's people were named in another way before, or another file's may be the same people.
         """
         task = self._booked(task_hash).number
-        check_people(self._file, task, source, people)
-        if self.run(task_hash, source) is None:
-            with self._file.write() as connection:
-                row = (task, self._source(connection, source), *Run(people, tuple(excluded)).row())
+        begun = self.run(task_hash, source) is not None
+        check_people(self._file, task, self.names.source(source), people, begun=begun)
+        if not begun:
+            with self._settling() as connection:
+                row = (task, self._sources.number(connection, source), *Run(people, tuple(excluded)).row())
                 connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
         run = self.run(task_hash, source)
         if run is None or run.people != people:
@@ -347,9 +350,13 @@ class Ledger:
             )
         return run
 
+    def knows_strangers(self, source: str, people: str) -> bool:
+        """Whether others have released to a real task who cannot be recognised among the people of some records."""
+        return strangers(self._file, self.names.source(source), people)
+
     def run(self, task_hash: str, source: str) -> Run | None:
         """How far the work through a file has come; None when it has not begun."""
-        return read_run(self._file, task_hash, source)
+        return read_run(self._file, task_hash, self.names.source(source))
 
     def close(self) -> None:
         """Delete what was confirmed, and close the file; closing twice is allowed."""
@@ -402,17 +409,3 @@ class Ledger:
         if not rows:
             raise UserError(f"the ledger {self.path} knows no task with the hash {task_hash[:12]}")
         return int(rows[0][0])
-
-    def _source(self, connection: Connection, digest: str | None) -> int:
-        """Number of a file, by its digest; 0 for records and people that come from none."""
-        if digest is None:
-            return 0
-        known = self._sources.get(digest)
-        if known is None:
-            row = connection.execute("SELECT number FROM sources WHERE digest = ?", (digest,)).fetchone()
-            if row is None:
-                # Not remembered here: the transaction may still be rolled back.
-                added = connection.execute("INSERT INTO sources (digest) VALUES (?)", (digest,))
-                return int(added.lastrowid or 0)
-            known = self._sources[digest] = int(row[0])
-        return known

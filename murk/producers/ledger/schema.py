@@ -20,11 +20,11 @@ from murk.errors import MurkError, UserError
 from murk.producers.ledger.migration import OLD_FORMATS, read_format, upgrade
 from murk.producers.ledger.naming.key import DRAFT, SUFFIX
 
-FORMAT = 3
-"""2 (`PLAIN`) has people's names in it as they are, and goes on so until somebody asks for `renaming`. 1 knew no
-currency of GDP, no days, and several spellings of a name: see `migration`. Versions that know no keys must refuse 3:
-they would find nobody's name in it, and give everybody a new account."""
-PLAIN = 2
+FORMAT = 4
+"""3 (`DIGESTS`) has digests of files in it as they are, 2 (`PLAIN`) people's names, too, and both go on so until
+somebody asks for `renaming`. 1 knew no currency of GDP, no days, and several spellings of a name: see `migration`.
+Versions that know no keys must refuse what is keyed: they would find nobody in it, and give everybody a new account."""
+PLAIN, DIGESTS = 2, 3
 APPLICATION = 0x4D75726C
 """SQLite's application id of a ledger ("Murl")."""
 
@@ -45,7 +45,8 @@ CREATE TABLE tasks (
     number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, log TEXT NOT NULL,
     simulated INTEGER);
 
--- A file of records, by the SHA-256 of its bytes. Number 0 stands for callers who name people and records.
+-- Records that people released from, by a keyed hash (`names`) of the SHA-256 of their file's bytes: whoever has that
+-- digest and all records but one can guess the last. Number 0 stands for callers who name people and records.
 CREATE TABLE sources (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
 
 -- What was promised to everyone: at most so much of each currency, over all tasks (0) or in one, for a
@@ -178,8 +179,9 @@ class LedgerFile(Database):
         super().check()
 
     def look_again(self) -> None:
-        """Find out whether people's names stand in it as they are; nobody changes that while others have it open."""
-        self.is_plain = self._format() == PLAIN
+        """Find out whether names and digests stand in it as they are; nobody changes that while others have it open."""
+        found = self._format()
+        self.is_plain, self.has_digests = found == PLAIN, found in (PLAIN, DIGESTS)
 
     @property
     def is_open(self) -> bool:
@@ -215,7 +217,7 @@ class LedgerFile(Database):
         if found != APPLICATION:
             raise UserError(f"{self.path} is a database of something else, not a ledger. {BEYOND}", code=LOST)
         known = self._format()
-        if known not in (*OLD_FORMATS, PLAIN, FORMAT):
+        if known not in (*OLD_FORMATS, PLAIN, DIGESTS, FORMAT):
             raise UserError(
                 f"the ledger {self.path} was written by another version of Murk (format "
                 f"{'unknown' if known is None else known}; this one reads format {FORMAT}): "

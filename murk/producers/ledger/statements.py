@@ -46,6 +46,8 @@ def account(file: Database, home: int, person: Id) -> Account:
     history = {price: released for price, released, *_ in rows if released}
     tasks = []
     found = file.query("SELECT number, name, hash, simulated FROM tasks ORDER BY number")
+    # Who withdrew from a task has withdrawn from all of its name.
+    left = {name: withdrawn[number] for number, name, *_ in reversed(found) if number in withdrawn and name}
     for number, name, task_hash, simulated in found:
         own = [row for row in rows if prices[row[0]].task == number]
         sums = None if home else window_notes.sums(file, "task = ? AND person = ?", (number, person))
@@ -61,11 +63,11 @@ def account(file: Database, home: int, person: Id) -> Account:
                 task_hash,
                 levels,
                 _standings(caps, history, prices),
-                number in withdrawn,
+                number in withdrawn or name in left,
                 number in published,
                 *_together({row[0]: row[1] for row in own if row[1]}, prices),
                 windows,
-                withdrawn.get(number),
+                withdrawn.get(number, left.get(name)),
                 bool(simulated),
             )
         )

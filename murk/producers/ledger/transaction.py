@@ -111,6 +111,7 @@ class Spending:
         self._paid: list[int] = []
         self._messages: Sequence[bytes] | None = None
         self._addresses: Sequence[tuple[int, int]] = ()
+        self._order: Sequence[int] = ()
         self._expires: int
         self._day: int | None = None
         self._progress: tuple[int, str] | None = None
@@ -126,9 +127,9 @@ class Spending:
 
     @property
     def messages(self) -> list[tuple[int, bytes]]:
-        """The frozen releases as (chain, bytes) pairs, for the log."""
-        chains = [chain for chain, _ in self._addresses]
-        return list(zip(chains, self._messages or (), strict=True))
+        """The frozen releases as (chain, bytes) pairs, for the log, in the order in which they are sent."""
+        messages = self._messages or ()
+        return [(self._addresses[at][0], messages[at]) for at in self._order]
 
     @property
     def windows(self) -> WindowNotes:
@@ -178,6 +179,7 @@ class Spending:
         since: Sequence[int],
         expires: int,
         day: int | None = None,
+        order: Sequence[int] | None = None,
     ) -> None:
         """Hand over what was released, as the bytes that will be sent.
 
@@ -191,9 +193,16 @@ class Spending:
             When to give up sending (seconds since 1970).
         day
             The day that the ledger notes (seconds since 1970, truncated); None to note none.
+        order
+            The order in which they are sent: places in ``granted``, as many; by default as they were granted. Debits
+            keep the order of ``granted``, and nothing says which message was whose once the log has confirmed them.
         """
         if not len(messages) == len(chains) == len(since) == len(self.granted):
             raise ValueError("one message, one chain and one offset for each that was granted")
+        order = range(len(messages)) if order is None else order
+        if sorted(order) != list(range(len(messages))):
+            raise ValueError("each that was granted is sent once")
+        self._order = order
         self._messages = messages
         self._addresses = list(zip(chains, since, strict=True))
         self._expires = expires
@@ -236,10 +245,9 @@ class Spending:
             run(
                 "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (number, task, chain, since, expires, message, home, people[place], price)
-                    for (number, place, price), (chain, since), message in zip(
-                        rows, self._addresses, self._messages, strict=True
-                    )
+                    (number, task, *self._addresses[at], expires, self._messages[at], home, people[place], price)
+                    for number, at in zip(self.numbers, self._order, strict=True)
+                    for place, price in [(self.granted[at], self._paid[at])]
                 ],
             )
             run(
@@ -300,8 +308,11 @@ class Spending:
     def _withdrawn(self) -> set[Id]:
         if self._connection.execute("SELECT 1 FROM withdrawals LIMIT 1").fetchone() is None:
             return set()
-        query = "SELECT person FROM withdrawals WHERE home = ? AND task IN (0, ?) AND person IN ({})"
-        return {person for (person,) in self._chunks(query, (self._home, self._task), self._people)}
+        # From a task they withdrew by its name, and a task that was changed is asked of the same people under it.
+        named = "SELECT number FROM tasks WHERE name = (SELECT name FROM tasks WHERE number = ? AND name <> '')"
+        query = f"SELECT person FROM withdrawals WHERE home = ? AND (task IN (0, ?) OR task IN ({named}))"
+        values = self._home, self._task, self._task
+        return {person for (person,) in self._chunks(query + " AND person IN ({})", values, self._people)}
 
     def _chunks(self, query: str, values: tuple[Any, ...], names: Sequence[Id]) -> Iterator[Any]:
         distinct = list(dict.fromkeys(names))

@@ -117,7 +117,7 @@ class Windows:
     task
         The task's number in it.
     source
-        Digest of the file that the records come from; None for those that come from none.
+        What the ledger calls the file that the records come from; None for those that come from none.
     names
         What the ledger calls organisations, asked for where one is meant.
     """

@@ -15,7 +15,7 @@ from murk.producers.policy import Policy
 from murk.producers.populations.constants import ConstantSurvey, check_public, constant_in_public
 from murk.producers.populations.file_source import Block, FileSource
 from murk.producers.populations.labels import LabelSurvey, undeclared
-from murk.producers.populations.ledger_places import check_unchanged, register
+from murk.producers.populations.ledger_places import check_recognised, register
 from murk.producers.populations.overlap import check_apart, check_carried
 from murk.producers.populations.public_sample import public_covariates
 from murk.producers.populations.records.records import Records
@@ -269,9 +269,7 @@ class FilePopulation(ABC):
         log, crowd = self.log, self.crowd
         task = task.with_simulated(crowd.seed is not None)
         self.source = crowd.open(task)
-        if not task.simulated:
-            check_unchanged(self.source, self.ledger)
-        if crowd.person is not None or task.sketch is not None:
+        if crowd.person is not None or task.sketch is not None or not self.ledger.names.has_digests:
             # With its key lost nobody is found in the ledger: said before anything is written.
             self.ledger.names.reading()
         standing = log.document()
@@ -281,18 +279,14 @@ class FilePopulation(ABC):
             self._carry_on(task, Task.from_document(standing, f"the task on {log.url}"))
         self._take_up()
         if not self.task.simulated:
-            self.warnings += (*register(self.source, self.ledger), *self._plain_names())
+            left = self.ledger.names.left()
+            caution = (f"the ledger {self.ledger.path}, of an earlier version of Murk: {left}",) if left else ()
+            self.warnings += (*register(self.source, self.ledger), *caution)
         self.warnings += tuple(constant_in_public(self.task))
-
-    def _plain_names(self) -> Iterator[str]:
-        if self.ledger.names.are_plain and (self.crowd.person is not None or self.task.sketch is not None):
-            yield (
-                f"the ledger {self.ledger.path}, of an earlier version of Murk, has people's names in it as they are: "
-                f"`murk ledger {self.ledger.path} --migrate` puts keyed hashes in their place"
-            )
 
     def _begin(self, task: Task) -> None:
         """Begin on a log without a task; until the last line nothing is begun, and anything may be changed."""
+        self._check_recognised(task)
         self._survey()
         self._labels.check()
         set_aside: Sequence[int] = ()
@@ -309,8 +303,8 @@ class FilePopulation(ABC):
         self._check_beginning(len(set_aside))
         check_public(task, self.problem)
         disclosure = Disclosure.of(task)
-        if disclosure is not None and self._agree is not None:
-            self._agree(disclosure)
+        if disclosure is not None:
+            self._check_agreed(task, disclosure)
         self.log.prepare(task.document())
         # Who releases nothing is noted before the log knows the task: they never will.
         self.ledger.bind(self.log.identity, task.hash, name=task.name, simulated=task.simulated)
@@ -318,6 +312,16 @@ class FilePopulation(ABC):
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
         note(self.log, self._facts(), self.ledger.path)
         self.log.register_task(task.document())
+
+    def _check_agreed(self, task: Task, disclosure: Disclosure) -> None:
+        if self._agree is not None:
+            self._agree(disclosure)
+        elif not (self._policy.public_sample or task.simulated):
+            raise UserError(
+                f"the devices' policy does not allow that {disclosure.people:,} people's features become public with "
+                f"the task {task.name!r} (Policy(public_sample=True) does, where they have agreed): leave public: "
+                "out of the task"
+            )
 
     def _set_aside(self, name: str, count: int) -> list[int]:
         if not self._policy.public_sample:
@@ -357,6 +361,8 @@ class FilePopulation(ABC):
         set_aside = self.task.public is not None and self.task.public.set_aside is not None
         alone = set_aside or in_file(self.log) is not None
         new = self.ledger.run(self.task.hash, self.source.digest) is None
+        if new or (self._policy.lifetime is not None and not self.ledger.promises()):
+            self._check_recognised(task)
         if alone and new:
             if begun_with(self.log, self.ledger.path) is not None:
                 raise differs(self.log, "another file", "--source", seed=self.crowd.seed)
@@ -375,6 +381,11 @@ class FilePopulation(ABC):
         if in_file(self.log) is None and begun_with(self.log, self.ledger.path) is None:
             note(self.log, self._facts(), self.ledger.path)
         self.log.register_task(self.task.document())
+
+    def _check_recognised(self, task: Task) -> None:
+        if not task.simulated:
+            capped = self._policy.lifetime is not None
+            self.warnings += check_recognised(self.source, self.ledger, capped=capped)
 
     def _facts(self) -> RunConfig:
         return RunConfig(

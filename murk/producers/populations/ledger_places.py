@@ -2,8 +2,8 @@
 
 People are the same whichever task asks them, so their ledger belongs to their file and lies beside it. Which ledgers
 a file's people have accounts in is noted beside it, too (``FILE.ledgers.json``); ledgers of before that note are found
-by the digest of the file, which they hold. What nobody can know: that another file, or a copy somewhere else, is of the
-same people; nor anything where neither the file's folder can be written nor the ledger is near.
+by the digest of the file, a hash of which they hold. What nobody can know: that another file, or a copy somewhere else,
+is of the same people; nor anything where neither the file's folder can be written nor the ledger is near.
 
 Records in memory have no place of their own: whoever lets their people release says where the ledger is.
 
@@ -18,18 +18,20 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from murk.errors import MurkError, UserError
-from murk.producers.ledger.schema import APPLICATION
+from murk.producers.ledger.naming.key import NameKey, key_path, read_key
+from murk.producers.ledger.progress import unrecognised
+from murk.producers.ledger.schema import APPLICATION, FORMAT
+from murk.producers.populations.records.files import readable, survey
 from murk.producers.populations.records.records import Records, open_records
 from murk.producers.populations.run_lock import SUFFIX, write_durably
-from murk.producers.populations.tables import readable, survey
 
 if TYPE_CHECKING:
     from murk.producers.ledger.ledger import Ledger
@@ -50,13 +52,10 @@ class Noted:
         Where it lay when it was used last; beside the file where it is relative.
     identity
         The name that it was given when it was made.
-    rows
-        Digest of the file then, where its rows are people; None where they have names.
     """
 
     path: str
     identity: str
-    rows: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,11 @@ class _Seen:
     identity: str
     tasks: frozenset[str]
     digests: frozenset[str]
+    key: NameKey | None
+
+    def knows(self, digest: str) -> bool:
+        """Whether people released from the file with a digest; without the ledger's key nobody can say."""
+        return self.key is not None and self.key.source(digest) in self.digests
 
 
 def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) -> Path:
@@ -104,7 +108,7 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     if not noted and not beside.exists():
         digest = survey(source).digest
         _check_readable(folder, Path.cwd())
-        noted = [path for path, one in _near(folder, Path.cwd()) if digest in one.digests]
+        noted = [path for path, one in _near(folder, Path.cwd()) if one.knows(digest)]
     if len(noted) > 1:
         # A run that was interrupted carries on with the same command.
         begun = [path for path in noted if (one := _look(path)) is not None and task in one.tasks]
@@ -127,25 +131,36 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     return _short(noted[0] if noted else beside)
 
 
-def check_unchanged(source: FileSource, ledger: Ledger) -> None:
-    """Refuse a file that was changed, where its rows are people who were promised a cap over all tasks.
+def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tuple[str, ...]:
+    """Refuse records that their people could spend a cap over all tasks with again; without a cap, warn of them.
 
-    In a changed file nobody is recognised by their row: a cap over all tasks would begin at nothing again.
+    Nobody is recognised by their row in records that were changed, sorted, converted or copied from a file to a frame.
+
+    Parameters
+    ----------
+    source
+        The records that people are about to release from, to a real task, for the first time.
+    ledger
+        Their accounts.
+    capped
+        Whether there is to be a cap over all tasks, also where the ledger promises none yet.
 
     Raises
     ------
     UserError
-        When the ledger promises such a cap, and its people were the rows of the same file with other contents.
+        When there is such a cap, and others have released by the ledger who may be the same people.
     """
-    if source.people != "row" or not ledger.promises():
-        return
-    before = next((one for one in _noted(source.path) if one.identity == ledger.identity), None)
-    if before is not None and before.rows not in (None, source.digest):
-        raise UserError(
-            f"{source.records} was changed since its people last had accounts in {ledger.path}, which promises them a "
-            "cap over all tasks: where each row is a person nobody can be recognised in another file. Give the file as "
-            "it was, or name people by a column (--person); if they are other people, give them a --ledger of their own"
-        )
+    if not ledger.knows_strangers(source.digest, source.people):
+        return ()
+    if capped or ledger.promises():
+        raise unrecognised(ledger.path, str(source.records))
+    if source.people != "row":
+        return ()
+    return (
+        f"people have released by the ledger {ledger.path} before, from other records than {source.records}, or from "
+        "these before they were changed or sorted: where each row is a person nobody can be recognised in other "
+        "records, so all are taken for new people with nothing spent. Name people by a column (--person)",
+    )
 
 
 def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
@@ -154,21 +169,20 @@ def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        A sentence or two for each other ledger that they have accounts in, and for a file that was changed where its
-        rows are people.
+        A sentence or two for each other ledger that they have accounts in.
     """
     with _alone(source.path):
         return _register(source, ledger)
 
 
 def _register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
-    path, rows = source.path, source.digest if source.people == "row" else None
+    path = source.path
     folder = [] if path is None else [path.resolve().parent]
     noted = list(_noted(path))
     warnings = []
     others = {one.identity: _short(_place(path, one)) for one in noted if path is not None}
     for place, seen in _near(*folder, Path.cwd(), ledger.path.resolve().parent):
-        if source.digest in seen.digests:
+        if seen.knows(source.digest):
             others.setdefault(seen.identity, _short(place))
     others.pop(ledger.identity, None)
     for other in others.values():
@@ -176,19 +190,10 @@ def _register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
             f"the people of {source.records} have accounts in another ledger, too ({other}): what they spent by that "
             f"one is not known to {ledger.path}, so they may spend it again. To have it counted, give --ledger {other}"
         )
-    before = next((one for one in noted if one.identity == ledger.identity), None)
-    if before is not None and rows is not None and before.rows not in (None, rows):
-        warnings.append(
-            f"{source.records} was changed since its people last had accounts: where each row is a person nobody can "
-            "be recognised in another file, so all are taken for new people with nothing spent. Name people by a "
-            "column (--person)"
-        )
     if path is None:
         return tuple(warnings)
-    # What its rows were stays noted where people are named by a column for once.
-    mine = Noted(_relative(path, ledger.path), ledger.identity, rows or (before.rows if before else None))
-    if before != mine:
-        _write(path, [*(one for one in noted if one.identity != ledger.identity), mine])
+    mine = Noted(_relative(path, ledger.path), ledger.identity)
+    _write(path, list({**{one.identity: one for one in noted}, mine.identity: mine}.values()))
     return tuple(warnings)
 
 
@@ -209,7 +214,7 @@ def _noted(source: Path | None) -> Sequence[Noted]:
         return []
     note = _note(source)
     try:
-        return [Noted(**one) for one in json.loads(note.read_text())["ledgers"]]
+        return [Noted(one["path"], one["identity"]) for one in json.loads(note.read_text())["ledgers"]]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -240,10 +245,13 @@ def _alone(source: Path | None) -> Iterator[None]:
 
 
 def _write(source: Path, noted: Sequence[Noted]) -> None:
-    note = _note(source)
+    note, text = _note(source), json.dumps({"ledgers": [asdict(one) for one in noted]}, indent=2) + "\n"
+    # Earlier versions noted more: a digest of the file, from which the last unknown record could be guessed.
+    if note.exists() and note.read_text() == text:
+        return
     # Where the folder is only for reading nothing is noted; the documents say so.
     if os.access(note.parent, os.W_OK):
-        write_durably(note, json.dumps({"ledgers": [asdict(one) for one in noted]}, indent=2) + "\n")
+        write_durably(note, text)
 
 
 def _place(source: Path, noted: Noted) -> Path:
@@ -280,14 +288,15 @@ def _check_readable(*folders: Path) -> None:
     """Refuse a damaged ledger where those of a file's people are looked for: it may be theirs."""
     for path in {path.resolve() for folder in folders for path in folder.glob(f"*{LEDGER}")}:
         try:
-            _read(path)
-            damaged = path.stat().st_size == 0
+            seen = _read(path)
+            damaged = path.stat().st_size == 0 or (seen is not None and bool(seen.digests) and seen.key is None)
         except sqlite3.Error:
             damaged = True
         if damaged:
             raise UserError(
-                f"{path} cannot be read, and may hold the accounts of these people: bring it back from a copy, move it "
-                "away if it is none of theirs, or name their ledger with --ledger"
+                f"{path} cannot be read, and may hold the accounts of these people: bring it and its key "
+                f"({key_path(path).name}) back from a copy, move it away if it is none of theirs, or name their ledger "
+                "with --ledger"
             )
 
 
@@ -313,4 +322,16 @@ def _read(path: Path) -> _Seen | None:
             f"JOIN tasks ON tasks.number = task WHERE {real}"
         ).fetchall()
         tasks = found.execute(f"SELECT name FROM tasks WHERE {real}").fetchall()
-        return _Seen(identity, *(frozenset(text for (text,) in rows) for rows in (tasks, digests)))
+        meta = dict(found.execute("SELECT key, value FROM meta WHERE key IN ('format', 'key')").fetchall())
+        names, hashed = (frozenset(text for (text,) in rows) for rows in (tasks, digests))
+        return _Seen(identity, names, hashed, _key(path, meta))
+
+
+def _key(path: Path, meta: Mapping[str, Any]) -> NameKey | None:
+    """The key under which a ledger hashes digests; one without a secret where it does not, None where it is lost."""
+    if meta.get("format") != FORMAT or "key" not in meta:
+        return NameKey(None)
+    try:
+        return read_key(path, meta["key"])
+    except UserError:
+        return None

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.producers.populations.records.files import Table
 from murk.producers.populations.records.records import open_records
-from murk.producers.populations.tables import Table
 
 if TYPE_CHECKING:
     from murk.producers.populations.file_source import FileSource

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.producers.populations.tables import open_table
+from murk.producers.populations.records.files import open_table
 from murk.stream.task.data.columns import Cell
 from murk.stream.task.task import Task
 

@@ -144,6 +144,11 @@ class SketchProducer(Releaser["WindowProblem"]):
         self.lost = self._windows.give_up(self.organisation)
 
     @property
+    def fewest(self) -> int:
+        """Records below which a window at the end of a source is left out."""
+        return self._problem.fewest
+
+    @property
     def room(self) -> int:
         """Records that the open window still takes; the whole of one where none is open."""
         return self._size - (0 if self._window is None else self._window.records)

@@ -89,7 +89,7 @@ class Release(BaseModel):
 
 
 class GradientRelease(Release):
-    """One privatized gradient: all that a person's device sends in the interactive protocol.
+    """One privatized gradient: all that a person's device sends where the protocol is gradients.
 
     Like every release it also carries ``id``, ``task``, ``level``, ``chain``, ``time``, ``expires`` and ``simulated``.
 

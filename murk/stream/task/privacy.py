@@ -148,6 +148,15 @@ class PrivacyBlock(Block):
         """All levels: the default one, under the name ``default``, and the others."""
         return {DEFAULT_LEVEL: self.guarantee, **self.further_levels}
 
+    def times(self, factor: float) -> dict[str, Any]:
+        """Plain data of the block with all budgets times so much (mu, epsilon; rho times its square), and no cap."""
+        privacy = self.model_dump(mode="json", by_alias=True) | {"per_person": None}
+        for guarantee in (privacy["guarantee"], *privacy["levels"].values()):
+            (figures,) = guarantee.values()
+            for name in figures:
+                figures[name] *= {"delta": 1.0, "rho": factor**2}.get(name, factor)
+        return privacy
+
     def kind_for(self, guarantee: Guarantee) -> str:
         """The kind of mechanism for a level's guarantee, in terms of `calibrate`.
 

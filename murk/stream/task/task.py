@@ -320,7 +320,7 @@ class Task(Block):
             key: value for key, value in content.items() if key not in BLOCKS or value is not None
         }
 
-    def with_public(self, points: NDArray[np.float64], counts: NDArray[np.int64]) -> Self:
+    def with_public(self, points: NDArray[np.float64], counts: NDArray[np.int64], file: str | None = None) -> Self:
         """Return the task with its public covariates resolved.
 
         Parameters
@@ -329,6 +329,8 @@ class Task(Block):
             Distinct points in coded units including the constant, shape (u, p).
         counts
             How many people are at each, shape (u,).
+        file
+            Where they are from, in place of what the task declares.
 
         Raises
         ------
@@ -336,7 +338,8 @@ class Task(Block):
             If they are not of the task's coding, or the task declares no public covariates.
         """
         try:
-            return self._with(covariates=covariates(points, counts))
+            declared = {} if file is None else {"public": {"file": file}}
+            return self._with(covariates=covariates(points, counts), **declared)
         except PydanticCustomError as error:
             raise UserError(f"public covariates: {error.message()}") from None
 
@@ -394,12 +397,15 @@ class Task(Block):
         content |= {"protocol": protocol, "privacy": filled_in(privacy, protocol, released)}
         return self._resolve(content, self.name, {})
 
+    def with_budget(self, factor: float) -> Self:
+        """Return the task with all levels' budgets times so much (rho: its square), and no cap."""
+        return self._with(privacy=self.privacy.times(factor))
+
     def _with(self, **changes: Any) -> Self:
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         task = self._resolve({**content, **changes}, self.name, {})
-        task._path, task._by_rule, task._release_by_rule = self._path, self._by_rule, self._release_by_rule
-        task._method_by_rule = self._method_by_rule
-        task._objective_by_rule = self._objective_by_rule
+        for kept in ("_path", "_by_rule", "_release_by_rule", "_method_by_rule", "_objective_by_rule"):
+            setattr(task, kept, getattr(self, kept))
         return task
 
     def __eq__(self, other: object) -> bool:

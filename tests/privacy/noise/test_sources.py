@@ -17,10 +17,12 @@ from murk.privacy.noise import (
     SecureNoise,
     SimulatedNoise,
     kernels,
+    sources,
 )
 from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
 from murk.privacy.noise.opendp_source import opendp_draw
-from murk.privacy.noise.sources import draw_noise
+from murk.privacy.noise.sources import compiled, draw_noise, fill_from
+from murk.privacy.noise.streaming import fill
 
 from .oracle import FALSE_ALARM, chi_square
 
@@ -208,3 +210,38 @@ def test_every_code_draws_a_known_distribution():
     known = {codes.GAUSSIAN, codes.LAPLACE, codes.L2BALL, codes.PRIVUNIT}
     assert set(codes.NOISE_OF) == known
     assert set(codes.NOISE_OF.values()) == set(NOISE_DISTRIBUTIONS)
+
+
+@pytest.mark.parametrize("kind", NOISE_DISTRIBUTIONS)
+@pytest.mark.parametrize("trials", [1, 3, 200])
+def test_words_that_do_not_suffice_are_gone_on_with(kind, trials, monkeypatch):
+    """What is drawn is what the sampler makes of these words and of those that follow, and of no others."""
+    stream = SimulatedNoise(5).words(np.arange(400), 8, Purpose.NOISE).ravel()
+    words, extra = stream[: 2 * trials + 8 + 3], 3
+
+    def following():
+        place = len(words)
+
+        def feed(trials, spares):
+            nonlocal place
+            start, place = place, place + 2 * trials + spares
+            return stream[start : start + 2 * trials], stream[start + 2 * trials : place]
+
+        return feed
+
+    def drawn(words):
+        monkeypatch.setattr(sources, "secure_feed", following())
+        out = np.zeros(20, dtype=np.int64)
+        fill_from(words, trials, extra, NOISE_DISTRIBUTIONS[kind], out)
+        return out.tolist()
+
+    pieces, then = [(words[: 2 * trials], words[2 * trials : -extra])], following()
+    expected = np.zeros(20, dtype=np.int64)
+    fill(NOISE_DISTRIBUTIONS[kind], expected, lambda *wanted: pieces.pop() if pieces else then(*wanted), compiled)
+    assert drawn(words) == expected.tolist()
+    # Those at the end are for something else, and come into no draw; the first one does.
+    other = words.copy()
+    other[-extra:] = 0
+    assert drawn(other) == expected.tolist()
+    other[:2] = ~other[:2]
+    assert drawn(other) != expected.tolist()

@@ -373,6 +373,23 @@ class TestWithdrawal:
             assert ledger.withdraw("ann", task_hash=TASK) == 1
             assert [ask(ledger), ask(ledger, task=OTHER)] == ["withdrawn", "released"]
 
+    def test_is_from_every_task_of_the_name(self, path: Path) -> None:
+        """A task that was changed is another one, on another log; they withdrew from what they knew by its name."""
+        with booked(path) as ledger:
+            ask(ledger)
+            for task_hash in ledger.tasks_named("demo"):
+                ledger.withdraw("ann", task_hash=task_hash, now=0)
+            ledger.withdraw(1, task_hash=TASK, source=FILE)
+            for changed, name in ((OTHER, "demo"), ("9" * 64, "another")):
+                ledger.bind(LOG, changed, name=name)
+                ledger.book(changed, [charge(rho=20)], caps=[("", rho(100))])
+            assert [ask(ledger, task=OTHER), ask(ledger, "bob", task=OTHER)] == ["withdrawn", "released"]
+            assert spend(ledger, rows(3), OTHER).granted == [0, 2]
+            assert [ask(ledger, task="9" * 64), len(spend(ledger, rows(3), "9" * 64).granted)] == ["released", 3]
+            assert [(one.withdrawn, one.withdrawn_on) for one in ledger.account("ann").tasks] == [
+                (True, 0), (True, 0), (False, None),
+            ]  # fmt: skip
+
     def test_of_a_row(self, path: Path) -> None:
         with booked(path) as ledger:
             spend(ledger, rows(3))

@@ -13,7 +13,7 @@ import pytest
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.naming import key, names, renaming
-from murk.producers.ledger.naming.key import key_path
+from murk.producers.ledger.naming.key import NameKey, key_path
 from murk.producers.ledger.naming.renaming import hash_names
 from murk.producers.ledger.requests import ReleaseRequests
 from murk.producers.ledger.transaction import Spending
@@ -122,14 +122,168 @@ def test_equal_texts_of_two_people_are_called_differently(path: Path) -> None:
     assert len(sqlite3.connect(path).execute("SELECT DISTINCT key FROM debits").fetchall()) == 2
 
 
-def test_rows_of_a_file_need_no_key(path: Path) -> None:
+def rows(path: Path) -> None:
+    """Rows of a file are worked through, and release; one withdraws."""
     with booked(path, **ONE) as ledger:
-        spend(ledger, ReleaseRequests([0, 1], None, ["default"] * 2, source=FILE))
+        ledger.begin_run(TASK, FILE)
+        with ledger.spending(TASK, ReleaseRequests([0, 1], None, ["default"] * 2, source=FILE)) as spending:
+            count = len(spending.granted)
+            spending.freeze([b"sent"] * count, [0] * count, [0] * count, expires=1_000)
+            spending.progress(2, {})
         ledger.withdraw(1, source=FILE)
+
+
+def as_before(path: Path) -> None:
+    """Make a ledger one of the format before: names are keyed, and a file has its own digest."""
+    Ledger(path).close()
+    with sqlite3.connect(path) as change:
+        change.execute("UPDATE meta SET value = 3 WHERE key = 'format'")
+    change.close()
+
+
+def rows_kept(path: Path) -> None:
+    """Everything that rows have done is known."""
+    with booked(path, **ONE) as ledger:
+        assert (run := ledger.run(TASK, FILE)) is not None
+        assert run.next_row == 2
+        assert ledger.has_released(FILE, task_name="demo")
+        assert ledger.withdrawn(FILE, task_name="demo") == {1}
         assert ledger.account(0, source=FILE).is_known
-        assert not ledger.account(ANN).is_known
-        assert not ledger.names.is_keyed
+        asked = spend(ledger, ReleaseRequests([0, 1], None, ["default"] * 2, source=FILE))
+        assert len(asked.known) == 2
+
+
+def test_no_digest_of_a_file_is_in_a_new_ledger(path: Path) -> None:
+    """From the digest of a file whoever knows all its records but one guesses that one exactly."""
+    rows(path)
+    for digest in (FILE.encode(), bytes.fromhex(FILE)):
+        assert digest not in everything(path)
+    [(called,)] = sqlite3.connect(path).execute("SELECT digest FROM sources").fetchall()
+    fingerprint = sqlite3.connect(path).execute("SELECT value FROM meta WHERE key = 'key'").fetchone()[0]
+    assert called == key.read_key(path, fingerprint).source(FILE)
+    # Nobody without the key computes it; and no two ledgers call a file the same.
+    assert called not in (NameKey(bytes(32)).source(FILE), NameKey(None).source(FILE))
+    rows_kept(path)
+    with Ledger(path) as ledger:
+        assert ledger.names.left() == ""
+
+
+def test_without_its_key_a_ledger_finds_no_file_and_releases_nothing(path: Path) -> None:
+    rows(path)
+    copy = key_path(path).read_bytes()
+    key_path(path).unlink()
+    with booked(path, **ONE) as ledger:
+        asked = ReleaseRequests([5], None, ["default"], source=FILE)
+        for attempt in (
+            lambda: spend(ledger, asked),
+            lambda: ledger.begin_run(TASK, FILE),
+            lambda: ledger.begin_run(TASK, "e" * 64),
+            lambda: ledger.withdraw(0, source=FILE),
+            lambda: ledger.account(0, source=FILE),
+        ):
+            with pytest.raises(UserError, match="by a key, and"):
+                attempt()
+    key_path(path).write_bytes(copy)
+    rows_kept(path)
+
+
+def test_a_ledger_that_has_lost_its_keys_fingerprint_knows_files_by_no_second_key(path: Path) -> None:
+    rows(path)
+    key_path(path).unlink()
+    with sqlite3.connect(path) as change:
+        change.execute("DELETE FROM meta WHERE key = 'key'")
+    change.close()
+    with booked(path, **ONE) as ledger:
+        asked = ReleaseRequests([0], None, ["default"], source=FILE)
+        for attempt in (lambda: spend(ledger, asked), lambda: ledger.withdraw(0, source=FILE)):
+            with pytest.raises(UserError, match="names people by a key, and says not which"):
+                attempt()
+
+
+def test_a_key_that_was_made_in_a_transaction_that_failed_is_not_used(path: Path) -> None:
+    """People with names release from a file: its key is needed twice in one transaction."""
+    asked = ReleaseRequests([0], [ANN], ["default"], source=FILE)
+    with booked(path, **ONE) as ledger:
+        with pytest.raises(ZeroDivisionError), ledger.spending(TASK, asked):
+            raise ZeroDivisionError
+        spend(ledger, asked)
+    with booked(path, **ONE) as ledger:
+        assert spend(ledger, asked).known == {0: 1}
+        assert ask(ledger, ANN) == "task"
+
+
+def test_a_ledger_of_the_format_before_goes_on_with_digests_until_it_is_migrated(path: Path) -> None:
+    as_before(path)
+    rows(path)
+    rows_kept(path)
+    assert FILE.encode() in everything(path)
     assert not key_path(path).exists()
+    with Ledger(path) as ledger:
+        assert "unkeyed digests of files stand in it" in ledger.names.left()
+    assert hash_names(path)
+    assert FILE.encode() not in everything(path)
+    rows_kept(path)
+    assert not hash_names(path)
+
+
+def test_migrating_digests_needs_the_key_that_there_is(path: Path) -> None:
+    as_before(path)
+    first_name(path)
+    rows(path)
+    copy = key_path(path).read_bytes()
+    key_path(path).unlink()
+    with pytest.raises(UserError, match="put back any copy of it"):
+        hash_names(path)
+    key_path(path).write_bytes(copy)
+    rows_kept(path)
+    assert hash_names(path)
+    rows_kept(path)
+    with booked(path, **ONE) as ledger:
+        assert ask(ledger, ANN, RECORD) == "known"
+    assert key_path(path).read_bytes() == copy
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(names, "make_key"), (renaming, "_hash"), (names, "give_name"), (renaming, "_overwrite")],
+    ids=["make", "hash", "name", "overwrite"],
+)
+def test_killed_while_digests_are_migrated_nobody_gets_a_second_budget(
+    path: Path, owner: Any, name: str, when: str
+) -> None:
+    as_before(path)
+    rows(path)
+    assert killed(lambda: hash_names(path), owner, name, when)
+    rows_kept(path)
+    hash_names(path)
+    rows_kept(path)
+    assert FILE.encode() not in everything(path)
+
+
+def test_a_migration_that_is_not_finished_says_so(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def query(self: Any, sql: str, *values: Any) -> list[Any]:
+        if sql == "VACUUM":
+            raise MurkError("the disk is full")
+        return whole(self, sql, *values)
+
+    deleted = "Somebody Whose Release Was Sent"
+    with booked(plain, **ONE) as ledger:
+        for number in range(300):
+            ask(ledger, f"{deleted} {number}")
+        ledger.confirm(range(1, 400))
+    whole = renaming.LedgerFile.query
+    monkeypatch.setattr(renaming.LedgerFile, "query", query)
+    with pytest.raises(MurkError, match=r"full\. \(Keyed hashes stand in .* already, .* Say --migrate again"):
+        hash_names(plain)
+    with Ledger(plain) as ledger:
+        assert ledger.names.is_unfinished
+        assert "a migration of it was interrupted" in ledger.names.left()
+    monkeypatch.undo()
+    assert hash_names(plain)
+    assert deleted.encode() not in everything(plain)
+    with Ledger(plain) as ledger:
+        assert ledger.names.left() == ""
 
 
 @pytest.mark.parametrize(
@@ -257,6 +411,12 @@ def test_processes_that_name_people_first_at_once_share_one_key(path: Path) -> N
 )
 def test_killed_while_the_key_is_made_everybody_has_one_budget(path: Path, owner: Any, name: str, when: str) -> None:
     booked(path, **ONE).close()
+    assert killed(lambda: rows(path), owner, name, when)
+    rows(path)
+    rows_kept(path)
+    for file in path.parent.iterdir():
+        file.unlink()
+    booked(path, **ONE).close()
     assert killed(lambda: first_name(path), owner, name, when)
     with booked(path, **ONE) as ledger:
         spent = ledger.totals().releases
@@ -298,7 +458,7 @@ def test_a_migrated_ledger_knows_all_and_names_nobody(plain: Path) -> None:
         assert word.encode() not in everything(plain), word
     kept(plain)
     assert not hash_names(plain)
-    assert sqlite3.connect(plain).execute("SELECT value FROM meta WHERE key = 'format'").fetchall() == [(3,)]
+    assert sqlite3.connect(plain).execute("SELECT value FROM meta WHERE key = 'format'").fetchall() == [(4,)]
 
 
 def test_names_that_were_deleted_before_are_gone_from_a_migrated_ledger(plain: Path) -> None:

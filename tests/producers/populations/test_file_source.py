@@ -17,7 +17,8 @@ from murk.producers import FileSource
 from murk.producers.ledger.progress import Run
 from murk.producers.ledger.requests import ReleaseRequests
 from murk.producers.populations.file_source import Block as FileBlock
-from murk.producers.populations.tables import KEYS_LOOKED_AT, open_table
+from murk.producers.populations.records.files import open_table
+from murk.producers.populations.records.tuples import KEYS_LOOKED_AT
 from murk.producers.sketches.window import Window
 from tests.producers.world import SECRET, TEXT, make_task, write_people
 

@@ -2,17 +2,20 @@
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import sqlite3
 import threading
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from murk.errors import MurkError, UserError
 from murk.privacy import GaussianDP
-from murk.producers import FileSource, Ledger, Policy
+from murk.producers import FileSource, Ledger, Policy, Producer, open_records
 from murk.producers.populations import ledger_places
 from murk.producers.populations.ledger_places import default_ledger, register
 from murk.producers.populations.local_run import LocalRun
@@ -36,7 +39,7 @@ SOURCE = Path("data/people.csv")
 def work(
     name: str = "a",
     ledger: str | Path | None = None,
-    source: Path = SOURCE,
+    source: Any = SOURCE,
     person: str | None = None,
     lifetime: GaussianDP | None = None,
     seed: int | None = None,
@@ -46,7 +49,7 @@ def work(
     place = Path(ledger) if ledger else default_ledger(source, name, simulated=seed is not None)
     with LocalRun(
         task,
-        PopulationConfig(source, person, seed=seed),
+        PopulationConfig(open_records(source), person, seed=seed),
         f"sqlite:///{name}.db",
         place,
         policy=Policy(lifetime=lifetime),
@@ -104,7 +107,8 @@ def test_a_ledger_that_was_named_is_found_again(folder: Path) -> None:
     (folder / "safe").mkdir()
     work("a", ledger="safe/accounts.db")
     assert default_ledger(SOURCE, "b", simulated=False) == Path("safe/accounts.db")
-    os.rename("safe/accounts.db", "safe/moved.db")
+    for end in ("", ".key"):
+        os.rename(f"safe/accounts.db{end}", f"safe/moved.db{end}")
     with pytest.raises(UserError, match="which is not there: put it back"):
         default_ledger(SOURCE, "b", simulated=False)
     # The same ledger at another place is the same ledger.
@@ -247,10 +251,94 @@ def test_a_damaged_ledger_nearby_may_be_theirs(folder: Path, content: bytes) -> 
         default_ledger(SOURCE, "a", simulated=False)
 
 
+def test_a_ledger_nearby_whose_key_is_lost_may_be_theirs(folder: Path) -> None:
+    work("a", ledger="mine.ledger.db")
+    Path("data/people.csv.ledgers.json").unlink()
+    assert default_ledger(SOURCE, "b", simulated=False) == Path("mine.ledger.db")
+    Path("mine.ledger.db.key").rename("elsewhere")
+    with pytest.raises(UserError, match=r"mine\.ledger\.db cannot be read.* its key \(mine\.ledger\.db\.key\)"):
+        default_ledger(SOURCE, "b", simulated=False)
+
+
 def test_a_cap_over_all_tasks_is_not_undone_by_a_changed_file(folder: Path) -> None:
     assert work("a", lifetime=GaussianDP(1.2))[2] == 8
     with SOURCE.open("a") as file:
         file.write("\n")
-    with pytest.raises(UserError, match="was changed since its people last had accounts"):
+    with pytest.raises(UserError, match="the cap over all tasks would begin at nothing for them"):
         work("b")
     assert not Path("b.db").exists() or open_log("sqlite:///b.db").document() is None
+
+
+def frames() -> dict[str, pd.DataFrame]:
+    """The people's records, as somebody has them again who wants to ask them twice."""
+    whole = pd.read_csv(SOURCE)
+    return {
+        "another column": whole.assign(note=0),
+        "sorted": whole.sort_values("who", ascending=False),
+        "integers as floats": whole.assign(age=whole["age"].astype(float)),
+    }
+
+
+@pytest.mark.parametrize("first_capped", [True, False])
+def test_a_cap_over_all_tasks_is_not_undone_by_records_in_memory(folder: Path, first_capped: bool) -> None:
+    cap = GaussianDP(1.0)
+    frame = pd.read_csv(SOURCE)
+    assert work("a", "L.db", frame, lifetime=cap if first_capped else None)[2] == 8
+    frames()["sorted"].to_json("data/people.jsonl", orient="records", lines=True)
+    for source in (*frames().values(), SOURCE, Path("data/people.jsonl")):
+        with pytest.raises(UserError, match="the cap over all tasks would begin at nothing for them"):
+            work("b", "L.db", source, lifetime=cap)
+    with pytest.raises(UserError, match="not under names"):
+        work("b", "L.db", frame, "who", lifetime=cap)
+    assert open_log("sqlite:///b.db").document() is None
+    # The very same records are the same people: whoever asks them, their cap holds.
+    assert work("c", "L.db", frame, lifetime=cap)[2] == 0
+    with Ledger("L.db") as ledger:
+        assert ledger.totals().releases == 8
+    # And others have a ledger of their own.
+    assert work("b", "other.db", SOURCE, lifetime=cap)[2] == 8
+
+
+def test_people_with_names_are_known_in_any_records_and_rows_are_not_taken_for_them(folder: Path) -> None:
+    cap, kinds = GaussianDP(1.0), frames()
+    # Each of four people has two rows.
+    assert work("a", "L.db", kinds["sorted"], "who", lifetime=cap)[2] == 4
+    for number, source in enumerate((SOURCE, *kinds.values())):
+        assert work(f"b{number}", "L.db", source, "who")[2] == 0
+    with pytest.raises(UserError, match="not under names"):
+        work("c", "L.db")
+
+
+def test_whoever_works_through_records_by_hand_cannot_undo_a_cap_either(folder: Path) -> None:
+    cap = Policy(lifetime=GaussianDP(1.0))
+    task = make_task(simulated=False)
+    work("a", "L.db", lifetime=GaussianDP(1.0))
+    with open_log("sqlite:///by-hand.db") as log, Ledger("L.db") as ledger:
+        log.register_task(task.document())
+        source = FileSource(frames()["sorted"], task)
+        with pytest.raises(UserError, match="the cap over all tasks"):
+            Producer(task, log, ledger, policy=cap).begin(source)
+
+
+def test_without_a_cap_changed_records_in_memory_are_warned_of(folder: Path) -> None:
+    assert work("a", "L.db", frames()["sorted"])[1] == ()
+    place, [warning], released = work("b", "L.db", frames()["another column"])
+    assert (place, released) == (Path("L.db"), 8)
+    assert "taken for new people" in warning
+    # It is said once; and simulations are nobody's spending.
+    assert work("b", "L.db", frames()["another column"])[1] == ()
+    assert work("s", "S.db", frames()["sorted"], seed=1)[1] == ()
+    assert work("t", "S.db", seed=1, lifetime=GaussianDP(1.0))[2] == 8
+
+
+def test_the_note_beside_a_file_has_no_digest_of_it(folder: Path) -> None:
+    """Earlier versions wrote one: it goes with the next run, whichever ledger that uses."""
+    work("a")
+    note = folder / "data" / "people.csv.ledgers.json"
+    found = json.loads(note.read_text())
+    assert [one.keys() for one in found["ledgers"]] == [{"path", "identity"}]
+    found["ledgers"][0]["rows"] = hashlib.sha256(SOURCE.read_bytes()).hexdigest()
+    note.write_text(json.dumps(found))
+    work("b", ledger="mine.db")
+    assert hashlib.sha256(SOURCE.read_bytes()).hexdigest() not in note.read_text()
+    assert len(json.loads(note.read_text())["ledgers"]) == 2

@@ -20,7 +20,7 @@ from murk.producers.populations.overlap import (
     in_order,
     rare,
 )
-from murk.producers.populations.tables import open_table
+from murk.producers.populations.records.files import open_table
 
 UNLIKELY = math.log(1e-6)
 

@@ -306,6 +306,37 @@ def test_a_policy_must_allow_a_public_sample(folder: Path) -> None:
         assert people.excluded == frozenset()
 
 
+def test_a_policy_must_allow_a_public_file_where_nobody_is_asked(folder: Path) -> None:
+    """No default publishes anybody's features: not those of a file, either."""
+    rows = [f"{22 + at % 7},{('no', 'yes')[at % 2]},{('EWR', 'JFK', 'LGA')[at % 3]}" for at in range(80)]
+    (folder / "public.csv").write_text("\n".join(["age,same_sex,origin", *rows]) + "\n")
+    task = f"public: {{file: {folder}/public.csv}}"
+    with (
+        pytest.raises(
+            UserError, match=r"policy does not allow that 80 people's features become public .*'third-child'"
+        ),
+        population(folder, task, policy=Policy(), seed=None),
+    ):
+        pass
+    with pytest.raises(UserError, match="policy does not allow"):
+        LocalRun(
+            make_task(task, simulated=False),
+            PopulationConfig(folder / "people.csv"),
+            f"sqlite:///{folder}/log.db",
+            folder / "ledger.db",
+        )
+    with open_log(f"sqlite:///{folder}/log.db") as log:
+        assert log.document() is None
+    # Whoever is asked answers; and the policy is an agreement in itself.
+    asked: list[Disclosure] = []
+    with population(folder, task, policy=Policy(), agree=asked.append, seed=None) as people:
+        assert people.task.covariates is not None
+    assert len(asked) == 1
+    # What a log carries is public already.
+    with population(folder, task, policy=Policy(), seed=None):
+        pass
+
+
 def test_what_becomes_public_is_agreed_to_before_anything_is_written(folder: Path) -> None:
     asked: list[Disclosure] = []
 

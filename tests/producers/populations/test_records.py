@@ -22,6 +22,7 @@ from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import PopulationConfig
 from murk.producers.populations.public_sample import public_covariates
 from murk.producers.populations.records import arrow
+from murk.producers.populations.records.tuples import TupleTable
 from tests.producers.world import SECRET, make_task
 
 TASK = make_task()
@@ -289,3 +290,8 @@ def test_nanoseconds_and_zones() -> None:
     times = pd.to_datetime(["2024-05-03T12:30:00.123456789", None]).tz_localize("Europe/Berlin")
     values = arrow.plain_values(pa.array(times))
     assert (values[0].isoformat(), values[1]) == ("2024-05-03T12:30:00.123456+02:00", None)
+
+
+def test_a_table_of_tuples_says_how_its_rows_are_read() -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        TupleTable("the rows", ("a",), ("a",))  # type: ignore[abstract]

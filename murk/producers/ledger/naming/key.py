@@ -1,9 +1,9 @@
-"""The key under which a ledger hashes people's names, and the file that it lies in, beside the ledger.
+"""The key under which a ledger hashes people's names and digests of files; it lies in a file beside the ledger.
 
 The key never changes, and is never made a second time: under another one everybody would be somebody new, with
-nothing spent. It is made with the first name, while the ledger's write lock is held, in this order: the key on disk as
-``LEDGER.key.new``; the ledger's commit, with the key's fingerprint; then the name ``LEDGER.key``. So a key under that
-name beside a ledger that knows of none says that the ledger is not the newest.
+nothing spent. It is made with the first name or file, while the ledger's write lock is held, in this order: the key is
+written as ``LEDGER.key.new``; the ledger's commit, with the key's fingerprint; then the name ``LEDGER.key``. So a key
+under that name beside a ledger that knows of none says that the ledger is not the newest.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ class NameKey:
         if isinstance(person, bytes) and isinstance(key, str):
             return self._hash(person + key.encode(), b"murk record")
         return key
+
+    def source(self, digest: str) -> str:
+        """What records are called, by their digest."""
+        return digest if self.secret is None else self._hash(digest.encode(), b"murk source").hex()
 
     def _hash(self, data: bytes, purpose: bytes) -> bytes:
         # 128 bits: nobody who has not the key can aim at another's account, and no two of 10^12 names meet by chance.

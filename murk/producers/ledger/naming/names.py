@@ -3,7 +3,8 @@
 A ledger says who takes part in what, and no noise protects that. So names stand in it as BLAKE2b under a secret `key`
 of 32 bytes, in a file of its own: a ledger without it names nobody, and guessing names does not help. What callers call
 records is hashed with the person's name, so that equal texts of two people differ. Rows of a file stand as they are:
-they say nothing to anyone who has not the file, and anyone who has it has the records.
+they say nothing to anyone who has not the file, and anyone who has it has the records. But its digest does, which is a
+function of all raw values: whoever knows all records but one can try what the last one may be. So it is hashed, too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from murk.producers.ledger.schema import LOST, LedgerFile
 _NAMED = " UNION ".join(
     f"SELECT 1 FROM {table} WHERE home = 0 AND typeof(person) = 'blob'" for table in ("spending", "withdrawals")
 )
+_FILES = "SELECT 1 FROM sources"
 _QUERY = "SELECT value FROM meta WHERE key = 'key'"
 
 
@@ -59,8 +61,35 @@ class Names:
         return self._file.is_plain
 
     @property
+    def has_digests(self) -> bool:
+        """Whether files stand in it under their own digests, as in ledgers of before."""
+        return self._file.has_digests
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a migration was interrupted: unused parts of the file may hold what it has replaced."""
+        return bool(self._file.query("SELECT 1 FROM meta WHERE key = 'names left'"))
+
+    def left(self) -> str:
+        """What stands in it that should not, with the remedy; empty where nothing does."""
+        again = f"`murk ledger {self._file.path} --migrate`"
+        if self.are_plain:
+            return f"people's names stand in it as they are: {again} puts keyed hashes in their place"
+        if self.has_digests and self._file.query(_FILES):
+            return (
+                "unkeyed digests of files stand in it, from which whoever knows all of a file's records but one can "
+                f"guess the last: {again} puts keyed hashes in their place"
+            )
+        if self.is_unfinished:
+            return (
+                "a migration of it was interrupted, so names and digests may stand in unused parts of the file still: "
+                f"say {again} again"
+            )
+        return ""
+
+    @property
     def is_keyed(self) -> bool:
-        """Whether it has a key: it has none while nobody was named."""
+        """Whether it has a key: it has none while nobody was named, and no file."""
         return self._fingerprint() is not None
 
     def missing(self) -> str | None:
@@ -87,7 +116,8 @@ class Names:
             return self._key
         fingerprint = _read(connection.execute(_QUERY).fetchall())
         if fingerprint is None:
-            if connection.execute(_NAMED).fetchone():
+            named = _NAMED if self.has_digests else f"{_NAMED} UNION {_FILES}"
+            if connection.execute(named).fetchone():
                 raise UserError(
                     f"the ledger {self._file.path} is damaged: it names people by a key, and says not which. Put back "
                     "the newest intact copy before anything else is released",
@@ -98,8 +128,16 @@ class Names:
             self._made = True
             # Not remembered here: the transaction may still be rolled back, and the key with it.
             return key
-        self._key = read_key(self._file.path, fingerprint)
-        return self._key
+        found = read_key(self._file.path, fingerprint)
+        if not self._made:
+            self._key = found
+        return found
+
+    def source(self, digest: str, connection: Connection | None = None) -> str:
+        """What records are called, by their digest; within a transaction (``connection``) that may note them."""
+        if self.has_digests:
+            return digest
+        return (self.reading() if connection is None else self.writing(connection)).source(digest)
 
     def committed(self) -> None:
         """Give a key that was made its name, after the transaction."""

@@ -7,17 +7,14 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from murk.errors import UserError
 from murk.producers.populations.records.arrow import arrow, check_types, plain_values
-from murk.producers.populations.records.tuples import SLICE, TupleTable
+from murk.producers.populations.records.tuples import KEYS_LOOKED_AT, SLICE, TupleTable
 from murk.stream.task.data.columns import is_absent
-
-KEYS_LOOKED_AT: Final = 1000
-"""As in a file of JSON lines: a key that is in none of so many first mappings is taken for misspelled."""
 
 
 @dataclass(frozen=True, eq=False)

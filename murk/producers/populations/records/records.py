@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
+from murk.producers.populations.records.files import Survey, Table, changed, open_table, survey
 from murk.producers.populations.records.memory import Columns, MemoryTable, columns_of
-from murk.producers.populations.tables import Survey, Table, changed, open_table, survey
 
 
 class Records(ABC):

@@ -1,9 +1,10 @@
-"""What tables have in common that are read column by column."""
+"""What tables of records have in common: how they are read, and those whose rows are tuples."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -11,10 +12,12 @@ from murk.errors import UserError
 
 SLICE: Final = 4096
 """Rows that are read at a time."""
+KEYS_LOOKED_AT: Final = 1000
+"""A key that is in none of so many first records (lines of JSON, mappings) is taken for misspelled, not missing."""
 PLAIN: Final = (str, bool, int, float, decimal.Decimal, datetime.date, type(None))
 
 
-class TupleTable:
+class TupleTable(ABC):
     """A table whose rows are tuples of the wanted columns' values.
 
     Parameters
@@ -43,9 +46,9 @@ class TupleTable:
             if count == 0:
                 raise UserError(f"{what} has no column {name!r}. {self._hint(name)}")
 
+    @abstractmethod
     def rows(self, start: int) -> Iterator[tuple[Any, ...]]:
         """Iterate over the records from row ``start`` (0 is the first) on."""
-        raise NotImplementedError
 
     def columns(
         self, rows: Sequence[tuple[Any, ...]], numbers: Sequence[int], names: Sequence[str]

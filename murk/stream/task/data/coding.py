@@ -29,6 +29,17 @@ from murk.stream.task.data.features import (
 INTERCEPT: Final = "intercept"
 
 
+def is_constant(name: str) -> bool:
+    """Whether a coefficient is the constant's: the only one, or that of one of several classes.
+
+    Examples
+    --------
+    >>> [name for name in ("age", "intercept", "b:intercept", "origin=intercept") if is_constant(name)]
+    ['intercept', 'b:intercept']
+    """
+    return name.rpartition(":")[2] == INTERCEPT
+
+
 class EncodedRecord(NamedTuple):
     """One coded record.
 
@@ -213,10 +224,6 @@ class Coding:
             clamped += cell == Cell.CLAMPED
             missing += cell >= Cell.MISSING
         return EncodedRecord(np.array(x), y, clamped, missing)
-
-    def decode_target(self, y: Any) -> Any:
-        """Return coded targets of a real target in its own units; numbers or arrays."""
-        return self._output.decode(y)
 
     def per_unit(self, coefficients: Mapping[str, float]) -> dict[str, float]:
         """Return coefficients in coded units, by coded name, per unit of their feature."""

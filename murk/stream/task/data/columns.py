@@ -134,10 +134,6 @@ class NumberColumn:
             return 1.0, _CLAMPED
         return (number - self.low) / self.range * 2.0 - 1.0, _FINE
 
-    def decode(self, coded: Any) -> Any:
-        """Return coded values in the column's own units."""
-        return (coded + 1.0) * self.half_range + self.low
-
 
 class CategoryColumn:
     """Finds a raw value among declared categories.
@@ -249,10 +245,6 @@ class CategoryColumn:
         except (TypeError, ValueError):  # a value that cannot be hashed, hence is no category
             index = -1
         return (index, _FINE) if index >= 0 else self._index(value)
-
-    def decode(self, coded: Any) -> Any:
-        """Return coded targets as they are: an index has no units."""
-        return coded
 
 
 def _hashable(value: Any) -> bool:

@@ -10,9 +10,9 @@ from murk.stream.task.block import Block
 from murk.stream.task.errors import task_error
 from murk.stream.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
-_TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus")
+TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus")
 """Losses and links whose coefficients released directions identify; the cubic link is flat at coefficients of zero."""
-_OF_MOMENTS: Final = {"design": "bounded", "covariance": "both", "solver": "stein"}
+OF_MOMENTS: Final = {"design": "bounded", "covariance": "both", "solver": "stein"}
 """Settings that say how second moments are released or used, with their defaults."""
 
 
@@ -49,8 +49,8 @@ class MomentsBlock(Block):
 
 def release_by_rule(block: Mapping[str, Any], public: bool) -> str:
     """What moments release: directions where covariates are public, unless what is asked for takes second moments."""
-    asked = [key for key, value in _OF_MOMENTS.items() if block.get(key, value) != value]
-    told = block.get("loss") in _TOLD or block.get("link") in _TOLD
+    asked = [key for key, value in OF_MOMENTS.items() if block.get(key, value) != value]
+    told = block.get("loss") in TOLD or block.get("link") in TOLD
     return "directions" if public and told and not asked else "joint"
 
 
@@ -87,13 +87,13 @@ def check_directions(block: MomentsBlock, curve: str) -> None:
         Naming the key.
     """
     chosen = getattr(block, curve)
-    if chosen not in _TOLD:
+    if chosen not in TOLD:
         raise task_error(
-            f"{chosen} is not learned from directions, which tell {', '.join(_TOLD)} models only; say release: joint, "
+            f"{chosen} is not learned from directions, which tell {', '.join(TOLD)} models only; say release: joint, "
             "or leave release out",
             "moments", "release",
         )  # fmt: skip
-    for key, value in _OF_MOMENTS.items():
+    for key, value in OF_MOMENTS.items():
         if getattr(block, key) != value:
             raise task_error("has no effect with release: directions; remove it, or say release: joint", "moments", key)
 

@@ -1,14 +1,24 @@
 """Encryption and credentials: from a file and the environment, and shown to nobody."""
 
+import errno
 import os
 import ssl
+from pathlib import Path
 
 import pytest
 
 from murk.errors import UserError
-from murk.stream.log.kafka.connection.settings import Settings
+from murk.stream.log.kafka.connection.settings import Settings, set_below
 
 SECRET = "hunter2-S3CR3T"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_from_a_configuration_file():
+    """What a command that ran in this process was configured with."""
+    set_below({}, "")
+    yield
+    set_below({}, "")
 
 
 def write(tmp_path, text):
@@ -83,11 +93,15 @@ def test_files_that_are_none(tmp_path):
     refused(write(tmp_path, f"{SECRET}==\n"), "line 1", "no such setting")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read(tmp_path):
+def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
+    """As its owner is refused it; root may read everything."""
     environment = write(tmp_path, "")
-    (tmp_path / "kafka.properties").chmod(0)
-    refused(environment, "Permission denied")
+
+    def refuse(self, *arguments, **more):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    refused(environment, "kafka.properties, which cannot be read (Permission denied)")
 
 
 def test_values_that_are_none(tmp_path):

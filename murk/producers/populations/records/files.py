@@ -22,11 +22,10 @@ from typing import IO, Any, Protocol
 
 from murk.errors import UserError
 from murk.producers.populations.records.arrow import ParquetTable
+from murk.producers.populations.records.tuples import KEYS_LOOKED_AT
 
 CHUNK = 2**20
 ESCAPE = "surrogateescape"
-KEYS_LOOKED_AT = 1000
-"""A JSON key that is in none of so many first lines is taken for misspelled, not for missing."""
 
 
 @dataclass(frozen=True, slots=True)
