@@ -8,7 +8,7 @@ import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-WITHOUT_KERNELS = ("cli", "demo", "monitoring", "producers")
+WITHOUT_KERNELS = ("cli", "demo", "monitoring", "producers", "reproduce")
 """Folders of the package that hold no kernel and that no kernel imports: an edit there recompiles nothing."""
 
 

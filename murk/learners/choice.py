@@ -14,8 +14,9 @@ their outer products always, with ``s_xy^2 = s_xx^2 = s^2 (1 + L^2)^2 / 2`` and 
 Where the distribution of the features is not known, moments and examples miss something of a logistic model that no
 number of people lowers, about ``2 / sqrt(d)`` points for d features. The factors c were measured (`python -m
 benchmarks.protocols`), of a binary target, and hold within a factor of 2 or so: enough to tell protocols apart, not to
-plan a study by. What is no error at all, but decides, is asked for: whether devices can read a model before they
-release, and whether an organisation that has the records is trusted with them.
+plan a study by: `murk.learners.planning` forecasts half widths, by which the rule can choose instead. What is no error
+at all, but decides, is asked for: whether devices can read a model before they release, and whether an organisation
+that has the records is trusted with them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from murk.errors import UserError
 from murk.learners.gaussmix.problem import GramProblem
@@ -54,7 +55,7 @@ _OUTER: Final = 0.45
 _VARIANCE, _EXPLAINED = 0.25, 0.2
 # Points that are missed of a logistic model where the distribution of the features is not known, times the root of d.
 _MISSED = 2.0
-_ONLINE: Final = ("scores", "gradients")
+ONLINE: Final = ("scores", "gradients")
 
 
 @dataclass(frozen=True)
@@ -72,24 +73,30 @@ class Recommendation:
         that would do, the best first.
     refused
         Protocol to the reason for which it would not.
+    measure
+        What is expected: an ``error``, or a ``half width``.
     """
 
     protocol: str
     reason: str
     expected: Mapping[str, float]
     refused: Mapping[str, str] = field(default_factory=dict)
+    measure: Literal["error", "half width"] = "error"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
             "protocol": self.protocol,
             "reason": self.reason,
-            "expected_error_points": dict(self.expected),
+            f"expected_{self.measure.replace(' ', '_')}_points": dict(self.expected),
             "refused": dict(self.refused),
         }
 
 
-def recommend(task: Task, people: int, *, online: bool = True, organisation: bool = False) -> Recommendation:
+def recommend(
+    task: Task, people: int, *, online: bool = True, organisation: bool = False,
+    half_widths: Mapping[str, float] | None = None,
+) -> Recommendation:  # fmt: skip
     """The protocol with which a task would be learned best.
 
     Parameters
@@ -103,6 +110,9 @@ def recommend(task: Task, people: int, *, online: bool = True, organisation: boo
         Whether devices can read a model before they release.
     organisation
         Whether an organisation holds the records already, and is trusted with them.
+    half_widths
+        Protocol to the half width that was forecast of its intervals, in points, by which it is then chosen (infinite
+        where it has none); by default it is by the expected error.
 
     Raises
     ------
@@ -125,13 +135,19 @@ def recommend(task: Task, people: int, *, online: bool = True, organisation: boo
     expected: dict[str, float] = {}
     refused: dict[str, str] = {}
     for name in PROTOCOLS:
-        if name in _ONLINE and not online:
+        if name in ONLINE and not online:
             refused[name] = "devices would have to read a model before they release"
         elif name == "sketch" and not organisation:
             refused[name] = "no organisation is trusted with the records"
         elif name == "scores" and task.public is None and task.coding.size >= MOST_OF_SCORES:
             refused[name] = f"{task.coding.size} coded features are too many for matrices of their second moments"
         else:
+            if half_widths is not None:
+                if math.isfinite(half_widths.get(name, math.inf)):
+                    expected[name] = half_widths[name]
+                else:
+                    refused[name] = "no interval"
+                continue
             try:
                 expected[name] = expected_error(task, name, people)
             except UserError as error:
@@ -141,7 +157,8 @@ def recommend(task: Task, people: int, *, online: bool = True, organisation: boo
     least = min(expected.values())
     best = next(name for name in _ORDER if expected.get(name, math.inf) <= _EQUAL * least)
     ranked = {best: expected[best]} | dict(sorted(expected.items(), key=lambda pair: pair[1]))
-    return Recommendation(best, _reason(task, best, ranked, people), ranked, refused)
+    measure: Literal["error", "half width"] = "error" if half_widths is None else "half width"
+    return Recommendation(best, _reason(task, best, ranked, people, measure), ranked, refused, measure)
 
 
 def expected_error(task: Task, protocol: str, people: int) -> float:
@@ -195,10 +212,10 @@ def _of_moments(cross: float, squares: float, n: float) -> float:
     return (cross + squares * _EXPLAINED / _VARIANCE) / (n * _VARIANCE)
 
 
-def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int) -> str:
+def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, measure: str) -> str:
     """In words."""
     each = "per standard deviation of a feature"
-    words = [f"{best}: an expected error of {_points(ranked[best])} {each}, with {people:,} people"]
+    words = [f"{best}: an expected {measure} of {_points(ranked[best])} {each}, with {people:,} people"]
     others = [f"{name} {_points(value)}" for name, value in ranked.items() if name != best]
     if others:
         words.append("others: " + ", ".join(others))

@@ -89,11 +89,6 @@ def two_chances(positive: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.column_stack([1.0 - positive, positive])
 
 
-def logistic(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``1 / (1 + e^-s)``, without overflow."""
-    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(scores, -700.0, 700.0))))
-
-
 def code_of(label: Any, codes: Mapping[Any, float]) -> float:
     """A label's code, NaN for any other."""
     try:

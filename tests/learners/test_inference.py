@@ -9,7 +9,7 @@ from murk.errors import UserError
 from murk.learners.estimates.estimate import PublicCovariates, scaling_quantile
 from murk.learners.ldp_sgd.engine import SGDEngine
 from murk.learners.ldp_sgd.inference import hessian
-from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax
+from murk.learners.ldp_sgd.losses import Balanced, FullSoftmax, Huber, Logistic, Softmax
 from murk.learners.ldp_sgd.settings import Settings
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
@@ -57,6 +57,14 @@ def coverage(replications, narrow=1.0, objective=None):
     return held / (3 * replications)
 
 
+@pytest.mark.parametrize("objective", [Logistic(), Balanced()])
+def test_a_hessian_far_out_is_zero_and_does_not_overflow(objective):
+    settings = Settings(objective=objective, names=NAMES, radius=2000.0)
+    far = np.array([0.0, 0.0, 1000.0])
+    for theta in (far, -far):
+        assert np.abs(hessian(settings, covariates(n=50), theta)).max() < 1e-300
+
+
 def test_plug_in_intervals_hold_the_truth_as_often_as_they_say():
     """150 replications of 3 coefficients: the share's standard error is at most 0.0178 even if the three were
     one. Bounds at 4.5 of them below 0.95: a false alarm in under 4 of a million runs; the seed is fixed anyway.
@@ -82,7 +90,7 @@ def test_hessian_is_the_derivative_of_the_mean_gradient():
     public = covariates()
     rng = np.random.default_rng(3)
     moment = public.second_moment + 0.3 * np.eye(3)
-    for objective in (Logistic(), Balanced(), Softmax(3)):
+    for objective in (Logistic(), Balanced(), Softmax(3), FullSoftmax(3)):
         for weights in ("norm", "mallows"):
             for second in (None, moment):
                 settings = Settings(objective=objective, names=NAMES, weights=weights, second_moment=second)

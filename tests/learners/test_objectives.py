@@ -1,6 +1,7 @@
 """Gradients: right, and bounded for every record and iterate."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,19 +10,22 @@ from hypothesis import strategies as st
 
 from murk.errors import MurkError, UserError
 from murk.learners import LDPSGDClassifier
-from murk.learners.coordinates import contrasts, whitening
+from murk.learners.coordinates import whitening
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.buffers import Memory
-from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax
+from murk.learners.ldp_sgd.engine import SGDEngine
+from murk.learners.ldp_sgd.losses import Balanced, FullSoftmax, Huber, Logistic, Softmax
 from murk.learners.ldp_sgd.settings import Settings
 from murk.learners.ldp_sgd.weights import reach
 from murk.privacy import GaussianDP
+from murk.privacy.mechanisms import calibrate
 
 NAMES = ("a", "b", "intercept")
 OBJECTIVES = {
     "logistic": Logistic(),
     "balanced": Balanced(),
     "softmax": Softmax(4),
+    "softmax-full": FullSoftmax(4),
     "huber": Huber(0.5, 2.0),
     "huber-scale": Huber(0.5, None, 4.0),
     "huber-published": Huber(1.345),
@@ -47,7 +51,7 @@ def loss(settings: Settings, theta, x, y):
         margin = theta @ z if y else -theta @ z
         return weight * (math.exp(-margin) if margin > 0 else 1.0 - margin)
     if isinstance(objective, Softmax):
-        scores = contrasts(objective.classes) @ (theta.reshape(-1, p) @ z)
+        scores = objective.basis @ (theta.reshape(-1, p) @ z)
         return weight * (math.log(np.exp(scores).sum()) - scores[int(y)])
     sigma = objective.scale or theta[p] * objective.multiplier
     u, c = (y - theta[:p] @ z) / sigma, objective.c
@@ -72,9 +76,12 @@ def test_gradient_is_the_derivative_of_the_loss(name, weights):
     setup = Settings(objective=OBJECTIVES[name], names=NAMES, weights=weights)
     for _ in range(50):
         theta, x = draw_theta(setup, rng), np.append(rng.normal(size=2) * 2, 1.0)
-        y = {"logistic": rng.integers(2), "balanced": rng.integers(2), "softmax": rng.integers(4)}.get(
-            name, rng.normal() * 3
-        )
+        y = {
+            "logistic": rng.integers(2),
+            "balanced": rng.integers(2),
+            "softmax": rng.integers(4),
+            "softmax-full": rng.integers(4),
+        }.get(name, rng.normal() * 3)
         found = gradient(setup, theta, x, y)
         if setup.scaled:
             found[-1] += setup.multiplier * setup.objective.centre
@@ -100,9 +107,12 @@ def test_no_record_and_no_iterate_exceeds_the_bound(name, weights, seed, size):
     theta, x = draw_theta(setup, rng) * size, np.append(rng.normal(size=2) * size, 1.0)
     if setup.scaled:
         theta[-1] = max(abs(theta[-1]), 0.01)
-    y = {"logistic": rng.integers(2), "balanced": rng.integers(2), "softmax": rng.integers(4)}.get(
-        name, rng.normal() * size
-    )
+    y = {
+        "logistic": rng.integers(2),
+        "balanced": rng.integers(2),
+        "softmax": rng.integers(4),
+        "softmax-full": rng.integers(4),
+    }.get(name, rng.normal() * size)
     assert np.linalg.norm(gradient(setup, theta, x, y)) <= setup.bound * (1 + 1e-12)
 
 
@@ -118,9 +128,12 @@ def test_the_bound_is_reached(name):
             theta[-1] = 0.01
         angle = rng.uniform(0, 2 * math.pi)
         x = np.array([math.cos(angle), math.sin(angle), 1.0])
-        y = {"logistic": rng.integers(2), "balanced": rng.integers(2), "softmax": rng.integers(4)}.get(
-            name, rng.normal() * 100
-        )
+        y = {
+            "logistic": rng.integers(2),
+            "balanced": rng.integers(2),
+            "softmax": rng.integers(4),
+            "softmax-full": rng.integers(4),
+        }.get(name, rng.normal() * 100)
         worst = max(worst, float(np.linalg.norm(gradient(setup, theta, x, y))))
     assert 0.98 * setup.bound <= worst <= setup.bound * (1 + 1e-12)
 
@@ -234,3 +247,56 @@ def test_the_balanced_mean_is_zero_at_the_logits_own_coefficients_alone():
 
         assert np.allclose(mean(theta), 0.0, atol=1e-12)
         assert mean(theta + 0.1 * x) @ x > 0 > mean(theta - 0.1 * x) @ x
+
+
+def test_a_row_a_class_is_the_published_softmax_and_learns_the_same_with_a_kth_more_noise():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2000, 2))
+    y = np.argmax(X @ [[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]] + rng.gumbel(size=(2000, 3)), axis=1)
+    # Next to no noise: the same gradients in other coordinates.
+    made = {
+        name: LDPSGDClassifier.as_published(
+            budget=GaussianDP(1000.0), classes=(0, 1, 2), features=[0, 1], seed=1, coordinates=name
+        )
+        for name in ("classes", "contrasts")
+    }
+    for model in made.values():
+        model.learn_many(X, y)
+    full, contrasts = (model.estimate() for model in made.values())
+    assert (len(made["classes"].iterate), len(made["contrasts"].iterate)) == (9, 6)
+    assert full.names == contrasts.names
+    assert full.values == pytest.approx(contrasts.values, abs=0.02)
+    assert np.abs(contrasts.values).max() > 0.2
+    assert made["classes"].predict_proba_one({0: 1.0, 1: 0.0})[0] == pytest.approx(
+        made["contrasts"].predict_proba_one({0: 1.0, 1: 0.0})[0], abs=0.01
+    )
+    published = LDPSGDClassifier.as_published(budget=GaussianDP(1.0), classes=(0, 1, 2), features=[0, 1], seed=1)
+    assert len(published.iterate) == 9
+    with pytest.raises(UserError, match="coordinates='rows'"):
+        LDPSGDClassifier(budget=GaussianDP(1.0), coordinates="rows", seed=1)
+
+
+@pytest.mark.parametrize("name", ["logistic", "huber-scale", "softmax", "softmax-full"])
+@pytest.mark.parametrize("moment", [None, np.diag([4.0, 1.0, 1.0]) + 0.3])
+def test_learning_starts_where_it_is_told(name, moment):
+    objective = OBJECTIVES[name]
+    rng = np.random.default_rng(4)
+    start = rng.uniform(size=(4, 3) if name.startswith("softmax") else 3)
+    if name == "softmax":
+        start -= start.mean(axis=0)  # contrasts know no common shift
+    setup = Settings(objective=objective, names=NAMES, radius=30.0, second_moment=moment, start=start)
+    begun = SGDEngine(setup, {"default": calibrate(None, GaussianDP(1.0), dimension=setup.dimension, radius=1.0)})
+    assert begun.estimate().values[: start.size] == pytest.approx(start.ravel())
+    if name == "huber-scale":
+        assert begun.estimate().values[-1] == 1.0
+    elsewhere = replace(setup, start=None)
+    assert elsewhere.digest != setup.digest
+    with pytest.raises(UserError, match="of shape"):
+        replace(setup, start=np.ones(5))
+    with pytest.raises(UserError, match="beyond radius"):
+        replace(setup, start=100.0 * start)
+
+
+def test_states_of_before_there_was_a_start_go_on():
+    assert Settings(objective=Softmax(3), names=NAMES).digest == "004e98873817ccc1"
+    assert Settings(objective=Huber(1.345), names=NAMES, weights="mallows").digest == "5ceb1f41a0e1e7d9"

@@ -24,6 +24,13 @@ REAL = BINARY.replace('kind: binary, positive: "1"', "kind: real, low: 0, high: 
 CLASSES = BINARY.replace('kind: binary, positive: "1"', "kind: classes, classes: [p, q, r]")
 
 
+def test_a_feature_may_not_be_called_as_an_estimated_scale_is():
+    named = REAL.replace("{name: a,", "{name: scale,")
+    with pytest.raises(UserError, match="rename the feature"):
+        problem_for(Task.parse(named))
+    assert "scale" in problem_for(Task.parse(named + "objective: squared\n")).settings.names
+
+
 @pytest.mark.parametrize(
     ("text", "objective", "dimension"),
     [

@@ -17,9 +17,11 @@ from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
 
 
 def learners():
-    """Every public learner with each of its test settings."""
+    """Every public learner with each of its test settings; a former name of one is no other learner."""
     for name in murk.learners.__all__:
         learner = getattr(murk.learners, name)
+        if learner.__name__ != name:
+            continue
         for number, params in enumerate(learner._unit_test_params()):
             yield pytest.param(learner(**params), id=f"{name}-{number}")
 

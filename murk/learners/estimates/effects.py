@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import Estimate, People
+from murk.learners.links import logistic
 
 Array = NDArray[np.float64]
 
@@ -47,7 +48,7 @@ def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float
     (0.2475, 0.2475, 0.2475)
     """
     logit = people.points @ theta
-    probability = _sigmoid(logit)
+    probability = logistic(logit)
     curved = probability * (1.0 - probability)
     slope = float(people.shares @ curved)
     gradient = (people.shares * curved * (1.0 - 2.0 * probability)) @ people.points
@@ -92,13 +93,9 @@ def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Array, Ar
 
 def _spread(theta: Array, people: People) -> float:
     """Variance of sigma' over the rows."""
-    probability = _sigmoid(people.points @ theta)
+    probability = logistic(people.points @ theta)
     curved = probability * (1.0 - probability)
     return float(people.shares @ curved**2 - (people.shares @ curved) ** 2)
-
-
-def _sigmoid(logit: Array) -> Array:
-    return np.asarray(0.5 + 0.5 * np.tanh(0.5 * logit))
 
 
 def _bounds(mean: float, square: float, least: float, most: float) -> tuple[float, float]:
@@ -106,7 +103,7 @@ def _bounds(mean: float, square: float, least: float, most: float) -> tuple[floa
     from scipy.optimize import linprog
 
     points = np.linspace(min(least, mean), max(most, mean), _GRID)
-    probability = _sigmoid(points)
+    probability = logistic(points)
     curved = probability * (1.0 - probability)
     # On a grid the second moment cannot be less than that of the two points beside the mean.
     step = float(points[1] - points[0])

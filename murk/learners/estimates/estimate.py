@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,7 +130,11 @@ class Estimate:
         Whether public covariates pass a check that they are like the people's; None where none is made.
     kept
         Newest releases that it is of, where older ones were forgotten; None where it is of all.
+    forecasts
+        Whether it can tell what it would take to learn the rest (`needs`).
     """
+
+    forecasts: ClassVar[bool] = False
 
     names: tuple[str, ...]
     values: NDArray[np.float64]
@@ -173,6 +179,22 @@ class Estimate:
     def missing(self) -> float:
         """Share of the people whose target is surely missing; 0 where that cannot be told from none."""
         return 0.0
+
+    def not_learned(self, level: float = 0.95) -> list[str]:
+        """Names of the coefficients that noise hides, where the method can tell; others have no end of an interval."""
+        return []
+
+    def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Any]:
+        """What it would take to learn the rest, by name, where the method can forecast it; see ``ScoreEstimate``."""
+        return {}
+
+    def effects(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Average marginal effects on the probability, and their half widths, where the method has its own."""
+        return None
+
+    def _without_end(self, level: float) -> list[str]:
+        halves = self.half_widths(level)
+        return [name for name, half in zip(self.names, halves, strict=True) if not math.isfinite(half)]
 
     def intervals(self, level: float = 0.95) -> Intervals:
         """Intervals by name."""

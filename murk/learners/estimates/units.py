@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from murk.stream.task.data.coding import is_constant
 from murk.stream.task.data.features import ClassTarget, RealTarget
 from murk.stream.task.protocols.base import Scale
 from murk.stream.task.task import Task
@@ -41,11 +42,6 @@ def fits_probabilities(task: Task) -> bool:
     return task.coefficient_scale == "probability"
 
 
-def has_slopes(task: Task) -> bool:
-    """Whether a task's coefficients are what a unit of a feature does to the mean or the median of a real target."""
-    return task.coefficient_scale == "slope"
-
-
 def effect_name(task: Task) -> Literal["odds ratio", "chance", "effect"]:
     """What an effect per unit is called; of log odds, its exponential."""
     return "odds ratio" if on_logit_scale(task) else "chance" if fits_probabilities(task) else "effect"
@@ -73,15 +69,7 @@ def units(task: Task) -> dict[str, Unit]:
     >>> round(units(task)["age"].factor, 4)  # coded, 14 years are 2
     0.1429
     """
-    coding = task.coding
-    if isinstance(task.target, ClassTarget):
-        return {}
-    factor, shift = _in_units(task)
-    factors = (factor * coding.unit_factors).tolist()
-    return {
-        name: Unit(label, own, shift if name == "intercept" else 0.0)
-        for name, label, own in zip(coding.names, coding.unit_labels, factors, strict=True)
-    }
+    return _units(task, *_in_units(task))
 
 
 def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
@@ -94,14 +82,18 @@ def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
     scale
         What the learner's coefficients are of, whatever those of the task would be.
     """
+    half = (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else 1.0
+    factor, shift = (0.5, 0.5) if scale == "probability" else (1.0, 0.0)
+    return _units(task, factor / half, shift)
+
+
+def _units(task: Task, factor: float, shift: float) -> dict[str, Unit]:
     coding = task.coding
     if isinstance(task.target, ClassTarget):
         return {}
-    half = (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else 1.0
-    factor, shift = (0.5, 0.5) if scale == "probability" else (1.0, 0.0)
-    factors = (factor / half * coding.unit_factors).tolist()
+    factors = (factor * coding.unit_factors).tolist()
     return {
-        name: Unit(label, own, shift if name == "intercept" else 0.0)
+        name: Unit(label, own, shift if is_constant(name) else 0.0)
         for name, label, own in zip(coding.names, coding.unit_labels, factors, strict=True)
     }
 

@@ -54,6 +54,7 @@ class GaussMix(StreamEstimator):
     neighbours: Neighbours
     debiased: bool
     weighting: Weighting
+    intercept: bool
     noise: NoiseSource | None
 
     def _prepare(self) -> None:
@@ -66,6 +67,8 @@ class GaussMix(StreamEstimator):
             raise UserError(f"windows={self.windows!r}: give how many windows may be released, 1 or more")
         if self.window is not None and (not isinstance(self.window, int) or self.window < 1):
             raise UserError(f"window={self.window!r}: give the records of a window, 1 or more, or None")
+        if not isinstance(self.intercept, bool):
+            raise UserError(f"intercept={self.intercept!r} is neither True nor False")
         if self.seed is not None and self.noise is not None:
             raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
         self._way()
@@ -108,16 +111,18 @@ class GaussMix(StreamEstimator):
         return self.feature_bound or 1.0, getattr(self, "target_bound", None)
 
     def _begin(self, names: tuple[Any, ...]) -> SketchEngine | GramEngine:
-        coded = self._coded_names(names)
+        coded = self._coded_names(names)[: None if self.intercept else -1]
         columns = len(coded) + 1
         both: dict[str, Any] = {
             "names": coded,
-            # Features coded to [-1, 1], and the constant.
+            # Features coded to [-1, 1], and the constant, if there is one.
             "feature_bound": math.sqrt(len(coded)) if self.feature_bound is None else float(self.feature_bound),
             "target_bound": self._target_bound(),
             "kind": self._kind(),
             "reach": self._reach(),
+            "surrogate": getattr(self, "surrogate", "minimax"),
             "weighting": self.weighting,
+            "constant": self.intercept,
         }
         engine: SketchEngine | GramEngine
         if self._way() == "moments":
@@ -167,7 +172,7 @@ class GaussMix(StreamEstimator):
         if self._engine is None:
             self._begun(tuple(sorted(x)))
         values = [x.get(name) for name in self._names]
-        self._add(np.array([[*map(number, values), 1.0, y]]))
+        self._add(np.array([[*map(number, values), *([1.0] if self.intercept else []), y]]))
         if self._first_records is not None:
             self._surveyed([(values, y)])
 
@@ -182,9 +187,9 @@ class GaussMix(StreamEstimator):
             self._survey_rows(X, y)
 
     def _with_constant(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Features and the constant; what is no finite number counts as 0, as it does one by one."""
+        """Features and the constant, if any; what is no finite number counts as 0, as it does one by one."""
         rows = np.where(np.isfinite(rows), rows, 0.0)
-        return np.column_stack([rows, np.ones(len(rows))])
+        return np.column_stack([rows, np.ones(len(rows))]) if self.intercept else rows
 
     @in_turn
     def _add(self, rows: NDArray[np.float64]) -> None:

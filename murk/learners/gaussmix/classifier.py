@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
+from murk.errors import UserError
 from murk.learners.base import Record
 from murk.learners.gaussmix.base import Budget, GaussMix, Method
 from murk.learners.gaussmix.regressor import PUBLISHED
+from murk.learners.gaussmix.solving.surrogate import Surrogate
 from murk.learners.gaussmix.windows.settings import Kind, Weighting
-from murk.learners.predictions import LabelEstimator, code_of, codes_of, logistic, two_chances, two_labels
+from murk.learners.links import logistic
+from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
 from murk.privacy import ApproxDP
 from murk.privacy.gaussmix import Analysis, Neighbours
 from murk.privacy.noise import NoiseSource
@@ -60,10 +63,15 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     range
         Q: the quadratic surrogate on [-Q, Q], the paper's. None: the curve at which normal scores of the released
         moments make least squares right, which needs no Q.
+    surrogate
+        Which quadratic: ``"minimax"``, the closest on that range, or ``"chebyshev"``, through the Chebyshev nodes.
     debiased
         False for the paper's ``argmin ||m_y - M_x theta||`` of mixtures, which is shrunk.
     weighting
         Of windows, by public figures: ``"inverse-variance"``, or ``"uniform"`` (every record alike).
+    intercept
+        False leaves the constant out, of records, of their bound and of the model: ``z = (x, y)``, as the paper has it.
+        There are no intervals of log odds then: what bounds them is known of scores with a constant.
     seed
         Simulate noise (and mixing) from this seed. Not private: for experiments.
     noise
@@ -104,8 +112,10 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         analysis: Analysis = "tight",
         neighbours: Neighbours = "zero-out",
         range: float | None = None,
+        surrogate: Surrogate = "minimax",
         debiased: bool = True,
         weighting: Weighting = "inverse-variance",
+        intercept: bool = True,
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
@@ -121,10 +131,14 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         self.analysis = analysis
         self.neighbours = neighbours
         self.range = range
+        self.surrogate = surrogate
         self.debiased = debiased
         self.weighting = weighting
+        self.intercept = intercept
         self.seed = seed
         self.noise = noise
+        if surrogate != "minimax" and range is None:
+            raise UserError(f"surrogate={surrogate!r} is a quadratic on a range: give range=, too")
         self._codes = two_labels(classes, (-1.0, 1.0))
         self._prepare()
 

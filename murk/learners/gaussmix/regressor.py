@@ -67,6 +67,9 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         False for the paper's ``argmin ||m_y - M_x theta||`` of mixtures, which is shrunk.
     weighting
         Of windows, by public figures: ``"inverse-variance"``, or ``"uniform"`` (every record alike).
+    intercept
+        False leaves the constant out, of records, of their bound and of the model: ``z = (x, y)``, as the paper has it.
+        Intervals then take every record to have a target, which only the constant's own moment tells.
     seed
         Simulate noise (and mixing) from this seed. Not private: for experiments.
     noise
@@ -109,6 +112,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         neighbours: Neighbours = "zero-out",
         debiased: bool = True,
         weighting: Weighting = "inverse-variance",
+        intercept: bool = True,
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
@@ -125,6 +129,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         self.neighbours = neighbours
         self.debiased = debiased
         self.weighting = weighting
+        self.intercept = intercept
         self.seed = seed
         self.noise = noise
         self._prepare()

@@ -51,6 +51,7 @@ class IWPSGD(SGDEstimator):
     intercept: bool
     intervals: Literal["random-scaling"] | None
     inputs: Literal["records", "released"]
+    corrected: bool
     noise: NoiseSource | None
 
     _target: ClassVar[Literal["binary", "real"]]
@@ -61,6 +62,8 @@ class IWPSGD(SGDEstimator):
             raise UserError(f"inputs={self.inputs!r}; known are 'records' and 'released'")
         if not isinstance(self.intercept, bool):
             raise UserError(f"intercept={self.intercept!r} is neither True nor False")
+        if not isinstance(self.corrected, bool):
+            raise UserError(f"corrected={self.corrected!r} is neither True nor False")
         if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
             raise UserError(f"bound={self.bound!r}, the public bound of ||x||, must be positive and finite")
         self._former = former
@@ -91,6 +94,7 @@ class IWPSGD(SGDEstimator):
             intercept=self.intercept,
             intervals=self.intervals,
             kind=self.mechanism,
+            corrected=self.corrected,
         )
 
     def _released(self, coded: int) -> Any:

@@ -87,6 +87,10 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     mechanism
         Of outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least
         noise. All other releases are Gaussian.
+    corrected
+        Whether the noise's effect is taken back. ``False`` takes releases for the records themselves, as plain SGD
+        would: the paper's baseline "SGD - noisy data", which is biased and for comparisons only. It has no polish and
+        no ``unbiased_loss``.
     inputs
         ``"records"``: ``learn_one`` takes raw records and randomizes them. ``"released"``: it takes examples that
         :meth:`decoded` gave.
@@ -141,6 +145,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         intercept: bool = True,
         intervals: Literal["random-scaling"] | None = None,
         mechanism: Literal["gaussian", "laplace", "l2-ball", "privunit"] | None = None,
+        corrected: bool = True,
         inputs: Literal["records", "released"] = "records",
         seed: int | None = None,
         noise: NoiseSource | None = None,
@@ -165,6 +170,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         self.intercept = intercept
         self.intervals = intervals
         self.mechanism = mechanism
+        self.corrected = corrected
         self.inputs = inputs
         self.seed = seed
         self.noise = noise
@@ -176,7 +182,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         """The paper's own release and settings: exponential loss, constant steps, the last iterate.
 
         Features with Gaussian noise and the label in randomized response, half of epsilon each; batches of 128,
-        lambda = 5. Give ``calibration="classic"`` for its printed noise, where that holds (epsilon_x <= 1).
+        lambda = 5. Give ``calibration="classic"`` for its printed noise, where that holds (epsilon_x up to 8 at
+        delta = 1e-5).
         """
         settings: dict[str, Any] = {
             "release": "separate",

@@ -20,12 +20,12 @@ from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.estimation.inference import estimate
 from murk.learners.iwp_sgd.estimation.polish import triangle
 from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings, fill, level_rows
+from murk.learners.levels import levels_of
 from murk.learners.state import count_of, pack, unpack
 from murk.learners.values import number
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE
-from murk.privacy.noise.sources import compiled, secure_feed
-from murk.privacy.noise.streaming import fill as fill_noise
+from murk.privacy.noise.sources import fill_from
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ExampleRelease
 
@@ -166,9 +166,9 @@ class IWPEngine:
     def unbiased_loss(self) -> tuple[float, float]:
         """Mean of the unbiased loss estimates, and its error: each at `reference` before its release was learned.
 
-        NaN before anything was learned.
+        NaN before anything was learned, and where nothing is corrected.
         """
-        return self._mean_loss()
+        return self._mean_loss() if self.settings.corrected else (math.nan, math.nan)
 
     @in_turn
     def _mean_loss(self) -> tuple[float, float]:
@@ -252,13 +252,8 @@ class IWPEngine:
     def _learn_directly(self, y: float) -> None:
         words = np.frombuffer(os.urandom(self._word_bytes), dtype=np.uint64)
         if not f.learn_record_secure(self.real, self.whole, y, self._trials, words):
-            # The words did not suffice. Go on with these very ones: new ones would bias the distribution.
-            first = [(words[: 2 * self._trials], words[2 * self._trials : -1])]
-
-            def feed(trials: int, spares: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-                return first.pop() if first else secure_feed(trials, spares)
-
-            fill_noise(GAUSSIAN_NOISE, self.whole[k.WHOLE_HEADER : k.WHOLE_HEADER + self._drawn], feed, compiled)
+            noise = self.whole[k.WHOLE_HEADER : k.WHOLE_HEADER + self._drawn]
+            fill_from(words, self._trials, 1, GAUSSIAN_NOISE, noise)
             self.whole[k.COIN] = words[-1:].view(np.int64)[0]
             f.learn_record(self.real, self.whole, y)
 
@@ -292,10 +287,8 @@ class IWPEngine:
         if mechanisms is not None and len(mechanisms) == 1:
             self.use(mechanisms[0])
         elif mechanisms is not None:
-            distinct = {id(mechanism): mechanism for mechanism in mechanisms}
-            numbers = {key: number for number, key in enumerate(distinct)}
-            reals, wholes = level_rows(self.settings, list(distinct.values()))
-            levels = np.array([numbers[id(mechanism)] for mechanism in mechanisms], dtype=np.int64)
+            distinct, levels = levels_of(mechanisms)
+            reals, wholes = level_rows(self.settings, distinct)
             self.current = None
         if self._seeded:
             nothing = np.zeros((1, 0), dtype=np.int64)

@@ -200,6 +200,8 @@ def apply(
     if directed:
         variance = own_variance(p, square, u[p])
         constant = variance
+    if whole[UNCORRECTED] == 1:
+        variance, constant = 0.0, 0.0
     v = variance * size + constant * theta[last] * theta[last]
     v_at = variance * size_at + constant * reference[last] * reference[last]
     weight = 1.0 / real[SPREAD] if whole[WEIGHTING] == INVERSE_VARIANCE else 1.0

@@ -18,12 +18,13 @@ NOISE_AWARE, INVERSE_SCALING = 0, 1
 NO_AVERAGE, POLYAK, POLYNOMIAL_DECAY = 0, 1, 2
 UNIFORM, INVERSE_VARIANCE = 0, 1
 
-# Places in ``whole``; NUMBERS are those of a release, FREE those of theta that are learned; those from STEPS to
-# THRESHOLD are of the current level.
+# Places in ``whole``; NUMBERS are those of a release, FREE those of theta that are learned, UNCORRECTED is 1 where
+# releases are taken for the records themselves; those from STEPS to THRESHOLD are of the current level.
 (
     LOSS, TERMS, FORM, FEATURES, BATCH, STEP, AVERAGING, WEIGHTING, BOXED, SIMULATED, SEED, COUNT, UPDATES, IN_BATCH,
-    REFUSED, POLISH, NEXT_REFRESH, IDENTIFIED, COIN, NUMBERS, FREE, STEPS, TARGET_STEPS, THRESHOLD, WHOLE_HEADER,
-) = range(25)  # fmt: skip
+    REFUSED, POLISH, NEXT_REFRESH, IDENTIFIED, COIN, NUMBERS, FREE, UNCORRECTED, STEPS, TARGET_STEPS, THRESHOLD,
+    WHOLE_HEADER,
+) = range(26)  # fmt: skip
 
 # Places in ``real``; those from UNIT to TARGET_LIMIT are of the current level.
 (

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.iwp_sgd.transforms import EXPONENTIAL, LOG, PROBIT, QUADRATIC, SQUARED, value
+from murk.learners.links import logistic
 from murk.privacy.guarantee import nearest
 from murk.stream.task.protocols.examples import DIRECTED
 from murk.stream.task.protocols.examples import LOSSES as BY_TARGET
@@ -100,10 +101,6 @@ class ExampleLoss:
     valid: float = math.inf
 
 
-def _logistic(scores: Scores) -> Scores:
-    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(scores, -700.0, 700.0))))
-
-
 def _normal(scores: Scores) -> Scores:
     root = math.sqrt(2.0 * LOGIT_WIDTH)
     return np.array([0.5 * math.erfc(-z / root) for z in scores])
@@ -135,7 +132,7 @@ LOSSES: Final[dict[str, ExampleLoss]] = {
             "exponential",
             EXPONENTIAL,
             3.0,
-            lambda z: _logistic(2.0 * z),
+            lambda z: logistic(2.0 * z),
             lambda at: (at.length + at.noise.variance * at.v) * at.label * math.exp(min(at.v, 300.0)),
             moderate=2.0,
         ),
@@ -144,7 +141,7 @@ LOSSES: Final[dict[str, ExampleLoss]] = {
             "log",
             LOG,
             3.0,
-            _logistic,
+            logistic,
             lambda at: _bounded_slopes(at) + at.noise.variance * at.v / 16.0,
             moderate=3.0,
         ),

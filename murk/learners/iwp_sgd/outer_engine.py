@@ -14,6 +14,7 @@ from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.engine import IWPEngine
 from murk.learners.iwp_sgd.outer import learn_outer, to_units
 from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings, level_rows
+from murk.learners.levels import levels_of
 from murk.learners.values import number
 from murk.stream.messages.releases import ExampleRelease
 
@@ -43,11 +44,8 @@ class OuterEngine(IWPEngine):
             self.use(mechanisms[0])
             used = [self.current]
         elif mechanisms is not None:
-            distinct = {id(mechanism): mechanism for mechanism in mechanisms}
-            places = {key: place for place, key in enumerate(distinct)}
-            used = list(distinct.values())
-            known = level_rows(self.settings, list(distinct.values()))
-            levels = np.array([places[id(mechanism)] for mechanism in mechanisms], dtype=np.int64)
+            distinct, levels = levels_of(mechanisms)
+            used, known = list(distinct), level_rows(self.settings, distinct)
             self.current = None
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)

@@ -80,6 +80,10 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     mechanism
         Of outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least
         noise. All other releases are Gaussian.
+    corrected
+        Whether the noise's effect is taken back. ``False`` takes releases for the records themselves, as plain SGD
+        would: the paper's baseline "SGD - noisy data", which is biased and for comparisons only. It has no polish and
+        no ``unbiased_loss``.
     inputs
         ``"records"``: ``learn_one`` takes raw records and randomizes them. ``"released"``: it takes examples that
         :meth:`decoded` gave, whose targets are in units of ``target_bound``.
@@ -133,6 +137,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         intercept: bool = True,
         intervals: Literal["random-scaling"] | None = None,
         mechanism: Literal["gaussian", "laplace", "l2-ball", "privunit"] | None = None,
+        corrected: bool = True,
         inputs: Literal["records", "released"] = "records",
         seed: int | None = None,
         noise: NoiseSource | None = None,
@@ -155,6 +160,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         self.intercept = intercept
         self.intervals = intervals
         self.mechanism = mechanism
+        self.corrected = corrected
         self.inputs = inputs
         self.seed = seed
         self.noise = noise

@@ -105,6 +105,8 @@ class ExampleSettings:
     kind
         Of mechanism, as `murk.privacy.calibrate` has it; ``None`` for the best of an outer product, Gaussian noise of
         the others.
+    corrected
+        Whether the noise's effect is taken back; without it releases are taken for the records themselves.
     """
 
     target: Literal["binary", "real"]
@@ -127,6 +129,7 @@ class ExampleSettings:
     intercept: bool = True
     intervals: Literal["random-scaling"] | None = None
     kind: str | None = None
+    corrected: bool = True
 
     def __post_init__(self) -> None:
         check_loss(self.loss, self.target)
@@ -158,6 +161,11 @@ class ExampleSettings:
             raise UserError(
                 "calibration='classic' is of release='separate', 'joint' and 'directions'; an outer product takes the "
                 "analytic one, of less noise at the same guarantee"
+            )
+        if not self.corrected and (self.weighted or self.polish):
+            raise UserError(
+                "corrected=False takes releases for the records themselves: it is for release='separate' and 'joint', "
+                "with polish=False; IWPSGDClassifier.as_published(corrected=False) is the paper's baseline"
             )
         if not (math.isfinite(self.square) and self.square > 1.0):
             raise UserError(
@@ -230,9 +238,10 @@ class ExampleSettings:
     def digest(self) -> str:
         """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
         # What was added later says something only where it is not what it was before: older states go on.
-        added = ("intercept", "intervals", "kind")
+        added = ("intercept", "intervals", "kind", "corrected")
         parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name not in added]
         parts += [] if self.intercept else ["no intercept"]
+        parts += [] if self.corrected else ["uncorrected"]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:
@@ -356,8 +365,8 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
     values = {
         k.UNIT: features.unit, k.TARGET_UNIT: unit, k.SPACING: features.spacing, k.TARGET_SPACING: spacing,
         k.VARIANCE: noise.variance, k.CONSTANT_VARIANCE: noise.constant_variance,
-        k.TARGET_VARIANCE: noise.target_variance, k.KEEP: noise.keep, k.SPREAD: size, k.LIMIT: limit,
-        k.TARGET_LIMIT: target_limit,
+        k.TARGET_VARIANCE: noise.target_variance, k.KEEP: noise.keep if settings.corrected else 1.0,
+        k.SPREAD: size, k.LIMIT: limit, k.TARGET_LIMIT: target_limit,
     }  # fmt: skip
     for place, value in values.items():
         real[place - k.UNIT] = value
@@ -378,6 +387,7 @@ def fill(real: NDArray[np.float64], whole: NDArray[np.int64], settings: ExampleS
     whole[k.AVERAGING] = AVERAGING[settings.averaging]
     whole[k.WEIGHTING] = k.UNIFORM if settings.weighting == "uniform" else k.INVERSE_VARIANCE
     whole[k.BOXED] = settings.boxed
+    whole[k.UNCORRECTED] = not settings.corrected
     whole[k.POLISH] = settings.polish
     whole[k.NEXT_REFRESH] = FIRST_REFRESH if settings.polish else 0
     real[k.WIDTH], real[k.RADIUS], real[k.BOUND] = LOGIT_WIDTH, settings.radius, settings.bound

@@ -42,6 +42,7 @@ class LDPSGD(SGDEstimator):
     weighting: Weighting
     intervals: Literal["random-scaling"] | None
     radius: float | None
+    start: ArrayLike | None
     seed: int | None
     noise: NoiseSource | None
 
@@ -97,6 +98,7 @@ class LDPSGD(SGDEstimator):
             second_moment=None if moment is None else np.asarray(moment, dtype=np.float64),
             smallest_square=small,
             largest_square=large,
+            start=None if self.start is None else np.array(self.start, dtype=np.float64),
             **self._extra_settings(),  # type: ignore[arg-type]
         )
         self._settings = settings

@@ -8,7 +8,6 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.coordinates import contrasts
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.losses import Huber, Softmax
 from murk.learners.ldp_sgd.settings import Settings
@@ -69,10 +68,11 @@ class Memory:
     def __init__(self, settings: Settings) -> None:
         p, d = settings.features, settings.dimension
         objective = settings.objective
-        classes = objective.classes if isinstance(objective, Softmax) else 1
+        basis = objective.basis if isinstance(objective, Softmax) else np.zeros((1, 0))
+        classes, outputs = basis.shape
         size = ring_size(settings.staleness)
         wide = 0 if settings.transform is None else p
-        tail = k.ROWS * d + 2 * p + d + classes * (classes - 1) + wide * wide + size * d
+        tail = k.ROWS * d + 2 * p + d + classes * outputs + wide * wide + size * d
         self.real: NDArray[np.float64] = np.zeros(k.REAL_HEADER + tail)
         self.whole: NDArray[np.int64] = np.zeros(k.WHOLE_HEADER + size + 2 * d, dtype=np.int64)
 
@@ -82,6 +82,7 @@ class Memory:
         whole[k.AVERAGING] = _AVERAGING[settings.averaging]
         whole[k.WEIGHTING] = _WEIGHTING[settings.weighting]
         whole[k.FEATURES], whole[k.DIMENSION], whole[k.CLASSES], whole[k.RING] = p, d, classes, size
+        whole[k.OUTPUTS] = outputs
         whole[k.WHITEN] = settings.transform is not None
         whole[k.SCALING] = settings.random_scaling
         whole[k.FLOOR] = settings.staleness.floor
@@ -103,10 +104,11 @@ class Memory:
 
         self._bind()
         self.x[-1] = 1.0
-        if classes > 1:
-            self._basis[:] = contrasts(classes)
+        self._basis[:] = basis
         if settings.transform is not None:
             self._transform[:] = settings.transform
+        if settings.start is not None:
+            self.rows[k.ITERATE, : d - settings.scaled] = settings.working_start
         if settings.scaled:
             self.rows[k.ITERATE, -1] = settings.scale_start / settings.multiplier
         self.rows[k.AVERAGE] = self.rows[k.ITERATE]
@@ -141,17 +143,18 @@ class Memory:
 
     def _bind(self) -> None:
         real, whole = self.real, self.whole
-        p, d, classes, size = (int(whole[i]) for i in (k.FEATURES, k.DIMENSION, k.CLASSES, k.RING))
+        places = (k.FEATURES, k.DIMENSION, k.CLASSES, k.OUTPUTS, k.RING)
+        p, d, classes, outputs, size = (int(whole[i]) for i in places)
         wide = p if whole[k.WHITEN] else 0
         state, x, _, _, basis, ring = k.places(whole)
-        transform = basis + classes * (classes - 1)
+        transform = basis + classes * outputs
         self.rows = real[state:x].reshape(k.ROWS, d)
         self.x = real[x : x + p]
         self.features = self.x[:-1]
         # Several times as fast as numpy's own assignment.
         self.put: Callable[..., None] = Struct(f"{p - 1}d").pack_into
         self.at = x * real.itemsize
-        self._basis = real[basis:transform].reshape(classes, classes - 1)
+        self._basis = real[basis:transform].reshape(classes, outputs)
         self._transform = real[transform:ring].reshape(wide, wide)
         self.ring = real[ring : ring + size * d].reshape(size, d)
         self.ring_versions = whole[k.WHOLE_HEADER : k.WHOLE_HEADER + size]

@@ -12,12 +12,12 @@ from river import base
 
 from murk.errors import UserError
 from murk.learners.base import Record
-from murk.learners.coordinates import contrasts
 from murk.learners.ldp_sgd.base import LDPSGD
-from murk.learners.ldp_sgd.losses import Balanced, Logistic, Softmax
+from murk.learners.ldp_sgd.losses import Balanced, FullSoftmax, Logistic, Softmax
 from murk.learners.ldp_sgd.weights import Weights
+from murk.learners.links import class_probabilities, logistic
 from murk.learners.options import Averaging, InverseScalingStep, Weighting
-from murk.learners.predictions import LabelEstimator, code_of, codes_of, logistic, two_chances
+from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocols.base import Scale
@@ -39,6 +39,9 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         release is the mechanism of a zero gradient.
     objective
         Of two classes: ``"balanced"``, or ``"logistic"`` as published. Both have the logit's coefficients.
+    coordinates
+        Of more than two classes: ``"contrasts"``, K - 1 rows of coefficients, or ``"classes"``, K of them as published.
+        The coefficients of K classes are determined up to a common shift, in which the K-th row's noise is lost.
     levels
         Further guarantees by name, for releases made elsewhere at other levels.
     mechanism
@@ -73,6 +76,9 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     radius
         The coefficients are projected on this ball, and noise-aware steps are proportional to it: give what
         is known. By default 5.
+    start
+        Coefficients to start from, the constant's last, ``(p,)``, or ``(K, p)`` of more than two classes; zeros by
+        default. They are public.
     seed
         Simulate the noise from this seed. Not private: for experiments.
     noise
@@ -116,10 +122,12 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         box: tuple[float, float] | None = None,
         step: Any = "noise-aware",
         objective: Literal["balanced", "logistic"] = "balanced",
+        coordinates: Literal["contrasts", "classes"] = "contrasts",
         averaging: Averaging = "polyak",
         weighting: Weighting = "inverse-variance",
         intervals: Literal["random-scaling"] | None = None,
         radius: float | None = None,
+        start: ArrayLike | None = None,
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
@@ -136,24 +144,29 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         self.box = box
         self.step = step
         self.objective = objective
+        self.coordinates = coordinates
         self.averaging = averaging
         self.weighting = weighting
         self.intervals = intervals
         self.radius = radius
+        self.start = start
         self.seed = seed
         self.noise = noise
         self._codes = {label: float(place) for place, label in enumerate(classes)}
         if objective not in ("balanced", "logistic"):
             raise UserError(f'objective={objective!r}; known are "balanced", "logistic"')
+        if coordinates not in ("contrasts", "classes"):
+            raise UserError(f'coordinates={coordinates!r}; known are "contrasts", "classes"')
         if len(self._codes) != len(classes) or len(classes) < 2:
             raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
         self._prepare()
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
-        """The paper's own settings: Mallows weights, steps ``eta i^-alpha``, no projection."""
+        """The paper's own settings: Mallows weights, steps ``eta i^-alpha``, no projection, a row a class."""
         settings: dict[str, Any] = {
             "objective": "logistic",
+            "coordinates": "classes",
             "mechanism": "laplace" if isinstance(budget, PureDP) else "gaussian",
             "weights": "mallows",
             "step": InverseScalingStep(eta, alpha),
@@ -171,7 +184,8 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     def _objective(self) -> Logistic | Balanced | Softmax:
         if len(self.classes) > 2:
-            return Softmax(len(self.classes))
+            kind = FullSoftmax if self.coordinates == "classes" else Softmax
+            return kind(len(self.classes))
         return Balanced() if self.objective == "balanced" else Logistic()
 
     def _default_radius(self, coefficients: int) -> float:
@@ -199,11 +213,9 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         scores = self._linear(rows)
         if len(self.classes) == 2:
             return two_chances(logistic(scores[:, 0]))
-        # Contrasts back to one score a class.
-        classes = scores @ contrasts(len(self.classes)).T
-        odds = np.exp(classes - classes.max(axis=1, keepdims=True))
-        probabilities: NDArray[np.float64] = odds / odds.sum(axis=1, keepdims=True)
-        return probabilities
+        objective = self._objective()
+        assert isinstance(objective, Softmax)
+        return class_probabilities(scores, objective.basis)
 
     @classmethod
     def _unit_test_params(cls) -> Any:

@@ -22,6 +22,7 @@ from murk.learners.ldp_sgd import inference
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.buffers import Memory, drawn, level_rows
 from murk.learners.ldp_sgd.settings import Settings
+from murk.learners.levels import levels_of
 from murk.learners.options import InverseScalingStep
 from murk.learners.state import count_of, pack, unpack
 from murk.learners.values import number
@@ -30,8 +31,7 @@ from murk.privacy.mechanisms.kernel_codes import NOISE_OF
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
-from murk.privacy.noise.sources import compiled, secure_feed
-from murk.privacy.noise.streaming import fill
+from murk.privacy.noise.sources import fill_from
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
 from murk.stream.worker.publication import is_published, newest_published, spacing
@@ -203,14 +203,8 @@ class SGDEngine:
         memory = self.memory
         words = np.frombuffer(os.urandom(self._word_bytes), dtype=np.uint64)
         if not k.learn_record_secure(memory.real, memory.whole, y, self._trials, words, self._coins):
-            # The words did not suffice. Go on with these very ones: new ones would bias the distribution.
-            first = [(words[: 2 * self._trials], words[2 * self._trials : -3])]
-
-            def feed(trials: int, spares: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-                return first.pop() if first else secure_feed(trials, spares)
-
             distribution = NOISE_DISTRIBUTIONS[NOISE_OF[int(memory.whole[k.KIND])]]
-            fill(distribution, memory.noise, feed, compiled)
+            fill_from(words, self._trials, 3, distribution, memory.noise)
             k.learn_record(memory.real, memory.whole, y, words[None, -3:].copy())
 
     @in_turn
@@ -241,10 +235,8 @@ class SGDEngine:
         if mechanisms is not None and len(mechanisms) == 1:
             self.use(mechanisms[0])
         elif mechanisms is not None:
-            distinct = {id(mechanism): mechanism for mechanism in mechanisms}
-            numbers = {key: number for number, key in enumerate(distinct)}
-            levels = np.array([numbers[id(mechanism)] for mechanism in mechanisms], dtype=np.int64)
-            reals, wholes = level_rows(list(distinct.values()))
+            distinct, levels = levels_of(mechanisms)
+            reals, wholes = level_rows(distinct)
             self.current = None
         if self._seeded:
             nothing = np.zeros((1, 0), dtype=np.int64)

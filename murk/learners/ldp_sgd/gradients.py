@@ -19,8 +19,7 @@ def whiten(whole: Array, real: Array, x: Array, z: Array) -> None:
         for j in range(p):
             z[j] = x[j]
         return
-    k = whole[CLASSES]
-    at = places(whole)[4] + k * (k - 1)
+    at = places(whole)[4] + whole[CLASSES] * whole[OUTPUTS]
     for i in range(p):
         total = 0.0
         for j in range(p):
@@ -31,16 +30,16 @@ def whiten(whole: Array, real: Array, x: Array, z: Array) -> None:
 
 @jit
 def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float, weight: float, out: Array) -> None:
-    """``(p - e_y) (x) z weight`` in contrast coordinates."""
-    p, classes = whole[FEATURES], whole[CLASSES]
+    """``(p - e_y) (x) z weight`` in contrast coordinates, or one row a class."""
+    p, classes, outputs = whole[FEATURES], whole[CLASSES], whole[OUTPUTS]
     basis = places(whole)[4]
     scores = np.zeros(classes)
-    for r in range(classes - 1):
+    for r in range(outputs):
         score = 0.0
         for j in range(p):
             score += theta[r * p + j] * z[j]
         for k in range(classes):
-            scores[k] += real[basis + k * (classes - 1) + r] * score
+            scores[k] += real[basis + k * outputs + r] * score
     top = scores[0]
     for k in range(1, classes):
         top = max(top, scores[k])
@@ -48,11 +47,11 @@ def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float
     for k in range(classes):
         scores[k] = math.exp(scores[k] - top)
         total += scores[k]
-    for r in range(classes - 1):
+    for r in range(outputs):
         residual = 0.0
         for k in range(classes):
             miss = scores[k] / total - (1.0 if float(k) == y else 0.0)
-            residual += real[basis + k * (classes - 1) + r] * miss
+            residual += real[basis + k * outputs + r] * miss
         for j in range(p):
             out[r * p + j] = residual * z[j] * weight
 

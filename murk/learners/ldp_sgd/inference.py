@@ -22,12 +22,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.coordinates import contrasts
 from murk.learners.estimates.estimate import ASKED, FEWEST, RANDOM_SCALING, Estimate, People, PublicCovariates
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.buffers import Memory
 from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax
-from murk.learners.ldp_sgd.settings import Settings
+from murk.learners.ldp_sgd.settings import SCALE, Settings
+from murk.learners.links import class_probabilities, logistic
 
 PLUG_IN = "plug-in"
 NOT_ASKED = (
@@ -42,18 +42,19 @@ def coefficient_names(settings: Settings, classes: Sequence[object] = ()) -> tup
     if isinstance(settings.objective, Softmax):
         labels = classes or range(settings.objective.classes)
         return tuple(f"{label}:{name}" for label in labels for name in settings.names)
-    return settings.names + (("scale",) if settings.scaled else ())
+    return settings.names + ((SCALE,) if settings.scaled else ())
 
 
 def report_matrix(settings: Settings) -> NDArray[np.float64]:
     """Linear map from working parameters to reported coefficients.
 
-    Whitening is undone, the scale gets its unit back, and contrasts become one centred vector a class.
+    Whitening is undone, the scale gets its unit back, and contrasts become one centred vector a class (which those of
+    :class:`FullSoftmax` are already, if not centred).
     """
     p = settings.features
     back = np.eye(p) if settings.transform is None else settings.transform.T
     if isinstance(settings.objective, Softmax):
-        return np.asarray(np.kron(contrasts(settings.objective.classes), back), dtype=np.float64)
+        return np.asarray(np.kron(settings.objective.basis, back), dtype=np.float64)
     if settings.scaled:
         whole = np.zeros((p + 1, p + 1))
         whole[:p, :p] = back
@@ -78,14 +79,12 @@ def hessian(settings: Settings, covariates: PublicCovariates, theta: NDArray[np.
     elif settings.weights == "mallows":
         share = share * np.minimum(1.0, 2.0 / square)
     if isinstance(settings.objective, Softmax):
-        basis = contrasts(settings.objective.classes)
-        scores = points @ theta.reshape(-1, settings.features).T @ basis.T
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        odds /= odds.sum(axis=1, keepdims=True)
+        basis = settings.objective.basis
+        odds = class_probabilities(points @ theta.reshape(-1, settings.features).T, basis)
         inner = np.einsum("ka,ik,kb->iab", basis, odds, basis) - np.einsum("ka,ik,il,lb->iab", basis, odds, odds, basis)
         blocks = np.einsum("i,iab,ij,il->ajbl", share, inner, points, points)
         return np.asarray(blocks).reshape(settings.dimension, settings.dimension)
-    probability = 1.0 / (1.0 + np.exp(-points @ theta))
+    probability = logistic(points @ theta)
     if isinstance(settings.objective, Balanced):
         steep = np.minimum(probability, 1.0 - probability)
     else:
@@ -129,7 +128,7 @@ def estimate(
         spread = np.sqrt(sum(_scaling(settings, memory) for memory in memories) / len(memories) / n)
         if isinstance(settings.objective, Softmax):
             # Only the diagonal is kept, so a centred class's figure is bounded by its contrasts' sum.
-            basis = np.abs(contrasts(settings.objective.classes))
+            basis = np.abs(settings.objective.basis)
             spread = (basis @ spread.reshape(-1, settings.features)).ravel()
     return Estimate(names, values, RANDOM_SCALING, spread, note, len(memories), n)
 

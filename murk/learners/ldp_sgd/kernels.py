@@ -66,8 +66,7 @@ def follow_whitened(
 ) -> None:
     """Add the average, in the coordinates that are reported, to the sums of random scaling."""
     p, d = whole[FEATURES], whole[DIMENSION]
-    k = whole[CLASSES]
-    transform = places(whole)[4] + k * (k - 1)
+    transform = places(whole)[4] + whole[CLASSES] * whole[OUTPUTS]
     for start in range(0, d - d % p, p):
         for i in range(p):
             value = 0.0

@@ -21,9 +21,9 @@ UNIFORM, INVERSE_VARIANCE = 0, 1
 # Places in ``whole``.
 (
     OBJECTIVE, WEIGHTS, STEP, AVERAGING, WEIGHTING, FEATURES, DIMENSION, CLASSES, RING, WHITEN, SCALING,
-    FLOOR, SIMULATED, SEED, KIND, STEPS, THRESHOLD, DRAWS, COUNT, NEXT_PUBLISHED, RING_HEAD, RING_LENGTH,
+    OUTPUTS, FLOOR, SIMULATED, SEED, KIND, STEPS, THRESHOLD, DRAWS, COUNT, NEXT_PUBLISHED, RING_HEAD, RING_LENGTH,
     WHOLE_HEADER,
-) = range(23)  # fmt: skip
+) = range(24)  # fmt: skip
 
 # Places in ``real``.
 (
@@ -44,11 +44,11 @@ ITERATE, AVERAGE, SCALING_A, SCALING_B, MEAN_AT, MEAN_GRADIENT, ROWS = range(7)
 def places(whole: Array) -> tuple[int, int, int, int, int, int]:
     """Where in ``real`` the state vectors, x, z, the gradient, the public matrices and the ring begin.
 
-    ``real`` is: header, state vectors, x, z, gradient, contrasts (K x (K - 1)), transform (p x p), ring.
+    ``real`` is: header, state vectors, x, z, gradient, basis of classes (K x outputs), transform (p x p), ring.
     """
-    p, d, k = whole[FEATURES], whole[DIMENSION], whole[CLASSES]
+    p, d = whole[FEATURES], whole[DIMENSION]
     x = REAL_HEADER + ROWS * d
     basis = x + 2 * p + d
-    transform = basis + k * (k - 1)
+    transform = basis + whole[CLASSES] * whole[OUTPUTS]
     ring = transform + whole[WHITEN] * p * p
     return REAL_HEADER, x, x + p, x + 2 * p, basis, ring

@@ -14,7 +14,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from murk.errors import UserError
+from murk.learners.coordinates import contrasts
 
 LOGISTIC, SOFTMAX, HUBER, HUBER_SCALE, BALANCED = 0, 1, 2, 3, 4
 
@@ -113,6 +117,11 @@ class Softmax:
         if self.classes < 2:
             raise UserError(f"softmax needs at least 2 classes, got {self.classes}")
 
+    @property
+    def basis(self) -> NDArray[np.float64]:
+        """What coefficient rows are multiplied by to give one score a class, ``(K, K - 1)``."""
+        return contrasts(self.classes)
+
     def dimension(self, features: int) -> int:
         """K - 1 contrasts of each feature."""
         return (self.classes - 1) * features
@@ -120,6 +129,26 @@ class Softmax:
     def bound(self, reach: float) -> float:
         """``||p - e_y|| <= sqrt 2``."""
         return math.sqrt(2.0) * reach
+
+
+@dataclass(frozen=True, slots=True)
+class FullSoftmax(Softmax):
+    """Softmax loss with a row of coefficients for each class, as published: the same bound, and a K-th more noise.
+
+    Examples
+    --------
+    >>> FullSoftmax(3).dimension(features=4)
+    12
+    """
+
+    @property
+    def basis(self) -> NDArray[np.float64]:
+        """A class's score is its own row's, ``(K, K)``."""
+        return np.eye(self.classes)
+
+    def dimension(self, features: int) -> int:
+        """K rows."""
+        return self.classes * features
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,8 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     radius
         The coefficients are projected on this ball, and noise-aware steps are proportional to it: give what
         is known. By default ``5 sqrt(p / 6)`` for p coefficients.
+    start
+        Coefficients to start from, the constant's last, ``(p,)``; zeros by default. They are public.
     seed
         Simulate the noise from this seed. Not private: for experiments.
     noise
@@ -125,6 +127,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         weighting: Weighting = "inverse-variance",
         intervals: Literal["random-scaling"] | None = None,
         radius: float | None = None,
+        start: ArrayLike | None = None,
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
@@ -148,6 +151,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         self.weighting = weighting
         self.intervals = intervals
         self.radius = radius
+        self.start = start
         self.seed = seed
         self.noise = noise
         self._prepare()

@@ -18,6 +18,9 @@ from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.stream.task.learner import MaxStaleness
 from murk.stream.worker.publication import StalenessLimit
 
+SCALE = "scale"
+"""Name of the estimated scale of residuals among the coefficients."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -49,6 +52,9 @@ class Settings:
         ``"random-scaling"`` where these intervals are asked for, else ``None``.
     staleness
         The limit on a gradient's age in releases.
+    start
+        Coefficients of version 0 as they are reported, the scale left out: ``(p,)``, or ``(K, p)`` of K classes; zeros
+        by default.
     """
 
     objective: Logistic | Balanced | Softmax | Huber
@@ -68,6 +74,7 @@ class Settings:
     random_scaling: bool = True
     intervals: Literal["random-scaling"] | None = None
     staleness: StalenessLimit = field(default_factory=MaxStaleness)
+    start: NDArray[np.float64] | None = None
     transform: NDArray[np.float64] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -90,6 +97,11 @@ class Settings:
                 f"need 0 < scale_floor <= scale_start <= scale_ceiling, got {self.scale_floor!r}, "
                 f"{self.scale_start!r}, {self.scale_ceiling!r}"
             )
+        if self.scaled and SCALE in self.names:
+            raise UserError(
+                f"a feature is called {SCALE!r}, as the residuals' scale is that is estimated beside it: rename the "
+                "feature, or give the scale, if it is known"
+            )
         if self.second_moment is not None:
             transform = whitening(self.second_moment)
             if transform.shape[0] != len(self.names):
@@ -98,16 +110,43 @@ class Settings:
                     "(the constant is one of them, the last)"
                 )
             object.__setattr__(self, "transform", transform)
+        self._check_start()
+
+    def _check_start(self) -> None:
+        if self.start is None:
+            return
+        p, objective = self.features, self.objective
+        shape = (objective.classes, p) if isinstance(objective, Softmax) else (p,)
+        if self.start.shape != shape or not np.all(np.isfinite(self.start)):
+            raise UserError(
+                f"start= must be finite numbers of shape {shape}, the constant's last, got shape {self.start.shape}"
+            )
+        length = float(np.linalg.norm(self.working_start))
+        if length > self.radius:
+            raise UserError(f"start= has norm {length:.6g} in working coordinates, beyond radius={self.radius:g}")
 
     @property
     def digest(self) -> str:
         """Fingerprint of what decides how it learns: states go on, and chains merge, only between equal ones."""
-        apart = ("second_moment", "transform", "intervals")
+        apart = ("second_moment", "transform", "intervals", "start")
         names = [each.name for each in fields(self) if each.name not in apart]
         parts = [repr(getattr(self, name)) for name in names]
         if self.transform is not None:
             parts.append(self.transform.tobytes().hex())
+        if self.start is not None:
+            parts.append(f"start {self.start.tobytes().hex()}")
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def working_start(self) -> NDArray[np.float64]:
+        """Where the iterate starts, in working coordinates, without the scale."""
+        assert self.start is not None
+        rows = self.start
+        if isinstance(self.objective, Softmax):
+            rows = self.objective.basis.T @ rows
+        if self.transform is not None:
+            rows = rows @ np.linalg.inv(self.transform)
+        return rows.ravel()
 
     @property
     def features(self) -> int:

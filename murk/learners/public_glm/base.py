@@ -61,6 +61,7 @@ class PublicMoments(StreamEstimator):
     target_weight: float | None
     covariance: Literal["both", "private", "pooled"]
     solver: Literal["stein", "score"]
+    repair: bool
     intercept: bool
     inputs: Literal["records", "released"]
     noise: NoiseSource | None
@@ -148,7 +149,7 @@ class PublicMoments(StreamEstimator):
         )  # fmt: skip
         check_size(layout)
         public = None if sample is None else sample.coded(reach, self._gain, self.intercept)
-        model = MomentModel(self._curve(), response, public, self.covariance, self.solver)
+        model = MomentModel(self._curve(), response, public, self.covariance, self.solver, self.repair)
         self._layout = layout
         return MomentEngine(layout, model, self._level_mechanisms(), noise=noise)
 

@@ -22,24 +22,24 @@ from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocols import moments
 
 Floats = NDArray[np.float64]
 
 OF_MOMENTS: Final[Mapping[str, Any]] = {
+    **moments.OF_MOMENTS,
     "calibration": "analytic",
     "radius": None,
     "beyond": "scale",
-    "design": "bounded",
     "target_weight": None,
-    "covariance": "both",
-    "solver": "stein",
+    "repair": True,
     "intercept": True,
     "inputs": "records",
 }
 """Arguments that say how second moments are bounded, released or used, with their defaults: directions have none."""
 
-TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus", "exp")
-"""Curves whose coefficients released directions identify; the cubic link is flat at coefficients of zero."""
+TOLD: Final = (*moments.TOLD, "exp")
+"""Curves whose coefficients released directions identify: those of tasks, and one that tasks do not have."""
 
 
 def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:

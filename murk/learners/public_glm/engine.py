@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.levels import levels_of
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.fitting.curves import Curve
 from murk.learners.public_glm.fitting.fit import Fit, Response, fit
@@ -54,6 +55,8 @@ class MomentModel:
         ``"both"``, ``"private"`` or ``"pooled"``: see :func:`murk.learners.public_glm.moments.private_share`.
     solver
         ``"stein"`` (the paper's) or ``"score"``: see :mod:`murk.learners.public_glm.fitting.score`.
+    repair
+        Whether second moments that noise outweighs are fixed: see :func:`murk.learners.public_glm.moments.design_of`.
     """
 
     curve: Curve
@@ -61,10 +64,13 @@ class MomentModel:
     public: Covariates | None
     covariance: str = "both"
     solver: str = "stein"
+    repair: bool = True
 
     def fit(self, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
         """Fit it to running sums."""
-        return fit(sums, layout, self.curve, self.response, self.public, self.covariance, chains, self.solver)
+        return fit(
+            sums, layout, self.curve, self.response, self.public, self.covariance, chains, self.solver, self.repair
+        )
 
 
 class MomentEngine:
@@ -164,22 +170,20 @@ class MomentEngine:
         for start in range(0, len(X), BLOCK):
             block = slice(start, min(start + BLOCK, len(X)))
             own = mechanisms if len(mechanisms) == 1 else mechanisms[block]
-            distinct = {id(mechanism): mechanism for mechanism in own}
-            places = {key: place for place, key in enumerate(distinct)}
             rows = block.stop - block.start
-            levels = np.zeros(rows, dtype=np.int64)
-            if len(distinct) > 1:
-                levels = np.array([places[id(mechanism)] for mechanism in own], dtype=np.int64)
+            distinct, levels = levels_of(own)
+            if len(distinct) == 1:
+                levels = np.zeros(rows, dtype=np.int64)
             vectors = self.layout.vectors(X[block], y[block])
             records = np.arange(self.n_releases, self.n_releases + rows, dtype=np.int64)
             payloads = np.empty(vectors.shape, dtype=np.int64)
             if len(distinct) == 1:
                 payloads = own[0].randomize(vectors, self._noise, records)
             else:
-                for place, mechanism in enumerate(distinct.values()):
+                for place, mechanism in enumerate(distinct):
                     mine = levels == place
                     payloads[mine] = mechanism.randomize(vectors[mine], self._noise, records[mine])
-            self._learn_batch(payloads, levels, self._table_of(list(distinct.values())))
+            self._learn_batch(payloads, levels, self._table_of(distinct))
 
     def _table_of(self, mechanisms: list[Randomizer]) -> _Table:
         tables = []

@@ -89,13 +89,13 @@ class Design:
         ``E x x'``, positive definite.
     share
         The private releases' share in it; the public covariates have the rest.
-    repaired
-        Whether the noise had made it indefinite and it was fixed.
+    doubtful
+        Whether an eigenvalue lies below the noise's own largest one: it was set to that, or left as it is.
     """
 
     matrix: Floats
     share: float
-    repaired: bool
+    doubtful: bool
 
 
 def private_share(private: Private, public: Covariates | None, covariance: str) -> float:
@@ -108,6 +108,7 @@ def private_share(private: Private, public: Covariates | None, covariance: str) 
         return 1.0
     people, m = private.people[0], public.people
     if covariance == "pooled":
+        m = m if public.total is None else public.total
         return people / (people + m)
     spread = public.spread
     noisy = float(np.mean(private.matrix_noise)) + spread / people
@@ -115,8 +116,8 @@ def private_share(private: Private, public: Covariates | None, covariance: str) 
     return known / (known + noisy) if known > 0.0 else 0.0
 
 
-def design_of(private: Private, public: Covariates | None, covariance: str) -> Design:
-    """The second-moment matrix, positive definite.
+def design_of(private: Private, public: Covariates | None, covariance: str, repair: bool = True) -> Design:
+    """The second-moment matrix, positive definite unless ``repair`` is False, as published.
 
     Noise can make an eigenvalue small or negative. Where one lies below the noise's own largest eigenvalue
     (``2 sqrt p`` times an entry's standard deviation, times the private share), nothing is known of it but that it is
@@ -132,7 +133,7 @@ def design_of(private: Private, public: Covariates | None, covariance: str) -> D
     # A feature that never varies, in public or at all, must not divide noise by nothing.
     if values[0] <= 1e-9 * float(values[-1]):
         floor = max(2.0 * float(np.sqrt(size * np.mean(private.matrix_noise))), 1e-12 * float(values[-1]))
-    repaired = bool(values[0] < floor)
-    if repaired:
+    doubtful = bool(values[0] < floor)
+    if doubtful and repair:
         matrix = (vectors * np.maximum(values, floor)) @ vectors.T
-    return Design((matrix + matrix.T) / 2.0, share, repaired)
+    return Design((matrix + matrix.T) / 2.0, share, doubtful)

@@ -39,12 +39,15 @@ class Covariates:
         Number of people whose points are kept.
     second_moment
         Of all that were read, (p, p).
+    total
+        How many were read; None if as many as are kept.
     """
 
     points: Floats
     shares: Floats
     people: float
     second_moment: Floats
+    total: float | None = None
 
     @classmethod
     def of(cls, public: PublicCovariates) -> Covariates:
@@ -157,7 +160,8 @@ class PublicSample:
         moment = self.moment * np.outer(scale, scale) if inside else points.T @ points / len(points)
         size = len(scale) if constant else len(scale) - 1
         shares = np.full(len(points), 1.0 / len(points))
-        return Covariates(points[:, :size], shares, float(len(points)), moment[:size, :size])
+        total = float(self.total if inside else len(points))
+        return Covariates(points[:, :size], shares, float(len(points)), moment[:size, :size], total)
 
 
 def _places(there: Sequence[Any], names: Sequence[Any]) -> list[int]:

@@ -71,7 +71,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         ``"directions"``: ``y z / |z|``, z the features whitened by the public ones, one number a feature. ``"joint"``:
         ``x x'`` and ``x y`` by one mechanism. ``"separate"``: by one each. By default directions where covariates are
         public, the link is not cubic and no argument is given that only moments have: ``calibration``, ``radius``,
-        ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``intercept``, ``inputs``; else joint.
+        ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``;
+        else joint.
     target_weight
         What the coded target is multiplied by before the joint release; by default ``sqrt 2`` times the bound of
         ``||x||``, at which ``x y`` is as little noisy as if it were released alone.
@@ -81,6 +82,9 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     solver
         ``"stein"``, the paper's; or ``"score"``, which solves the model's own equations ``mean x f(x'w) = E x y``
         over public covariates, and is consistent whatever the features' distribution.
+    repair
+        Whether eigenvalues of the noisy ``x x'`` that lie below the noise's own are raised to these. ``False``, as
+        published, inverts the matrix as it is, be it indefinite.
     intercept
         Whether there is one. Without, the target is divided by its largest bound instead of being centred.
     inputs
@@ -132,6 +136,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         target_weight: float | None = None,
         covariance: Literal["both", "private", "pooled"] = "both",
         solver: Literal["stein", "score"] = "stein",
+        repair: bool = True,
         intercept: bool = True,
         inputs: Literal["records", "released"] = "records",
         seed: int | None = None,
@@ -154,6 +159,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         self.target_weight = target_weight
         self.covariance = covariance
         self.solver = solver
+        self.repair = repair
         self.intercept = intercept
         self.inputs = inputs
         self.seed = seed
@@ -175,31 +181,40 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         *,
         budget: Guarantee,
         link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"],
-        radius: float,
+        radius: float | None = None,
         lipschitz: float,
         error: float,
         **more: Any,
     ) -> Self:
-        """The paper's own release and constants, no intercept, covariance pooled by numbers of people.
+        """The paper's own release and constants, no intercept, covariance pooled by people and inverted as it is.
 
         Parameters
         ----------
         budget
-            An ``ApproxDP`` of an epsilon up to 2: the classic calibration of each half is not proved beyond.
+            An ``ApproxDP`` whose half the classic calibration holds for: by its exact curve, of an epsilon up to 17 at
+            delta = 1e-6.
         link, radius
-            As in the class; the paper's f and r.
+            As in the class; the paper's f and r. No radius with ``design="gaussian"``, which needs ``target_bounds``.
         lipschitz, error
             The paper's L, a bound of ``|f'|``, and C, a bound of ``|y - f(x'w)|``: with ``||w|| <= 1`` the target is
             within ``L r + |f(0)| + C``.
         **more
             Further constructor arguments.
+
+        Raises
+        ------
+        UserError
+            If neither ``radius`` nor ``target_bounds`` is given.
         """
         start = float(curve_of(link, LINKS, "link").mean(np.zeros(1))[0])
-        size = lipschitz * radius + abs(start) + error
+        if radius is None and "target_bounds" not in more:
+            raise UserError("as_published bounds the target by lipschitz * radius: give radius=, or target_bounds=")
+        size = lipschitz * (radius or 0.0) + abs(start) + error
         settings: dict[str, Any] = {
             "release": "separate",
             "calibration": "classic" if isinstance(budget, ApproxDP) else "analytic",
             "covariance": "pooled",
+            "repair": False,
             "intercept": False,
             "beyond": "zero",
             "target_bounds": (-size, size),

@@ -9,7 +9,7 @@ from typing import Any
 
 from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import number, span
-from murk.learners.results.text import NOT_LEARNED, TOO_WIDE
+from murk.learners.results.words import NOT_LEARNED, TOO_WIDE
 
 Interval = tuple[float, float]
 

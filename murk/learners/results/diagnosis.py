@@ -29,9 +29,8 @@ import numpy as np
 
 from murk.errors import UserError
 from murk.learners.results.numbers import rounded
-from murk.learners.results.text import NOT_LEARNED, TOO_WIDE
-from murk.learners.scores.solving.estimate import ScoreEstimate
-from murk.stream.task.data.coding import INTERCEPT
+from murk.learners.results.words import NOT_LEARNED, TOO_WIDE
+from murk.stream.task.data.coding import INTERCEPT, is_constant
 from murk.stream.task.data.features import CategoryFeature
 
 if TYPE_CHECKING:
@@ -105,12 +104,12 @@ def diagnose(
         Whether to say what it would take, which takes several times as long as the estimate.
     """
     wide = too_wide(found, scale, unit)
-    useless = (*(name for name in found["not_learned"] if not name.endswith(INTERCEPT)), *wide)
+    useless = (*(name for name in found["not_learned"] if not is_constant(name)), *wide)
     if not useless:
         return None
     extent = estimate.extent()
     needs = {name: need for name, need in found["needed"].items() if name in useless}
-    if wide and forecast and isinstance(estimate, ScoreEstimate):
+    if wide and forecast:
         more = estimate.needs(found["interval"]["level"], wide)
         needs |= {name: need.to_dict() for name, need in more.items()}
     reasons = [_people(found, useless, needs)]
@@ -129,10 +128,14 @@ def too_wide(found: Mapping[str, Any], scale: Scale, unit: float | None) -> dict
     most = {"log odds": 2.0, "slope": 1.0, "probability": 1.0, "own": 2.0}[scale] * QUARTER
     if scale == "slope":
         most = math.inf if unit is None else most * unit
+    intervals = found["confidence_intervals"]
+    names = tuple(intervals)
+    # What follows the constant is no feature's: the scale that a robust loss estimates.
+    features = names[: names.index(INTERCEPT)] if INTERCEPT in names else names
     return {
         name: most
-        for name, (low, high) in found["confidence_intervals"].items()
-        if not name.endswith((INTERCEPT, "scale")) and name not in found["not_learned"]
+        for name, (low, high) in ((name, intervals[name]) for name in features)
+        if not is_constant(name) and name not in found["not_learned"]
         if low < 0.0 < high and most < (high - low) / 2.0 < math.inf
     }
 
@@ -287,13 +290,13 @@ def categories(task: Task) -> dict[str, tuple[str, str]]:
 
 def better_protocol(task: Task, people: int) -> list[Reason]:
     """Another protocol, where its expected error is less than half, with the same people and the same trust."""
-    from murk.learners.choice import recommend
+    from murk.learners.choice import ONLINE, recommend
 
     if task.of_organisations:
         return []
     try:
         # Devices are asked for no more than they do now.
-        found = recommend(task, people, online=task.protocol in ("scores", "gradients"))
+        found = recommend(task, people, online=task.protocol in ONLINE)
     except UserError:
         return []
     own, best = found.expected.get(task.protocol), found.expected[found.protocol]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from murk.learners.results.numbers import number, span
 from murk.learners.results.text import (
-    NOT_LEARNED,
     SIMULATED,
     describe_age,
     describe_intervals,
@@ -21,7 +20,8 @@ from murk.learners.results.text import (
     percent_of,
     title_of,
 )
-from murk.stream.task.data.coding import INTERCEPT
+from murk.learners.results.words import NOT_LEARNED
+from murk.stream.task.data.coding import is_constant
 
 if TYPE_CHECKING:
     from murk.learners.results.coefficients import Coefficient
@@ -137,7 +137,7 @@ class _Shown:
         return cls(
             any(each.unit is not None for each in coefficients),
             found["odds_ratios"] and any(each.average_effect is not None for each in coefficients),
-            axis_limit([each for each in coefficients if each.name != INTERCEPT]),
+            axis_limit([each for each in coefficients if not is_constant(each.name)]),
         )
 
 
@@ -160,7 +160,7 @@ def _row(each: Coefficient, shown: _Shown, effect: str, columns: int) -> str:
         if shown.averages:
             cells.append(_cell("average effect, points", each.average_effect, each.average_effect_interval, 100.0))
         if shown.limit:
-            cells.append(f"<td>{_bar(each, shown.limit) if each.name != INTERCEPT else ''}</td>")
+            cells.append(f"<td>{_bar(each, shown.limit) if not is_constant(each.name) else ''}</td>")
         cells.append(_cell("coded", each.value, each.interval))
     return f"<tr>{''.join(cells)}</tr>"
 

@@ -141,37 +141,22 @@ def average_effects(
     known of the people whom it would be an average over.
     """
     from murk.learners.estimates.effects import marginal_effects
-    from murk.learners.gaussmix.solving.estimates import GramEstimate
+    from murk.stream.task.data.coding import is_constant
 
-    if isinstance(estimate, GramEstimate):
-        found: tuple[Any, Any] | None = estimate.effects(level)
-    elif scale == "log odds":
+    found = estimate.effects(level)
+    if found is None and scale == "log odds":
         found = marginal_effects(estimate, level)
-    elif scale in ("probability", "slope"):
+    elif found is None and scale in ("probability", "slope"):
         found = estimate.values, estimate.half_widths(level)
-    else:
-        found = None
     if found is None:
         return None
     effects = {}
     for name, value, half in zip(estimate.names, *found, strict=True):
         unit = units.get(name)
-        if unit is not None and name != "intercept":
+        if unit is not None and not is_constant(name):
             effect, width = float(value) * unit.factor, float(half) * unit.factor
             effects[name] = {"unit": unit.label, "value": effect, "interval": [effect - width, effect + width]}
     return effects
-
-
-def needed(estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
-    """The coefficients that scores did not learn, and what it would take to.
-
-    What they have instead of an estimate is a guess near zero.
-    """
-    from murk.learners.scores.solving.estimate import ScoreEstimate
-
-    if not isinstance(estimate, ScoreEstimate):
-        return {}
-    return {name: need.to_dict() for name, need in estimate.needs(level).items()}
 
 
 def describe_forgetting(forget: int | None, estimate: Estimate) -> dict[str, Any] | None:
@@ -199,17 +184,6 @@ def cost_of_forgetting(task: Task) -> str | None:
     )
 
 
-def not_learned(estimate: Estimate, level: float) -> list[str]:
-    """The coefficients that noise hides, of scores and where an organisation's second moments are released."""
-    from murk.learners.gaussmix.solving.estimates import GRAM_METHOD
-    from murk.learners.scores.solving.estimate import METHOD
-
-    if estimate.method not in (GRAM_METHOD, METHOD):
-        return []
-    halves = estimate.half_widths(level)
-    return [name for name, half in zip(estimate.names, halves, strict=True) if not math.isfinite(half)]
-
-
 def report_estimate(
     estimate: Estimate, scale: Scale, units: Mapping[str, Unit], level: float, *, forecast: bool = True
 ) -> dict[str, Any]:
@@ -232,14 +206,14 @@ def report_estimate(
 
     intervals = estimate.intervals(level)
     with plausible():
-        needs = needed(estimate, level) if forecast else {}
+        needs = {name: need.to_dict() for name, need in estimate.needs(level).items()} if forecast else {}
     return {
         "coefficients": dict(zip(estimate.names, map(float, estimate.values), strict=True)),
         "confidence_intervals": {name: list(interval) for name, interval in intervals.items()},
         "interval": {"method": intervals.method, "level": intervals.level, "note": intervals.note},
         "per_unit": per_unit(units, estimate, level),
         "average_effects": average_effects(scale, units, estimate, level),
-        "not_learned": list(needs) or not_learned(estimate, level),
+        "not_learned": list(needs) or estimate.not_learned(level),
         "needed": needs,
     }
 

@@ -12,6 +12,7 @@ from murk.errors import UserError
 from murk.learners.results.coefficients import Coefficient, coefficient
 from murk.learners.results.numbers import as_json
 from murk.learners.results.text import SIMULATED, as_text, describe_learned, describe_privacy
+from murk.stream.task.data.coding import is_constant
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -194,9 +195,8 @@ class Result:
 
         if kind not in ("forest", "curve"):
             raise UserError(f'kind={kind!r}; known are "forest" and "curve"')
-        chosen = (
-            [self[name] for name in names] if names is not None else [each for each in self if each.name != "intercept"]
-        )
+        shown = [name for name in self.coefficients if not is_constant(name)] if names is None else names
+        chosen = [self[name] for name in shown]
         return forest(self.report, chosen) if kind == "forest" else curve(self.report, self.history, chosen)
 
     def __reduce__(self) -> tuple[Any, ...]:

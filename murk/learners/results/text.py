@@ -11,9 +11,8 @@ from typing import Any, Final
 from murk.learners.estimates.estimate import RANDOM_SCALING
 from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import many, number, span
+from murk.learners.results.words import NOT_LEARNED
 
-NOT_LEARNED: Final = "not learned"
-TOO_WIDE: Final = "too wide"
 SIMULATED: Final = "SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected."
 
 

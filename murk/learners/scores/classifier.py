@@ -12,7 +12,8 @@ from river import base
 from murk.errors import UserError
 from murk.learners.base import Record
 from murk.learners.coordinates import contrasts
-from murk.learners.predictions import LabelEstimator, code_of, codes_of, logistic, two_chances
+from murk.learners.links import class_probabilities, logistic
+from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances
 from murk.learners.scores.base import Scores
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
@@ -152,9 +153,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         scores = self._linear(rows)
         if len(self.classes) == 2:
             return two_chances(logistic(scores[:, 0]))
-        classes = scores @ contrasts(len(self.classes)).T
-        odds = np.exp(classes - classes.max(axis=1, keepdims=True))
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+        return class_probabilities(scores, contrasts(len(self.classes)))
 
     @classmethod
     def _unit_test_params(cls) -> Any:

@@ -13,10 +13,7 @@ from murk.learners.scores.engine import Chain
 from murk.learners.scores.layout import REMEMBERED
 from murk.learners.scores.mechanism import ScoreMechanisms
 from murk.learners.scores.settings import Settings
-from murk.learners.scores.solving.any_solution import AnySolution, solution_of
-from murk.learners.scores.solving.classes import ClassSolution
-from murk.learners.scores.solving.public import PublicSolution
-from murk.learners.scores.solving.solve import Solution
+from murk.learners.scores.solving.any_solution import solution_of
 from murk.learners.scores.sums import Summary, summaries
 
 Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]
@@ -47,7 +44,7 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
         if not before or share < SMALLEST_SHARE:
             continue
         try:
-            older = _alike(whole, _until(last, settings, chains), settings)
+            older = whole.of_fewer(_until(last, settings, chains))
         except (MurkError, np.linalg.LinAlgError):
             # Of so few epochs there may be no solution; all together have one.
             continue
@@ -77,12 +74,3 @@ def _until(last: int, settings: Settings, chains: Sequence[Learned]) -> list[Sum
         for chain, menus in chains
         for summary in summaries([epoch for epoch in chain.epochs if epoch.start <= last], menus, settings.features)
     ]
-
-
-def _alike(whole: AnySolution, answers: Sequence[Summary], settings: Settings) -> AnySolution:
-    """The solution of fewer answers in the way in which all were solved."""
-    if isinstance(whole, Solution):
-        return Solution(answers, settings.response, unlike=whole.unlike)
-    if isinstance(whole, PublicSolution):
-        return PublicSolution(answers, settings.response, whole.rows)
-    return ClassSolution(answers, settings.response.classes, whole.rows)

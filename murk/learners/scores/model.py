@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.coordinates import contrasts
+from murk.learners.links import logistic
 from murk.learners.problem import HostileModelError
 from murk.learners.public_glm.fitting.curves import CodedCurve
 from murk.learners.scores import kernels
@@ -138,8 +139,8 @@ def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
 
 
 def probability(logit: Array) -> Array:
-    """``1 / (1 + e^-t)``."""
-    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -LARGEST_LOGIT, LARGEST_LOGIT))))
+    """``1 / (1 + e^-t)``, for logits as far out as kernels take them."""
+    return logistic(np.clip(logit, -LARGEST_LOGIT, LARGEST_LOGIT))
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,16 @@ def test_sheffet_adds_noise_of_variance_gamma():
     assert np.all(np.isfinite(baseline.fit(zero, np.zeros(50))))
 
 
+def test_the_listings_to_the_letter_add_far_more():
+    printed = Sheffet(BUDGET, 1.0, sketch_rows=100, printed=True)
+    assert printed.gamma == Sheffet(BUDGET, 1.0, sketch_rows=100).gamma
+    assert (printed.variance(0.0, 0.0), printed.variance(1e9, 0.0)) == (printed.gamma**2, 0.0)
+    # Algorithm 5 takes the sketch at delta.
+    new = Sheffet(BUDGET, 1.0, sketch_rows=100, analysis="renyi", printed=True)
+    assert mixing_epsilon(new.gamma / new.square, 100, 1e-5) <= 0.5
+    assert new.gamma < Sheffet(BUDGET, 1.0, sketch_rows=100, analysis="renyi").gamma
+
+
 def test_the_new_analysis_needs_less_noise_and_holds():
     new = Sheffet(BUDGET, 1.0, sketch_rows=100, analysis="renyi")
     assert new.gamma < 0.4 * Sheffet(BUDGET, 1.0, sketch_rows=100).gamma

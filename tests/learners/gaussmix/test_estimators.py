@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from river import compose, evaluate, metrics, stream
-from river.checks import yield_checks
 from scipy.special import expit
 from statsmodels.api import OLS, Logit
 
 from murk.errors import DataWarning, MurkError, UserError
 from murk.learners import GaussMixClassifier, GaussMixRegressor
+from murk.learners.gaussmix.solving.surrogate import quadratic
 from murk.privacy import ApproxDP, GaussianDP, SimulatedNoise
 from murk.privacy.gaussmix import SketchAccumulator
 from murk.stream.messages.codec import RejectedError
@@ -37,21 +37,6 @@ def one_by_one(model, x, y):
     for row, target in zip(x.tolist(), y.tolist(), strict=True):
         model.learn_one(dict(enumerate(row)), target)
     return model
-
-
-CHECKS = [
-    pytest.param(model, check, id=f"{type(model).__name__}-{number}-{check.__name__}")
-    for cls in (GaussMixRegressor, GaussMixClassifier)
-    for number, model in enumerate(cls(**params) for params in cls._unit_test_params())
-    for check in yield_checks(model)
-]
-
-
-@pytest.mark.parametrize(("model", "check"), CHECKS)
-@pytest.mark.filterwarnings("ignore::murk.errors.DataWarning")  # River's data sets are not coded
-def test_river_check(model, check):
-    assert not model._unit_test_skips()
-    check(model.clone())
 
 
 def test_before_the_first_release_predictions_are_neutral():
@@ -302,6 +287,65 @@ def test_as_published_is_the_ridge_of_the_paper():
     assert (published.range, published.debiased, published.analysis) == (3.0, False, "published")
 
 
+@pytest.mark.parametrize("more", [{"rows": 500}, {"rows": None}, {"rows": 500, "debiased": False}])
+def test_without_a_constant_records_are_as_the_paper_has_them(more):
+    rng = np.random.default_rng(4)
+    x = rng.uniform(0, 1, (3000, 2))
+    y = x @ [0.5, -0.3] + 0.1 * rng.normal(size=len(x))
+    model = regressor(features=["a", "b"], intercept=False, budget=ApproxDP(20.0, 1e-5), **more)
+    model.learn_many(pd.DataFrame(x, columns=["a", "b"]), y)
+    model.release()
+    assert (model.mechanism.columns, list(model.coefficients())) == (3, ["a", "b"])
+    assert model.mechanism.feature_bound == pytest.approx(math.sqrt(2))
+    estimate = model.estimate()
+    if "debiased" not in more:
+        # 5 standard errors of two coefficients: 1e-6. With a constant both would be others.
+        assert np.all(np.abs(estimate.values - [0.5, -0.3]) < 5 * estimate.spread)
+        assert np.all(estimate.spread < 0.1)
+        assert "every record" in estimate.note
+    one = one_by_one(regressor(features=["a", "b"], intercept=False, budget=ApproxDP(20.0, 1e-5), **more), x[:0], y[:0])
+    for row, target in zip(x.tolist(), y.tolist(), strict=True):
+        one.learn_one({"a": row[0], "b": row[1]}, target)
+    one.release()
+    assert np.array_equal(one.estimate().values, estimate.values)
+    assert one.predict_one({"a": 0.0, "b": 0.0}) == 0.0
+    assert {each.name for each in model.summary()} == {"a", "b"}
+    # Of others the state is refused.
+    with pytest.raises(MurkError, match="3 columns"):
+        regressor(features=["a", "b"], budget=ApproxDP(20.0, 1e-5), **more).load_state_dict(model.state_dict())
+
+
+def test_the_surrogate_is_a_choice_of_scale():
+    x = np.random.default_rng(2).uniform(-1, 1, (2000, 2))
+    found = []
+    for more in ({}, {"surrogate": "chebyshev"}):
+        model = GaussMixClassifier(budget=ApproxDP(20.0, 1e-5), features=[0, 1], range=6.0, seed=1, **more)
+        model.learn_many(x, x[:, 0] > 0.2 * x[:, 1])
+        model.release()
+        found.append(model)
+    ratio = found[0].estimate().values / found[1].estimate().values
+    assert ratio == pytest.approx(quadratic(6.0).scale / quadratic(6.0, "chebyshev").scale)
+    with pytest.raises(UserError, match="same features and settings"):
+        found[0].merged(found[1:])
+    with pytest.raises(UserError, match="give range="):
+        GaussMixClassifier(budget=BUDGET, surrogate="chebyshev")
+
+
+def test_log_odds_without_a_constant_go_through_zero_and_have_no_interval():
+    rng = np.random.default_rng(2)
+    x = rng.uniform(-1, 1, (20_000, 3))
+    theta = np.array([1.0, -0.5, 0.3])
+    y = rng.random(20_000) < expit(x @ theta)
+    model = GaussMixClassifier(budget=ApproxDP(20.0, 1e-5), features=[0, 1, 2], intercept=False, seed=1)
+    model.learn_many(x, y)
+    model.release()
+    # A standard error is some 0.03 here; with half the scale of log odds, as of least squares, it would fail.
+    assert model.estimate().values == pytest.approx(theta, abs=0.15)
+    assert np.all(np.isinf(model.estimate().spread))
+    assert "without a constant" in model.estimate().note
+    assert model.predict_proba_one({0: 0.0})[True] == 0.5
+
+
 def test_more_noise_than_signal_says_so():
     x, y = records(20)
     model = regressor(budget=ApproxDP(0.1, 1e-5))
@@ -323,7 +367,7 @@ def test_mistakes_are_named():
         ({"budget": 1.0}, "ApproxDP"), ({"budget": GaussianDP(1.0)}, "approx"), ({"windows": 0}, "windows"),
         ({"windows": True}, "windows"), ({"window": 0}, "window"), ({"features": ["a", "a"]}, "distinct"),
         ({"rows": 4}, "rows"), ({"noise": SimulatedNoise(1)}, "one of them"), ({"method": "other"}, "method"),
-        ({"feature_bound": -1.0}, "feature_bound"),
+        ({"feature_bound": -1.0}, "feature_bound"), ({"intercept": None}, "intercept=None"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=match):
             regressor(**wrong)

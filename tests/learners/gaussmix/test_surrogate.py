@@ -1,5 +1,7 @@
 """The quadratic surrogate against scipy's minimax, and both ways to logistic coefficients against exact fits."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -93,3 +95,14 @@ def test_no_curve_where_none_fits():
     assert by_normal_scores(np.array([0.1, 0.0]), moment, 1.5) is None  # a mean label that noise made
     assert by_normal_scores(np.array([0.1, 0.0]), np.zeros((2, 2)), 0.0) is None
     assert by_normal_scores(np.zeros(2), moment, 0.0) == pytest.approx([0.0, 0.0])
+
+
+def test_chebyshev_meets_the_curve_at_its_nodes_and_is_further_off_in_between():
+    close, through = quadratic(6.0), quadratic(6.0, "chebyshev")
+    for place in range(3):
+        s = 6.0 * math.cos(math.pi * (place + 0.5) / 3)
+        assert through.b0 + through.b1 * s + through.b2 * s * s == pytest.approx(-math.log1p(math.exp(-s)), abs=1e-12)
+    assert through.error > 1.05 * close.error
+    assert by_quadratic(np.ones(1), 6.0, "chebyshev")[0] == through.scale != close.scale
+    with pytest.raises(UserError, match="surrogate='cubic'"):
+        quadratic(6.0, "cubic")

@@ -333,6 +333,39 @@ def test_the_product_release_needs_far_fewer_people():
     assert errors["joint"] < errors["separate"] / 2
 
 
+@pytest.mark.parametrize("form", ["separate", "joint"])
+def test_without_correction_it_is_plain_sgd_on_what_was_released(form):
+    """Step by step as in numpy, on the decoded releases; the corrected learner, on the same ones, is elsewhere."""
+    x, y = records(1_000, seed=8)
+    labels = np.where(y > 0.5, 1.0, -1.0)
+    more = {
+        "budget": ApproxDP(6.0, 1e-5), "gamma": 0.01, "features": [0, 1], "seed": 3, "loss": "quadratic",
+        "release": form, "calibration": "classic", "batch": 10, "radius": 100.0,
+    }  # fmt: skip
+    plain = IWPSGDClassifier.as_published(corrected=False, **more)
+    corrected = IWPSGDClassifier.as_published(**more)
+    for model in (plain, corrected):
+        model.learn_many(x, labels > 0)
+    rows = np.column_stack([x, labels if form == "separate" else np.ones(len(x))])
+    rows *= 1.0 if form == "separate" else labels[:, None]
+    mechanism = plain._engine.mechanisms["default"]
+    noisy = mechanism.decode(mechanism.randomize(rows, SimulatedNoise(3), np.arange(len(x))))
+    u = np.column_stack([noisy[:, :2], np.ones(len(x))]) * noisy[:, 2:] if form == "separate" else noisy
+    theta = np.zeros(3)
+    for batch in u.reshape(-1, 10, 3):
+        theta = theta - 0.01 * ((batch @ theta - 1) @ batch / 10 + 5.0 * theta)
+    np.testing.assert_allclose(plain.iterate, theta, rtol=1e-9)
+    assert not np.allclose(corrected.iterate, theta, rtol=1e-2)
+    assert math.isnan(plain.unbiased_loss)
+    assert math.isfinite(corrected.unbiased_loss)
+    assert "unbiased_loss" not in plain._engine.figures()
+    with pytest.raises(MurkError, match="other settings"):
+        corrected.load_state_dict(plain.state_dict())
+    for bad in ({"release": "outer"}, {"polish": True}, {"corrected": None}):
+        with pytest.raises(UserError, match="corrected="):
+            IWPSGDClassifier.as_published(budget=GaussianDP(1.0), **{"corrected": False, "loss": "quadratic", **bad})
+
+
 def test_the_papers_settings_beat_uncorrected_sgd():
     """The paper's comparison at n = 200,000 with a tenfold step: risk of the iterate against plain SGD on releases."""
     x, y = records(200_000, seed=8)

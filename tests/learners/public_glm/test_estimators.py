@@ -287,9 +287,10 @@ def test_counts_by_poisson_regression():
 
 def test_as_published_has_the_papers_settings():
     model = PublicGLMClassifier.as_published(budget=ApproxDP(1.0, 1e-6), radius=1.5, features=[0, 1, 2])
-    assert (model.release, model.calibration, model.covariance, model.intercept, model.beyond) == (
-        "separate", "classic", "pooled", False, "zero",
+    assert (model.release, model.calibration, model.covariance, model.intercept, model.beyond, model.repair) == (
+        "separate", "classic", "pooled", False, "zero", False,
     )  # fmt: skip
+    assert model._engine.model.repair is False
     # In the features' own units: the constants 32 r^4 and 32 r^2 of the paper.
     mechanism, gain = model._engine.mechanisms["default"], model._gain
     paper = 32 * math.log(2.5e6)
@@ -302,8 +303,14 @@ def test_as_published_has_the_papers_settings():
     assert bounded.target_bounds == (-size, size)
     noise = bounded._engine.mechanisms["default"].variances[-1] / bounded._gain**2 * size**2
     assert noise == pytest.approx(paper * 1.5**2 * size**2, rel=1e-3)
+    # Algorithm 3: the bound of the features is read off public rows, that of the target is declared.
+    normal = {"budget": ApproxDP(1.0, 1e-6), "link": "cubic", "lipschitz": 1.0, "error": 0.1, "features": [0, 1, 2]}
+    free = PublicGLMRegressor.as_published(**normal, design="gaussian", public=PUBLIC, target_bounds=(-2.0, 2.0))
+    assert (free.radius, free.target_bounds) == (None, (-2.0, 2.0))
+    with pytest.raises(UserError, match="give radius=, or target_bounds="):
+        PublicGLMRegressor.as_published(**normal, design="gaussian", public=PUBLIC)
     with pytest.raises(UserError, match="classic"):
-        PublicGLMClassifier.as_published(budget=ApproxDP(10.0, 1e-6), radius=1.0, features=[0])
+        PublicGLMClassifier.as_published(budget=ApproxDP(20.0, 1e-6), radius=1.0, features=[0])
 
 
 def test_a_normal_design_takes_its_bound_from_public_covariates():

@@ -2,6 +2,7 @@
 
 import gzip
 import math
+from dataclasses import replace
 from importlib import resources
 
 import numpy as np
@@ -194,7 +195,7 @@ def test_an_indefinite_matrix_is_mended_and_says_so():
     private = Private.of(sums, layout)
     assert np.linalg.eigvalsh(private.matrix)[0] < 0
     design = design_of(private, None, "private")
-    assert design.repaired
+    assert design.doubtful
     edge = 2 * math.sqrt(3 * np.mean(private.matrix_noise))
     assert np.linalg.eigvalsh(design.matrix)[0] == pytest.approx(edge)
     found = fit(sums, layout, LINKS["identity"], OWN, None, "private")
@@ -203,8 +204,25 @@ def test_an_indefinite_matrix_is_mended_and_says_so():
     assert "fixed" in found.estimate.note
     # Public covariates take the noise's place: nothing needs fixing.
     both = design_of(private, people(normal_data(5000, seed=9)[1]), "both")
-    assert not both.repaired
+    assert not both.doubtful
     assert both.share < 0.05
+
+
+def test_without_repair_the_matrix_is_inverted_as_it_is_and_no_interval_is_given():
+    _, X, truth = normal_data(2000)
+    layout = layout_of(X)
+    sums = exact(layout, X, np.sign(X @ truth), noise=400.0, rng=np.random.default_rng(3))
+    private = Private.of(sums, layout)
+    found = fit(sums, layout, LINKS["identity"], OWN, None, "private", repair=False)
+    np.testing.assert_allclose(found.values, np.linalg.solve(private.matrix, private.cross))
+    assert not np.allclose(found.values, fit(sums, layout, LINKS["identity"], OWN, None, "private").values)
+    assert np.all(np.isinf(found.estimate.spread))
+    assert "repair=False" in found.estimate.note
+    # Where noise does not outweigh them there is nothing to fix, and intervals are as ever.
+    quiet = exact(layout, X, np.sign(X @ truth))
+    both = [fit(quiet, layout, LINKS["identity"], OWN, None, "private", repair=repair) for repair in (True, False)]
+    assert np.array_equal(both[0].values, both[1].values)
+    assert np.array_equal(both[0].estimate.spread, both[1].estimate.spread)
 
 
 def test_a_feature_that_never_varies_divides_by_nothing():
@@ -223,6 +241,8 @@ def test_shares_of_private_and_public_moments():
     # Without noise inverse variance and numbers of people agree (the paper's Remark 11).
     assert private_share(quiet, public, "both") == pytest.approx(private_share(quiet, public, "pooled"))
     assert private_share(quiet, public, "pooled") == 0.8
+    # All of the public rows count, also those that are not kept.
+    assert private_share(quiet, replace(public, total=2000.0), "pooled") == 0.5
     assert private_share(loud, public, "pooled") == 0.8
     assert private_share(loud, public, "both") < 0.05
     assert private_share(loud, public, "private") == private_share(loud, None, "both") == 1.0

@@ -10,7 +10,7 @@ from murk.learners import ScoreClassifier
 from murk.learners.choice import Recommendation
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.extent import Extent
-from murk.learners.results.diagnosis import Reason, _people, better_protocol, categories, diagnose
+from murk.learners.results.diagnosis import Reason, _people, better_protocol, categories, diagnose, too_wide
 from murk.learners.scores.solving.needed import Need
 from murk.privacy import GaussianDP
 from murk.stream import Task
@@ -81,6 +81,34 @@ def test_an_interval_around_zero_is_useless_beyond_a_quarter_of_what_the_target_
 
 def test_a_slope_without_bounds_of_its_target_is_never_too_wide():
     assert told(half=1e6, scale="slope", unit=None) is None
+
+
+def around_zero(names, half=3.0):
+    return {name: [-half, half] for name in names}
+
+
+def test_a_feature_is_judged_whatever_its_name_ends_in():
+    """Only the constant, of each class too, and the scale of a robust loss are no features."""
+    features = ["pain_scale", "image=grayscale", "knee_intercept", "scale"]
+    for constant in ([], ["intercept"]):
+        wide = {"confidence_intervals": around_zero([*features, *constant]), "not_learned": []}
+        assert list(too_wide(wide, "log odds", 1.0)) == features
+    classes = {"confidence_intervals": around_zero(["b:pain_scale", "b:intercept"]), "not_learned": []}
+    assert list(too_wide(classes, "own", 1.0)) == ["b:pain_scale"]
+    robust = {"confidence_intervals": around_zero(["pain_scale", "intercept", "scale"])}
+    assert list(too_wide({**robust, "not_learned": []}, "slope", 1.0)) == ["pain_scale"]
+
+
+def test_a_feature_that_was_not_learned_is_useless_whatever_its_name_ends_in():
+    values = np.zeros(2)
+    names = ("knee_intercept", "intercept")
+    estimate = Known(names, values, "some", np.full(2, math.inf), "", 1, 20_000)
+    found = {
+        "confidence_intervals": around_zero(names, math.inf), "interval": {"level": 0.95},
+        "not_learned": list(names), "needed": {}, "releases": 20_000,
+        "levels": {"default": {"guarantee": {"gdp": {"mu": 1.0}}}},
+    }  # fmt: skip
+    assert diagnose(found, estimate, "log odds")["useless"] == {"knee_intercept": "not learned"}
 
 
 def test_what_was_not_learned_is_useless():

@@ -198,6 +198,16 @@ def test_a_forest_has_a_row_for_each_coefficient_but_the_intercept(result):
     assert picture._repr_png_().startswith(b"\x89PNG")
 
 
+def test_of_several_classes_no_intercept_is_drawn():
+    names = ["b:dose", "b:intercept", "c:dose", "c:intercept"]
+    of_classes = report(
+        coefficients=dict.fromkeys(names, 0.5), confidence_intervals={name: [0.25, 0.75] for name in names},
+        per_unit={}, average_effects=None, not_learned=[], needed={}, odds_ratios=False,
+    )  # fmt: skip
+    [axes] = Result(of_classes).plot().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["b:dose", "c:dose"]
+
+
 def test_a_forest_is_per_unit_where_all_units_are_known(result):
     [axes] = result.plot(names=["age"]).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["age: one unit more"]

@@ -8,6 +8,7 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.learners import ScoreClassifier, ScoreRegressor
+from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.scores.drift import drift_of
 from murk.learners.scores.engine import merged
 from murk.learners.scores.layout import FEWEST_KEPT, FIRST, REMEMBERED, epoch_end, epoch_start, remembered
@@ -144,12 +145,14 @@ def test_drift_of_a_stream(change):
             assert drift.changes["x0"] < -0.15
 
 
-def test_other_features_are_no_change_of_the_model():
+@pytest.mark.parametrize("public", [False, True])
+def test_other_features_are_no_change_of_the_model(public):
     """People with other features and the same coefficients; without public rows, and with rows like the first half."""
     rng, n = np.random.default_rng(7), 90_000
     X = features(rng, n, P)
     X[n // 2 :, 1] = np.clip(X[n // 2 :, 1] + 0.5, -1, 1)
-    problem = problem_of(P, 2.0)
+    rows = PublicCovariates(features(np.random.default_rng(8), 2_000, P), np.ones(2_000, dtype=np.int64))
+    problem = problem_of(P, 2.0, covariates=rows if public else None)
     engine = learn_sums(problem, X, outcomes(rng, X, THETA), 7)
     assert not problem.drift([engine]).alarm
 

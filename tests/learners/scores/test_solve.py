@@ -63,7 +63,7 @@ def test_intervals_hold_the_truth_where_public_rows_are_wrong(wrong, monkeypatch
     assert replicate(held, sample=2000, wrong=wrong) >= FEWEST
     # The twin: rows that are taken to be right, whatever was released.
     monkeypatch.setattr("murk.learners.scores.solving.public._MOST", 0.0)
-    monkeypatch.setattr("murk.learners.scores.solving.public._UNLIKE", 1e9)
+    monkeypatch.setattr("murk.learners.scores.solving.public.UNLIKE", 1e9)
     assert replicate(held, sample=2000, wrong=wrong) < FEWEST
 
 

@@ -31,6 +31,9 @@ class Sheffet(Baseline):
     analysis
         ``"published"``: Sheffet's ``gamma = (4 C^2 / epsilon) (sqrt(2 k log(8/delta)) + 2 log(8/delta))``.
         ``"renyi"``: the least gamma by the Renyi curve of GaussMix at (epsilon/2, delta/2), which is smaller.
+    printed
+        The listings of Lev et al. to the letter: noise of *standard deviation* gamma, and with ``"renyi"`` the sketch
+        at delta, not delta/2. For reproductions.
 
     References
     ----------
@@ -49,6 +52,7 @@ class Sheffet(Baseline):
 
     sketch_rows: int = 400
     analysis: Literal["published", "renyi"] = "published"
+    printed: bool = False
 
     statement: ClassVar[str] = (
         "(epsilon, delta)-DP under zero-out neighbours (3/4 epsilon is used): the test's Laplace noise has epsilon/4, "
@@ -64,15 +68,16 @@ class Sheffet(Baseline):
     def gamma(self) -> float:
         """The threshold on the least eigenvalue, and the variance of the noise, in the units of the records."""
         if self.analysis == "renyi":
-            return self.square * smallest_threshold(self.epsilon / 2.0, self.delta / 2.0, self.sketch_rows, "mixing")
+            delta = self.delta if self.printed else self.delta / 2.0
+            return self.square * smallest_threshold(self.epsilon / 2.0, delta, self.sketch_rows, "mixing")
         size = math.log(8.0 / self.delta)
         return 4.0 * self.square / self.epsilon * (math.sqrt(2.0 * self.sketch_rows * size) + 2.0 * size)
 
     def variance(self, least: float, draw: float) -> float:
-        """Variance of the noise for a least eigenvalue and a standard Laplace ``draw``: gamma, or 0."""
+        """Variance of the noise for a least eigenvalue and a standard Laplace ``draw``: gamma (or as printed), or 0."""
         scale = 4.0 * self.square / self.epsilon
         passes = least > self.gamma + scale * draw + scale * math.log(1.0 / self.delta)
-        return 0.0 if passes else self.gamma
+        return 0.0 if passes else self.gamma ** (2 if self.printed else 1)
 
     def release(self, X: Matrix, y: Vector, draws: Draws) -> Vector:
         """The mechanism on bounded records."""

@@ -38,13 +38,15 @@ _SHRUNK = "no interval: the published estimate is shrunk by the noise it does no
 _FEW = "no interval: so few rows more than coefficients say nothing sensible of the error; mix more rows"
 _NOTHING = "no interval: nothing was learned yet"
 _HIDDEN = "no interval where the noise hides the features: {} of {} directions were not learned at this privacy"
+_NO_CONSTANT = "no interval: log odds without a constant, by scores taken as normal with mean 0"
+_ALL_COUNTED = "takes every record to have a target, as there is no constant to count them; "
 _NO_CURVE = "no interval: no logistic curve on normal scores fits the moments; the quadratic on [-3, 3] stands in"
 
 
 def estimate(settings: SketchSettings, sums: Sequence[SketchSums]) -> Estimate:
     """Coefficients in coded units from the sums of one or more learners, merged by addition."""
     merged = sums[0].merged(*sums[1:])
-    solution = solve(merged, debiased=settings.debiased)
+    solution = solve(merged, debiased=settings.debiased, constant=settings.constant)
     values, covariance, note = _model(settings, solution)
     if solution.held:
         note = _HELD.format(solution.held, settings.features)
@@ -57,21 +59,21 @@ def estimate(settings: SketchSettings, sums: Sequence[SketchSums]) -> Estimate:
     return Estimate(settings.names, values, METHOD, spread, note, len(sums), merged.releases)
 
 
-def estimate_grams(settings: GramSettings, target_weight: float, sums: Sequence[GramSums]) -> Estimate:
+def estimate_grams(settings: GramSettings, target_weight: float, sums: Sequence[GramSums]) -> MomentEstimate:
     """Coefficients in coded units from released moments of one or more learners, merged by addition."""
     merged = sums[0].merged(*sums[1:])
-    solution = solve_gram(merged, target_weight=target_weight, slope=settings.slope)
+    solution = solve_gram(merged, target_weight=target_weight, slope=settings.slope, constant=settings.constant)
     names, count = settings.names, len(sums)
     if not merged.people:
         nothing = np.full(len(names), math.inf)
-        return Estimate(names, solution.values, GRAM_METHOD, nothing, _NOTHING, count, merged.releases)
+        return MomentEstimate(names, solution.values, GRAM_METHOD, nothing, _NOTHING, count, merged.releases)
     values, covariance, note = _model(settings, solution)
     if solution.directions:
         note = f"{_HIDDEN.format(solution.directions, settings.features)}; otherwise {note}"
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     spread[solution.hidden] = math.inf
     if settings.kind == "real" or settings.reach is not None or not np.all(np.isfinite(covariance)):
-        return Estimate(names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance)
+        return MomentEstimate(names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance)
     features = solution.moment[:-1, :-1]
     largest = math.sqrt(min(settings.largest, settings.feature_bound**2))
     beyond = allowance(solution.values, values, features, solution.inverse, largest)
@@ -84,7 +86,16 @@ def estimate_grams(settings: GramSettings, target_weight: float, sums: Sequence[
 
 
 @dataclass(frozen=True)
-class GramEstimate(Estimate):
+class MomentEstimate(Estimate):
+    """Coefficients from released moments, of which noise may hide some."""
+
+    def not_learned(self, level: float = 0.95) -> list[str]:
+        """Names of the coefficients that noise hides."""
+        return self._without_end(level)
+
+
+@dataclass(frozen=True)
+class GramEstimate(MomentEstimate):
     """Log odds from released moments, with intervals that hold for every distribution of the features.
 
     Attributes
@@ -111,11 +122,13 @@ class GramEstimate(Estimate):
 def _model(settings: SketchSettings | GramSettings, solution: Solution | GramSolution) -> tuple[Vector, Matrix, str]:
     fit, covariance = solution.values, solution.covariance
     if settings.kind == "real":
-        return fit, covariance, _LINEAR
+        return fit, covariance, _LINEAR if settings.constant else _ALL_COUNTED + _LINEAR
     if settings.reach is not None:
-        scale = by_quadratic(np.ones(1), settings.reach)[0]
+        scale = by_quadratic(np.ones(1), settings.reach, settings.surrogate)[0]
         return scale * fit, scale * scale * covariance, _QUADRATIC
     p = settings.features
+    if not settings.constant:
+        return _without_constant(fit, solution.moment[:p, :p])
     features, label = solution.moment[:p, :p], _mean_label(solution.moment)
     values = by_normal_scores(fit, features, label)
     if values is None:
@@ -134,6 +147,18 @@ def _model(settings: SketchSettings | GramSettings, solution: Solution | GramSol
             return values, np.full((p, p), math.inf), _NO_CURVE
         jacobian[:, j] = (up - down) / (2.0 * step[j])
     return values, jacobian @ covariance @ jacobian.T, _NORMAL
+
+
+def _without_constant(fit: Vector, features: Matrix) -> tuple[Vector, Matrix, str]:
+    """Log odds through zero: scores and labels taken as of mean 0, as the moments tell neither."""
+    p = len(fit)
+    moment = np.eye(p + 1)
+    moment[:p, :p] = features
+    values = by_normal_scores(np.append(fit, 0.0), moment, 0.0)
+    unknown = np.full((p, p), math.inf)
+    if values is None:
+        return by_quadratic(fit, FALLBACK_RANGE), unknown, _NO_CURVE
+    return values[:p], unknown, _NO_CONSTANT
 
 
 def _mean_label(moment: Matrix) -> float:

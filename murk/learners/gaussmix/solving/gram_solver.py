@@ -62,7 +62,7 @@ class GramSolution:
     directions: int
 
 
-def solve_gram(sums: GramSums, *, target_weight: float, slope: float) -> GramSolution:
+def solve_gram(sums: GramSums, *, target_weight: float, slope: float, constant: bool = True) -> GramSolution:
     """Coefficients and their covariance from the sums of any number of windows.
 
     Parameters
@@ -73,6 +73,8 @@ def solve_gram(sums: GramSums, *, target_weight: float, slope: float) -> GramSol
         a: what the target is multiplied by where the noise is isotropic.
     slope
         Public scale of a coefficient, for what hidden directions may add to those that are learned.
+    constant
+        Whether the last feature is the constant, which tells how many records have a target.
     """
     p = sums.columns - 1
     unknown = np.full((p, p), math.inf)
@@ -95,7 +97,7 @@ def solve_gram(sums: GramSums, *, target_weight: float, slope: float) -> GramSol
         values = values + lost @ (lost.T @ sums.moment[:p, p]) / held
     person = sums.moment / sums.people
     residual = np.append(-values, 1.0)
-    counted = sums.counted(float(sums.moment[p - 1, p - 1]))
+    counted = sums.counted(float(sums.moment[p - 1, p - 1]) if constant else math.inf)
     scatter = max(float(residual @ sums.moment @ residual), 0.0) / max(counted - p, 1.0)
     away = slope * slope * lost @ lost.T
     unit = np.eye(p)

@@ -94,7 +94,7 @@ def check_rows(rows: int, features: int) -> None:
         )
 
 
-def solve(sums: SketchSums, *, debiased: bool = True) -> Solution:
+def solve(sums: SketchSums, *, debiased: bool = True, constant: bool = True) -> Solution:
     """Coefficients and their covariance from the sums of any number of sketches.
 
     Noise-aware repair: the eigenvalues of ``A_xx`` are held at or above `FLOOR` times ``2 sqrt(p f) + p f / noise``,
@@ -112,6 +112,8 @@ def solve(sums: SketchSums, *, debiased: bool = True) -> Solution:
         The sums.
     debiased
         False for the paper's estimate, the noise not taken off; it then has no interval unless there is no noise.
+    constant
+        Whether the last feature is the constant, which tells how many records have a target.
     """
     d = sums.columns
     p = d - 1
@@ -136,16 +138,18 @@ def solve(sums: SketchSums, *, debiased: bool = True) -> Solution:
         return Solution(values, unknown, person, int(held.sum()))
     if sums.rows - p < FEWEST:
         return Solution(values, unknown, person, 0)
-    return Solution(values, _covariance(sums, values, person, (vectors * inverse) @ vectors.T), person, 0)
+    counted = sums.counted(sums.people * float(person[p - 1, p - 1]) if constant else math.inf)
+    covariance = _covariance(sums, values, person, (vectors * inverse) @ vectors.T, counted)
+    return Solution(values, covariance, person, 0)
 
 
-def _covariance(sums: SketchSums, values: Vector, person: Matrix, inverse: Matrix) -> Matrix:
+def _covariance(sums: SketchSums, values: Vector, person: Matrix, inverse: Matrix, counted: float) -> Matrix:
     p = len(values)
     direction = np.append(-values, 1.0)
     residual = max(float(direction @ person @ direction), 0.0)
     length = float(direction @ direction)
     features, unit = person[:p, :p], np.eye(p)
-    sampled = sums.sampled * sums.people / sums.counted(sums.people * float(person[p - 1, p - 1]))
+    sampled = sums.sampled * sums.people / counted
     middle = (
         (sums.square + sampled) * residual * features
         + sums.cross * (length * features + residual * unit)

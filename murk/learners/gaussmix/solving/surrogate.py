@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from murk.errors import UserError
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+
+Surrogate = Literal["minimax", "chebyshev"]
 
 WIDEST = 10.0
 """Standard deviation of logits beyond which no curve is sought: nearly everybody's label would be certain."""
@@ -52,7 +55,7 @@ class Quadratic:
 
 
 @lru_cache(maxsize=64)
-def quadratic(reach: float) -> Quadratic:
+def quadratic(reach: float, surrogate: Surrogate = "minimax") -> Quadratic:
     """The quadratic closest to ``-log(1 + e^-s)`` on ``[-reach, reach]`` in the largest distance (minimax).
 
     ``-log(1 + e^-s) = s/2 - log(2 cosh(s/2))``, so ``b1 = 1/2`` and the even rest is fitted in ``v = s^2``, in which
@@ -63,11 +66,14 @@ def quadratic(reach: float) -> Quadratic:
     ----------
     reach
         Q: a public bound of the scores ``y theta'x``, from 0.001 to 1000.
+    surrogate
+        ``"chebyshev"``: not the closest, but the one that meets the curve at the three Chebyshev nodes, 0 and ``+-Q
+        sqrt(3) / 2``.
 
     Raises
     ------
     UserError
-        For a range outside those bounds.
+        For a range outside those bounds, or an unknown surrogate.
 
     References
     ----------
@@ -79,7 +85,11 @@ def quadratic(reach: float) -> Quadratic:
     2.63
     >>> round(quadratic(0.01).scale, 3)
     2.0
+    >>> round(quadratic(6.0).scale, 3), round(quadratic(6.0, "chebyshev").scale, 3)
+    (3.897, 3.533)
     """
+    if surrogate not in ("minimax", "chebyshev"):
+        raise UserError(f'surrogate={surrogate!r}; known are "minimax" and "chebyshev"')
     if not _RANGE[0] <= reach <= _RANGE[1]:
         raise UserError(f"the range Q of the logistic surrogate lies from 0.001 to 1000, got {reach!r}")
 
@@ -87,6 +97,10 @@ def quadratic(reach: float) -> Quadratic:
         # -log(2 cosh(s/2)), also where cosh overflows.
         return -(s / 2.0 + math.log1p(math.exp(-s)))
 
+    if surrogate == "chebyshev":
+        bend = (even(reach * math.sqrt(0.75)) - even(0.0)) / (0.75 * reach**2)
+        gaps = (abs(even(s) - even(0.0) - bend * s * s) for s in np.linspace(0.0, reach, 2001).tolist())
+        return Quadratic(b0=even(0.0), b1=0.5, b2=bend, error=max(gaps))
     slope = (even(reach) - even(0.0)) / reach**2
     # The tangent point: d even / d(s^2) = -tanh(s/2) / (4 s) equals the slope; it falls in size with s.
     low, high = 1e-9 * reach, reach
@@ -101,7 +115,7 @@ def quadratic(reach: float) -> Quadratic:
     return Quadratic(b0=0.5 * (tangent + chord), b1=0.5, b2=slope, error=0.5 * abs(tangent - chord))
 
 
-def by_quadratic(fit: Vector, reach: float) -> Vector:
+def by_quadratic(fit: Vector, reach: float, surrogate: Surrogate = "minimax") -> Vector:
     """Logistic coefficients from the least-squares ``fit`` on labels -1 and +1: ``quadratic(reach).scale`` times it.
 
     Examples
@@ -109,7 +123,7 @@ def by_quadratic(fit: Vector, reach: float) -> Vector:
     >>> by_quadratic(np.array([0.5, -0.1]), 3.0).round(3).tolist()
     [1.315, -0.263]
     """
-    return np.asarray(quadratic(reach).scale * fit)
+    return np.asarray(quadratic(reach, surrogate).scale * fit)
 
 
 def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None:

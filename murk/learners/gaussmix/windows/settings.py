@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from murk.errors import UserError
-from murk.learners.gaussmix.solving.surrogate import quadratic
+from murk.learners.gaussmix.solving.surrogate import Surrogate, quadratic
 
 Weighting = Literal["inverse-variance", "uniform"]
 Kind = Literal["real", "binary"]
@@ -34,6 +34,10 @@ class WindowSettings:
         Of windows: ``"inverse-variance"`` by public figures, or ``"uniform"`` (each person alike).
     window
         Most records of a window, where the task says so.
+    constant
+        Whether the last of the names is the constant; False: there is none.
+    surrogate
+        Which quadratic on [-Q, Q].
 
     Raises
     ------
@@ -49,6 +53,8 @@ class WindowSettings:
     reach: float | None = None
     weighting: Weighting = "inverse-variance"
     window: int | None = None
+    constant: bool = True
+    surrogate: Surrogate = "minimax"
 
     digested: ClassVar[tuple[str, ...]]
     """Names of the settings in the order in which `digest` has them, which must never change."""
@@ -60,7 +66,7 @@ class WindowSettings:
         if self.window is not None and self.window < 1:
             raise UserError(f"window={self.window!r}: a sketch has at least one record")
         if self.reach is not None:
-            quadratic(self.reach)
+            quadratic(self.reach, self.surrogate)
 
     @property
     def features(self) -> int:
@@ -76,4 +82,6 @@ class WindowSettings:
     def digest(self) -> str:
         """Fingerprint of all settings: states go on, and sums merge, only between equal ones."""
         parts = [*self.prefix, *(repr(getattr(self, name)) for name in self.digested)]
+        parts += [] if self.constant else ["no constant"]
+        parts += [] if self.surrogate == "minimax" else [self.surrogate]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]

@@ -28,12 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import PublicCovariates
+from murk.learners.estimates.misfit import excess
 from murk.learners.scores.layout import flattened, matrix_size, symmetric
 
 Array = NDArray[np.float64]
 
-UNLIKE = 3.72
-"""Standard deviations: one false alarm in 10,000 checks."""
 MOST_NUMBERS = 600
 """Numbers of a matrix up to which rows are used: 34 coefficients."""
 _FACTOR, _MOST, _RIGHT = 4.0, 0.25, 0.5
@@ -44,8 +43,7 @@ _NULL = 1e-9
 def misfit(off: Array, covariance: Array) -> float:
     """By how many standard deviations ``off' covariance^-1 off`` is larger than chance makes it, were off normal.
 
-    Directions without any variance are left out. Wilson and Hilferty (1931): the cube root of a chi-square over its
-    degrees of freedom is nearly normal.
+    Directions without any variance are left out.
     """
     values, vectors = np.linalg.eigh(covariance)
     kept = values > _NULL * values[-1]
@@ -53,7 +51,7 @@ def misfit(off: Array, covariance: Array) -> float:
     if not free:
         return 0.0
     square = float(np.sum((vectors[:, kept].T @ off) ** 2 / values[kept]))
-    return float((square / free) ** (1.0 / 3.0) - 1.0 + 2.0 / (9.0 * free)) / math.sqrt(2.0 / (9.0 * free))
+    return excess(square, free)
 
 
 @dataclass(frozen=True)

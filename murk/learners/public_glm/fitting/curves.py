@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.links import logistic
 from murk.privacy.guarantee import nearest
 
 Floats = NDArray[np.float64]
@@ -68,12 +69,6 @@ class CodedCurve:
         return np.asarray(self.curve.slope(z) / self.half)
 
 
-def _sigmoid(z: Floats) -> Floats:
-    # Both branches without overflow.
-    e = np.exp(-np.abs(z))
-    return np.asarray(np.where(z >= 0, 1.0, e) / (1.0 + e))
-
-
 def _exp(z: Floats) -> Floats:
     return np.asarray(np.exp(np.clip(z, -700.0, 700.0)))
 
@@ -88,7 +83,7 @@ def _softplus_inverse(y: Floats) -> Floats:
 
 
 def _hump_slope(z: Floats) -> Floats:
-    return np.asarray(_hump(z) * (1.0 - 2.0 * _sigmoid(z)))
+    return np.asarray(_hump(z) * (1.0 - 2.0 * logistic(z)))
 
 
 def _logit(y: Floats) -> Floats:
@@ -147,7 +142,7 @@ def _softplus(z: Floats) -> Floats:
     return np.asarray(np.logaddexp(0.0, z))
 
 
-_LOGISTIC = Curve("logistic", _sigmoid, _hump, _hump_slope, _logit, 0.0, 1.0)
+_LOGISTIC = Curve("logistic", logistic, _hump, _hump_slope, _logit, 0.0, 1.0)
 _POISSON = Curve("poisson", _exp, _exp, _exp, _log, 0.0, np.inf)
 _BOOSTING = Curve("boosting", _boosting, _boosting_slope, _boosting_bend, _boosting_inverse, 0.0, 1.0)
 
@@ -158,7 +153,7 @@ LINKS = {
     "identity": Curve("identity", _identity, _one, _zero, _identity, -np.inf, np.inf),
     "sigmoid": replace(_LOGISTIC, name="sigmoid"),
     "cubic": Curve("cubic", _cube, _square, _twice, _cubic_inverse, -np.inf, np.inf),
-    "softplus": Curve("softplus", _softplus, _sigmoid, _hump, _softplus_inverse, 0.0, np.inf),
+    "softplus": Curve("softplus", _softplus, logistic, _hump, _softplus_inverse, 0.0, np.inf),
     "exp": replace(_POISSON, name="exp"),
 }
 """Of a real target. ``softplus`` is log(1 + e^z); with the paper's log(1 + e^-z) all coefficients change sign."""

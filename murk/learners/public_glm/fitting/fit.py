@@ -41,6 +41,9 @@ _PRESENT = "needs next to no target missing"
 
 SCORED = f"{_PRESENT}, the model to be right, and public covariates that are like the private ones (docs/public-glm.md)"
 
+_FIXED = "the noisy second moments had to be fixed, which pulls coefficients towards 0"
+_LEFT = "noise outweighs the second moments, which repair=False leaves as they are"
+
 _COVERS = (
     "for what the method converges to: on features that are far from normal that is not quite the model's own "
     f"coefficients; {_PRESENT} (docs/public-glm.md)"
@@ -112,12 +115,13 @@ def normal_points(matrix: Floats, slopes: Floats) -> tuple[Floats, Floats]:
 
 def fit(
     sums: MomentSums, layout: Statistics, curve: Curve, response: Response, public: Covariates | None,
-    covariance: str, chains: int = 1, solver: str = "stein",
+    covariance: str, chains: int = 1, solver: str = "stein", repair: bool = True,
 ) -> Fit:  # fmt: skip
     """Fit a curve to running sums. Any curve may be fitted to the same sums.
 
     ``solver="score"`` solves the model's own equations over public covariates (see
-    :mod:`murk.learners.public_glm.fitting.score`) in place of the paper's two.
+    :mod:`murk.learners.public_glm.fitting.score`) in place of the paper's two. ``repair=False`` leaves second moments
+    that noise outweighs as they are.
     """
     p = layout.size
     if sums.count == 0:
@@ -126,7 +130,7 @@ def fit(
         none = Estimate(layout.names, nothing, DELTA, np.full(p, np.inf), "no release yet", chains, 0)
         return Fit(middle, None, nothing, lambda: none)
     private = Private.of(sums, layout)
-    design = design_of(private, public, covariance)
+    design = design_of(private, public, covariance, repair)
     beta = np.asarray(np.linalg.solve(design.matrix, private.cross), dtype=np.float64)
     direction = response.half * beta
     mean = None
@@ -161,8 +165,8 @@ def fit(
         spread = np.full(p, np.inf)
         if missing is not None:
             note = f"none: {missing}"
-        elif design.repaired:
-            note = "none: the noisy second moments had to be fixed, which pulls coefficients towards 0"
+        elif design.doubtful:
+            note = f"none: {_FIXED if repair else _LEFT}"
         else:
             at = _At(layout, private, design.matrix, design.share, beta, response, curve, points, shares, people, a, c)
             spread = np.sqrt(np.maximum(np.diag(_covariance(at)), 0.0))

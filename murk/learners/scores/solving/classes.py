@@ -25,7 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.coordinates import contrasts
+from murk.learners.estimates.misfit import UNLIKE, excess
+from murk.learners.links import class_probabilities
 from murk.learners.scores.model import Model, Response, directions
+from murk.learners.scores.solving.descent import descend
 from murk.learners.scores.solving.expected import mean_matrix
 from murk.learners.scores.solving.moments import pooled
 from murk.learners.scores.solving.rows import Rows, inverse
@@ -35,8 +38,6 @@ from murk.learners.scores.sums import Answer, Summary
 Array = NDArray[np.float64]
 
 _FITS, _STEPS = 3, 10
-# Standard deviations beyond which public rows count as unlike the people: by chance once in 10,000 times.
-_UNLIKE = 3.72
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,7 @@ class ClassScores:
 
 def probabilities(points: Array, theta: Array, basis: Array) -> Array:
     """Probabilities of the classes, (m, K), at rows (m, p) and contrasts theta ((K - 1) p,)."""
-    logits = points @ theta.reshape(basis.shape[1], -1).T @ basis.T
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    return class_probabilities(points @ theta.reshape(basis.shape[1], -1).T, basis)
 
 
 class ClassSolution:
@@ -154,6 +153,10 @@ class ClassSolution:
         """Share of the people whose target is missing."""
         return max(0.0, 1.0 - self.ratio)
 
+    def of_fewer(self, found: Sequence[Summary]) -> ClassSolution:
+        """The solution of fewer answers, in the way in which all were solved."""
+        return ClassSolution(found, len(self._basis), self.rows)
+
     # The equations
 
     def _noise(self, one: ClassScores, answer: Answer, at: Array) -> Array:
@@ -172,21 +175,11 @@ class ClassSolution:
         return information, gradient, value
 
     def _solve(self, theta: Array, pull: Array) -> Array:
-        """Levenberg and Marquardt's method, with weights taken again at each of a few solutions."""
+        """Nonlinear least squares, with weights taken again at each of a few solutions."""
         for _ in range(_FITS if self._equations else 0):
             at = probabilities(self.rows.points, theta, self._basis)
             inverses = [inverse(self._noise(one, answer, at)) for answer, one in self._equations]
-            damping, terms = 1e-3, self._terms(theta, pull, inverses)
-            for _ in range(_STEPS):
-                information, gradient, value = terms
-                step = np.linalg.solve(information + damping * np.diag(np.diag(information)), gradient)
-                tried = self._terms(theta + step, pull, inverses)
-                if tried[2] <= value:
-                    theta, terms, damping = theta + step, tried, damping / 4.0
-                    if float(np.max(np.abs(step))) < 1e-6:
-                        break
-                else:
-                    damping *= 6.0
+            theta = descend(theta, partial(self._terms, pull=pull, inverses=inverses), _STEPS)
         return theta
 
     # What is known of the solution
@@ -252,7 +245,5 @@ def _compared(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool]
     ratio = variance * float(np.sum(measured * expected / variances))
     missing = ratio < 1.0 - 3.0 * math.sqrt(variance)
     ratio = max(ratio, 0.02) if missing else 1.0
-    # Wilson and Hilferty: the cube root of a chi-square over its degrees of freedom is nearly normal.
-    left = float(np.sum((measured - ratio * expected) ** 2 / variances)) / size
-    unlike = (left ** (1.0 / 3.0) - (1.0 - 2.0 / (9.0 * size))) / math.sqrt(2.0 / (9.0 * size))
-    return ratio, variance if missing else 0.0, unlike <= _UNLIKE
+    left = float(np.sum((measured - ratio * expected) ** 2 / variances))
+    return ratio, variance if missing else 0.0, excess(left, size) <= UNLIKE

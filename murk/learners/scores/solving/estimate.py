@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,8 @@ class ScoreEstimate(Estimate):
         What it would take to learn the rest is forecast from.
     """
 
+    forecasts: ClassVar[bool] = True
+
     solution: AnySolution | None = None
     unit: float = 1.0
     outlook: Outlook | None = None
@@ -58,6 +61,10 @@ class ScoreEstimate(Estimate):
         if self.solution is None:
             return np.full(len(self.names), np.inf)
         return self.unit * self.solution.half_widths(NormalDist().inv_cdf(0.5 + level / 2.0))
+
+    def not_learned(self, level: float = 0.95) -> list[str]:
+        """Names of the coefficients that noise hides."""
+        return self._without_end(level)
 
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
         """What it would take to learn each coefficient whose interval at ``level`` has no end, by name.

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from murk.errors import MurkError
 from murk.learners.coordinates import whitening
+from murk.learners.estimates.misfit import UNLIKE, excess
 from murk.learners.scores.model import Model, Response
 from murk.learners.scores.solving.equations import ReleasedMoments
 from murk.learners.scores.solving.expected import mean_matrix
@@ -47,8 +48,6 @@ _MISSING, _RIGHT = 0.5, 0.5
 _SELECTED = 0.005
 # Standard deviation of pi where it is free.
 _THERE = 0.4
-# One false alarm in 10,000 checks.
-_UNLIKE = 3.72
 # Standard deviations by which targets are missing before anything is said of it.
 _SURELY = 2.5
 # Hypotheses of less weight are left out of intervals.
@@ -236,6 +235,10 @@ class PublicSolution:
                 break
         return theta, share
 
+    def of_fewer(self, found: Sequence[Summary]) -> PublicSolution:
+        """The solution of fewer answers, in the way in which all were solved."""
+        return PublicSolution(found, self.response, self.rows)
+
     # What is known of the solution
 
     @cached_property
@@ -247,13 +250,12 @@ class PublicSolution:
         free = len(self.told.released) - self.features
         if free <= 0:
             return 0.0
-        # Wilson and Hilferty: the cube root of a chi-square over its degrees of freedom is nearly normal.
-        return float((least / free) ** (1.0 / 3.0) - 1.0 + 2.0 / (9.0 * free)) / math.sqrt(2.0 / (9.0 * free))
+        return excess(least, free)
 
     @property
     def alike(self) -> bool:
         """Whether what was released is what the public rows predict, as far as can be told."""
-        return self._misfit <= _UNLIKE
+        return self._misfit <= UNLIKE
 
     @property
     def useful(self) -> bool:

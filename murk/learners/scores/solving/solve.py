@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from murk.errors import MurkError
 from murk.learners.scores.model import Model, Response
 from murk.learners.scores.solving.curvature import Curvature
+from murk.learners.scores.solving.descent import descend
 from murk.learners.scores.solving.expected import Expected
 from murk.learners.scores.solving.moments import Moments, gain, stretched
 from murk.learners.scores.solving.rows import Rows, inverse, power
@@ -144,6 +145,10 @@ class Solution:
             expected.slope(logit),
         )
 
+    def of_fewer(self, found: Sequence[Summary]) -> Solution:
+        """The solution of fewer answers, in the way in which all were solved."""
+        return Solution(found, self.response, unlike=self.unlike)
+
     # The equations
 
     def _noise(self, one: _Equation, theta: Array, spread: Array, error: float) -> tuple[Array, Array]:
@@ -184,7 +189,7 @@ class Solution:
         return information, gradient, value
 
     def _solve(self, solution: Array, pull: Array) -> Array:
-        """Levenberg-Marquardt, with the weights S_k^-1 taken again at each of a few solutions."""
+        """Nonlinear least squares, with the weights S_k^-1 taken again at each of a few solutions."""
         for _ in range(_FITS):
             theta = solution[: self.features]
             logit = self.rows.points @ theta
@@ -193,25 +198,9 @@ class Solution:
                 spread = self.curvature.ratio * one.expected.spread(logit)
                 own, shared = self._noise(one, theta, spread, self.curvature.error)
                 inverses.append(inverse(own + shared))
-            solution = self._descend(solution, pull, inverses)
+            solution = descend(solution, partial(self._terms, pull=pull, inverses=inverses), _STEPS)
         if not np.all(np.isfinite(solution)):
             raise MurkError("the epochs' equations have no finite solution")
-        return solution
-
-    def _descend(self, solution: Array, pull: Array, inverses: Sequence[Array]) -> Array:
-        damping = 1e-3
-        information, gradient, value = self._terms(solution, pull, inverses)
-        for _ in range(_STEPS):
-            step = np.linalg.solve(information + damping * np.diag(np.diag(information)), gradient)
-            tried = self._terms(solution + step, pull, inverses)
-            if tried[2] <= value:
-                solution = solution + step
-                information, gradient, value = tried
-                damping /= 4.0
-                if float(np.max(np.abs(step))) < 1e-6:
-                    break
-            else:
-                damping *= 6.0
         return solution
 
     # What is known of the solution
