@@ -17,6 +17,7 @@ from murk.stream import Task
 from murk.stream.log.base import Log
 
 _DAY = 86_400
+_UNKNOWN = "not known"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Store:
     settings
         What was read of it.
     seconds
-        For how long, where that is a number; None where it is kept until somebody deletes it, or nobody knows.
+        For how long: infinite where a topic keeps the newest for good; None where nobody knows, and in a file.
     """
 
     place: str
@@ -97,6 +98,8 @@ class Accounts:
         How many people or organisations, in words.
     plain
         Whether names stand in it as they are.
+    digests
+        Whether unkeyed digests of files stand in it.
     """
 
     path: str
@@ -112,6 +115,7 @@ class Accounts:
     rows: int = 0
     counted: str = ""
     plain: bool = False
+    digests: bool = False
 
     @property
     def spent(self) -> tuple[str, ...]:
@@ -168,23 +172,33 @@ def _kafka(log: Log, carried: Task | None, task: Task) -> Deployment:
             problems = [f"whether the topics fit the task could not be read: {error}"]
         for kind, (topic, about) in setup.settings().items():
             if isinstance(about, str):
-                found[kind] = Store(topic, "not known", f"could not be read: {about}")
+                found[kind] = Store(topic, _UNKNOWN, f"could not be read: {about}")
                 problems.append(f"the settings of {topic} could not be read: {about}")
             else:
-                found[kind] = _store(topic, about)
+                found[kind] = store = _store(topic, about)
+                if store.kept == _UNKNOWN:
+                    problems.append(f"for how long {topic} keeps messages is not known: {store.settings}")
     how = f"{settings.security_protocol}, as this command was configured"
     return Deployment(log.url, "kafka", carried, found, how, encrypted, identified, tuple(problems))
 
 
 def _store(topic: str, about: Mapping[str, str]) -> Store:
     shown = ", ".join(f"{key}={value}" for key, value in about.items())
-    if "compact" in about["cleanup.policy"]:
-        return Store(topic, "the newest of each chain, older ones until the broker compacts", shown)
-    milliseconds = int(about["retention.ms"])
-    if milliseconds < 0:
-        return Store(topic, "for ever: nothing deletes them", shown, math.inf)
-    seconds = milliseconds / 1000
-    return Store(topic, f"{span(seconds)} after they arrive, then deleted by the broker", shown, seconds)
+    policies = {word.strip() for word in about.get("cleanup.policy", "").split(",")}
+    if not policies & {"compact", "delete"}:
+        return Store(topic, _UNKNOWN, shown)
+    compacted = "the newest of each chain, older ones until the broker compacts"
+    if "delete" not in policies:
+        return Store(topic, compacted, shown, math.inf)
+    try:
+        milliseconds = int(about.get("retention.ms", ""))
+    except ValueError:
+        return Store(topic, _UNKNOWN, shown)
+    seconds = milliseconds / 1000 if milliseconds >= 0 else math.inf
+    kept = f"{span(seconds)} after they arrive, then deleted by the broker" if math.isfinite(seconds) else ""
+    if "compact" in policies:
+        return Store(topic, f"{compacted}; all {kept}" if kept else compacted, shown, seconds)
+    return Store(topic, kept or "for ever: nothing deletes them", shown, seconds)
 
 
 def read_accounts(path: str | Path) -> Accounts:
@@ -196,11 +210,9 @@ def read_accounts(path: str | Path) -> Accounts:
         for (name, _), count in totals.levels.items():
             tasks[name] = tasks.get(name, 0) + count
         problems = []
-        if ledger.names.are_plain:
-            problems.append(
-                f"people's names stand in the ledger {path} as they are: `murk ledger {path} --migrate` puts keyed "
-                "hashes in their place"
-            )
+        left = ledger.names.left()
+        if left:
+            problems.append(f"the ledger {path}: {left}")
         missing = ledger.names.missing()
         if missing is not None:
             problems.append(f"The key of names is missing or wrong: {missing} (the key lies beside the ledger)")
@@ -222,6 +234,7 @@ def read_accounts(path: str | Path) -> Accounts:
             totals.rows,
             totals.counted,
             ledger.names.are_plain,
+            ledger.names.has_digests and totals.files > 0,
         )
 
 

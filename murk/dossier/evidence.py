@@ -83,8 +83,13 @@ EVIDENCE: dict[str, Evidence] = {
         ),
     ),
     "order": Evidence(
-        "a gateway's releases stand on the log in the order of its file, and its receipts do: they are pseudonymous",
-        ("tests/producers/populations/test_order.py::test_order_tells_whose_a_release_is",),
+        "within a block the order of a gateway's releases says nothing of whose they are; blocks follow the file",
+        (
+            "tests/producers/populations/test_order.py::test_order_within_a_block_says_nothing",
+            "tests/producers/populations/test_order.py::test_every_order_is_as_likely",
+            "tests/producers/populations/test_order.py::test_blocks_follow_each_other",
+            "tests/producers/populations/test_order.py::test_order_tells_whose_a_release_is_where_blocks_are_of_one",
+        ),
     ),
     "values": Evidence(
         "whether, when and where something is sent depends on no value of a record",
@@ -118,8 +123,10 @@ EVIDENCE: dict[str, Evidence] = {
         ),
     ),
     "names": Evidence(
-        "nobody's name is in a ledger, and without its key nobody is found in it or gets a second budget",
+        "nobody's name and no digest of records is in a ledger, and without its key nobody is found in it or gets a "
+        "second budget",
         (
+            "tests/producers/ledger/test_names.py::test_no_digest_of_a_file_is_in_a_new_ledger",
             "tests/producers/ledger/test_names.py::test_nobody_is_named_in_a_new_ledger",
             "tests/producers/ledger/test_names.py::test_without_its_key_a_ledger_finds_nobody_and_releases_nothing",
             "tests/producers/ledger/test_names.py::test_killed_while_migrating_nobody_gets_a_second_budget",

@@ -97,7 +97,7 @@ def example_of(task: Task) -> Example:
 
 def _release_window(task: Task, log: Any, ledger: Ledger, record: Mapping[str, Any]) -> int:
     producer = SketchProducer(task, log, ledger, policy=Policy(public_sample=True))
-    fewest = max(int(getattr(producer._problem, "fewest", 1)), 1)
+    fewest = max(producer.fewest, 1)
     records = min(max(fewest, _PEOPLE), producer.room)
     for _ in range(records):
         receipts = producer.add(record)
@@ -107,8 +107,7 @@ def _release_window(task: Task, log: Any, ledger: Ledger, record: Mapping[str, A
 
 
 def with_sample(task: Task) -> Task:
-    """The task with a made-up public sample, drawn evenly from its own box, where it needs one that is not there "
-    "yet."""
+    """The task with a made-up public sample, drawn evenly from its box, where it needs one that is not there yet."""
     if task.public is None or task.covariates is not None:
         return task
     draw = np.random.default_rng(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,11 @@ from murk.privacy.gaussmix.explain import any_two_records
 from murk.privacy.guarantees import guarantee_from_dict
 from murk.stream import Task
 from murk.stream.task.disclosure import Disclosure
+
+# What a dossier says of each finding of an audit.
+_FINDING: Mapping[str, Callable[[Any], Any]] = {
+    "name": str, "measure": str, "claimed": float, "lower_bound": float, "ratio": float, "draws": int, "holds": bool,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -128,20 +133,19 @@ def read_audit(path: str | Path, task: Task) -> Audit:
     remedy = f"make it with `murk audit TASK --json > {path}`"
     try:
         content = json.loads(Path(path).read_bytes())
-        findings, of = content["findings"], content["task"]
-        names = [str(one["name"]) for one in findings]
-        figures = [(float(one["claimed"]), float(one["lower_bound"]), bool(one["holds"])) for one in findings]
-        audit = Audit(findings, float(content["confidence"]), bool(content["simulated"]), "")
+        findings = tuple({key: kind(one[key]) for key, kind in _FINDING.items()} for one in content["findings"])
+        of = None if content["task"] is None else str(content["task"]["hash"])
+        confidence, simulated = float(content["confidence"]), bool(content["simulated"])
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}): {remedy}") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise UserError(
             f"{path}: is not the outcome of an audit of a task, or of an earlier version: {remedy}"
         ) from None
-    if of is None or of.get("hash") != task.hash:
-        whose = "no task" if of is None else f"a task with the hash {str(of.get('hash'))[:12]}"
+    if of != task.hash:
+        whose = "no task" if of is None else f"a task with the hash {of[:12]}"
         raise UserError(f"{path}: is an audit of {whose}, and this one's is {task.hash[:12]}: {remedy}")
-    if not figures or not names:
+    if not findings:
         raise UserError(f"{path}: is an audit of nothing: {remedy}")
     made = f"read from {Path(path).name}, made on {content.get('date', '?')} by murk {content.get('murk', '?')}"
-    return Audit(audit.findings, audit.confidence, audit.simulated, made)
+    return Audit(findings, confidence, simulated, made)

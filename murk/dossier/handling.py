@@ -28,7 +28,7 @@ def trust(facts: Facts) -> Section:
         ("whoever holds ledger and key", "of each name that they think of: what it released, when, and if it withdrew",
          "with not losing it (an older copy forgets spending), and with caps: whoever runs the gateway can raise them",
          "with any record, or value of one; it has counts of a file's rows that were clamped or missing, of one row in "
-         "a file of one"),
+         "a file of one, and with the key tells whether a file of given contents was released from"),
         ("operator of the log (broker, its administrators)", "releases; connections and credentials, so who sends when",
          "with delivering; with not linking credentials to people", "with privacy: releases are protected before "
          "they arrive"),
@@ -153,12 +153,16 @@ def retention(facts: Facts) -> Section:
 def _ledger(facts: Facts) -> str:
     assert facts.accounts is not None
     accounts = facts.accounts
-    if accounts.keyed:
-        names = "names as keyed hashes; the key lies beside it (LEDGER.key), so that a folder's backup has both"
-    elif accounts.plain:
+    if accounts.plain:
         names = "NAMES AS THEY ARE"
+    elif accounts.rows and (accounts.rows == accounts.people or not accounts.keyed):
+        names = "people as rows of a file"
     else:
-        names = "people as rows of a file" if accounts.rows else "no names yet"
+        names = "names as keyed hashes" if accounts.keyed else "no names yet"
+    if accounts.digests:
+        names += "; UNKEYED DIGESTS OF FILES, from which a record can be guessed by whoever has all others"
+    if accounts.keyed:
+        names += "; the key lies beside it (LEDGER.key), so that a folder's backup has both"
     return f"{accounts.path}: {names}"
 
 
@@ -186,10 +190,12 @@ def withdrawal(facts: Facts) -> Section:
             ),
             Claim(
                 "Whose a release is: it carries no name, and is pseudonymous, not anonymous. A gateway (`murk run`, "
-                "`murk produce`) sends in the order of its file, and the ledger's receipts are in that order, too: who "
-                "has either and reads the log finds whose release is whose, and which releases to several tasks are "
-                "one person's. So does who sees connections, or the times of arrival. The guarantee does not rest on "
-                "that: it bounds what releases disclose of a record to anyone, also to who knows whose they are.",
+                "`murk produce`) sends block by block in the order of its file, shuffled within each block: who has "
+                "the file or the ledger, and reads the log, finds which block of people a release is from, in each of "
+                "several tasks (2,048 rows at most, of scores an epoch's rest; of gradients a hundredth of the "
+                "releases so far, one at a time at first, where that is whose it is). Who sees connections, or the "
+                "times of arrival, can find more. The guarantee does not rest on that: it bounds what releases "
+                "disclose of a record to anyone, also to who knows whose they are.",
                 ("release", "attack", "order"),
             ),
             Claim(

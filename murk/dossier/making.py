@@ -122,12 +122,23 @@ def _audited(facts: Facts) -> str:
 
 
 def _to_settle(facts: Facts) -> Iterator[str]:
-    task, deployment, accounts, audit = facts.task, facts.deployment, facts.accounts, facts.audit
-    if accounts is not None and accounts.rows:
+    if facts.accounts is not None and facts.accounts.rows:
         yield (
-            "People are rows of a file: a copy that was sorted anew or corrected gives everyone a new budget, and a "
-            "withdrawal does not follow into it: name them by a column (use --person)."
+            "People are rows of a file: nobody is recognised in a copy that was sorted anew or corrected. A withdrawal "
+            "does not follow into it, nor what was spent (under a cap over all tasks this ledger refuses it, another "
+            "one does not): name them by a column (use --person)."
         )
+    yield from _of_task(facts)
+    yield from _of_gateways(facts)
+    yield from _of_deployment(facts)
+    yield from _of_accounts(facts)
+    if facts.audit is None:
+        yield "No audit was run or read: `murk audit TASK --json > audit.json`, then --audit audit.json."
+
+
+def _of_task(facts: Facts) -> Iterator[str]:
+    """What the task itself leaves open, and how weak its promise is."""
+    task, audit = facts.task, facts.audit
     if task.simulated:
         yield "The task is for SIMULATED releases, which protect nobody: no real person's record may be released to it."
     if audit is not None and not audit.holds:
@@ -147,48 +158,56 @@ def _to_settle(facts: Facts) -> Iterator[str]:
     yield "Were the bounds and categories chosen without looking at these people's data? Murk cannot tell."
     if task.public is not None:
         yield "Have the people of the public sample agreed that their features become public, as they are?"
-    if accounts is not None and accounts.files:
+
+
+def _of_gateways(facts: Facts) -> Iterator[str]:
+    """Who can tell more than the log shows."""
+    if facts.accounts is not None and facts.accounts.files:
         yield (
             "Who holds the file of records, and runs the gateway? Towards them nothing is promised: they have the "
             "records, the ledger with its key, and perhaps the log."
         )
-    if not task.of_organisations:
+    if not facts.task.of_organisations:
         yield (
-            "Who can see both the log and the order of a gateway's file, or its ledger? They can tell whose each "
-            "release is. What it discloses of the record stays within the guarantee."
+            "Who can see both the log and the order of a gateway's file, or its ledger? They can tell from which block "
+            "of its people each release is, and whose, where a block is of one. What it discloses of the record stays "
+            "within the guarantee."
         )
+
+
+def _of_deployment(facts: Facts) -> Iterator[str]:
+    """What was read of the log: how long it keeps what, and who gets at it."""
+    task, deployment, accounts = facts.task, facts.deployment, facts.accounts
     if deployment is None:
         yield "No log was read (--log): retention is what the task asks for, and nothing is known of copies or access."
-    else:
-        yield from deployment.problems
-        releases = deployment.stores.get("releases")
-        if releases is not None and _longer(releases.seconds, task.log.retention):
-            yield f"Releases are kept longer than the task asks for ({releases.kept}): is that intended?"
-        if deployment.kind == "file" and accounts is not None and accounts.people < task.duplicates:
-            yield (
-                f"Releases are never deleted while the log exists: it keeps the newest {task.duplicates:,} of a chain "
-                f"(duplicates), and the ledger knows {accounts.people:,} people. Who deletes the file, and when?"
-            )
-        if deployment.task is None:
-            yield "The log carries no task yet: this dossier is of the file, and not of what people will be asked."
-        if deployment.encrypted is False:
-            yield "Connections to the broker are not encrypted: who sends, and when, can be seen on the network."
-        if deployment.identified is False:
-            yield "Clients do not say who they are to the broker: nothing keeps others from writing models or floods."
-        if deployment.kind == "kafka":
-            yield "Rights at the broker were not read: devices need to write releases and to read models, no more."
-    if accounts is None:
+        return
+    yield from deployment.problems
+    releases = deployment.stores.get("releases")
+    if releases is not None and releases.seconds is not None and releases.seconds > task.log.retention:
+        yield f"Releases are kept longer than the task asks for ({releases.kept}): is that intended?"
+    if deployment.kind == "file" and accounts is not None and accounts.people < task.duplicates:
+        yield (
+            f"Releases are never deleted while the log exists: it keeps the newest {task.duplicates:,} of a chain "
+            f"(duplicates), and the ledger knows {accounts.people:,} people. Who deletes the file, and when?"
+        )
+    if deployment.task is None:
+        yield "The log carries no task yet: this dossier is of the file, and not of what people will be asked."
+    if deployment.encrypted is False:
+        yield "Connections to the broker are not encrypted: who sends, and when, can be seen on the network."
+    if deployment.identified is False:
+        yield "Clients do not say who they are to the broker: nothing keeps others from writing models or floods."
+    if deployment.kind == "kafka":
+        yield "Rights at the broker were not read: devices need to write releases and to read models, no more."
+
+
+def _of_accounts(facts: Facts) -> Iterator[str]:
+    """What was read of people's accounts."""
+    if facts.accounts is None:
         yield "No ledger was read (--ledger): whether there is a cap over all tasks is not known."
-    else:
-        yield from accounts.problems
-        if not accounts.capped:
-            yield "No cap over all tasks is noted in the ledger: further tasks add up without a limit (--lifetime)."
-    if audit is None:
-        yield "No audit was run or read: `murk audit TASK --json > audit.json`, then --audit audit.json."
-
-
-def _longer(seconds: float | None, asked: float) -> bool:
-    return seconds is not None and seconds > asked
+        return
+    yield from facts.accounts.problems
+    if not facts.accounts.capped:
+        yield "No cap over all tasks is noted in the ledger: further tasks add up without a limit (--lifetime)."
 
 
 def _measured(facts: Facts) -> Section:

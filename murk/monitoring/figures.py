@@ -16,7 +16,6 @@ from murk.learners.estimates.drift import Drift, drift_of
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.problem import Problem, plausible
 from murk.learners.results.diagnosis import diagnose_task
-from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
@@ -278,7 +277,7 @@ def figures(
 
 def _needed(task: Task, found: Estimate, halves: Sequence[float], before: Needed | None) -> Needed:
     """What it would take to learn what was not: as forecast before, where it is of the same and not much was added."""
-    if not isinstance(found, ScoreEstimate) or not found.n_releases:
+    if not found.forecasts or not found.n_releases:
         return Needed(0, {})
     unknown = {name for name, half in zip(found.names, halves, strict=True) if not math.isfinite(half)}
     if before is not None and unknown == before.of.keys() and found.n_releases < _ANEW * before.releases:

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from murk.dossier.content import Claim, Dossier, Sample
-from murk.dossier.deployment import Accounts, Deployment, Store, read_accounts
+from murk.dossier.deployment import Accounts, Deployment, Store, _store, read_accounts
 from murk.dossier.evidence import EVIDENCE
 from murk.dossier.example import example_of, levels_of
 from murk.dossier.facts import Audit, Facts, read_audit
@@ -23,7 +24,7 @@ from murk.producers import Ledger
 from murk.producers.ledger.naming.key import key_path
 from murk.stream import Task
 from tests.dossier.test_example import TASKS, task_of
-from tests.producers.ledger.accounts import ask, booked, charge, rho
+from tests.producers.ledger.accounts import TASK, ask, booked, charge, rho
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -199,6 +200,32 @@ def test_what_is_not_known_is_to_be_settled() -> None:
     assert "REFUTED" in dossier(refuted).to_settle[0]
 
 
+@pytest.mark.parametrize(
+    ("about", "kept", "seconds"),
+    [
+        ({"cleanup.policy": "delete", "retention.ms": "604800000"}, "7 days after they arrive, then deleted", 604_800),
+        ({"cleanup.policy": "delete", "retention.ms": "-1"}, "for ever: nothing deletes them", math.inf),
+        ({"cleanup.policy": "compact", "retention.ms": "604800000"}, "the newest of each chain", math.inf),
+        (
+            {"cleanup.policy": "compact,delete", "retention.ms": "864000000"},
+            "the newest of each chain, older ones until the broker compacts; all 10 days after they arrive", 864_000,
+        ),
+        ({"cleanup.policy": "delete, compact", "retention.ms": "-1"}, "the newest of each chain", math.inf),
+        ({"cleanup.policy": "delete", "retention.ms": "None"}, "not known", None),
+        ({"cleanup.policy": "delete"}, "not known", None),
+        ({"cleanup.policy": "None", "retention.ms": "1"}, "not known", None),
+    ],
+)  # fmt: skip
+def test_how_long_a_topic_keeps_what(about: dict[str, str], kept: str, seconds: float | None) -> None:
+    store = _store("murk-sleep-releases", about)
+    assert store.kept.startswith(kept)
+    assert store.seconds == seconds
+    deployment = replace(DEPLOYMENT, stores={**STORES, "releases": store})
+    settle = " ".join(dossier(facts(deployment=deployment)).to_settle)
+    # The task asks for seven days.
+    assert ("Releases are kept longer than the task asks for" in settle) == (seconds is not None and seconds > 604_800)
+
+
 def test_of_windows_it_says_what_any_two_records_are_told_apart_in() -> None:
     """A window's guarantee is against a blank record: two records are further apart, and that is what people ask."""
     found = dict(dossier(facts(TASKS["sketch"])).summary)
@@ -306,6 +333,26 @@ def test_a_ledger_with_names_in_it_is_a_problem(tmp_path: Path) -> None:
     assert "--migrate" in read_accounts(path).problems[0]
 
 
+def test_what_a_migration_has_left_is_a_problem(tmp_path: Path) -> None:
+    import sqlite3
+
+    path = tmp_path / "ledger.db"
+    with booked(path) as ledger:
+        ledger.begin_run(TASK, "f" * 64)
+    with sqlite3.connect(path) as change:
+        change.execute("UPDATE meta SET value = 3 WHERE key = 'format'")
+        change.execute("INSERT INTO meta VALUES ('names left', 1)")
+    found = read_accounts(path)
+    assert "guess the last" in found.problems[0]
+    rows = dossier(facts(accounts=replace(found, people=2, rows=2)))
+    assert "UNKEYED DIGESTS OF FILES" in words(rows, "retention")
+    with sqlite3.connect(path) as change:
+        change.execute("UPDATE meta SET value = 4 WHERE key = 'format'")
+    found = read_accounts(path)
+    assert "migration of it was interrupted" in found.problems[0]
+    assert "UNKEYED" not in words(dossier(facts(accounts=found)), "retention")
+
+
 def saved(task: Task) -> dict[str, Any]:
     return {
         "confidence": 0.999, "simulated": False, "task": {"name": task.name, "hash": task.hash}, "murk": "0.3.0",
@@ -321,6 +368,20 @@ def test_a_saved_audit_is_of_this_very_task(tmp_path: Path) -> None:
     assert found.origin == "read from audit.json, made on 2026-01-01 by murk 0.3.0"
     with pytest.raises(UserError, match="is an audit of a task with the hash"):
         read_audit(path, task_of(TASKS["gradients"]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"task": "x"}, {"task": ["hash"]}, {"task": {}}, {"findings": []}, {"findings": [{**FINDING, "draws": None}]},
+        {"findings": [{**FINDING, "draws": 1e999}]}, {"findings": [{key: FINDING[key] for key in ("name", "holds")}]},
+    ],
+)  # fmt: skip
+def test_a_damaged_audit_is_refused_with_the_remedy(tmp_path: Path, change: dict[str, Any]) -> None:
+    path, task = tmp_path / "audit.json", task_of(TASKS["scores"])
+    path.write_text(json.dumps({**saved(task), **change}))
+    with pytest.raises(UserError, match="make it with `murk audit TASK --json"):
+        read_audit(path, task)
 
 
 @pytest.mark.parametrize("wrong", ["", "[]", "{}", '{"findings": 1}', "nonsense", "all"])

@@ -1,6 +1,7 @@
 """The example of a dossier is what a device sends, of a record that nobody has."""
 
 import json
+from functools import cache
 
 import pytest
 
@@ -34,10 +35,15 @@ def task_of(text: str) -> Task:
     return Task.parse("name: sleep\n" + text)
 
 
+@cache
+def example(name: str) -> Example:
+    return example_of(task_of(TASKS[name]))
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_the_bytes_are_those_of_a_device(name: str) -> None:
     task = task_of(TASKS[name])
-    found = example_of(task)
+    found = example(name)
     learner = problem_for(with_sample(task)).engine()
     magnitudes = {level: one.magnitude for level, one in learner.mechanisms.items()}
     # Read as a learner reads them, by every rule that it has.
@@ -51,7 +57,7 @@ def test_the_bytes_are_those_of_a_device(name: str) -> None:
 
 
 def test_two_releases_of_one_record_have_settings_in_common_and_no_more() -> None:
-    found = example_of(task_of(TASKS["examples"]))
+    found = example("examples")
     one, other = (json.loads(message) for message in found.messages)
     assert one["payload"] != other["payload"]
     assert one["id"] != other["id"]
@@ -67,6 +73,16 @@ def test_a_made_up_record_fits_the_task() -> None:
         assert (coded.clamped, coded.missing) == (0, 0)
 
 
-def test_its_fields_are_those_of_the_message() -> None:
-    found: Example = example_of(task_of(TASKS["scores"]))
-    assert set(found.fields) == set(json.loads(found.messages[0]))
+FIELDS = {"schema", "kind", "id", "task", "level", "chain", "payload", "time", "expires", "simulated"}
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("scores", {"version", "question"}), ("gradients", {"version"}), ("examples", set()), ("moments", set()),
+        ("sketch", {"records"}), ("sketch by mixing", {"rows", "records", "spread"}),
+    ],
+)  # fmt: skip
+def test_its_fields_are_those_that_are_documented_and_no_others(name: str, more: set[str]) -> None:
+    """docs/wire.md has them: whoever adds one to what leaves a device has to say so there."""
+    assert set(example(name).fields) == FIELDS | more

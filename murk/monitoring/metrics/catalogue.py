@@ -100,7 +100,7 @@ METRICS = (
     Metric(
         "murk_public_covariates_alike", "gauge",
         "1 while the public covariates pass the check that they are like the people's, else 0.",
-        optional="where the protocol is scores, with public covariates",
+        optional="where public covariates are checked: scores, examples, and directions of moments",
     ),
     Metric(
         "murk_iterate_gap", "gauge", "Euclidean distance between the chain's newest iterate and its average.",
