@@ -16,9 +16,10 @@ $(STAMP): pyproject.toml
 demo: install
 	$(BIN)/murk demo
 
+# More processes than two cores have work for: the tests of services come first, and wait for most of their time.
 test: install
 	$(BIN)/python -m tests.compiling
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 40
+	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder --durations 40
 
 lint: install
 	$(BIN)/ruff format --check .
@@ -50,6 +51,11 @@ mutants: install
 .PHONY: generate
 generate: install
 	$(BIN)/python -m tools.generate
+
+# The pages of reproductions: every table and figure of the papers is made again, and put where its page has a place.
+.PHONY: reproductions
+reproductions: install
+	$(BIN)/python -m tools.reproductions
 
 # The documentation site in build/docs, offline; a broken link, a name without its place or its docstring, or anything
 # loaded from another host is an error.

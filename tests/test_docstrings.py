@@ -57,6 +57,11 @@ def docstrings():
                 yield f"{path.relative_to(PACKAGE)}:{node.lineno}", ast.get_docstring(node) or ""
 
 
+def test_no_docstring_is_written_as_joined_literals():
+    """Quotes that end one line and begin the next belong to code, where they are joined; here they are shown."""
+    assert not [place for place, text in docstrings() if re.search(r'"\n\s*"', text)]
+
+
 def test_no_explanation_is_elsewhere():
     found = [
         (place, name, said)

@@ -20,10 +20,11 @@ ALLOWED = {
     "audit": {"privacy", "stream", "learners", "producers"},
     "demo": {"privacy", "stream", "learners", "producers"},
     "dossier": {"privacy", "stream", "learners", "producers"},
-    "cli": {"privacy", "stream", "learners", "producers", "monitoring", "audit", "demo", "dossier"},
+    "reproduce": {"privacy", "stream", "learners", "producers", "demo"},
+    "cli": {"privacy", "stream", "learners", "producers", "monitoring", "audit", "demo", "dossier", "reproduce"},
 }
 NOT_INSTALLED = {"tools", "tests", "benchmarks", "deploy"}
-EVERYBODY = {"errors", "_jit", "_lazy", "_sqlite", "_turns", "__version__"}
+EVERYBODY = {"errors", "_files", "_jit", "_lazy", "_sqlite", "_turns", "__version__"}
 
 
 def imports(path):

@@ -86,13 +86,13 @@ A release never carries more loss than its guarantee: calibration rounds against
 | --- | --- | --- | --- |
 | `gradients` | by each person, at the newest model | pure, approx, gdp, zcdp | [LDP-SGD](ldp-sgd.md) |
 | `scores` | by each person, at the model of an epoch | pure, approx, gdp, zcdp | [scores](scores.md) |
-| `examples` | by each person, once | approx, gdp, zcdp | [IWP-SGD](iwp-sgd.md) |
+| `examples` | by each person, once | pure, approx, gdp, zcdp (pure by outer products alone) | [IWP-SGD](iwp-sgd.md) |
 | `moments` | by each person, once | pure, approx, gdp, zcdp | [public-data GLM](public-glm.md) |
 | `sketch` | by each organisation, once a window | approx; of `moments` also gdp, zcdp | [GaussMix](gaussmix.md) |
 
 Only the block of the task's own protocol may be given; of `learner`, examples read `step`, `averaging`, `weighting`
-and `radius`, moments and sketches none of it (`radius` may stand there), and scores take none. Scores, examples,
-moments and sketches learn a binary or a real target.
+and `radius`, moments and sketches none of it (`radius` may stand there), and scores take none. Examples, moments and
+sketches learn a binary or a real target; scores do, too, and several classes where covariates are public.
 
 ## Public covariates
 
@@ -126,10 +126,10 @@ like any other sample.
 - The constant 1 comes last, named `intercept`.
 - Missing values, undeclared categories and what is not a finite number are 0 on a device. `murk run` and other file
   populations stop at undeclared and non-finite values, and under `missing: error` at missing ones, too.
-- A missing or undeclared target gives a gradient of zero (a row of zeros in a sketch or an example, moments with the
-  middle of the target's range), which is randomized and released like any other: nobody is left out because of what
-  their record says. Many missing targets bias moments, and examples of a real target that are released jointly or
-  separately.
+- A missing or undeclared target gives a gradient or a score of zero (a row of zeros in a sketch or an example, second
+  moments with the middle of the target's range, a direction of zero), which is randomized and released like any other:
+  nobody is left out because of what their record says. Many missing targets bias second moments, directions of more
+  than 34 coefficients, and examples of a real target that are released jointly or separately.
 - A binary target is 1 or 0 (in examples and sketches +1 or -1), classes are numbered in their order, a real target
   maps [`low`, `high`] to [-1, 1].
 - Coefficients are in coded units. Per unit of a number they are 2 `unit` / (`high` - `low`) times as much; for a

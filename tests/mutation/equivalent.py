@@ -25,7 +25,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-            return False\n+            return None",
     ): "whoever asks takes both for no",
     (
-        "murk/producers/populations/tables.py",
+        "murk/producers/populations/records/files.py",
         "-CHUNK = 2**20\n+CHUNK = 3**20",
     ): "how much is read at once",
     (
@@ -153,7 +153,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-    elif kinds <= {int, float, type(None)}:\n+    elif kinds < {int, float, type(None)}:",
     ): "a closer look at plain numbers finds nothing",
     (
-        "murk/producers/populations/tables.py",
+        "murk/producers/populations/records/files.py",
         "-CHUNK = 2**20\n+CHUNK = 2**21",
     ): "how much is read at once",
     (

@@ -10,7 +10,7 @@ from pathlib import Path
 from murk.stream import open_log
 from tests.cli.harness import LEDGER, ROWS, accounts, clean, traces
 from tests.cli.harness import Done as Ended
-from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, SKETCH, Protocol
+from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, SCORES, SKETCH, Protocol
 from tests.services.faults.world import LIMITS, states
 
 CHAINS = 2
@@ -68,12 +68,14 @@ CASES = {
         Case(EXAMPLES, 9_000, 2, TWO, WHO, 3_600),
         Case(MOMENTS, 12_000, 2, LEVELS, ("--level", "lot")),
         Case(SKETCH, 36_000, 60, groups=3),
+        Case(SCORES, 12_000, 2, LEVELS, ("--level", "lot")),
     ),
     "kafka": (
         Case(GRADIENTS, 600, 4, TWO, WHO, 225),
         Case(EXAMPLES, 3_000, 2, TWO, WHO, 1_200),
         Case(MOMENTS, 3_000, 2, LEVELS, ("--level", "lot")),
         Case(SKETCH, 16_000, 60, groups=3),
+        Case(SCORES, 8_000, 2, LEVELS, ("--level", "lot")),
     ),
 }
 
@@ -111,7 +113,7 @@ def undisturbed(case: Case, base: Path, nursery) -> Undisturbed:
     left = traces(folder)
     ids = [identifier for _, identifier in left["messages"]]
     assert len(ids) == len(set(ids)) == found["releases"] == len(left["debits"])
-    if case.protocol is GRADIENTS:
+    if case.protocol in (GRADIENTS, SCORES):
         learners = None
     else:
         with open_log(f"sqlite:///{folder}/{LOG}", create=False) as log:

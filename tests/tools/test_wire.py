@@ -23,6 +23,7 @@ from murk.stream.messages.codec import REASONS, RejectedError, WireRules, decode
 from murk.stream.messages.estimates import EstimateMessage
 from murk.stream.messages.state import Counters, decode_state
 from murk.stream.task.task import Task
+from murk.stream.worker.learner import payload_lengths
 from murk.stream.worker.worker import DEAD_BYTES, Worker
 from tests.stream.by_hand import PAGE, code, release
 from tests.stream.harness import drain
@@ -35,13 +36,20 @@ PROBLEM = problem_for(TASK)
 MAGNITUDE = PROBLEM.mechanisms["default"].magnitude
 EXAMPLES = examples(MAGNITUDE)
 OTHERS = {
-    kind: WireRules(task.hash, False, tuple(sizes), {"default": 2**40}, kind=kind)
-    for kind, task, *sizes in (
-        ("score", wire_examples.SCORES, 3, 6),
-        ("example", wire_examples.EXAMPLES, 5),
-        ("moment", wire_examples.MOMENTS, 8),
-        ("sketch", wire_examples.SKETCH, 6),
-        ("gram", wire_examples.GRAM, 10),
+    # The page's sketch is shortened, to two rows.
+    kind: WireRules(
+        task.hash,
+        False,
+        (6,) if kind == "sketch" else payload_lengths(problem_for(task)),
+        {"default": 2**40},
+        kind=kind,
+    )
+    for kind, task in (
+        ("score", wire_examples.SCORES),
+        ("example", wire_examples.EXAMPLES),
+        ("moment", wire_examples.MOMENTS),
+        ("sketch", wire_examples.SKETCH),
+        ("gram", wire_examples.GRAM),
     )
 }
 # Blocks of the committed page in their order: an example, then its schema.

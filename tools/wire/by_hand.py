@@ -1,7 +1,7 @@
 """A release made by hand, in the standard library alone: the code that docs/wire.md quotes.
 
-It serves tasks with a binary target, `norm` weights, Gaussian noise, guarantees in gdp or zcdp, and no public
-covariates; the page says what is otherwise in other tasks.
+It serves tasks with a binary target, numbers and categories (no dates), `norm` weights, Gaussian noise, guarantees in
+gdp or zcdp, and no public covariates; the page says what is otherwise in other tasks.
 """
 
 import hashlib

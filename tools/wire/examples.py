@@ -103,7 +103,10 @@ def examples(magnitude: int) -> dict[str, Example]:
     )  # fmt: skip
     example = ExampleRelease(
         id=_LAST, task=EXAMPLES.hash, level="default", chain=0,
-        payload=[-1_406_925, 640_110, 902_511, -377_204, 1_018_466], **when,
+        payload=[
+            -406_925, 1_640_110, 302_511, -877_204, 418_466, -1_190_733, 560_012, 971_880, -633_547, 1_204_391,
+        ],
+        **when,
     )  # fmt: skip
     moments = [518_003, -1_904_381, 76_044, 2_250_107, -419_876, 312_268, -98_710, 1_188_254]
     moment = MomentRelease(id=_LAST, task=MOMENTS.hash, level="default", chain=0, payload=moments, **when)

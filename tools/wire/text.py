@@ -66,10 +66,12 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     "example": (
         "A release of an example",
         "`protocol: examples`, with `release: outer` (the default of the quadratic and squared losses under `pure`, "
-        "`approx`, and `gdp` with mu up to 3): (d + 1) (d + 2) / 2 numbers. The upper triangle, row after row, of v "
+        "and up to 64 coded features under `approx`, `gdp` with mu up to 3 and `zcdp` with rho up to 4.5, but under "
+        "these two not for labels with public covariates and mu up to 2): (d + 1) (d + 2) / 2 numbers. The upper "
+        "triangle, row after row, of v "
         "v' with its numbers off the diagonal times sqrt 2; v is the features, the constant 1 and the target (of a "
         "label -1 or +1) over the root of 1 + the square of the length of features and constant, and zeros where the "
-        "target is missing. With `release: directions` (their default under less noise): d + 2 numbers. The features "
+        "target is missing. With `release: directions` (their default otherwise): d + 2 numbers. The features "
         "over the record's length, the constant's 1 in it, and of a label times -1 or +1; then 1 and the target, both"
         " over that length, the target cut off at the other as integers; then 0. Where the target is missing, all are"
         " 0 but the last, which is 1414 steps / 1000, rounded down. With `release: joint`, d: the features and the "
@@ -155,7 +157,7 @@ a spacing: the largest power of two not above max(1, v // 200, min(f, v // 100))
 f = `max_staleness.releases` // 64. A device has no need of that: it copies the version of the model it has read.
 
 A **device** takes no gradient at a model that is not of its task and chain, not of d finite numbers, or longer
-than the task's `radius` (`null` is 3, and 1.5 with `huber`; an estimated scale is checked apart); longer than
+than the task's `radius` (`null` is 3, and 1.5 for a real target; an estimated scale is checked apart); longer than
 512 + 26 d bytes is not read. It looks at all this before it looks at its record, and what it does then does not
 depend on what the record holds. Before there is a model, gradients are taken at version 0: all zeros, and an
 estimated scale at `scale_start` / 4.
@@ -211,7 +213,8 @@ BY_HAND: Final = """\
      row, the scores are H theta x, p their probabilities. H (K x (K - 1)) holds the orthonormal Helmert contrasts:
      column r compares class r + 1 with the mean of those before it.
    - `huber`, scale known: g = -psi(u) w x, and C = c; c is `huber_c`, u = (y - theta'x) / scale, and psi(u) is u
-     cut to [-c, c].
+     cut to [-c, c]. `squared` and `median` are this with scale = 1 and c = 2 or 0.05, whatever `huber_c` and `scale`
+     say.
    - `huber`, scale estimated: the same with scale = 4 times theta's last number, and one number more,
      4 ((k/2 - psi(u)^2 / 2) w - m), where m = k/2 - c^2/4 and k = E min(Z^2, c^2), Z standard normal;
      C = sqrt(c^2 + c^4).
@@ -258,7 +261,8 @@ BY_HAND: Final = """\
    bytes, to the same partition, until the broker has confirmed them or `expires` has passed; noise is never
    drawn again for the same record, since the mean of several releases would tell more than was promised.
 
-In Python, with its standard library alone, for a binary target, `norm` weights and a guarantee in gdp or zcdp:
+In Python, with its standard library alone, for a binary target, features that are numbers or categories (no dates),
+`norm` weights and a guarantee in gdp or zcdp:
 """
 
 SENDING: Final = """
