@@ -11,6 +11,7 @@ NAMES = {
     "accuracy": "people needed for the same error, published settings against Murk's (10 minutes)",
     "staleness": "the error against the age of gradients, and docs/staleness.png (8 minutes)",
     "protocols": "all protocols beside each other in one unit, and the rule that follows (10 minutes; --quick)",
+    "planning": "forecast half widths against simulated people's (15 minutes; --quick; --women: the demonstration's)",
     "iwp": "IWP-SGD: the paper's figures, product against separate releases, coverage, speed (10 minutes)",
     "glm": "public-data GLM: error over people and epsilon, coverage, repair of the moments, speed (10 minutes)",
     "gaussmix": "GaussMix beside its baselines, and its rows, windows and intervals (10 minutes)",

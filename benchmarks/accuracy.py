@@ -75,35 +75,11 @@ CASES = [
 ]
 
 
-def references(replications):
-    """The published settings against independent figures for them."""
-    print(
-        "Published settings at n = 300,000, eta = 0.2, alpha = 1/2: iterate / average (and an independent simulation)"
-    )
-    for kind, p, budget, iterate, average in [
-        ("linear", 5, GaussianDP(1.0), 0.170, 0.0515),
-        ("linear", 5, GaussianDP(2.0), 0.042, 0.0086),
-        ("logistic", 5, GaussianDP(2.0), 0.053, 0.042),
-    ]:
-        learner = LDPSGDRegressor if kind == "linear" else LDPSGDClassifier
-
-        def make(learner=learner, budget=budget, **more):
-            return learner.as_published(budget=budget, **more)
-
-        curve, error = errors(make, kind, p, replications)
-        print(
-            f"  {kind} d = {p}, {budget}: {curve[1, -1]:.4f} +- {error[1]:.4f} ({iterate}) / "
-            f"{curve[0, -1]:.4f} +- {error[0]:.4f} ({average})", flush=True,
-        )  # fmt: skip
-
-
 def main(argv):
     parser = argparse.ArgumentParser()
     parser.add_argument("--replications", type=int, default=20)
     replications = parser.parse_args(argv).replications
-    # The published settings have heavy tails: their figures need more replications to settle.
-    references(5 * replications)
-    print("\n| model | guarantee | published: error | Murk: error | people Murk needs for the published error |")
+    print("| model | guarantee | published: error | Murk: error | people Murk needs for the published error |")
     print("|---|---|---|---|---|")
     for kind, p, budget, mixed, more in CASES:
         learner = LDPSGDRegressor if kind == "linear" else LDPSGDClassifier

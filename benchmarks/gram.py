@@ -31,18 +31,9 @@ from murk.learners.gaussmix.windows.gram_settings import GramSettings
 from murk.learners.gaussmix.windows.gram_sums import GramSums
 from murk.learners.gaussmix.windows.sketch_settings import default_rows
 from murk.privacy import ApproxDP, SimulatedNoise
-from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
+from murk.privacy.gaussmix import GaussMixMechanism
 from murk.privacy.mechanisms import calibrate
-
-
-def released(second, budget, rng, bound, target_bound=1.0):
-    """A window's matrix as it is released, and its mechanism."""
-    d = len(second)
-    mechanism = GramMechanism.calibrate(budget, columns=d, feature_bound=bound, target_bound=target_bound)
-    weights = np.append(np.ones(d - 1), mechanism.target_weight)
-    draws = np.triu(rng.normal(size=(d, d)))
-    draws[np.triu_indices(d, 1)] /= math.sqrt(2.0)
-    return second + mechanism.scale * (draws + np.triu(draws, 1).T) / np.outer(weights, weights), mechanism
+from murk.reproduce.gaussmix.draws import released
 
 
 def moments(second, n, budget, rng, bound=None, kind="real", largest=1.0):

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.gram import designs
 from benchmarks.protocol_people import estimate_of
-from murk.learners.predictions import logistic
+from murk.learners.links import logistic
 from murk.stream import Task
 
 WAYS = {

@@ -1,7 +1,7 @@
-"""IWP-SGD: the paper's figures, what the product release saves, coverage, and speed: ``python -m benchmarks.iwp``.
+"""IWP-SGD: what the product release saves, coverage, and speed: ``python -m benchmarks.iwp``.
 
-Needs scikit-learn for the paper's synthetic data. ``--only NAME`` runs one part: paper, product, losses, coverage,
-designs, outer, speed.
+The paper's figures are those of ``murk reproduce 000``. Needs scikit-learn for its synthetic data. ``--only NAME`` runs
+one part: product, losses, coverage, designs, outer, speed.
 """
 
 import argparse
@@ -9,13 +9,13 @@ import itertools
 import math
 
 import numpy as np
-from numba import njit
 from river.linear_model import LogisticRegression
 
 from benchmarks.protocol_people import estimate_of
 from benchmarks.timing import compare
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.privacy import ApproxDP, GaussianDP
+from murk.reproduce.iwp_sgd.plain import EXPONENTIAL, QUADRATIC, minimiser
 from murk.stream import Task
 
 N = 1_000_000
@@ -30,82 +30,8 @@ def examples(n, p, seed):
     return 2 * (x - low) / (high - low) - 1, y > 0
 
 
-@njit(error_model="numpy")
-def plain_sgd(u, gamma, ridge, batch, exponential):
-    """Uncorrected SGD on vectors ``y x``: on true ones, or on released ones as if they were true."""
-    n, p = u.shape
-    theta, total = np.zeros(p), np.zeros(p)
-    for i in range(n):
-        z = 0.0
-        for j in range(p):
-            z += theta[j] * u[i, j]
-        slope = -math.exp(-z) if exponential else z - 1.0
-        for j in range(p):
-            total[j] += slope * u[i, j]
-        if (i + 1) % batch == 0:
-            for j in range(p):
-                theta[j] -= gamma * (total[j] / batch + ridge * theta[j])
-                total[j] = 0.0
-    return theta
-
-
-def minimiser(u, ridge, exponential):
-    """The true optimum, by Newton's method."""
-    theta = np.zeros(u.shape[1])
-    for _ in range(50):
-        z = u @ theta
-        slope, bend = (-np.exp(-z), np.exp(-z)) if exponential else (z - 1.0, np.ones(len(z)))
-        hessian = (u * bend[:, None]).T @ u / len(u) + ridge * np.eye(len(theta))
-        move = np.linalg.solve(hessian, (slope[:, None] * u).mean(axis=0) + ridge * theta)
-        theta = theta - move
-        if np.max(np.abs(move)) < 1e-10:
-            break
-    return theta
-
-
 def product(x, y):
     return np.column_stack([x, np.ones(len(x))]) * np.where(y, 1.0, -1.0)[:, None]
-
-
-def paper(draws):
-    """Test loss of the optimum, of SGD on real and on noisy data, and of IWP-SGD, all with the paper's settings."""
-    print("\nThe paper's settings (batches of 128, gamma 1e-4, lambda 5): mean test loss over", draws, "draws")
-    print(
-        "| data | loss | optimum | SGD, real data | SGD, noisy data | IWP-SGD | its own unbiased loss |\n|" + "---|" * 7
-    )
-    for p, epsilon, loss in ((2, 2.0, "exponential"), (10, 5.0, "exponential"), (2, 2.0, "quadratic")):
-        found = []
-        exponential = loss == "exponential"
-        for draw in range(draws):
-            x, y = examples(N + 100_000, p, draw)
-            test, u = product(x[N:], y[N:]), product(x[:N], y[:N])
-            model = IWPSGDClassifier.as_published(
-                budget=ApproxDP(epsilon, 1e-5), loss=loss, calibration="classic" if epsilon <= 2 else "analytic",
-                seed=draw, features=list(range(p)),
-            )  # fmt: skip
-            model.learn_many(x[:N], y[:N])
-            engine = model._engine
-            mechanism = engine.mechanisms["default"]
-            labels = np.where(y[:N], 1.0, -1.0)
-            released = mechanism.decode(
-                mechanism.randomize(np.column_stack([x[:N], labels]), engine._noise, np.arange(N))
-            )
-            noisy = np.column_stack([released[:, :-1], np.ones(N)]) * released[:, -1:]
-
-            def risk(theta, test=test, exponential=exponential):
-                z = test @ theta
-                return float(np.mean(np.exp(-z) if exponential else 0.5 * (z - 1.0) ** 2))
-
-            rows = [
-                minimiser(u, 5.0, exponential),
-                plain_sgd(u, 1e-4, 5.0, 128, exponential),
-                plain_sgd(noisy, 1e-4, 5.0, 128, exponential),
-                model.iterate,
-            ]
-            found.append([*map(risk, rows), model.unbiased_loss])
-        mean = np.mean(found, axis=0)
-        cells = " | ".join(f"{value:.4f}" for value in mean)
-        print(f"| p = {p}, eps = {epsilon:g} | {loss} | {cells} |", flush=True)
 
 
 def weighted(u, ridge, weight):
@@ -127,7 +53,7 @@ def products(draws):
     for p, epsilon in ((2, 2.0), (2, 5.0), (10, 5.0), (10, 10.0)):
         x, y = examples(N, p, 0)
         u = product(x, y)
-        plain, directed = minimiser(u, 0.1, False), weighted(u, 0.1, 1.0 / (u * u).sum(axis=1))
+        plain, directed = minimiser(QUADRATIC, u, 0.1), weighted(u, 0.1, 1.0 / (u * u).sum(axis=1))
         errors, half = np.zeros((draws, 3)), 0.0
         for draw in range(draws):
             for place, release in enumerate(("separate", "joint", "directions")):
@@ -270,7 +196,7 @@ def losses(draws):
                 x, y, truth = logistic_data(250_000, np.random.default_rng(draw))
                 u = product(x, y)
                 if loss in ("quadratic", "exponential"):
-                    truth = minimiser(u, 0.0, loss == "exponential")
+                    truth = minimiser(EXPONENTIAL if loss == "exponential" else QUADRATIC, u, 0.0)
                 model = IWPSGDClassifier(budget=budget, loss=loss, seed=draw, features=list(range(4)))
                 model.learn_many(x, y)
                 found = model.estimate().values
@@ -297,7 +223,7 @@ def coverage(draws, budgets=BUDGETS):
     )
     # Of the distribution, not of a sample: from many other examples.
     x, y, _ = logistic_data(4_000_000, np.random.default_rng(5))
-    population = minimiser(product(x, y), 0.0, False)
+    population = minimiser(QUADRATIC, product(x, y), 0.0)
     for budget in budgets:
         for loss, release in (
             ("probit", "joint"),
@@ -369,14 +295,13 @@ def main(argv):
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--replications", type=int, default=40)
-    parser.add_argument("--only", choices=["paper", "product", "losses", "coverage", "designs", "outer", "speed"])
+    parser.add_argument("--only", choices=["product", "losses", "coverage", "designs", "outer", "speed"])
     parser.add_argument("--release", choices=["outer", "directions"], default="outer", help="of designs")
     parser.add_argument("--missing", type=float, default=0.0, help="of designs: share of targets of a half of them")
     parser.add_argument("--rows", type=int, default=0, help="of designs with outer products: public rows")
     given = parser.parse_args(argv)
     parts = {
         "speed": speed,
-        "paper": lambda: paper(given.draws),
         "product": lambda: products(given.draws),
         "losses": lambda: losses(given.draws),
         "coverage": lambda: coverage(given.replications),

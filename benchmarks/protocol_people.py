@@ -18,7 +18,7 @@ from murk.learners.iwp_sgd.estimation.rows import acting
 from murk.learners.iwp_sgd.outer_engine import engine_of
 from murk.learners.iwp_sgd.problem import ExampleProblem
 from murk.learners.ldp_sgd.problem import GradientProblem
-from murk.learners.predictions import logistic
+from murk.learners.links import logistic
 from murk.learners.problem import problem_for
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.mechanism import Level

@@ -13,7 +13,7 @@ from collections import defaultdict
 import numpy as np
 
 from benchmarks.score_people import SHAPES, answer, covariates_of, features, learned
-from murk.learners.predictions import logistic
+from murk.learners.links import logistic
 from murk.learners.scores.engine import ScoreEngine
 from murk.learners.scores.mechanism import score_mechanisms
 from murk.learners.scores.settings import Settings

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.predictions import logistic
+from murk.learners.links import logistic
 from murk.learners.scores.engine import ScoreEngine
 from murk.learners.scores.layout import flattened
 from murk.learners.scores.mechanism import score_mechanisms
