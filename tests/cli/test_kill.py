@@ -116,19 +116,43 @@ class Campaign:
         shutil.rmtree(copies)
         return int(rows[0][0]) if rows else -1
 
+    def aim(self, part: int) -> None:
+        """Kill one run while a part of the file is at work: it is frozen to be looked at, and cannot go past it."""
+        folder = self.folder(f"part-{part}-{len(self.struck)}")
+        process = self.start(folder)
+        while process.status is None:
+            process.freeze()
+            if self.part(self.progress(folder)) >= part:
+                if process.kill() != 0:
+                    self.struck.append(self.progress(folder))
+            else:
+                process.thaw()
+                time.sleep((self.whole - self.before) / 50)
+        assert self.outcome(folder, self.start(folder)) == self.expected, f"{self.seed} part {part}"
+        shutil.rmtree(folder)
+
     def fight(self, kills: int) -> None:
-        """Kill so often; where it is often, until every part of the file was at work when a kill came."""
+        """Kill so often; where it is often, then in each part of the file that was never at work when a kill came."""
         self.measure()
         number = 0
-        while len(self.struck) < kills or (kills >= KILLS and self.parts < PARTS and len(self.struck) < 4 * kills):
+        while len(self.struck) < kills:
             self.life(number, min(15, kills))
             number += 1
+        if kills >= KILLS:
+            for part in sorted(PARTS - self.parts):
+                # One that got past it all the same, while nobody looked, is followed by another.
+                for _ in range(20):
+                    if part not in self.parts:
+                        self.aim(part)
 
     @property
     def parts(self) -> set[int]:
-        """What was at work when the kills came: a quarter of the releases, or -1 for the beginning."""
-        releases = self.expected[0]["releases"]
-        return {min(3, strike * 4 // releases) for strike in self.struck}
+        """What was at work when the kills came."""
+        return {self.part(paid) for paid in self.struck}
+
+    def part(self, paid: int) -> int:
+        """A quarter of the releases, by how many are paid for, or -1 for the beginning."""
+        return min(3, paid * 4 // self.expected[0]["releases"])
 
 
 @dataclass(frozen=True)
