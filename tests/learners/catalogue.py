@@ -1,6 +1,7 @@
 """Every public learner, small and ready, for tests of what holds for all of them."""
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 
@@ -12,11 +13,16 @@ SECRETS = (0.314159265, -0.718281828)
 RECORD = dict(zip(FEATURES, SECRETS, strict=True))
 
 
-def made(name, **more):
-    """A learner with the first of its own test settings, and declared features."""
+def made(name, setting=0, **more):
+    """A learner with the first of its own test settings, or another of them, and declared features."""
     kind = getattr(murk.learners, name)
-    settings = {**next(iter(kind._unit_test_params())), "features": FEATURES, "seed": None, **more}
+    settings = {**settings_of(name)[setting], "features": FEATURES, "seed": None, **more}
     return kind(**settings)
+
+
+def settings_of(name):
+    """A learner's own test settings."""
+    return list(getattr(murk.learners, name)._unit_test_params())
 
 
 def target_of(name):
@@ -35,8 +41,9 @@ STRICT = GaussianDP(0.25)
 def compiled():
     """Make sure that every kernel is compiled: threads make it take minutes, and interrupts break numba's own state."""
     for name in NAMES:
-        for seed in (None, 1):
-            model, y = made(name, seed=seed, **({"window": 2} if name.startswith("GaussMix") else {})), target_of(name)
+        window = {"window": 2} if name.startswith("GaussMix") else {}
+        for setting, seed in product(range(len(settings_of(name))), (None, 1)):
+            model, y = made(name, setting, seed=seed, **window), target_of(name)
             model.learn_one(RECORD, y)
             model.learn_many(np.zeros((3, 2)), [y] * 3)
             model.learn_one(RECORD, y)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from types import GeneratorType
 
 import numpy as np
 import pandas as pd
@@ -27,10 +28,13 @@ def learners():
 
 
 def checks():
+    """River's second data set is its first with labels of NumPy's: of a learner's settings one has to do with them."""
     for param in learners():
         model = param.values[0]
         for check in yield_checks(model):
-            yield pytest.param(model, check, id=f"{param.id}-{check.__name__}")
+            again = isinstance(getattr(check, "keywords", {}).get("dataset"), GeneratorType)
+            if param.id.endswith("-0") or not again:
+                yield pytest.param(model, check, id=f"{param.id}-{check.__name__}")
 
 
 @pytest.mark.parametrize(("model", "check"), list(checks()))
