@@ -3,6 +3,13 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/.installed
 
+# Every process of the tests imports all of them: with the byte code that another has left, even where the environment
+# says that none is to be left.
+unexport PYTHONDONTWRITEBYTECODE
+# Threads of linear algebra wait for each other by spinning: with six processes on two cores that doubled the time of
+# tests with small matrices.
+test: export OPENBLAS_NUM_THREADS = 1
+
 .PHONY: install demo test lint bench clean
 
 install: $(STAMP)

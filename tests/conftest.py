@@ -18,15 +18,31 @@ settings.load_profile("murk")
 # A shell's background job ignores Ctrl-C, and so would every process that is started and stopped here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Files whose tests wait for servers and killed processes rather than compute, the longest first.
-WAITING = (
+# Files whose tests wait for servers and killed processes rather than compute, the longest first; then those that
+# compute for long. All others end soon after they begin, so that no process is left alone with much to do.
+FIRST = (
+    "services/test_compose",
     "services/test_faults",
     "soak/",
     "services/",
     "cli/test_kill",
-    "cli/",
+    "stream/worker/test_crashes",
+    "learners/test_river",
+    "reproduce/test_experiments",
+    "cli/test_crash_points",
     "test_docs",
-    "stream/test_worker_crashes",
+    "tools/test_notebooks",
+    "upgrade/",
+    "cli/",
+    "dossier/",
+    "learners/iwp_sgd/test_outer",
+    "privacy/noise/test_distribution",
+    "learners/scores/",
+    "stream/",
+    "fuzz/",
+    "learners/",
+    "producers/",
+    "monitoring/",
 )
 
 
@@ -48,7 +64,7 @@ def pytest_collection_modifyitems(items):
 
     def place(item):
         name = item.path.relative_to(root).as_posix()
-        return next((place for place, start in enumerate(WAITING) if name.startswith(start)), len(WAITING))
+        return next((place for place, start in enumerate(FIRST) if name.startswith(start)), len(FIRST))
 
     items.sort(key=place)
 

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from tests.conftest import FIRST
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("murk", "tools", "docs", "deploy", "benchmarks")
 TEXTS = sorted(
@@ -57,3 +59,7 @@ def test_the_map_shows_every_folder_of_the_house():
     must = {str(path) for path in packages if len(path.parts) in (2, 3)}
     assert must - shown <= {"murk/stream"}, "the map has no line for these"
     assert not {name for name in shown if not (ROOT / name).is_dir()}
+
+
+def test_files_of_tests_that_come_first_are_there():
+    assert [start for start in FIRST if not list((ROOT / "tests").glob(f"{start}*"))] == []
