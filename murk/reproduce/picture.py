@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # Distinguishable without colour vision (Okabe and Ito), after Murk's own blue.
 _COLOURS: Final = (BLUE, "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6e5494", INK, GREY)
 _ACROSS = 3
+_MANY = 8
 # Lines of a panel beyond which a legend hides them.
 _FEW = 4
 
@@ -28,10 +29,12 @@ def draw(title: str, panels: Sequence[Panel]) -> bytes:
     UserError
         If matplotlib is not installed.
     """
-    # Four are two by two, not three and one.
-    across = 2 if len(panels) == 4 else min(_ACROSS, len(panels))
+    # Four are two by two, not three and one; of many, those of one kind stand in one row.
+    many = len(panels) > _MANY and len(panels) % 4 == 0
+    across = 4 if many else 2 if len(panels) == 4 else min(_ACROSS, len(panels))
     down = math.ceil(len(panels) / across)
-    drawn = figure((5.2 * across, 0.5 + 4.0 * down))
+    wide, high = (3.6, 3.0) if many else (5.2, 4.0)
+    drawn = figure((wide * across, 0.5 + high * down))
     grid = drawn.subplots(down, across, squeeze=False).ravel()
     shared = _shared(panels)
     for axes, panel in zip(grid, panels, strict=False):

@@ -172,14 +172,15 @@ def _panels(
     at: list[int], apart: dict[tuple[int, str, float], Floats], gaps: dict[tuple[int, str, float], Floats]
 ) -> list[Panel]:
     made = []
-    for what, each in (("mean squared distance", apart), ("mean loss gap", gaps), ("mean squared loss gap", gaps)):
+    kinds = [("mean squared distance", apart, d) for d in dict.fromkeys(d for d, _, _ in apart)]
+    for what, each, d in [*kinds, ("mean loss gap", gaps, 5), ("mean squared loss gap", gaps, 5)]:
         for alpha in ALPHAS:
             series: list[Series] = []
             for place, level in enumerate(LEVELS):
-                found = each[5, level, alpha]
+                found = each[d, level, alpha]
                 series += lines(level, at, found**2 if "squared loss" in what else found, place)
             made.append(Panel(
-                title=f"d = 5, alpha = {fraction(alpha)}", x="people", y=what, series=series, log_x=True, log_y=True
+                title=f"d = {d}, alpha = {fraction(alpha)}", x="people", y=what, series=series, log_x=True, log_y=True
             ))  # fmt: skip
     return made
 
