@@ -4,6 +4,8 @@ A message names the value or the place (file, row, column, key) and the remedy. 
 of a raw record: say the row and the column instead. Each has a stable code, which docs/errors.md lists.
 """
 
+import traceback
+from pathlib import Path
 from typing import ClassVar
 
 from murk.error_codes import code_of
@@ -43,6 +45,22 @@ class MurkError(Exception):
 
 class UserError(MurkError, ValueError):
     """A mistake that the caller can fix; the command line exits with 2, without a traceback."""
+
+
+def unexpected(error: BaseException) -> str:
+    """What is said of an exception that nobody foresaw: its text is left out, since it may quote a raw record.
+
+    Examples
+    --------
+    >>> try:
+    ...     int("a raw record")
+    ... except ValueError as error:
+    ...     unexpected(error).partition(" at ")[0]
+    'unexpected ValueError'
+    """
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return f"unexpected {type(error).__name__} at {where}; this is a fault in Murk, please report it"
 
 
 class DataWarning(UserWarning):

@@ -2,7 +2,8 @@
 
 Pages in ``docs/reproductions`` have a place for each figure, between ``<!-- ID -->`` and ``<!-- end -->``: its picture,
 table and checks are written there, and the picture beside the page. ``--from DIR`` takes results that are there
-already (of ``murk reproduce ID --full --out DIR``, say); otherwise all are made, and kept in ``build/reproduced``.
+already, those of ``murk reproduce ID --full --out DIR`` first; otherwise all are made, and kept in
+``build/reproduced``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from murk.reproduce import store
 from murk.reproduce.catalogue import experiments
-from murk.reproduce.experiment import Experiment, Measured, Setting
+from murk.reproduce.experiment import SEED, Experiment, Measured, Setting, Size
 from murk.reproduce.run import reproduce
 
 PAGES = Path(__file__).parents[1] / "docs" / "reproductions"
@@ -27,9 +28,11 @@ def block(found: dict[str, Any], picture: str | None) -> str:
     """What a page says of a result, as Markdown."""
     origin = found["origin"]
     size = " --full" if origin["size"] == "full" else ""
+    seed = f" --seed {origin['seed']}" if origin["seed"] != SEED else ""
+    data = f" --data {origin['data']['name']}" if origin["data"] is not None else ""
     seconds = found["seconds"]
     time = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-    lines = [f"`murk reproduce {found['id']}{size}` ({time}):", ""]
+    lines = [f"`murk reproduce {found['id']}{size}{seed}{data}` ({time}):", ""]
     if picture is not None:
         lines += [f"![{found['title']}]({picture})", ""]
     lines += ["| | published | as published, here | corrected | Murk's default | |", "|---|---|---|---|---|---|"]
@@ -56,7 +59,7 @@ def put(folder: Path, pages: Path, one: Experiment, found: dict[str, Any]) -> bo
         place = pattern.search(text)
         if place is None:
             continue
-        made, picture = store.path_of(folder, one, "png"), None
+        made, picture = store.path_of(folder, one.id, found["origin"], "png"), None
         if made.exists():
             picture = one.id.replace("/", "-") + ".png"
             shutil.copyfile(made, pages / picture)
@@ -64,6 +67,13 @@ def put(folder: Path, pages: Path, one: Experiment, found: dict[str, Any]) -> bo
         page.write_text(text[: place.start()] + written + text[place.end() :], encoding="utf-8")
         return True
     return False
+
+
+def _newest(folder: Path, one: Experiment) -> dict[str, Any] | None:
+    """What was found in full, or else as it is by default."""
+    sizes: tuple[Size, ...] = ("full", "reduced")
+    results = (store.read(folder, one, store.origin_of(Setting(size=size)), same=False) for size in sizes)
+    return next((found for found in results if found is not None), None)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -77,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
         reproduce(list(known.values()), Setting(), folder, tick=lambda done, text: print(f"{done:.1f} {text}"))  # noqa: T201
     lost = []
     for one in known.values():
-        found = store.read(folder, one)
+        found = _newest(folder, one)
         if found is not None and not put(folder, PAGES, one, found):
             lost.append(one.id)
     if lost:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-import traceback
 from enum import IntEnum
 from importlib import import_module
 from logging import ERROR
@@ -17,7 +16,7 @@ from murk import __version__
 from murk.cli import configuration
 from murk.cli.interrupts import stoppable
 from murk.cli.logs import say
-from murk.errors import MurkError, UserError
+from murk.errors import MurkError, UserError, unexpected
 
 # Command name -> module with an attribute ``command``, and its one-line help (so that listing imports nothing).
 _COMMANDS = {
@@ -152,7 +151,4 @@ def main() -> None:
         words = f"murk: {name}: {error.strerror}: check the path, its permissions and the room on its disk"
         _end(words, Status.FAULT, _FILE)
     except Exception as error:  # noqa: BLE001 - the edge of the program: say what broke, not on which data
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(place.filename)}:{place.lineno}"
-        words = f"murk: unexpected {type(error).__name__} at {where}; this is a fault in Murk, please report it"
-        _end(words, Status.FAULT, _FAULT)
+        _end(f"murk: {unexpected(error)}", Status.FAULT, _FAULT)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from murk.errors import UserError
 
@@ -47,6 +51,39 @@ def read_columns(path: Path, names: Sequence[str], most: int | None = None) -> M
         raise UserError(f"{path}: {error.strerror or error}: give the paper's file as CSV with a header") from error
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error) as error:
         raise UserError(f"{path} is no CSV file with a header: {type(error).__name__}") from error
+
+
+def as_numbers(columns: Mapping[str, Sequence[str]], *, empty: bool = False) -> dict[str, NDArray[np.float64]]:
+    """Columns of words as numbers; empty cells are NaN where there may be such.
+
+    Raises
+    ------
+    UserError
+        If there are no rows, or a cell is no finite number: it names the place and never the cell.
+    """
+    found = {}
+    for name, words in columns.items():
+        if not words:
+            raise UserError("the file has a header and no rows", code="MURK-DATA-001")
+        numbers = np.array([_number(word) for word in words])
+        wrong = [
+            row for row, (word, number) in enumerate(zip(words, numbers, strict=True), 2)
+            if not (np.isfinite(number) or (empty and not word.strip()))
+        ]  # fmt: skip
+        if wrong:
+            raise UserError(
+                f"row {wrong[0]}, column {name}: no number{' and not empty' if empty else ''} "
+                f"({len(wrong):,} of {len(words):,} rows)", code="MURK-DATA-001",
+            )  # fmt: skip
+        found[name] = numbers
+    return found
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return math.nan
 
 
 def sha256_of(path: Path) -> str:

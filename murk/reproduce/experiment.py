@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.reproduce.data_file import read_columns
+from murk.reproduce.data_file import as_numbers, read_columns
 
 Size = Literal["tiny", "reduced", "full"]
 Tag = Literal["exact", "stand-in", "reduced", "unreachable"]
@@ -20,6 +21,9 @@ T = TypeVar("T")
 
 STANDARD_ERRORS: Final = 4.0
 """Figures agree when they are within so many standard errors, unless a check says otherwise."""
+_FEW: Final = 5
+SEED: Final = 1
+"""Of the documented figures."""
 
 
 def _nothing(share: float, text: str) -> None:
@@ -43,7 +47,7 @@ class Setting:
     """
 
     size: Size = "reduced"
-    seed: int = 1
+    seed: int = SEED
     data: Path | None = None
     tick: Callable[[float, str], None] = _nothing
 
@@ -76,28 +80,49 @@ class Setting:
         assert self.data is not None
         return read_columns(self.data, names)
 
+    def numbers(self, names: Sequence[str], *, empty: bool = False) -> dict[str, NDArray[np.float64]]:
+        """Columns of the paper's real file, as numbers; empty cells are NaN where there may be such.
+
+        Raises
+        ------
+        UserError
+            If it cannot be read, lacks a column, or has anything else in one.
+        """
+        return as_numbers(self.columns(names), empty=empty)
+
 
 @dataclass(frozen=True)
 class Measured:
     """A number with the standard error of its measurement; 0 where it is computed, not simulated.
 
+    Parameters
+    ----------
+    value, error
+        The number and its standard error.
+    runs
+        Of how many replications it is; 0 where that is not known. Of few the error is not printed: it hardly says
+        anything.
+
     Examples
     --------
     >>> Measured.mean([1.0, 2.0, 3.0])
-    Measured(value=2.0, error=0.5773502691896258)
+    Measured(value=2.0, error=0.5773502691896258, runs=3)
     >>> str(Measured(0.12345, 0.004))
     '0.123 ± 0.004'
+    >>> str(Measured.mean([1.0, 1.5]))
+    '1.25 (2 runs)'
     """
 
     value: float
     error: float = 0.0
+    runs: int = 0
 
     @classmethod
     def mean(cls, values: Any) -> Measured:
         """Of replications."""
         array = np.asarray(values, dtype=np.float64)
         error = float(array.std(ddof=1) / math.sqrt(array.size)) if array.size > 1 else math.inf
-        return cls(float(array.mean()), error)
+        return cls(float(array.mean()), error, array.size)
 
     @classmethod
     def median(cls, values: Any) -> Measured:
@@ -106,13 +131,13 @@ class Measured:
         n, spread = array.size, 0.5 * math.sqrt(array.size)
         low = array[max(0, math.floor((n - 1) / 2 - spread))]
         high = array[min(n - 1, math.ceil((n - 1) / 2 + spread))]
-        return cls(float(np.median(array)), float(high - low) / 2.0 if n > 1 else math.inf)
+        return cls(float(np.median(array)), float(high - low) / 2.0 if n > 1 else math.inf, n)
 
     def __str__(self) -> str:
         if self.error == 0.0:
             return f"{self.value:.4g}"
-        if not math.isfinite(self.error):
-            return f"{self.value:.3g} (one draw)"
+        if 0 < self.runs < _FEW:
+            return f"{self.value:.3g} ({self.runs} run{'s' if self.runs > 1 else ''})"
         return f"{self.value:.3g} ± {self.error:.1g}"
 
 
@@ -162,11 +187,14 @@ class Check:
         Whether it is so.
     found
         The numbers.
+    undecided
+        Whether it does not hold because the numbers are on its side, but by less than they can be trusted.
     """
 
     claim: str
     holds: bool
     found: str
+    undecided: bool = False
 
     @classmethod
     def near(
@@ -184,10 +212,26 @@ class Check:
 
     @classmethod
     def less(cls, claim: str, small: Measured, large: Measured | float, *, times: float = 1.0) -> Check:
-        """A number, ``times`` itself, is below another."""
+        """A number, ``times`` itself, is below another, by more than 4 standard errors of the difference."""
         other = large if isinstance(large, Measured) else Measured(large)
         by = "" if times == 1.0 else f" times {times:g}"
-        return cls(claim, bool(small.value * times < other.value), f"{small}{by} against {other}")
+        difference = Measured(other.value - times * small.value, math.hypot(times * small.error, other.error))
+        return cls._positive(claim, difference, f"{small}{by} against {other}")
+
+    @classmethod
+    def less_paired(cls, claim: str, small: Any, large: Any, *, times: float = 1.0) -> Check:
+        """The same of two quantities ``(runs,)`` of the same draws: by 4 standard errors of their differences."""
+        one, two = np.asarray(small, dtype=np.float64), np.asarray(large, dtype=np.float64)
+        by = "" if times == 1.0 else f" times {times:g}"
+        difference = Measured.mean(two - times * one)
+        found = f"{Measured.mean(one)}{by} against {Measured.mean(two)}, differences {difference}"
+        return cls._positive(claim, difference, found)
+
+    @classmethod
+    def _positive(cls, claim: str, difference: Measured, found: str) -> Check:
+        holds = bool(difference.value > STANDARD_ERRORS * difference.error)
+        undecided = bool(not holds and difference.value > 0.0)
+        return cls(claim, holds, f"{found}: undecided" if undecided else found, undecided)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from murk.errors import MurkError, UserError
+from murk.errors import MurkError, UserError, unexpected
 from murk.reproduce import store
 from murk.reproduce.experiment import Experiment, Setting
 
@@ -31,11 +31,12 @@ class Reproduced:
     results
         What each found, as it is kept, in their order.
     lacking
-        Identifier to why it could not be made: a library of an extra is missing, or its file is another.
+        Identifier to why it could not be made: a library of an extra is missing, its file is another, the disk is
+        full, or its process died.
     """
 
     results: list[dict[str, Any]]
-    lacking: dict[str, UserError]
+    lacking: dict[str, Exception]
 
 
 def reproduce(
@@ -58,32 +59,32 @@ def reproduce(
 
     Raises
     ------
-    MurkError
-        If an experiment's process ended without a result.
     OSError
-        If a result cannot be written.
+        If results cannot be written there: before anything is made.
     """
     tick = tick or (lambda done, text: None)
-    origins = {one.id: store.origin_of(one, setting) for one in chosen}
-    before = {one.id: store.read(folder, one, origins[one.id]) for one in chosen}
+    origin = store.origin_of(setting)
+    before = {one.id: store.read(folder, one, origin) for one in chosen}
     waiting = [one for one in chosen if before[one.id] is None]
+    for one in waiting:
+        store.prepare(folder, one, origin)
     shares = {one.id: float(before[one.id] is not None) for one in chosen}
     for name in _THREADS:
         os.environ.setdefault(name, "1")
     running: dict[Connection, tuple[Experiment, SpawnProcess]] = {}
-    lacking: dict[str, UserError] = {}
+    lacking: dict[str, Exception] = {}
     try:
         while waiting or running:
             while waiting and len(running) < max(1, jobs or os.cpu_count() or 1):
                 one = waiting.pop(0)
-                reader, process = _start(one, replace(setting, tick=Setting.tick), folder, origins[one.id])
+                reader, process = _start(one, replace(setting, tick=Setting.tick), folder, origin)
                 running[reader] = (one, process)
             said: list[Any] = wait(list(running))
             for reader in said:
                 one, process = running[reader]
                 try:
                     share, text = _hear(reader, one, process)
-                except UserError as error:
+                except (MurkError, OSError) as error:
                     lacking[one.id] = error
                     share, text = 1.0, f"{one.id} could not be made"
                 shares[one.id] = share
@@ -97,7 +98,7 @@ def reproduce(
             process.terminate()
             process.join()
             reader.close()
-    results = [store.read(folder, one, origins[one.id]) for one in chosen]
+    results = [store.read(folder, one, origin) for one in chosen]
     return Reproduced([found for found in results if found is not None], lacking)
 
 
@@ -116,13 +117,9 @@ def _hear(reader: Connection, one: Experiment, process: SpawnProcess) -> tuple[f
         said = reader.recv()
     except EOFError:
         process.join()
-        why = (
-            "this is a fault in Murk, please report it with the lines above"
-            if process.exitcode == 1
-            else "memory may be too small for so many at once (--jobs 1); the same command carries on with it"
-        )
         raise MurkError(
-            f"{one.id}: its process ended with status {process.exitcode}, without a result: {why}"
+            f"{one.id}: its process ended with status {process.exitcode}, without a result: memory may be too small "
+            "for so many at once (--jobs 1); the same command carries on with it"
         ) from None
     if isinstance(said, Exception):
         raise said
@@ -149,5 +146,7 @@ def _make(one: Experiment, setting: Setting, folder: Path, origin: dict[str, Any
         writer.send(UserError(f"{one.id}: {error}", code=error.code))
     except OSError as error:
         writer.send(OSError(error.errno, error.strerror, error.filename))
+    except Exception as error:  # noqa: BLE001 - as at the edge of the program: its text may quote a record
+        writer.send(MurkError(f"{one.id}: {unexpected(error)}", code="MURK-FAULT-001"))
     else:
         writer.send((1.0, "done" if outcome.holds else "done; a check failed"))

@@ -40,6 +40,10 @@ def killed(setting):
     os.kill(os.getpid(), 9)
 
 
+def faulty(setting):
+    raise IndexError("a cell of the file")
+
+
 def with_file(setting):
     columns = setting.columns(["age"])
     assert columns["age"]

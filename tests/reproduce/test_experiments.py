@@ -15,9 +15,12 @@ def test_it_is_made_and_its_checks_hold(name, tmp_path):
     outcome = one.run(setting)
     assert outcome.rows
     assert outcome.checks
-    assert [f"{check.claim}: {check.found}" for check in outcome.checks if not check.holds] == []
-    store.write(tmp_path, one, store.origin_of(one, setting), outcome, 0.0)
-    found = store.read(tmp_path, one, store.origin_of(one, setting))
+    # So few draws decide little: numbers are on the side of each claim.
+    against = [check for check in outcome.checks if not (check.holds or check.undecided)]
+    assert [f"{check.claim}: {check.found}" for check in against] == []
+    store.prepare(tmp_path, one, store.origin_of(setting))
+    store.write(tmp_path, one, store.origin_of(setting), outcome, 0.0)
+    found = store.read(tmp_path, one, store.origin_of(setting))
     assert store.rows_of(found) == list(outcome.rows)
     assert json.dumps(found, allow_nan=False)
 

@@ -91,5 +91,5 @@ def test_a_file_of_other_things_is_refused(tmp_path):
     with pytest.raises(UserError, match="at least 1,000"):
         two_tasks(Setting(data=tmp_path / "few.csv"))
     survey(tmp_path / "words.csv", 300, [["old", 1, 1, 1, 1, 1, 1]])
-    with pytest.raises(UserError, match="hold numbers"):
+    with pytest.raises(UserError, match="row 302, column AGEP: no number"):
         two_tasks(Setting(data=tmp_path / "words.csv"))

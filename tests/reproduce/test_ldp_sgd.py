@@ -46,7 +46,7 @@ def test_the_papers_file_is_coded_as_the_paper_says(tmp_path):
     assert coded("bmi", ["21.5"]).tolist() == [21.5]
     with pytest.raises(UserError, match="column smoker has other values"):
         coded("smoker", ["sometimes"])
-    with pytest.raises(UserError, match="column age has other values"):
+    with pytest.raises(UserError, match="row 2, column age: no number"):
         coded("age", ["old"])
     words = {
         "gender": "female", "smoker": "no", "region": "southwest", "medical_history": "Diabetes",

@@ -47,10 +47,11 @@ def test_what_was_made_is_taken_up_and_a_broken_off_one_made_again(tmp_path, mad
     assert len((out / "009" / "good.csv").read_text().splitlines()) == 101
     assert reproduce([good], Setting(), out) == [found]
     assert made() == 1
-    # Another seed or size is another result.
+    # Another seed or size is another result, and does not take its place.
     reproduce([good], Setting(seed=2), out)
     assert made() == 2
-    (out / "009" / "good.json").write_text(json.dumps(found)[:50])
+    assert reproduce([good], Setting(), out) == [found]
+    (out / "009" / "good-seed2.json").write_text(json.dumps(found)[:50])
     reproduce([good], Setting(seed=2), out)
     assert made() == 3
     assert not list(out.rglob(".*"))
@@ -65,18 +66,40 @@ def test_checks_that_fail_are_results_but_mistakes_and_deaths_are_errors(tmp_pat
     with pytest.raises(MurkError, match="status -9, without a result"):
         reproduce([experiment("killed")], Setting(), tmp_path)
     assert not (tmp_path / "009" / "killed.json").exists()
+    with pytest.raises(
+        MurkError, match=r"009/faulty: unexpected IndexError at made_up.py:\d+; this is a fault"
+    ) as error:
+        reproduce([experiment("faulty")], Setting(), tmp_path)
+    assert "cell" not in str(error.value)
 
 
 def test_one_that_cannot_be_made_keeps_no_other_from_it(tmp_path):
-    found = run.reproduce([experiment("mistaken"), experiment("good")], Setting(), tmp_path, jobs=1)
-    assert list(found.lacking) == ["009/mistaken"]
+    others = ["mistaken", "killed", "faulty"]
+    found = run.reproduce([*map(experiment, others), experiment("good")], Setting(), tmp_path, jobs=1)
+    assert list(found.lacking) == [f"009/{name}" for name in others]
     assert [one["id"] for one in found.results] == ["009/good"]
 
 
-def test_a_result_that_cannot_be_written_is_an_error_with_its_name(tmp_path):
+def test_a_place_where_no_result_can_be_written_is_refused_before_the_work(tmp_path, made):
     (tmp_path / "009").write_text("a file where a folder should be")
     with pytest.raises(OSError, match="009"):
         reproduce([experiment("good")], Setting(), tmp_path)
+    assert not (tmp_path / "count").exists()
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"), [("NA", "row 3, column age: no number"), ("nan", "row 3, column age"), (None, "no rows")]
+)
+def test_a_files_cells_are_numbers_and_none_is_repeated(tmp_path, cell, words):
+    path = tmp_path / "people.csv"
+    path.write_text("age\n" if cell is None else f"age\n30\n{cell}\n")
+    with pytest.raises(UserError, match=words) as error:
+        Setting(data=path).numbers(["age"])
+    assert cell is None or cell not in str(error.value)
+    path.write_text("age,sex\n30,1\n,1\n")
+    assert Setting(data=path).numbers(["age"], empty=True)["age"].tolist() == pytest.approx([30.0, np.nan], nan_ok=True)
+    with pytest.raises(UserError, match=r"row 3, column age: no number \(1 of 2 rows\)"):
+        Setting(data=path).numbers(["age"])
 
 
 def test_the_papers_file_is_checked_before_anything_is_made(tmp_path):
@@ -148,3 +171,17 @@ def test_numbers_agree_within_four_standard_errors_and_no_more():
     assert not Check.near("", Measured(1.0), 1.011, relative=0.01).holds
     assert Check.less("", Measured(1.0), Measured(2.1), times=2).holds
     assert not Check.less("", Measured(1.0), Measured(1.9), times=2).holds
+    assert Check.less("", Measured(1.0, 0.03), Measured(1.25, 0.04)).holds
+    unclear = Check.less("", Measured(1.0, 0.03), Measured(1.15, 0.04))
+    assert (unclear.holds, unclear.undecided) == (False, True)
+    wrong = Check.less("", Measured(1.15, 0.03), Measured(1.0, 0.04))
+    assert (wrong.holds, wrong.undecided) == (False, False)
+
+
+def test_what_is_drawn_alike_is_compared_run_by_run():
+    runs = np.random.default_rng(5).normal(size=20)
+    steps = 0.1 + 0.01 * np.arange(20)
+    assert Check.less_paired("", runs, runs + steps).holds
+    assert not Check.less("", Measured.mean(runs), Measured.mean(runs + steps)).holds
+    assert not Check.less_paired("", runs + steps, runs).holds
+    assert not Check.less_paired("", runs, runs + steps, times=3.0).holds

@@ -10,8 +10,10 @@ ONE = Experiment(id="009/good", title="Made | up", module=made_up.__name__, func
 
 
 def test_a_result_is_put_where_its_page_has_a_place(tmp_path):
-    store.write(tmp_path, ONE, store.origin_of(ONE, Setting()), ONE.run(Setting()), 3.0)
-    found, pages = store.read(tmp_path, ONE), tmp_path / "pages"
+    origin = store.origin_of(Setting())
+    store.prepare(tmp_path, ONE, origin)
+    store.write(tmp_path, ONE, origin, ONE.run(Setting()), 3.0)
+    found, pages = store.read(tmp_path, ONE, origin), tmp_path / "pages"
     pages.mkdir()
     page = pages / "paper.md"
     page.write_text(

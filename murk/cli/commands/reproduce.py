@@ -35,9 +35,10 @@ def command(
     """Make a table or figure of the papers again: as published, corrected, and by Murk's defaults.
 
     Without an argument: the list. An ID such as 002/fig5 is one figure, 002 one paper's, all everything. Each leaves a
-    picture, a CSV and a JSON file in DIR; what is there from an earlier run with the same settings is not made again.
+    picture, a CSV and a JSON file in DIR, named after it and after settings that are not the default ones; what is
+    there from an earlier run with the same settings is not made again.
     The noise is simulated, and no person's record is read but public ones. Exit status 1 says that a check failed, 2
-    that a figure could not be made, for want of a library, say.
+    that a figure could not be made, for want of a file or of memory, say.
     """
     from murk.reproduce.catalogue import chosen
     from murk.reproduce.experiment import Setting
@@ -46,9 +47,9 @@ def command(
     if which is None:
         _list(as_json)
         return
-    for module in ("matplotlib", "statsmodels"):
+    for module, name in (("matplotlib", "matplotlib"), ("sklearn", "scikit-learn")):
         if find_spec(module) is None:
-            raise UserError(f'reproductions need {module}: pip install "murk[demo]"', code="MURK-CLI-003")
+            raise UserError(f'reproductions need {name}: pip install "murk[demo]"', code="MURK-CLI-003")
     picked = chosen(which)
     if data is not None and len(picked) > 1:
         raise UserError(f"--data is the file of one figure: name one, such as {picked[0].id}")
@@ -117,7 +118,8 @@ def _show(found: dict[str, Any], out: Path) -> None:
     for check in store.checks_of(found):
         paragraph(f"  {'holds ' if check.holds else 'FAILED'}  {check.claim}: {check.found}", hang=" " * 10)
     paragraph(found["verdict"])
-    click.echo(f"{out / found['id']}.png, .csv and .json ({found['seconds']:.0f} s)")
+    path = store.path_of(out, found["id"], origin, "png")
+    click.echo(f"{path}, .csv and .json ({found['seconds']:.0f} s)")
 
 
 def _cells(row: Row) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -98,10 +98,10 @@ def spectra(rng: np.random.Generator, n: int, features: int = 100) -> Records:
     return _split(x, heights[:, 2] + 0.05 * rng.normal(size=n), rng, n)
 
 
-def columns(found: Mapping[str, Sequence[str]], target: str, rng: np.random.Generator) -> Records:
+def columns(found: Mapping[str, Vector], target: str, rng: np.random.Generator) -> Records:
     """A file's numbers, four fifths to learn from."""
-    x = np.column_stack([np.array(found[name], dtype=np.float64) for name in found if name != target])
-    return _split(x, np.array(found[target], dtype=np.float64), rng, len(x))
+    x = np.column_stack([found[name] for name in found if name != target])
+    return _split(x, found[target], rng, len(x))
 
 
 def _split(x: Matrix, y: Vector, rng: np.random.Generator, n: int) -> Records:

@@ -260,7 +260,7 @@ def fig4(setting: Setting) -> Outcome:
         for name, n in (("Boston housing", 506), ("wine quality", 1359), ("bike sharing", 17379))
     ]  # fmt: skip
     if setting.data is not None:
-        table = setting.columns(BOSTON)
+        table = setting.numbers(BOSTON)
         cases[0] = Case("Boston housing", partial(of.columns, table, "medv"), setting.tag(), "The file given.", small)
     inside = "As the public code of the paper draws it: uniform on a random subspace of 4 dimensions."
     cases += [

@@ -59,7 +59,7 @@ def two_tasks(setting: Setting) -> tuple[People, People]:
     """In place of ACSPublicCoverage and of ACSIncome, in the order of the paper's figures."""
     rng = setting.rng(100)
     if setting.data is not None:
-        columns = _numbers(setting.columns(SURVEY))
+        columns = setting.numbers(SURVEY, empty=True)
         return _coverage(columns, rng), _income(columns, rng, label=True)
     mothers = _mothers(setting)
     coverage = np.column_stack([mothers[name] for name in ("age", "same_sex", "afam", "weeks")])
@@ -73,7 +73,7 @@ def regression(setting: Setting) -> People:
     """In place of ACSIncome with the income itself."""
     rng = setting.rng(101)
     if setting.data is not None:
-        return _income(_numbers(setting.columns(SURVEY)), rng, label=False)
+        return _income(setting.numbers(SURVEY, empty=True), rng, label=False)
     mothers = _mothers(setting)
     return _of_mothers(setting, "weeks worked", _working(mothers), mothers["weeks"], _INCOME, rng)
 
@@ -97,14 +97,6 @@ def _of_mothers(setting: Setting, name: str, x: Array, y: Array, people: int, rn
     size = int(_TRAINING * people)
     drawn = rng.choice(first, setting.of(tiny=40_000, reduced=size, full=size))
     return People(name, x[drawn], y[drawn], x[last], y[last])
-
-
-def _numbers(columns: Mapping[str, list[str]]) -> dict[str, Array]:
-    """The survey's columns as numbers; what is empty is no number."""
-    try:
-        return {name: np.array([float(word) if word else np.nan for word in words]) for name, words in columns.items()}
-    except ValueError as error:
-        raise UserError(f"{', '.join(SURVEY)} hold numbers, or nothing: {error}", code="MURK-DATA-001") from error
 
 
 def _income(columns: Mapping[str, Array], rng: np.random.Generator, *, label: bool) -> People:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.learners import LDPSGDClassifier, LDPSGDRegressor, ScoreClassifier, ScoreRegressor
 from murk.privacy import GaussianDP
+from murk.reproduce.data_file import as_numbers
 from murk.reproduce.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting, Tag
 from murk.reproduce.ldp_sgd import COLUMNS
 from murk.reproduce.ldp_sgd.simulate import ALPHAS, LEVELS, Floats, follow, fraction, lines, points
@@ -58,9 +59,9 @@ def coded(column: str, words: Sequence[str]) -> Floats:
         if column in CODES:
             codes = CODES[column]
             return np.array([codes[word.strip().lower().replace("_", " ")] for word in words], dtype=np.float64)
-        return np.array([float(word) for word in words])
-    except (KeyError, ValueError):
-        expected = ", ".join(CODES[column]) if column in CODES else "numbers"
+        return as_numbers({column: words})[column]
+    except KeyError:
+        expected = ", ".join(CODES[column])
         raise UserError(f"column {column} has other values than the paper's file: expected are {expected}") from None
 
 
