@@ -1,15 +1,28 @@
-"""One decorator for compiled kernels, which are written in the part of Python that numba compiles."""
+"""Decorators for compiled kernels, which are written in the part of Python that numba compiles.
 
+A kernel is compiled, or taken from numba's cache, when it is first called, and numba is imported then: together that
+takes longer than a small run. Until compiling pays, a `deferred` kernel does without.
+"""
+
+from __future__ import annotations
+
+import threading
 from collections.abc import Callable
+from functools import update_wrapper
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numba
+from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 WITHOUT_KERNELS = ("cli", "demo", "monitoring", "producers", "reproduce")
 """Folders of the package that hold no kernel and that no kernel imports: an edit there recompiles nothing."""
+
+PATIENCE = 300_000
+"""Numbers that a deferred kernel works on before it is compiled: a quarter of a second, where compiling takes one."""
+
+# A call is worth so many numbers.
+_CALL = 64
+_CREATING = threading.RLock()
 
 
 def source_stamp(package: Path) -> tuple[int, int]:
@@ -19,7 +32,92 @@ def source_stamp(package: Path) -> tuple[int, int]:
     return max(file.st_mtime_ns for file in files), sum(file.st_size for file in files)
 
 
-_STAMP = source_stamp(Path(__file__).parent)
+class _Thread(threading.local):
+    """Whether this thread is within a kernel that is not compiled: what that one calls is not, either."""
+
+    interpreting = False
+
+
+_THREAD = _Thread()
+
+
+class Kernel:
+    """A function that is compiled when it is first called, or when one that calls it is.
+
+    Parameters
+    ----------
+    function
+        What is compiled.
+    stand_in
+        What works instead, as long as ``patience`` lasts; it must give the same bits.
+    patience
+        Numbers that may be worked on before the function is compiled.
+    options
+        For numba.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], stand_in: Callable[..., Any], patience: float, **options: Any
+    ) -> None:
+        update_wrapper(self, function)
+        self._function, self._stand_in, self._patience, self._options = function, stand_in, patience, options
+        self._dispatcher: Any = None
+
+    def __call__(self, *args: Any) -> Any:
+        if _THREAD.interpreting:
+            return self._function(*args)
+        if self._patience > 0:
+            self._patience -= _CALL + sum(getattr(each, "size", 1) for each in args)
+            # A call that by itself is worth compiling for is compiled for.
+            if self._patience > 0:
+                return self.early(*args)
+        return self.compiled(*args)
+
+    def early(self, *args: Any) -> Any:
+        """What works instead, as it works while patience lasts."""
+        _THREAD.interpreting = True
+        try:
+            return self._stand_in(*args)
+        finally:
+            _THREAD.interpreting = False
+
+    @property
+    def compiled(self) -> Any:
+        """Numba's dispatcher, which compiles for each kind of arguments, once."""
+        return self._dispatcher or self._create()
+
+    @property
+    def _numba_type_(self) -> Any:
+        # What other kernels call, as numba sees it.
+        import numba
+
+        return numba.typeof(self.compiled)
+
+    def __getattr__(self, name: str) -> Any:
+        # Numba asks its dispatchers how they are inlined. A copy or pickle that is under way has no attributes yet.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.compiled, name)
+
+    def __reduce__(self) -> str:
+        return self._function.__qualname__
+
+    def _create(self) -> Any:
+        import numba
+
+        with _CREATING:
+            if self._dispatcher is None:
+                compiled = numba.njit(error_model="numpy", **self._options)(self._function)
+                if self._options.get("cache"):
+                    # Numba takes a cached kernel as current while its own file is unchanged. Kernels hold compiled
+                    # copies of those they call in other files: a fixed sampler must not live on in a cached learner.
+                    try:
+                        compiled._cache._cache_file._source_stamp = _STAMP
+                    except AttributeError:
+                        options = {**self._options, "cache": False}
+                        compiled = numba.njit(error_model="numpy", **options)(self._function)
+                self._dispatcher = compiled
+        return self._dispatcher
 
 
 def inlined(function: F) -> F:
@@ -27,8 +125,7 @@ def inlined(function: F) -> F:
 
     Handing ten arrays to a compiled function costs as much as a step of the update.
     """
-    kernel: F = numba.njit(inline="always", error_model="numpy")(function)
-    return kernel
+    return _kernel(function, inline="always")
 
 
 def jit(function: F) -> F:
@@ -36,21 +133,46 @@ def jit(function: F) -> F:
 
     No fast-math: results must repeat bit for bit on one build and kind of CPU.
     """
-    return _compiled(function, nogil=True)
+    return _kernel(function, cache=True, nogil=True)
 
 
 def brief(function: F) -> F:
     """Like :func:`jit`, for a kernel of a microsecond, which is not worth giving the interpreter's lock away for."""
-    return _compiled(function, nogil=False)
+    return _kernel(function, cache=True, nogil=False)
 
 
-def _compiled(function: F, nogil: bool) -> F:
-    compiled: Any = numba.njit(cache=True, nogil=nogil, error_model="numpy")(function)
-    # Numba takes a cached kernel as current while its own file is unchanged. Kernels hold compiled copies of
-    # those they call in other files: a fixed sampler must not live on in a cached learner.
-    try:
-        compiled._cache._cache_file._source_stamp = _STAMP
-    except AttributeError:
-        compiled = numba.njit(nogil=nogil, error_model="numpy")(function)
-    kernel: F = compiled
-    return kernel
+def within(function: F) -> F:
+    """Like :func:`jit`, for a few operations on integers: compiled within other kernels, and else left as it is."""
+    return _kernel(function, patience=float("inf"), cache=True, nogil=True)
+
+
+def deferred(function: F) -> F:
+    """Like :func:`jit`, but interpreted as Python until it had enough to do that compiling pays.
+
+    For a kernel of additions, multiplications, divisions, square roots and the C library's exp, in a fixed order: the
+    interpreter does the same ones, rounded the same way.
+    """
+    return _kernel(function, _interpreted(function), PATIENCE, cache=True, nogil=True)
+
+
+def deferred_to(stand_in: Callable[..., Any]) -> Callable[[F], F]:
+    """Like :func:`deferred`, with ``stand_in`` to work in the meantime: the same in numpy, where Python is too slow."""
+    return lambda function: _kernel(function, stand_in, PATIENCE, cache=True, nogil=True)
+
+
+def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
+    def interpreted(*args: Any) -> Any:
+        import numpy as np
+
+        # As in compiled code, what overflows is infinite, and nothing is said.
+        with np.errstate(all="ignore"):
+            return function(*args)
+
+    return interpreted
+
+
+def _kernel(function: F, stand_in: Callable[..., Any] | None = None, patience: float = 0, **options: Any) -> F:
+    return cast(F, Kernel(function, stand_in or function, patience, **options))
+
+
+_STAMP = source_stamp(Path(__file__).parent)

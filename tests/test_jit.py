@@ -1,12 +1,29 @@
-"""Compiled kernels are never older than any source of the package."""
+"""Compiled kernels are never older than any source of the package, and are compiled when it pays."""
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from murk._jit import WITHOUT_KERNELS, source_stamp
+import numpy as np
+import pytest
+
+from murk._jit import PATIENCE, WITHOUT_KERNELS, deferred, deferred_to, jit, source_stamp, within
+from murk.privacy.noise import philox
+
+
+@within
+def twice(x):
+    return 2 * x
+
+
+@jit
+def four_times(x):
+    return twice(twice(x))
+
 
 INNER = "from murk._jit import jit\n\n@jit\ndef inner(x):\n    return x + {}\n"
 OUTER = "from murk._jit import jit\nfrom murk.inner import inner\n\n@jit\ndef outer(x):\n    return inner(x)\n"
@@ -52,3 +69,91 @@ def test_folders_that_the_stamp_leaves_out_hold_no_kernels():
         files = list((package / folder).rglob("*.py"))
         assert files, f"{folder} is gone: take it off the list"
         assert not [path for path in files if "_jit" in path.read_text() or "numba" in path.read_text()]
+
+
+def test_a_deferred_kernel_is_compiled_once_it_had_enough_to_do():
+    worked = []
+
+    def stand_in(x):
+        worked.append(len(x))
+        return -1
+
+    @deferred_to(stand_in)
+    def length(x):
+        return len(x)
+
+    block = np.zeros(PATIENCE // 4)
+    answers = [length(block) for _ in range(6)]
+    assert answers == [-1, -1, -1, len(block), len(block), len(block)]
+    assert len(worked) == 3
+    assert length.compiled.signatures
+
+
+def test_a_call_that_is_worth_compiling_for_is_compiled_for():
+    @deferred
+    def length(x):
+        return len(x)
+
+    assert length(np.zeros(2 * PATIENCE)) == 2 * PATIENCE
+    assert length.compiled.signatures
+
+
+def test_what_an_interpreted_kernel_calls_is_not_compiled():
+    @jit
+    def inner(x):
+        return x + 1
+
+    @deferred
+    def outer(x):
+        return inner(x)
+
+    assert outer(1) == 2
+    assert not inner.compiled.signatures
+    assert inner(1) == 2
+    assert inner.compiled.signatures, "called by itself it is"
+
+
+def test_an_error_leaves_nothing_interpreted_for_ever():
+    @jit
+    def inner(x):
+        return x
+
+    @deferred
+    def outer(x):
+        raise ValueError("within")
+
+    with pytest.raises(ValueError, match="within"):
+        outer(1)
+    inner(1)
+    assert inner.compiled.signatures
+
+
+def test_another_thread_is_compiled_for_while_one_interprets():
+    @jit
+    def inner(x):
+        return x
+
+    @deferred
+    def outer(x):
+        with ThreadPoolExecutor(1) as other:
+            other.submit(inner, 1).result()
+        return x
+
+    outer(1)
+    assert inner.compiled.signatures
+
+
+def test_operations_on_integers_are_not_compiled_by_themselves():
+    assert [twice(3) for _ in range(10)] == [6] * 10
+    assert not twice.compiled.signatures
+    assert four_times(3) == 12
+
+
+def test_kernels_are_pickled_by_name():
+    assert pickle.loads(pickle.dumps(philox.philox)) is philox.philox
+
+
+def test_nothing_is_loaded_for_kernels_that_nobody_calls():
+    code = "import sys, murk.learners.scores.engine; print('numba' in sys.modules, 'scipy.optimize' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
+from murk.learners.estimates import effects
 from murk.learners.estimates.effects import marginal_effects, mean_slope
 from murk.learners.estimates.estimate import Estimate, People
 from murk.learners.ldp_sgd.inference import PLUG_IN
+from murk.learners.links import logistic
 
 RNG = np.random.default_rng(17)
 THETA = np.array([0.8, -0.5, 0.3, -0.4])
@@ -132,3 +135,28 @@ def test_rows_that_are_not_quite_the_people_widen_intervals_by_what_these_may_di
     assert found[:3] == pytest.approx(1.96 * np.abs(THETA[:3]) * np.std(slopes), rel=0.065)
     # The twin: rows that are the people.
     assert np.all(marginal_effects(estimate(THETA, np.eye(4) * 1e-12, known))[1] < 1e-5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bounds_are_those_of_a_general_solver(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(10):
+        least, width = -rng.random() * 10.0 ** rng.uniform(-1, 2), 10.0 ** rng.uniform(-1, 2)
+        mean = least + width * rng.random()
+        variance = (least + width - mean) * (mean - least) * rng.choice([rng.random() ** 3, 1e-9, 1.0])
+        points = np.linspace(least, least + width, effects._GRID)
+        curved = logistic(points) * (1.0 - logistic(points))
+        step = points[1] - points[0]
+        variance = float(np.clip(variance, step**2 / 4.0, (points[-1] - mean) * (mean - points[0])))
+        moments = np.vstack([np.ones(len(points)), points - mean, (points - mean) ** 2 / variance])
+        found = effects._bounds(mean, variance + mean**2, least, least + width)
+        for sign, mine in zip((1.0, -1.0), found, strict=True):
+            other = linprog(sign * curved, A_eq=moments, b_eq=[1.0, 0.0, 1.0], bounds=(0.0, None), method="highs")
+            assert other.success
+            # The solver's own tolerance, of its equations, is 1e-7.
+            assert mine == pytest.approx(sign * other.fun, abs=1e-6)
+
+
+def test_bounds_are_no_bounds_where_the_solver_gives_up(monkeypatch):
+    monkeypatch.setattr(effects, "_PIVOTS", 0)
+    assert effects._bounds(0.0, 1.0, -3.0, 3.0) == (0.0, 0.25)

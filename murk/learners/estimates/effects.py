@@ -28,6 +28,8 @@ from murk.learners.links import logistic
 Array = NDArray[np.float64]
 
 _GRID = 257
+_PIVOTS = 1000
+_TINY = 1e-11
 
 
 def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float]:
@@ -100,8 +102,6 @@ def _spread(theta: Array, people: People) -> float:
 
 def _bounds(mean: float, square: float, least: float, most: float) -> tuple[float, float]:
     """The least and the largest mean of ``sigma'`` on an interval, of distributions with two moments."""
-    from scipy.optimize import linprog
-
     points = np.linspace(min(least, mean), max(most, mean), _GRID)
     probability = logistic(points)
     curved = probability * (1.0 - probability)
@@ -110,9 +110,36 @@ def _bounds(mean: float, square: float, least: float, most: float) -> tuple[floa
     variance = float(np.clip(square - mean**2, step**2 / 4.0, (points[-1] - mean) * (mean - points[0])))
     if not variance > 0.0:
         return float(np.interp(mean, points, curved)), float(np.interp(mean, points, curved))
-    moments = np.vstack([np.ones(_GRID), points - mean, (points - mean) ** 2 / variance])
-    ends = []
-    for sign in (1.0, -1.0):
-        found = linprog(sign * curved, A_eq=moments, b_eq=[1.0, 0.0, 1.0], bounds=(0.0, None), method="highs")
-        ends.append(sign * float(found.fun) if found.success else (0.0 if sign > 0 else 0.25))
-    return ends[0], ends[1]
+    # Beyond the grid the mean itself, at a cost that leaves it nothing in the end: with it and the ends there is a
+    # distribution of every variance that there may be.
+    away = np.append(points - mean, 0.0)
+    moments = np.vstack([np.ones(_GRID + 1), away, away**2 / variance])
+    low, high = (least_mean(np.append(sign * curved, 1.0), moments, [0, _GRID - 1, _GRID]) for sign in (1.0, -1.0))
+    return (0.0 if low is None else low), (0.25 if high is None else -high)
+
+
+def least_mean(costs: Array, moments: Array, support: list[int]) -> float | None:
+    """``min costs'w`` over ``w >= 0`` with ``moments w = (1, 0, 1)``, by the simplex method; None where it gives up.
+
+    Loading a general solver takes longer than a small run.
+
+    Parameters
+    ----------
+    costs, moments
+        (m,) and (3, m).
+    support
+        Three places at which a distribution with these moments stands. It is changed to those of the best.
+    """
+    target = np.array([1.0, 0.0, 1.0])
+    for _ in range(_PIVOTS):
+        basis = moments[:, support]
+        weights = np.linalg.solve(basis, target)
+        reduced = costs - np.linalg.solve(basis.T, costs[support]) @ moments
+        entering = int(np.argmin(reduced))
+        if reduced[entering] > -_TINY:
+            return float(costs[support] @ weights)
+        along = np.linalg.solve(basis, moments[:, entering])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = np.where(along > _TINY, np.maximum(weights, 0.0) / along, math.inf)
+        support[int(np.argmin(room))] = entering
+    return None

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from murk._jit import brief, inlined, jit
+from murk._jit import brief, inlined, jit, within
 from murk.learners.ldp_sgd.gradients import *
 from murk.learners.ldp_sgd.layout import *
 from murk.learners.ldp_sgd.losses import HUBER_SCALE
@@ -35,7 +35,7 @@ _NO_LEVELS, _NO_PARAMETERS = np.zeros(0, dtype=np.int64), np.zeros((0, 4), dtype
 _COIN = int(Purpose.COIN)
 
 
-@jit
+@within
 def remember(whole: Array, real: Array) -> None:
     """Keep the newest iterate, whose version is published: gradients taken there will arrive."""
     version = whole[COUNT]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from murk._jit import jit
+from murk._jit import within
 
 # Kernels take numpy arrays of fixed element types; their annotations would only repeat "array".
 Array = Any
@@ -40,7 +40,7 @@ STEP_SHARE = 0.5
 ITERATE, AVERAGE, SCALING_A, SCALING_B, MEAN_AT, MEAN_GRADIENT, ROWS = range(7)
 
 
-@jit
+@within
 def places(whole: Array) -> tuple[int, int, int, int, int, int]:
     """Where in ``real`` the state vectors, x, z, the gradient, the public matrices and the ring begin.
 

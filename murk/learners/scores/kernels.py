@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._jit import jit
+from murk._jit import deferred
 
 Array = NDArray[Any]
 
@@ -18,7 +18,7 @@ LARGEST_LOGIT = 50.0
 SCORE, SCATTER = 0, 1
 
 
-@jit
+@deferred
 def vectors(
     X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, binary: bool, question: int,
     out: Array,
@@ -68,7 +68,7 @@ def vectors(
                 out[i, j] = 0.0
 
 
-@jit
+@deferred
 def class_scores(
     X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, basis: Array, out: Array
 ) -> None:
@@ -115,7 +115,7 @@ def class_scores(
     odds[:] = 0.0
 
 
-@jit
+@deferred
 def outer(rows: Array, out: Array) -> None:
     """The upper triangle of ``v v'`` of rows v (m, p), off the diagonal times sqrt 2, into ``out``.
 

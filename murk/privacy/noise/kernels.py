@@ -69,28 +69,7 @@ def simulated_laplace(seed: np.uint64, record: np.int64, out: Integers) -> None:
 @jit
 def simulated_words(seed: np.uint64, record: np.int64, purpose: int, out: Words) -> None:
     """Fill ``out`` with ``SimulatedNoise(seed).words([record], len(out), purpose)[0]``."""
-    _fill_words(np.uint64(seed), np.uint64(record), np.uint64(purpose), np.int64(0), out)
-
-
-@jit
-def simulated_gaussians(seed: np.uint64, records: Integers, out: Integers) -> None:
-    """`simulated_gaussian` of each record into its row of ``out``."""
-    for i in range(out.shape[0]):
-        simulated_gaussian(seed, records[i], out[i])
-
-
-@jit
-def simulated_laplaces(seed: np.uint64, records: Integers, out: Integers) -> None:
-    """`simulated_laplace` of each record into its row of ``out``."""
-    for i in range(out.shape[0]):
-        simulated_laplace(seed, records[i], out[i])
-
-
-@jit
-def simulated_words_of(seed: np.uint64, records: Integers, purpose: int, out: Words) -> None:
-    """`simulated_words` of each record into its row of ``out``."""
-    for i in range(out.shape[0]):
-        simulated_words(seed, records[i], purpose, out[i])
+    fill_words(np.uint64(seed), np.uint64(record), np.uint64(purpose), np.int64(0), out)
 
 
 @jit
@@ -136,9 +115,9 @@ def _draw(
             x = start + j
             if u1 < numerator or digits[k] == word:
                 if simulated:
-                    x, used = _finish_simulated_trial(shape, table, a, b, seed, record, used)
+                    x, used = finish_simulated_trial(shape, table, a, b, seed, record, used)
                 else:
-                    status, x, used = _finish_trial(shape, table, a, b, spare, used)
+                    status, x, used = finish_trial(shape, table, a, b, spare, used)
                     if status != DONE:
                         return status, produced, trial, used
                 if x != REJECTED:
@@ -153,7 +132,7 @@ def _draw(
 
 
 @jit
-def _finish_trial(
+def finish_trial(
     shape: Integers, table: Words, a: np.uint64, b: np.uint64, spare: Words, used: np.int64
 ) -> tuple[np.int64, np.int64, np.int64]:
     """A trial that its two words leave open, with spare words from position ``used``.
@@ -250,7 +229,7 @@ def _uniform(bound: np.int64, spare: Words, used: np.int64) -> tuple[np.int64, n
 
 
 @jit
-def _finish_simulated_trial(
+def finish_simulated_trial(
     shape: Integers,
     table: Words,
     a: np.uint64,
@@ -259,12 +238,12 @@ def _finish_simulated_trial(
     record: np.uint64,
     used: np.int64,
 ) -> tuple[np.int64, np.int64]:
-    """`_finish_trial` with the record's own spare words, as many as it takes."""
+    """`finish_trial` with the record's own spare words, as many as it takes."""
     count = _FIRST_SPARES
     while True:
         spare = np.empty(count, dtype=np.uint64)
-        _fill_words(seed, record, _SPARE, used, spare)
-        status, x, consumed = _finish_trial(shape, table, a, b, spare, np.int64(0))
+        fill_words(seed, record, _SPARE, used, spare)
+        status, x, consumed = finish_trial(shape, table, a, b, spare, np.int64(0))
         if status == DONE:
             return x, used + consumed
         if status == DEEPER:
@@ -273,7 +252,7 @@ def _finish_simulated_trial(
 
 
 @jit
-def _fill_words(seed: np.uint64, record: np.uint64, purpose: np.uint64, start: np.int64, out: Words) -> None:
+def fill_words(seed: np.uint64, record: np.uint64, purpose: np.uint64, start: np.int64, out: Words) -> None:
     """Words ``start``, ``start + 1``, ... of a record's stream for a purpose."""
     even, odd = _ZERO, _ZERO
     for i in range(out.shape[0]):

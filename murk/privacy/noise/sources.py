@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk.errors import UserError
-from murk.privacy.noise import kernels
+from murk.privacy.noise import blocks
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NOISE_DISTRIBUTIONS, NoiseDistribution
 from murk.privacy.noise.philox import Purpose
 from murk.privacy.noise.streaming import Integers, Words, fill
@@ -16,7 +16,7 @@ from murk.privacy.noise.streaming import Integers, Words, fill
 
 def compiled(distribution: NoiseDistribution, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
     """The compiled sampler, as `streaming.fill` calls it."""
-    status, produced, trials, spares = kernels.draw(
+    status, produced, trials, spares = blocks.draw_block(
         distribution.shape, distribution.table, distribution.guide, words, spare, out
     )
     return int(status), int(produced), int(trials), int(spares)
@@ -179,20 +179,20 @@ class SimulatedNoise:
     def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
         """(m, size) integers, ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
         out = np.empty((_length(records), size), dtype=np.int64)
-        kernels.simulated_gaussians(np.uint64(self.seed), _indices(records), out)
+        blocks.simulated_gaussians(np.uint64(self.seed), _indices(records), out)
         return out
 
     def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
         """(m, size) integers, ``P(x)`` proportional to ``exp(-|x| / S)``."""
         out = np.empty((_length(records), size), dtype=np.int64)
-        kernels.simulated_laplaces(np.uint64(self.seed), _indices(records), out)
+        blocks.simulated_laplaces(np.uint64(self.seed), _indices(records), out)
         return out
 
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
         """(m, size) uniform 64-bit words."""
         indices = _indices(records)
         out = np.empty((len(indices), size), dtype=np.uint64)
-        kernels.simulated_words_of(np.uint64(self.seed), indices, int(purpose), out)
+        blocks.simulated_words(np.uint64(self.seed), indices, int(purpose), out)
         return out
 
 

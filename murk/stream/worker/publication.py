@@ -14,7 +14,7 @@ divide, so the gap after a published version v is exactly the spacing at v.
 
 from typing import TYPE_CHECKING, Protocol
 
-from murk._jit import jit
+from murk._jit import within
 
 if TYPE_CHECKING:
     pass
@@ -36,7 +36,7 @@ class StalenessLimit(Protocol):
         """The grid's floor, for `spacing`."""
 
 
-@jit
+@within
 def spacing(version: int, floor: int) -> int:
     """Return the distance from a published version to the next one.
 
@@ -54,19 +54,19 @@ def spacing(version: int, floor: int) -> int:
     return power
 
 
-@jit
+@within
 def is_published(version: int, floor: int) -> bool:
     """Tell whether the iterate of a version is published and remembered."""
     return version % spacing(version, floor) == 0
 
 
-@jit
+@within
 def newest_published(version: int, floor: int) -> int:
     """Return the largest published version that is not above the given one."""
     return version - version % spacing(version, floor)
 
 
-@jit
+@within
 def staleness_limit(count: int, releases: int, share_ppm: int) -> int:
     """Return how many releases old a gradient may be once a chain has learned ``count``.
 

@@ -11,12 +11,20 @@ import numpy.typing as npt
 from scipy.stats import chi2
 
 from murk.privacy.noise.distributions import Kind, NoiseDistribution
-from murk.privacy.noise.sources import compiled
+from murk.privacy.noise.kernels import draw
 from murk.privacy.noise.streaming import Draw, Feed, Integers, Words, fill
 
 from . import reference_sampler
 
 FALSE_ALARM = 1e-6
+
+
+def compiled(distribution: NoiseDistribution, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
+    """The compiled sampler."""
+    status, *used = draw(distribution.shape, distribution.table, distribution.guide, words, spare, out)
+    return int(status), *map(int, used)
+
+
 ENGINES: dict[str, Draw] = {"compiled": compiled, "numpy": reference_sampler.draw}
 
 

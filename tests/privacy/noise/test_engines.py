@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core.dispatcher import Dispatcher
 
-from murk.privacy.noise import kernels, philox, streaming
+from murk.privacy.noise import blocks, kernels, philox, streaming
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NoiseDistribution
 from murk.privacy.noise.sources import SimulatedNoise
 from murk.privacy.noise.streaming import DONE, Draw, Feed, Integers, Words, fill
@@ -27,6 +27,13 @@ DISTRIBUTIONS = [
 ]
 
 
+def early(distribution: NoiseDistribution, words: Words, spare: Words, out: Integers) -> tuple[int, int, int, int]:
+    """What draws while nothing is compiled."""
+    arrays = distribution.shape, distribution.table, distribution.guide
+    status, *used = blocks.draw_block.early(*arrays, words, spare, out)  # type: ignore[attr-defined]
+    return int(status), *map(int, used)
+
+
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     distribution=st.sampled_from([*DISTRIBUTIONS, GAUSSIAN_NOISE, LAPLACE_NOISE]),
@@ -40,10 +47,10 @@ def test_same_words_same_everything(
 ) -> None:
     words, spare = random_feed(seed)(trials, spares)
     found = []
-    for draw in ENGINES.values():
+    for draw in (*ENGINES.values(), early):
         out = np.full(size, -7, dtype=np.int64)
         found.append((draw(distribution, words, spare, out), out.tolist()))
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("distribution", [GAUSSIAN_NOISE, LAPLACE_NOISE], ids=["gaussian", "laplace"])
@@ -69,7 +76,7 @@ def tape_feed(seed: int, words_at_once: int, spares_at_once: int) -> Feed:
     return lambda trials, spares: (piece(0, words_at_once if trials else 0), piece(1, spares_at_once))
 
 
-@pytest.mark.parametrize("draw", ENGINES.values(), ids=ENGINES)
+@pytest.mark.parametrize("draw", [*ENGINES.values(), early], ids=[*ENGINES, "early"])
 @pytest.mark.parametrize(
     "distribution", [distribution for distribution in DISTRIBUTIONS if distribution.width < 64], ids=str
 )
@@ -107,6 +114,30 @@ def test_simulation_is_the_same_in_numpy(distribution: NoiseDistribution, size: 
     noise = SimulatedNoise(2**64 - 2)
     expected = noise.gaussian(records, size) if distribution.kind == "gaussian" else noise.laplace(records, size)
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kernel", [blocks.simulated_gaussians, blocks.simulated_laplaces], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize(("count", "size"), [(400, 1), (300, 11), (20, 300), (3, 2), (0, 4), (2, 0)])
+def test_simulation_is_the_same_before_it_is_compiled(kernel, count: int, size: int) -> None:  # type: ignore[no-untyped-def]
+    records = np.arange(count, dtype=np.int64) * 2**40
+    found = np.empty((2, count, size), dtype=np.int64)
+    for work, out in zip((kernel.early, kernel.compiled), found, strict=True):
+        work(np.uint64(2**63 + 5), records, out)
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_record_that_rejects_many_trials_is_the_same_before_it_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_more_than", lambda size: size)
+    test_simulation_is_the_same_before_it_is_compiled(blocks.simulated_laplaces, 300, 11)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 8])
+def test_words_are_the_same_before_they_are_compiled(size: int) -> None:
+    records = np.array([0, 5, 2**62], dtype=np.int64)
+    found = np.empty((2, 3, size), dtype=np.uint64)
+    for work, out in zip((blocks.simulated_words.early, blocks.simulated_words.compiled), found, strict=True):  # type: ignore[attr-defined]
+        work(np.uint64(7), records, 3, out)
+    np.testing.assert_array_equal(*found)
 
 
 def test_simulation_survives_running_out_of_spare_words() -> None:
@@ -157,12 +188,12 @@ def test_no_float_in_the_compiled_sampler(monkeypatch: pytest.MonkeyPatch) -> No
     no_words, out = np.empty(0, dtype=np.uint64), np.empty(100, dtype=np.int64)
     no_words.setflags(write=False)
     fresh_kernels.draw(*_arrays(GAUSSIAN_NOISE), no_words, no_words, out)
-    fresh_kernels.simulated_gaussians(np.uint64(1), np.arange(2), out.reshape(2, 50))
-    fresh_kernels.simulated_laplaces(np.uint64(1), np.arange(2), out.reshape(2, 50))
-    fresh_kernels.simulated_words_of(np.uint64(1), np.arange(1), 2, no_words.copy().reshape(1, 0))
+    fresh_kernels.simulated_gaussian(np.uint64(1), np.int64(1), out)
+    fresh_kernels.simulated_laplace(np.uint64(1), np.int64(1), out)
+    fresh_kernels.simulated_words(np.uint64(1), np.int64(1), 2, no_words.copy())
     dispatchers = [f for m in fresh for f in vars(m).values() if isinstance(f, Dispatcher)]
     own = [f for f in dispatchers if f.__module__.endswith("_fresh")]
-    assert len(own) >= 14
+    assert len(own) >= 11
     for function in own:
         found = types(function)
         assert not floating(found), function

@@ -46,7 +46,7 @@ def test_numpy_and_compiled_streams_agree(seed: int, start: int, size: int) -> N
         row = stream(seed, record, Purpose.SPARE, start, size)
         assert (row.dtype, row.shape) == (np.uint64, (size,))
         out = np.empty(size, dtype=np.uint64)
-        kernels._fill_words(np.uint64(seed), np.uint64(record), np.uint64(1), start, out)
+        kernels.fill_words(np.uint64(seed), np.uint64(record), np.uint64(1), start, out)
         np.testing.assert_array_equal(out, row)
 
 

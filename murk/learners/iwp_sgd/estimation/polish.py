@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from murk._jit import jit
+from murk._jit import jit, within
 from murk.learners.iwp_sgd.directions import own_variance, ridge_of
 from murk.learners.iwp_sgd.estimation.spectral import floored
 from murk.learners.iwp_sgd.layout import *
@@ -33,7 +33,7 @@ _GROWTH = 16
 TRUST = 0.7
 
 
-@jit
+@within
 def triangle(p: int) -> int:
     """Numbers in one triangle of a symmetric (p, p) matrix."""
     return p * (p + 1) // 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import ClassVar
 
@@ -53,6 +53,7 @@ class ScoreEstimate(Estimate):
     solution: AnySolution | None = None
     unit: float = 1.0
     outlook: Outlook | None = None
+    _halves: dict[float, NDArray[np.float64]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
         """Half widths of the intervals at ``level``; infinite where a coefficient was not learned."""
@@ -60,7 +61,10 @@ class ScoreEstimate(Estimate):
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
         if self.solution is None:
             return np.full(len(self.names), np.inf)
-        return self.unit * self.solution.half_widths(NormalDist().inv_cdf(0.5 + level / 2.0))
+        # Asked for by several parts of a report, and as much work as the solution.
+        if level not in self._halves:
+            self._halves[level] = self.solution.half_widths(NormalDist().inv_cdf(0.5 + level / 2.0))
+        return self.unit * self._halves[level]
 
     def not_learned(self, level: float = 0.95) -> list[str]:
         """Names of the coefficients that noise hides."""

@@ -173,7 +173,7 @@ class Solution:
         ratio = max(ratio, _LEAST)
         slope = ratio * slope + (one.correction + more * np.outer(one.along, one.along)) @ one.into
         expected = ratio * score + one.correction @ h + more * along
-        return expected, np.c_[slope, np.c_[score, along] @ self.curvature.root]
+        return expected, np.column_stack([slope, np.column_stack([score, along]) @ self.curvature.root])
 
     def _terms(self, solution: Array, pull: Array, inverses: Sequence[Array]) -> tuple[Array, Array, float]:
         """Curvature, gradient and value of the sum to be minimized, with given S_k^-1."""
@@ -226,7 +226,7 @@ class Solution:
         solution = np.concatenate([theta, self._solution[p:]])
         for one, slope, spread in zip(self._equations, self._slopes, self._spreads, strict=True):
             own, shared = self._noise(one, theta, spread, curvature.caution)
-            slope = np.c_[slope[:, :p], self._at(one, solution, logit)[1][:, p:]]
+            slope = np.column_stack([slope[:, :p], self._at(one, solution, logit)[1][:, p:]])
             weigh = np.asarray(np.linalg.solve(own + shared, slope), dtype=np.float64)
             information += slope.T @ weigh
             middle += weigh.T @ own @ weigh

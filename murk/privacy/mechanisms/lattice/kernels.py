@@ -8,7 +8,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from murk._jit import jit
+from murk._jit import deferred, jit
 from murk.privacy.mechanisms.kernel_codes import DIRECTIONS, GAUSSIAN, L2BALL, PRIVUNIT
 from murk.privacy.mechanisms.lattice.quantise import Integers, Vector, largest_size, quantise_l1, quantise_l2, share_of
 
@@ -203,7 +203,7 @@ def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
         out[i] = factor * payload[i]
 
 
-@jit
+@deferred
 def randomize_block(
     code: int,
     vectors: Vector,
@@ -220,7 +220,7 @@ def randomize_block(
         randomize(code, vectors[i], radius, spacing, steps, threshold, noise[i], coins[i], out[i])
 
 
-@jit
+@deferred
 def decode_block(code: int, payload: Integers, unit: float, out: Vector) -> None:
     """`decode` for every row."""
     for i in range(payload.shape[0]):

@@ -1,0 +1,137 @@
+"""Noise of many records at once: the sampler compiled, and the same draws in numpy until it is.
+
+In numpy the usual trials are decided for all records together, and the rare ones, which their two words leave open, one
+after another by the sampler's own lines. The same words give the same integers either way.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from murk._jit import deferred_to
+from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NoiseDistribution
+from murk.privacy.noise.kernels import (
+    Progress,
+    draw,
+    fill_words,
+    finish_simulated_trial,
+    finish_trial,
+    simulated_gaussian,
+    simulated_laplace,
+)
+from murk.privacy.noise.philox import Purpose, block
+from murk.privacy.noise.streaming import DONE, REJECTED, WORDS, Integers, Words
+
+Flags = npt.NDArray[np.bool_]
+
+_START = np.int64(0)
+# It serves arrays as it serves numbers.
+_blocks: Any = block
+
+
+def _decide(shape: Integers, table: Words, a: Words, b: Words) -> tuple[Integers, Flags, Flags]:
+    """What trials with these words give, which of them give something, and which are open."""
+    step, step_bits, denominator, denominator_bits, width, _, quadratic = shape.tolist()
+    word = a & np.uint64((1 << width) - 1)
+    k = np.searchsorted(table[0], word, side="left")
+    j = (b & np.uint64((1 << step_bits) - 1)).astype(np.int64)
+    negative = (b >> np.uint64(step_bits)) & np.uint64(1) == 1
+    u1 = ((b >> np.uint64(step_bits) >> np.uint64(1)) & np.uint64((1 << denominator_bits) - 1)).astype(np.int64)
+    x = k * step + j
+    inside = (j < step) & (u1 < denominator)
+    undecided = inside & ((u1 < (j * (k * step + x) if quadratic else j)) | (table[0][k] == word))
+    return np.where(negative, -x, x), inside & ~undecided & ((x > 0) | ~negative), undecided
+
+
+def _draw_early(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:
+    trials = len(words) // 2
+    values, kept, undecided = _decide(shape, table, words[: 2 * trials : 2], words[1 : 2 * trials : 2])
+    before = np.cumsum(kept)
+    status, end, used, more = np.int64(WORDS), trials, _START, 0
+    for trial in np.flatnonzero(undecided).tolist():
+        if before[trial] + more >= len(out):
+            break
+        state, value, position = finish_trial(shape, table, words[2 * trial], words[2 * trial + 1], spare, used)
+        if state != DONE:
+            status, end = state, trial
+            break
+        used, values[trial] = position, value
+        if value != REJECTED:
+            kept[trial] = True
+            more += 1
+    chosen = np.flatnonzero(kept[:end])[: len(out)]
+    if len(chosen) == len(out):
+        status, end = np.int64(DONE), int(chosen[-1]) + 1 if len(chosen) else 0
+    out[: len(chosen)] = values[chosen]
+    return status, np.int64(len(chosen)), np.int64(end), used
+
+
+@deferred_to(_draw_early)
+def draw_block(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:
+    """`kernels.draw`."""
+    return draw(shape, table, guide, words, spare, out)
+
+
+def _more_than(size: int) -> int:
+    """Trials that nearly always give so many draws."""
+    return size + size // 16 + 4
+
+
+def _simulate_early(noise: NoiseDistribution, one: Any, seed: np.uint64, records: Integers, out: Integers) -> None:
+    size = out.shape[1]
+    trials, own = np.arange(_more_than(size), dtype=np.uint64), records.astype(np.uint64)
+    a, b = _blocks(seed, own[:, None], np.uint64(Purpose.NOISE), trials)
+    values, kept, undecided = _decide(noise.shape, noise.table, a, b)
+    before = np.cumsum(kept, axis=1)
+    last, used, more = -1, _START, 0
+    for i, trial in np.argwhere(undecided).tolist():
+        if i != last:
+            last, used, more = i, _START, 0
+        if before[i, trial] + more < size:
+            words = a[i, trial], b[i, trial]
+            value, used = finish_simulated_trial(noise.shape, noise.table, *words, seed, own[i], used)
+            if value != REJECTED:
+                values[i, trial], kept[i, trial] = value, True
+                more += 1
+    places = np.cumsum(kept, axis=1)
+    enough = kept.sum(axis=1) >= size
+    out[enough] = values[enough[:, None] & kept & (places <= size)].reshape(enough.sum(), size)
+    for i in np.flatnonzero(~enough).tolist():
+        one(seed, records[i], out[i])
+
+
+def _gaussians_early(seed: np.uint64, records: Integers, out: Integers) -> None:
+    _simulate_early(GAUSSIAN_NOISE, simulated_gaussian, seed, records, out)
+
+
+def _laplaces_early(seed: np.uint64, records: Integers, out: Integers) -> None:
+    _simulate_early(LAPLACE_NOISE, simulated_laplace, seed, records, out)
+
+
+def _words_early(seed: np.uint64, records: Integers, purpose: int, out: Words) -> None:
+    pairs = np.arange((out.shape[1] + 1) // 2, dtype=np.uint64)
+    even, odd = _blocks(seed, records.astype(np.uint64)[:, None], np.uint64(purpose), pairs)
+    out[:, ::2] = even
+    out[:, 1::2] = odd[:, : out.shape[1] // 2]
+
+
+@deferred_to(_gaussians_early)
+def simulated_gaussians(seed: np.uint64, records: Integers, out: Integers) -> None:
+    """`simulated_gaussian` of each record into its row of ``out``."""
+    for i in range(out.shape[0]):
+        simulated_gaussian(seed, records[i], out[i])
+
+
+@deferred_to(_laplaces_early)
+def simulated_laplaces(seed: np.uint64, records: Integers, out: Integers) -> None:
+    """`simulated_laplace` of each record into its row of ``out``."""
+    for i in range(out.shape[0]):
+        simulated_laplace(seed, records[i], out[i])
+
+
+@deferred_to(_words_early)
+def simulated_words(seed: np.uint64, records: Integers, purpose: int, out: Words) -> None:
+    """``SimulatedNoise(seed).words(records, out.shape[1], purpose)`` into ``out``."""
+    for i in range(out.shape[0]):
+        fill_words(seed, np.uint64(records[i]), np.uint64(purpose), _START, out[i])
