@@ -18,7 +18,8 @@ from deploy.broker import Broker
 from murk.cli.commands.learn import COLLECT
 from murk.stream import Worker
 from murk.stream.log.kafka.topics import Names
-from murk.stream.messages.codec import WireRules, decode
+from murk.stream.messages.codec import WireRules
+from murk.stream.messages.receiving import receiver
 
 WARM = 20_000
 JOIN_LIMIT = 60
@@ -61,9 +62,10 @@ def worker(broker, count, rounds, folder):
                 (feed.problem.dimension,),
                 {level: m.magnitude for level, m in feed.problem.mechanisms.items()},
             )
+            receive = receiver(rules)
             clock = Clock()
             for _, message in messages[warm:]:
-                decode(message, rules)
+                receive(message)
             parts.append({**pair[2], "decode and check": clock.stop()})
     size = len(messages[0][1])
     print(f"the worker, {count:,} releases of {size} bytes, median of {rounds} pairs, us a release:")

@@ -23,6 +23,7 @@ Kinds = type | tuple[type, ...]
 
 # Of a damaged file SQLite's own message may quote bytes that are no text.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
+_SIZED = (bytes, str)
 _LEAST_BYTES = 512  # SQLite's smallest page
 
 
@@ -112,7 +113,8 @@ class Database:
             for row in cursor:
                 found.append(row)
                 # What is no text or bytes is refused below, and takes no room.
-                budget -= len(row[-1]) if isinstance(row[-1], bytes | str) else 1
+                value = row[-1]
+                budget -= len(value) if isinstance(value, _SIZED) else 1
                 if budget <= 0:
                     cursor.close()
                     break

@@ -1,6 +1,7 @@
 """Releases and models, as anybody can put them on a log."""
 
 import json
+from collections.abc import Callable
 from random import Random
 
 import numpy as np
@@ -9,9 +10,10 @@ from murk.learners.problem import problem_for
 from murk.producers.models import Models
 from murk.stream import Task
 from murk.stream.messages.codec import RejectedError, WireRules, decode, encode_iterate
-from murk.stream.messages.releases import IterateMessage
+from murk.stream.messages.receiving import Received, receiver
+from murk.stream.messages.releases import IterateMessage, Release
 from murk.stream.messages.state import Counters, StateMessage
-from murk.stream.worker.learner import payload_lengths
+from murk.stream.worker.learner import wire_rules
 from tests.fuzz.mutate import alter, spoil, written
 from tests.fuzz.targets import FindingError, Target
 from tests.protocols import BY_NAME
@@ -49,21 +51,36 @@ def mutator(honest: list[bytes]):
     return make
 
 
+def received(data: bytes, rules: WireRules, receive: Callable[[bytes], Received]) -> Received:
+    """What a worker takes a message for, which is what `decode` does: the same fields, or the same refusal."""
+    try:
+        wanted = decode(data, rules).model_dump(by_alias=True)
+    except RejectedError as refused:
+        wanted = refused.args
+    try:
+        release = receive(data)
+    except RejectedError as refused:
+        if refused.args != wanted:
+            raise FindingError(f"refused for {refused}, and decode says {wanted}") from refused
+        raise
+    found = {name: getattr(release, name, None) for name in wanted} if isinstance(wanted, dict) else None
+    if isinstance(wanted, dict) and isinstance(release, Release):
+        found = release.model_dump(by_alias=True)
+    # Types, too: True is not 1.
+    if repr(found) != repr(wanted):
+        raise FindingError(f"taken for {found}, and decode says {wanted}")
+    return release
+
+
 def releases(kind: str) -> Target:
     """Any bytes where releases of a kind belong: decoded, admitted and learned as a worker does it."""
     task = task_of(kind, old=True)
     engine = problem_for(task).engine()
-    rules = WireRules(
-        task_hash=task.hash,
-        simulated=task.simulated,
-        lengths=payload_lengths(engine),
-        magnitudes={level: mechanism.magnitude for level, mechanism in engine.mechanisms.items()},
-        partitions=PARTITIONS,
-        kind=engine.kind,
-    )
+    rules = wire_rules(task, engine)
+    receive = receiver(rules)
 
     def take(data: bytes) -> str:
-        release = decode(data, rules)
+        release = received(data, rules, receive)
         if release.chain != 0:
             raise RejectedError("chain", f"of chain {release.chain}, on partition 0")
         if release.expires < release.time:

@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from logging import Logger
 from time import monotonic
+from typing import Any
 
-from murk.stream.messages.releases import GradientRelease, Release
+from murk.stream.messages.releases import GradientRelease
 from murk.stream.messages.state import Counters
+
+GRADIENT = GradientRelease.model_fields["kind"].default
 
 
 class Tally:
@@ -35,16 +38,16 @@ class Tally:
         self._ages = list(start.staleness)
         self._age_sum = start.staleness_sum
 
-    def learned(self, releases: Sequence[Release], version: int) -> None:
+    def learned(self, releases: Sequence[Any], version: int) -> None:
         """Count releases that were learned in this order by a chain that had learned ``version`` before them."""
+        if not releases:
+            return
         self._learned += len(releases)
         self._levels.update([release.level for release in releases])
-        # Only gradients grow stale, and so have an age.
-        ages = [
-            now - release.version
-            for now, release in enumerate(releases, version)
-            if isinstance(release, GradientRelease)
-        ]
+        # Only gradients grow stale, and so have an age; a chain's releases are all of one kind.
+        if releases[0].kind != GRADIENT:
+            return
+        ages = [now - release.version for now, release in enumerate(releases, version)]
         self._age_sum += sum(ages)
         for bits, count in Counter(map(int.bit_length, ages)).items():
             self._ages += [0] * (bits + 1 - len(self._ages))

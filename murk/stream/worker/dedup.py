@@ -50,10 +50,11 @@ class DuplicateWindow:
             self._newer = {}
             self._block = block
         key = bytes.fromhex(identifier)
-        before = self._newer.get(key)
-        if before is None:
+        newer = self._newer
+        before = newer.get(key)
+        if before is None and self._older:
             before = self._older.get(key)
-        self._newer[key] = offset
+        newer[key] = offset
         self._last = (offset, identifier)
         return before is not None and offset - before <= self.size
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from murk.stream.messages.codec import WireRules
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from murk.privacy.mechanisms import Costed
+    from murk.stream.task.task import Task
 
 
 class Estimated(Protocol):
@@ -78,6 +81,18 @@ class StreamLearner(Protocol):
     @property
     def publish_every(self) -> int:
         """Most releases to learn before the newest iterate is to be published; any number where devices need none."""
+
+
+def wire_rules(task: Task, learner: StreamLearner) -> WireRules:
+    """Return what a release must satisfy that a learner of a task is to learn from."""
+    return WireRules(
+        task_hash=task.hash,
+        simulated=task.simulated,
+        lengths=payload_lengths(learner),
+        magnitudes={level: mechanism.magnitude for level, mechanism in learner.mechanisms.items()},
+        partitions=task.log.partitions,
+        kind=learner.kind,
+    )
 
 
 def payload_lengths(learner: StreamLearner) -> tuple[int, ...]:

@@ -6,9 +6,12 @@ is refused with its reason; nothing ever starts over by itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import Checkpoint, Log
-from murk.stream.messages.codec import RejectedError, WireRules, decode
+from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.receiving import Received
 from murk.stream.messages.state import StateMessage, decode_state
 from murk.stream.task.task import Task
 from murk.stream.worker.dedup import DuplicateWindow
@@ -75,7 +78,9 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
     return message
 
 
-def rebuild_window(log: Log, task: Task, chain: int, rules: WireRules, offset: int) -> DuplicateWindow:
+def rebuild_window(
+    log: Log, task: Task, chain: int, receive: Callable[[bytes], Received], offset: int
+) -> DuplicateWindow:
     """Read back what the window for duplicates holds at an offset."""
     window = DuplicateWindow(task.duplicates)
     position = max(log.begin(chain), offset - task.duplicates)
@@ -87,7 +92,7 @@ def rebuild_window(log: Log, task: Task, chain: int, rules: WireRules, offset: i
             if message.offset >= offset:
                 break
             try:
-                release = decode(message.value, rules)
+                release = receive(message.value)
             except RejectedError:
                 continue
             window.seen(message.offset, release.id)

@@ -15,13 +15,14 @@ from typing import Self
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import MAX_STATE, DeadLetter, FencedError, Log, Message
-from murk.stream.messages.codec import RejectedError, WireRules, decode, encode_iterate
-from murk.stream.messages.releases import IterateMessage, Release, truncate_time
+from murk.stream.messages.codec import RejectedError, encode_iterate
+from murk.stream.messages.receiving import Received, receiver
+from murk.stream.messages.releases import IterateMessage, truncate_time
 from murk.stream.messages.state import Counters, StateMessage
 from murk.stream.messages.trail import Trail, TrailRecorder, first_point
 from murk.stream.task.task import Task
 from murk.stream.worker.counters import DeadLetterLog, Tally
-from murk.stream.worker.learner import StreamLearner, payload_lengths
+from murk.stream.worker.learner import StreamLearner, wire_rules
 from murk.stream.worker.recovery import check_carries, check_last, open_state, rebuild_window
 
 DEAD_BYTES = 2**16
@@ -162,15 +163,9 @@ class Worker:
         # Before the chain is taken from anyone who may own it rightly.
         check_carries(log, task)
         self._check_learner()
-        self._rules = WireRules(
-            task_hash=task.hash,
-            simulated=task.simulated,
-            lengths=payload_lengths(learner),
-            magnitudes={level: mechanism.magnitude for level, mechanism in learner.mechanisms.items()},
-            partitions=task.log.partitions,
-            kind=learner.kind,
-        )
-        self.batch = max(1, min(batch, _STEP_BYTES // self._rules.max_bytes))
+        rules = wire_rules(task, learner)
+        self._receive = receiver(rules)
+        self.batch = max(1, min(batch, _STEP_BYTES // rules.max_bytes))
         self._pending: _Pending | None = None
         self._stopped: str | None = None
         self._ownership = log.acquire(chain)
@@ -276,7 +271,7 @@ class Worker:
         checkpoint = self._ownership.load()
         message = open_state(self._log, self._task, self.chain, checkpoint)
         self.offset = checkpoint.offset
-        self._window = rebuild_window(self._log, self._task, self.chain, self._rules, self.offset)
+        self._window = rebuild_window(self._log, self._task, self.chain, self._receive, self.offset)
         self._model = self._log.model(self.chain)
         self._model_version = self._published_version = -1
         self._counters = Counters()
@@ -296,15 +291,15 @@ class Worker:
             )
 
     def _learn_batch(self, messages: Sequence[Message]) -> _Pending | None:
-        learner, chain, seen, rules = self._learner, self.chain, self._window.seen, self._rules
+        learner, chain, seen, receive = self._learner, self.chain, self._window.seen, self._receive
         admit, before = learner.admit, learner.n_releases
-        admitted: list[Release] = []
+        admitted: list[Received] = []
         dead: list[DeadLetter] = []
         tally = Tally(self._counters)
         chunk = self._chunk()
         for offset, appended, value in messages:
             try:
-                release = decode(value, rules)
+                release = receive(value)
                 # Whatever becomes of it, its id is taken: only so is the window a function of the log.
                 duplicate = seen(offset, release.id)
                 if release.chain != chain:
@@ -364,7 +359,7 @@ class Worker:
         """Add a point to the trail where the count is one of its grid; ``appended`` is when its release was."""
         self._trail.mark(self._learner, truncate_time(appended, self._task.granularity))
 
-    def _learn(self, admitted: Sequence[Release], tally: Tally) -> None:
+    def _learn(self, admitted: Sequence[Received], tally: Tally) -> None:
         version = self._learner.n_releases
         self._learner.learn_releases(admitted)
         tally.learned(admitted, version)
