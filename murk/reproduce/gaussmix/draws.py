@@ -21,6 +21,7 @@ from murk.learners.gaussmix.solving.estimates import estimate_grams
 from murk.learners.gaussmix.windows.gram_settings import GramSettings
 from murk.learners.gaussmix.windows.gram_sums import GramSums
 from murk.learners.gaussmix.windows.settings import Kind
+from murk.learners.planning.windows import noise_of
 from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
 from murk.privacy.guarantees import ApproxDP
 
@@ -97,10 +98,7 @@ def released(
     """A window's second moment as Murk releases it, and the mechanism."""
     d = len(second)
     mechanism = GramMechanism.calibrate(budget, columns=d, feature_bound=bound, target_bound=target_bound)
-    weights = np.append(np.ones(d - 1), mechanism.target_weight)
-    draws = np.triu(rng.normal(size=(d, d)))
-    draws[np.triu_indices(d, 1)] /= math.sqrt(2.0)
-    noisy: Matrix = second + mechanism.scale * (draws + np.triu(draws, 1).T) / np.outer(weights, weights)
+    noisy: Matrix = second + noise_of(mechanism, d, rng)
     return noisy, mechanism
 
 

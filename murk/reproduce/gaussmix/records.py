@@ -18,6 +18,8 @@ from murk.reproduce.gaussmix.draws import Matrix, Vector, Window
 FEATURES = 512
 TRAINED, TESTED = 8192, 2048
 _NOISE = 0.1
+_SPREAD = math.sqrt(12.0)
+"""What the paper's public code multiplies uniform entries by."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Records:
 def subspace(
     rng: np.random.Generator, uniform: bool = False, features: int = FEATURES, line: float | None = None
 ) -> Records:
-    """Normal (or uniform) records on a random subspace of 4 dimensions, and a random line's targets.
+    """Normal records (or uniform ones on [-sqrt 12, sqrt 12]) on a random subspace of 4 dimensions, and a random
+    line's targets.
 
     ``line`` fixes the square of the part of the line in the subspace, ``4 / features`` on average.
     """
@@ -55,7 +58,8 @@ def subspace(
     if line is not None:
         part = basis.T @ (basis @ direction)
         direction = part * math.sqrt(line) / np.linalg.norm(part)
-    inside = rng.uniform(-1.0, 1.0, (TRAINED + TESTED, 4)) if uniform else rng.normal(size=(TRAINED + TESTED, 4))
+    shape = TRAINED + TESTED, 4
+    inside = _SPREAD * rng.uniform(-1.0, 1.0, shape) if uniform else rng.normal(size=shape)
     return _lined(inside @ basis, direction, rng)
 
 

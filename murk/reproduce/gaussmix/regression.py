@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -25,7 +25,7 @@ EPSILONS: Final = tuple(np.geomspace(0.1, 10.0, 5).round(4).tolist())
 LESS, MORE = 1.5, 2.5
 """Rows of a sketch for each feature."""
 FAILURE: Final = 1e-4
-"""Of AdaSSP, where the paper says nothing: what its authors took."""
+"""Of AdaSSP, where the paper says nothing: what its authors' code took up to commit c850862."""
 
 MIXING, SHEFFET, NEW, ADASSP, MURK = (
     "LinearMixing", "Sheffet", "Sheffet, new analysis", "AdaSSP", "Murk: second moments",
@@ -47,7 +47,7 @@ class Case:
 
 
 def delta_of(n: int) -> float:
-    """The paper prints no delta; this is what its authors took."""
+    """The paper prints no delta; this is what its authors' code took up to commit c850862 (July 2025)."""
     return min(1e-6, 0.01 / n)
 
 
@@ -70,9 +70,10 @@ def errors(records: Records, epsilon: float, rng: np.random.Generator, seed: int
     root, draws = window.root, Draws(SimulatedNoise(seed))
 
     def adassp(**more: object) -> Vector:
-        return AdaSSP(budget, 1.0, **more).release(root[:, :-1], root[:, -1], draws)  # type: ignore[arg-type]
+        rival = AdaSSP(budget, 1.0, failure=FAILURE, **more)  # type: ignore[arg-type]
+        return rival.release(root[:, :-1], root[:, -1], draws)
 
-    found[ADASSP] = squared_error(adassp(failure=FAILURE), test)
+    found[ADASSP] = squared_error(adassp(), test)
     found[MURK] = squared_error(by_moments(window, budget, rng, 1.0), test)
     if all_of:  # what the table has beyond the figure
         found[ANALYTIC] = squared_error(adassp(calibration="analytic"), test)
@@ -98,7 +99,7 @@ def measured(case: Case, setting: Setting, key: int, tick: Callable[[float], Non
     return found
 
 
-def lost(found: Found, name: str, epsilon: float = 1.0) -> Vector:
+def missed(found: Found, name: str, epsilon: float = 1.0) -> Vector:
     """The share of what is to be learned that a method misses, of each data set: 0 the exact fit, 1 predicting 0."""
     error, zero, exact = (np.array(found[each][at]) for each, at in ((name, epsilon), ("zero", 1.0), ("exact", 1.0)))
     share: Vector = (error - exact) / (zero - exact)
@@ -145,18 +146,45 @@ def panel(case: Case, found: Found) -> Panel:
     )  # fmt: skip
 
 
+def ahead(found: Found, first: str, second: str) -> bool:
+    """Whether a method has the smaller error on nine of ten data sets at least, at epsilon = 1."""
+    return bool(np.mean(np.array(found[first][1.0]) < np.array(found[second][1.0])) >= 0.9)
+
+
 def order(found: Found, names: Sequence[str], where: str) -> list[Check]:
-    """That each method has a smaller error than the next, on nine of ten data sets at least."""
+    """That each method is ahead of the next."""
     checks = []
     for first, second in pairwise(names):
         one, two = np.array(found[first][1.0]), np.array(found[second][1.0])
-        ahead = int(np.sum(one < two))
         checks.append(Check(
-            f"{where}, epsilon = 1: {first} is ahead of {second}", ahead >= 0.9 * len(one),
-            f"on {ahead} of {len(one)} draws; missed of what is to be learned {lost(found, first).mean():.3g} against "
-            f"{lost(found, second).mean():.3g}",
+            f"{where}, epsilon = 1: {first} is ahead of {second}", ahead(found, first, second),
+            f"on {int(np.sum(one < two))} of {len(one)} draws; missed of what is to be learned "
+            f"{missed(found, first).mean():.3g} against {missed(found, second).mean():.3g}",
         ))  # fmt: skip
     return checks
+
+
+RIVALS: Final = (SHEFFET, NEW, ADASSP)
+"""Those of the paper's figures."""
+
+
+def verdict_of(found: Mapping[str, Found]) -> str:
+    """Whether LinearMixing outperforms its rivals on the data sets, by name, and what is ahead of it."""
+
+    def where(first: str, second: str) -> str:
+        return _words([name for name, one in found.items() if ahead(one, first, second)])
+
+    wins = [[ahead(one, MIXING, rival) for rival in RIVALS] for one in found.values()]
+    seen = "Seen" if all(map(all, wins)) else "Seen in part" if any(map(any, wins)) else "Not seen"
+    first = [name for name, one in found.items() if all(ahead(one, MURK, rival) for rival in (MIXING, *RIVALS))]
+    return (
+        f"{seen} that LinearMixing outperforms its rivals: at epsilon = 1, on nine of ten draws, it is ahead of "
+        f"{SHEFFET} on {where(MIXING, SHEFFET)}, of {ADASSP} on {where(MIXING, ADASSP)}, and of {NEW} on "
+        f"{where(MIXING, NEW)}. Behind {NEW} it is on {where(NEW, MIXING)}; behind {ADASSP} on "
+        f"{where(ADASSP, MIXING)}; behind {ADASSP} with no more noise than its three releases need (corrected) on "
+        f"{where(ANALYTIC, MIXING)}; behind predicting 0 on {where('zero', MIXING)}. Second moments, released once, "
+        f"are ahead of LinearMixing and all three on {_words(first)}."
+    )
 
 
 def made(cases: Sequence[Case], setting: Setting) -> list[Found]:
@@ -174,7 +202,22 @@ def _ticked(setting: Setting, place: int, whole: int, name: str, share: float) -
 
 LINE: Final = 0.0376
 SEEN: Final = {NEW: 0.0156, MIXING: 0.0197, ADASSP: 0.0263, SHEFFET: 0.0308}
-"""Test errors of an independent simulation, whose line has a square of `LINE` within the subspace: 5 times the mean."""
+"""Test errors that an independent simulation gives. How its line was drawn is not known: with one whose part in the
+subspace has `LINE` for its square, 5 times the mean, errors are of that size. So their ratios are checked, no more."""
+
+
+def ratios(found: Sequence[Mapping[str, float]]) -> list[Check]:
+    """Errors over LinearMixing's, of draws with a steep line, against the independent simulation's."""
+    return [
+        Check.near(
+            f"Gaussian with a line of square {LINE} in the subspace, not the mean of 0.0078: error of {name} over that "
+            f"of {MIXING}, within 10% of an independent simulation's",
+            Measured.mean([one[name] / one[MIXING] for one in found]), SEEN[name] / SEEN[MIXING], relative=0.1,
+        )
+        for name in RIVALS
+    ]  # fmt: skip
+
+
 CRIME, TECATOR = 1994, 240
 
 
@@ -203,44 +246,21 @@ def fig2(setting: Setting) -> Outcome:
         for repeat in range(4):
             rng = setting.rng(len(cases), repeat)
             steep.append(errors(of.subspace(rng, line=LINE), 1.0, rng, repeat, all_of=False))
-        checks += [
-            Check.near(f"Gaussian with a line of square {LINE} in the subspace, not the mean of 0.0078: {name}",
-                       Measured.mean([one[name] for one in steep]), expected, relative=0.15)
-            for name, expected in SEEN.items()
-        ]  # fmt: skip
+        checks += ratios(steep)
     for name in PRINTED.values():
-        share = Measured.mean(lost(found[0], name))
+        share = Measured.mean(missed(found[0], name))
         checks.append(Check.less(f"{name}: with gamma as a standard deviation next to nothing is learned (1: nothing)",
                                  Measured(0.9), share))  # fmt: skip
-    behind = [case.name for case, one in zip(cases, found, strict=True) if _mean(one, NEW) < _mean(one, MIXING)]
-    worse = [case.name for case, one in zip(cases, found, strict=True) if _mean(one, MIXING) > _mean(one, "zero")]
-    verdict = (
-        f"Half true: {MIXING} is ahead of {_ahead(cases, found, ADASSP)} and of {_ahead(cases, found, SHEFFET)}, but "
-        f"Sheffet's algorithm with the paper's own analysis is ahead of it on {_words(behind)}. "
-        f"It is worse than predicting 0 on {_words(worse)}. Second moments, released once, are ahead of all on "
-        f"{_words([case.name for case, one in zip(cases, found, strict=True) if _first(one)])} (epsilon = 1)."
-    )
-    return _outcome(cases, found, checks, verdict)
+    return _outcome(cases, found, checks)
 
 
-def _outcome(cases: Sequence[Case], found: Sequence[Found], checks: list[Check], verdict: str) -> Outcome:
+def _outcome(cases: Sequence[Case], found: Sequence[Found], checks: list[Check], more: str = "") -> Outcome:
+    named = {case.name: one for case, one in zip(cases, found, strict=True)}
     return Outcome(
         rows=[row for case, one in zip(cases, found, strict=True) for row in rows_of(case, one)],
-        panels=[panel(case, one) for case, one in zip(cases, found, strict=True)], checks=checks, verdict=verdict,
+        panels=[panel(case, one) for case, one in zip(cases, found, strict=True)],
+        checks=checks, verdict=verdict_of(named) + more,
     )  # fmt: skip
-
-
-def _mean(found: Found, name: str) -> float:
-    return float(np.mean(found[name][1.0]))
-
-
-def _first(found: Found) -> bool:
-    return all(_mean(found, MURK) < _mean(found, name) for name in (MIXING, SHEFFET, NEW, ADASSP))
-
-
-def _ahead(cases: Sequence[Case], found: Sequence[Found], rival: str) -> str:
-    names = [case.name for case, one in zip(cases, found, strict=True) if _mean(one, MIXING) < _mean(one, rival)]
-    return f"{rival} on {_words(names)}"
 
 
 def _words(names: Sequence[str]) -> str:
@@ -262,25 +282,19 @@ def fig4(setting: Setting) -> Outcome:
     if setting.data is not None:
         table = setting.numbers(BOSTON)
         cases[0] = Case("Boston housing", partial(of.columns, table, "medv"), setting.tag(), "The file given.", small)
-    inside = "As the public code of the paper draws it: uniform on a random subspace of 4 dimensions."
+    inside = "As the paper's public code draws it: uniform on a random subspace of 4 dimensions, times sqrt 12."
     cases += [
         Case("uniform", partial(of.uniform, features=features), setting.tag(), note, repeats),
         Case("uniform in 4 dimensions", partial(of.subspace, uniform=True, features=features), setting.tag(),
              f"{inside} {note}".strip(), repeats),
     ]  # fmt: skip
     found = made(cases, setting)
-    checks = order(found[-1], [MURK, NEW, MIXING, SHEFFET], cases[-1].name)
+    checks = order(found[-1], [MURK, NEW, MIXING, ADASSP, SHEFFET], cases[-1].name)
     if setting.size != "tiny":
-        share = Measured.mean(lost(found[3], MIXING))
+        share = Measured.mean(missed(found[3], MIXING))
         checks.append(Check.less("uniform: LinearMixing learns less than a tenth of what is to be learned",
                                  Measured(0.9), share))  # fmt: skip
     checks += order(found[2], [MURK, ADASSP, MIXING], cases[2].name)
-    behind = [case.name for case, one in zip(cases, found, strict=True) if _mean(one, NEW) < _mean(one, MIXING)]
-    verdict = (
-        f"{MIXING} is ahead of {_ahead(cases, found, ADASSP)} and of {_ahead(cases, found, SHEFFET)}; Sheffet's "
-        f"algorithm with the paper's analysis is ahead of it on {_words(behind)}. Second moments are ahead of all on "
-        f"{_words([case.name for case, one in zip(cases, found, strict=True) if _first(one)])} (epsilon = 1). With 512 "
-        f"independent features LinearMixing loses {float(np.mean(lost(found[3], MIXING))):.2g} of what is to be "
-        "learned, where 1 is predicting 0."
-    )
-    return _outcome(cases, found, checks, verdict)
+    left = float(np.mean(missed(found[3], MIXING)))
+    more = f" Of 512 independent features LinearMixing misses {left:.2g} of what is to be learned (1: predicting 0)."
+    return _outcome(cases, found, checks, more if setting.size != "tiny" else "")
