@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -61,6 +62,7 @@ class Composed:
         self.broker = self.prometheus = None
         self.running = {}
         self._held = {}
+        self._slowed = {}
 
     def order(self):
         """Services, each after those that it waits for."""
@@ -182,13 +184,37 @@ class Composed:
         """The last that a process of murk printed."""
         return f"{name}: {(self.folder / f'{name}.log').read_text(errors='replace')[-2000:]}"
 
+    def slow(self, name, share=0.2):
+        """From now on let a process run for a share of the time only, so that it leaves the machine to others."""
+        process, asked = self.running[name], threading.Event()
+
+        def alternate():
+            while not asked.wait(0.5 * share):
+                process.send_signal(signal.SIGSTOP)
+                asked.wait(0.5 * (1 - share))
+                process.send_signal(signal.SIGCONT)
+
+        thread = threading.Thread(target=alternate, name=f"slows {name} down", daemon=True)
+        thread.start()
+        self._slowed[name] = asked, thread
+
+    def hurry(self, name):
+        """Let it run all the time again."""
+        if name in self._slowed:
+            asked, thread = self._slowed.pop(name)
+            asked.set()
+            thread.join()
+
     def stop(self, name):
         """Stop a process as `docker compose stop` does; its exit status."""
+        self.hurry(name)
         self.running[name].send_signal(signal.SIGTERM)
         self.running[name].wait(60)
         return self.running[name].returncode
 
     def close(self):
+        for name in list(self._slowed):
+            self.hurry(name)
         for process in self.running.values():
             end(process, 30)
         if self.prometheus is not None:

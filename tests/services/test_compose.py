@@ -33,6 +33,9 @@ def composed(tmp_path_factory):
     began = time.time()
     with Composed(tmp_path_factory.mktemp("composed")) as everything:
         everything.began = began
+        everything.healthy("population")
+        # What is waited for is time and scrapes: people who release as fast as they can would take all cores meanwhile.
+        everything.slow("population")
         yield everything
 
 
