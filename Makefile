@@ -9,6 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Threads of linear algebra wait for each other by spinning: with six processes on two cores that doubled the time of
 # tests with small matrices.
 test: export OPENBLAS_NUM_THREADS = 1
+test: export OMP_NUM_THREADS = 1
 
 .PHONY: install demo test lint bench clean
 

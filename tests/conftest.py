@@ -1,5 +1,6 @@
 """Settings of all tests."""
 
+import gc
 import logging
 import signal
 from collections import Counter
@@ -17,6 +18,9 @@ settings.load_profile("murk")
 
 # A shell's background job ignores Ctrl-C, and so would every process that is started and stopped here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Collecting makes close to a million objects, all of which stay: see pytest_collection_finish.
+gc.disable()
 
 # Files whose tests wait for servers and killed processes rather than compute, the longest first; then those that
 # compute for long. All others end soon after they begin, so that no process is left alone with much to do.
@@ -67,6 +71,12 @@ def pytest_collection_modifyitems(items):
         return next((place for place, start in enumerate(FIRST) if name.startswith(start)), len(FIRST))
 
     items.sort(key=place)
+
+
+def pytest_collection_finish():
+    """The collector of garbage, which River's checks of memory call, does not look through all tests each time."""
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):
