@@ -16,6 +16,7 @@ from murk.stream.log.kafka.connection.address import Address
 from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.connection.network import Network, explain
 from murk.stream.log.kafka.connection.producers import InterruptibleProducer, TransactionalProducer
+from murk.stream.log.kafka.connection.records import unpack_at_once
 from murk.stream.log.kafka.connection.settings import Settings
 from murk.stream.log.kafka.group.member import Member
 
@@ -47,7 +48,14 @@ FETCH_BYTES = 4 * 2**20
 
 
 class _Reader(KafkaConsumer):  # type: ignore[misc]
-    """A consumer that says which topic it may not see, where the library's asks again until time runs out."""
+    """A consumer that unpacks batches at once, and says which topic it may not see.
+
+    The library's own asks for such a topic's end again until time runs out.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        unpack_at_once(self)
 
     def beginning_offsets(self, partitions: Sequence[TopicPartition], timeout_ms: int = PATIENCE_MS) -> Any:
         return self._ask(super().beginning_offsets, partitions, timeout_ms)
