@@ -58,7 +58,10 @@ def simulated(setting, protocol, runs, seed):
 
 def of_truth(setting, test, theta):
     """The population as a plan would have it that knew everything."""
-    points = test[:ROWS]
+    return population_of(setting, test[:ROWS], theta)
+
+
+def population_of(setting, points, theta):
     return Population("truth", points, np.full(ROWS, 1.0 / ROWS), theta, setting.kind, 0.2 / math.sqrt(3.0))
 
 
@@ -75,7 +78,22 @@ def compared(halves, found):
     return off, float(np.max(chance, initial=0.0)), disagree
 
 
-def grid(protocols, quick, seed):
+def kept(folder, setting, protocol, runs, seed):
+    """What was simulated before, from a file; or simulated now, into it. It does not depend on how forecasts go."""
+    if folder is None:
+        return simulated(setting, protocol, runs, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{protocol}-{setting.kind}-{setting.rows}-{setting.d}-{setting.n}-{setting.mu:g}-{runs}-{seed}.npz"
+    if path.exists():
+        with np.load(path) as found:
+            points, theta = found["points"], found["theta"]
+            return found["halves"], population_of(setting, points, theta)
+    halves, population = simulated(setting, protocol, runs, seed)
+    np.savez(path, halves=halves, points=population.points, theta=population.theta)
+    return halves, population
+
+
+def grid(protocols, quick, seed, folder=None):
     """Every cell's comparison."""
     for kind, d, n, mu, rows in CELLS[::2] if quick else CELLS:
         setting = Setting(kind, d, n, mu, rows)
@@ -83,7 +101,7 @@ def grid(protocols, quick, seed):
             if protocol == "gradients" and (kind == "real" or not rows):
                 continue
             start, runs = time.monotonic(), RUNS[protocol]
-            halves, population = simulated(setting, protocol, runs, seed)
+            halves, population = kept(folder, setting, protocol, runs, seed)
             try:
                 found = forecast(setting.task(protocol), population, n, draws=runs)
             except UserError as error:
@@ -181,13 +199,14 @@ def main(arguments=None):
     parser.add_argument("--runs", type=int, default=9, help="with --women")
     parser.add_argument("--mu", type=float, default=1.0, help="with --women")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="a folder for what is simulated, so that it need not be again")
     parser.add_argument("--json", type=Path, help="where to write all figures")
     chosen = parser.parse_args(arguments)
     if chosen.women:
         women(chosen.protocols, chosen.runs, chosen.seed, chosen.mu)
         return
     rows = []
-    for row in grid(chosen.protocols, chosen.quick, chosen.seed):
+    for row in grid(chosen.protocols, chosen.quick, chosen.seed, chosen.keep):
         rows.append(row)
         print(f"{row}", file=sys.stderr, flush=True)
         if chosen.json:

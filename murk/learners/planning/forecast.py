@@ -37,6 +37,7 @@ _MOST_CHAINS = 4
 # Kind of release to the module beside this one that adds up what people release.
 _MODULES: Final[Mapping[str, str]] = {
     "score": "scores", "gradient": "gradients", "example": "examples", "moment": "moments", "gram": "windows",
+    "sketch": "mixtures",
 }  # fmt: skip
 
 
@@ -173,7 +174,7 @@ def _estimate(
 ) -> Estimate:
     problem = problem_for(task)
     if problem.kind not in _MODULES:
-        raise UserError("no forecast of mixed records: a simulated run (--seed) shows it, or take method: moments")
+        raise UserError(f"no forecast of releases of kind {problem.kind}: a simulated run (--seed) shows what they tell")
     # Each protocol's learner is imported where it is asked for, so that a run need not wait for the others'.
     found: Estimate = import_module(f"murk.learners.planning.{_MODULES[problem.kind]}").estimate(
         problem, records, people, shares, min(task.log.partitions, _MOST_CHAINS), rng

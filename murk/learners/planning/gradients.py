@@ -1,7 +1,7 @@
 r"""What is learned of so many people's gradients: the engine itself, on fewer people at less noise.
 
 Where noise outweighs what people differ by, a path of n releases with noise of variance s^2 is, at noise-aware steps,
-that of n / k releases with s^2 / k. Of more than so many people k is raised as far as that holds; what is left of them
+that of n / k releases with s^2 / k; at steps eta i^-alpha with k^(1 - alpha) times the eta. Of more than so many people k is raised as far as that holds; what is left of them
 only narrows the interval.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,8 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.engine import SGDEngine
 from murk.learners.ldp_sgd.problem import GradientProblem
+from murk.learners.ldp_sgd.settings import Settings
+from murk.learners.options import InverseScalingStep
 from murk.learners.planning.design import Records
 from murk.learners.planning.sums import split
 from murk.privacy import GaussianDP
@@ -37,11 +40,12 @@ def estimate(
     sizes = split(each, levels)
     factor = _factor(problem, each, sizes)
     steps = min(max(round(each / factor), 1), MOST)
+    settings = _stepping(problem.settings, each / steps)
     mechanisms = {level: _quieter(problem, problem.mechanisms[level], factor) for level in sizes}
     engines = []
     for _ in range(chains):
         engine = SGDEngine(
-            problem.settings, mechanisms, seed=int(rng.integers(2**63)), covariates=problem.covariates,
+            settings, mechanisms, seed=int(rng.integers(2**63)), covariates=problem.covariates,
             classes=problem.classes,
         )  # fmt: skip
         drawn = rng.choice(len(records.shares), size=steps, p=records.shares)
@@ -68,6 +72,14 @@ def _quieter(problem: GradientProblem, mechanism: Mechanism, factor: float) -> M
     settings = problem.settings
     mu = 2.0 * settings.bound / math.sqrt(mechanism.variance / factor)
     return calibrate("gaussian", GaussianDP(mu), dimension=settings.dimension, radius=settings.bound)
+
+
+def _stepping(settings: Settings, factor: float) -> Settings:
+    """Steps of which each goes as far as so many of the task's own; noise-aware ones find their length."""
+    step = settings.step
+    if factor <= 1.0 or not isinstance(step, InverseScalingStep):
+        return settings
+    return replace(settings, step=InverseScalingStep(step.eta * factor ** (1.0 - step.alpha), step.alpha))
 
 
 def _counted(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:

@@ -35,3 +35,12 @@ def split(people: int, shares: Mapping[str, float]) -> dict[str, int]:
     ends = np.rint(np.cumsum(list(shares.values())) / sum(shares.values()) * people).astype(np.int64)
     sizes = np.diff(np.concatenate([[0], ends])).tolist()
     return {name: int(size) for name, size in zip(shares, sizes, strict=True) if size}
+
+
+def within_bounds(z: Array, feature_bound: float, target_bound: float) -> Array:
+    """Rows (m, p + 1) as an organisation adds them up: features and target each scaled down to their bound."""
+    found = z.copy()
+    for part, bound in ((slice(None, -1), feature_bound), (slice(-1, None), target_bound)):
+        length = np.sqrt(np.square(z[:, part]).sum(axis=1))
+        found[:, part] *= np.minimum(1.0, bound / np.maximum(length, 1e-300))[:, None]
+    return found

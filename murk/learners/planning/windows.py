@@ -12,7 +12,7 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.gaussmix.problem import GramProblem
 from murk.learners.gaussmix.windows.gram_sums import precision
 from murk.learners.planning.design import Records
-from murk.learners.planning.sums import split
+from murk.learners.planning.sums import split, within_bounds
 from murk.privacy.gaussmix import GramMechanism
 
 
@@ -21,7 +21,8 @@ def estimate(
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
     """The estimate of one organisation's so many records, in windows as the task has them."""
-    engine, z, settings = problem.engine(), problem.records(records.X, records.y), problem.settings
+    engine, settings = problem.engine(), problem.settings
+    z = within_bounds(problem.records(records.X, records.y), settings.feature_bound, settings.target_bound)
     d = z.shape[1]
     windows = split(max(people // (settings.window or people), 1), levels)
     for name, count in windows.items():
