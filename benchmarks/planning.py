@@ -3,8 +3,8 @@
 Generated people (half of the features coins, half numbers, correlated) release by each protocol, each a draw of their
 own; public rows are others like them. The forecast is of the same population: 10,000 other rows, and the true
 coefficients. What is compared is the half width of each coefficient: the forecast's median over draws against the
-median over simulated runs. *worst* and *rms* are of the logarithms' differences; *chance* is 1.25 standard errors of
-the simulated median's logarithm, by the runs' own spread, of the coefficient where it is largest; *disagree* are
+median over simulated runs. *worst* and *rms* are of the logarithms' differences; *chance* is a standard error of the
+difference of two such medians, by the runs' own spread, of the coefficient where it is largest; *disagree* are
 coefficients that one of the two has no interval of.
 
 ``--women``: the demonstration's 254,654 people against a forecast that knows them, and one from the task alone.
@@ -72,8 +72,10 @@ def compared(halves, found):
         median = np.median(halves, axis=0)
     both = np.isfinite(median) & np.isfinite(expected)
     off = np.log(expected[both] / median[both])
-    finite = np.isfinite(halves).all(axis=0) & both
-    chance = 1.25 * np.log(halves[:, finite]).std(axis=0, ddof=1) / math.sqrt(len(halves)) if finite.any() else []
+    # A median's standard error by order statistics: runs without an interval are above all others.
+    ranks = (len(halves) - 1) / 2.0 + np.array([-0.5, 0.5]) * math.sqrt(len(halves))
+    low, high = np.sort(halves[:, both], axis=0)[np.clip(np.rint(ranks).astype(int), 0, len(halves) - 1)]
+    chance = math.sqrt(2.0) * np.log(high / low) / 2.0
     disagree = int(np.sum(np.isfinite(median) != np.isfinite(expected)))
     return off, float(np.max(chance, initial=0.0)), disagree
 
@@ -93,7 +95,7 @@ def kept(folder, setting, protocol, runs, seed):
     return halves, population
 
 
-def grid(protocols, quick, seed, folder=None):
+def grid(protocols, quick, seed, folder=None, draws=None):
     """Every cell's comparison."""
     for kind, d, n, mu, rows in CELLS[::2] if quick else CELLS:
         setting = Setting(kind, d, n, mu, rows)
@@ -103,7 +105,7 @@ def grid(protocols, quick, seed, folder=None):
             start, runs = time.monotonic(), RUNS[protocol]
             halves, population = kept(folder, setting, protocol, runs, seed)
             try:
-                found = forecast(setting.task(protocol), population, n, draws=runs)
+                found = forecast(setting.task(protocol), population, n, draws=draws or runs)
             except UserError as error:
                 print(f"{protocol}: {error}", file=sys.stderr)
                 continue
@@ -124,10 +126,11 @@ def show(rows):
     print("| protocol | target | public | d | n | mu | settled | coefficients | worst | rms | chance | disagree |")
     print("|---" * 12 + "|")
     for row in rows:
+        chance = "inf" if math.isinf(row["chance"]) else f"{row['chance']:.0%}"
         print(
             f"| {row['protocol']} | {row['kind']} | {row['public rows'] or 'none'} | {row['features']} | "
             f"{row['people']:,} | {row['mu']:g} | {'yes' if row['settled'] else 'no'} | {row['coefficients']} | "
-            f"{row['worst']:.0%} | {row['root mean square']:.0%} | {row['chance']:.0%} | {row['disagree'] or ''} |"
+            f"{row['worst']:.0%} | {row['root mean square']:.0%} | {chance} | {row['disagree'] or ''} |"
         )
     for name, of in (("settled", True), ("not settled", False)):
         worst = [row["worst"] for row in rows if row["settled"] is of and row["coefficients"]]
@@ -199,6 +202,7 @@ def main(arguments=None):
     parser.add_argument("--runs", type=int, default=9, help="with --women")
     parser.add_argument("--mu", type=float, default=1.0, help="with --women")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--draws", type=int, help="of each forecast; by default as many as runs (murk plan: 3)")
     parser.add_argument("--keep", type=Path, help="a folder for what is simulated, so that it need not be again")
     parser.add_argument("--json", type=Path, help="where to write all figures")
     chosen = parser.parse_args(arguments)
@@ -206,7 +210,7 @@ def main(arguments=None):
         women(chosen.protocols, chosen.runs, chosen.seed, chosen.mu)
         return
     rows = []
-    for row in grid(chosen.protocols, chosen.quick, chosen.seed, chosen.keep):
+    for row in grid(chosen.protocols, chosen.quick, chosen.seed, chosen.keep, chosen.draws):
         rows.append(row)
         print(f"{row}", file=sys.stderr, flush=True)
         if chosen.json:

@@ -39,7 +39,7 @@ def test_a_plan_shows_half_widths_a_choice_and_what_an_error_takes(planned, tmp_
     for words in (
         "typical population", "age: one unit more", "50,000 at mu = 2", "50,000 at mu = 4", "Of these, ",
         "with 50,000 people",
-        "For the half widths asked for, examples: about",
+        "For the half widths asked for, at the task's budget, examples: about", "average effects, in the target's units",
     ):  # fmt: skip
         assert words in " ".join(shown.split()), words
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -90,6 +90,29 @@ def test_mistakes_are_said_in_a_line(planned):
         found = planned(*words)
         assert said in found, (words, found)
         assert "\n" not in found
+
+
+def test_settings_stand_in_for_a_task_file(planned, tmp_path):
+    own = ("--settings", "features=2, target=real, mu=2, protocol=examples", "--people", 20_000)
+    found = CliRunner().invoke(cli, ["plan", *map(str, own), "--protocol", "moments", "--effect", "x1=0.2", "--json"])
+    shown = json.loads(found.stdout)
+    assert shown["units"] == {"x1": "x1: one unit more", "x2": "x2: one unit more"}
+    assert shown["assumed"] == {"effect": None, "effects": {"x1": 0.2}, "rate": 0.5}
+    assert {one["protocol"] for one in shown["forecasts"]} == {"examples", "moments"}
+    assert all(one["forecast"]["learned"] for one in shown["forecasts"] if one["budget"] == 2.0)
+    assert "give one of them" in planned("--settings", "features=2")
+    nothing = CliRunner().invoke(cli, ["plan"])
+    assert "give a task file, or --settings" in str(nothing.exception)
+
+
+def test_coefficients_without_average_effects_are_called_so(planned, tmp_path):
+    (tmp_path / "task.yaml").write_text(
+        TASK.replace("protocol: examples", "protocol: moments\nmoments: {link: cubic}").replace("mu: 2.0", "mu: 8.0")
+    )
+    shown = planned("--people", 200_000, "--protocol", "moments")
+    assert "by moments: coefficients in coded units" in shown
+    assert "percentage points" not in shown
+    assert "no average effect to compare" in " ".join(shown.split())
 
 
 def test_a_run_begins_with_a_line_of_it(folder):

@@ -11,7 +11,7 @@ import click
 
 from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, progress, table
-from murk.learners.results.numbers import number
+from murk.errors import UserError
 from murk.learners.results.words import NOT_LEARNED, TOO_WIDE
 
 if TYPE_CHECKING:
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from murk.learners.planning.plan import Cell, Plan
     from murk.stream import Task
 
-_MOST_FEATURES = 6
+_MOST_FEATURES = 5
 
 
 @click.command("plan")
-@click.argument("task_path", metavar="TASK", type=click.Path())
+@click.argument("task_path", metavar="[TASK]", required=False, type=click.Path())
+@click.option("--settings", metavar="TEXT",
+              help="Instead of TASK, its settings: so many numbers between -1 and 1, the target and the budget, as in "
+                   "'features=5, target=binary, mu=1'; also target=real or classes, classes=, rho=, epsilon=, delta=, "
+                   "public= (rows set aside) and protocol=.")  # fmt: skip
 @click.option("--people", type=int, multiple=True, metavar="N",
               help="How many will release; may be repeated.  [default: 10,000, 100,000 and 1,000,000]")  # fmt: skip
 @click.option("--error", "errors", multiple=True, metavar="[FEATURE=]E",
@@ -42,7 +46,8 @@ _MOST_FEATURES = 6
               help="Draw half widths over numbers of people (PNG, SVG or PDF).")  # fmt: skip
 @as_json
 def command(
-    task_path: str, people: tuple[int, ...], errors: tuple[str, ...], effects: tuple[str, ...], rate: float,
+    task_path: str | None, settings: str | None,
+    people: tuple[int, ...], errors: tuple[str, ...], effects: tuple[str, ...], rate: float,
     public: Path | None, protocols: tuple[str, ...], picture: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Forecast half widths for TASK over numbers of people, budgets and protocols, before anybody releases.
@@ -55,9 +60,8 @@ def command(
     from murk.learners.planning.design import Effects, effect_of
     from murk.learners.planning.plan import FACTORS, PEOPLE, plan, size
     from murk.producers.populations.public_sample import public_covariates
-    from murk.stream import Task
 
-    task = Task.load(task_path)
+    task = _task(task_path, settings)
     if public is not None:
         task = task.with_public(*public_covariates(public, task), file=str(public))
     elif task.public_path is not None:
@@ -92,6 +96,18 @@ def command(
         click.echo(f"{picture}")
 
 
+def _task(path: str | None, settings: str | None) -> Task:
+    from murk.learners.planning.settings import EXAMPLE, task_of
+    from murk.stream import Task
+
+    if (path is None) == (settings is None):
+        raise UserError(
+            f"give a task file, or --settings {EXAMPLE!r}" if path is None
+            else f"{path} and --settings: give one of them, a task file has its settings"
+        )  # fmt: skip
+    return Task.load(path) if path is not None else task_of(settings or "")
+
+
 def _show(found: Plan, assumed: Effects) -> None:
     paragraph(_assumptions(found, assumed))
     click.echo()
@@ -104,7 +120,7 @@ def _show(found: Plan, assumed: Effects) -> None:
         paragraph(f"Of these, {why}." if chosen else f"With {people:,} people: {why}.", hang="  ")
     for protocol, needed in found.needs.items():
         said = "not to be had with a billion people" if needed is None else f"about {needed:,} people"
-        paragraph(f"For the half widths asked for, {protocol}: {said}.")
+        paragraph(f"For the half widths asked for, at the task's budget, {protocol}: {said}.")
 
 
 def _assumptions(found: Plan, assumed: Effects) -> str:
@@ -130,27 +146,34 @@ def _how(assumed: Effects) -> str:
 def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
     """The task's own protocol: each feature in natural units."""
     task = found.task
-    columns, labels, points = _features(task, found)
+    columns, labels, points = _features(found)
     rows = []
     for people in found.people:
         for budget, words in found.budgets.items():
             cells = [found.cell(task.protocol, people, budget, design.name) for design in found.designs]
             forecasts = [None if cell is None else cell.forecast for cell in cells]
             rows.append([f"{people:,} at {words}", *(_in_units(forecasts, name, points) for name in columns)])
-    kind = ", in percentage points" if points == 100.0 else ""
-    return f"Half widths of 95% intervals by {task.protocol}: average effects{kind}", ["people", *labels], rows
+    of = "average effects" if _has_effects(found) else "coefficients in coded units, features being from -1 to 1"
+    if points == 100.0:
+        of += ", in percentage points"
+    elif _has_effects(found):
+        of += ", in the target's units"
+    return f"Half widths of 95% intervals by {task.protocol}: {of}", ["people", *labels], rows
 
 
-def _features(task: Task, found: Plan) -> tuple[list[str], list[str], float]:
+def _has_effects(found: Plan) -> bool:
+    """Whether the task's own protocol states average effects."""
+    own = [one.forecast for one in found.cells if one.protocol == found.task.protocol and one.forecast is not None]
+    return bool(found.units) and (any(one.effects for one in own) or not any(one.learned for one in own))
+
+
+def _features(found: Plan) -> tuple[list[str], list[str], float]:
     """Names and labels of the columns, and what effects are multiplied by."""
-    from murk.learners.estimates.units import units
-
-    known = units(task)
-    names = [name for name in known if name != "intercept"][:_MOST_FEATURES]
-    if not names:
-        names = list(task.coding.names[:-1])[:_MOST_FEATURES]
+    if not _has_effects(found):
+        names = list(found.task.coding.names[:-1])[:_MOST_FEATURES]
         return names, names, 1.0
-    return names, [known[name].label for name in names], 100.0 if task.target.kind == "binary" else 1.0
+    names = list(found.units)[:_MOST_FEATURES]
+    return names, [found.units[name] for name in names], 100.0 if found.task.target.kind == "binary" else 1.0
 
 
 def _in_units(forecasts: Sequence[Forecast | None], name: str, points: float) -> str:
@@ -164,12 +187,12 @@ def _half(one: Forecast | None, name: str, points: float) -> str:
         return "-"
     half = one.effects.get(name)
     if half is None:
-        # Of classes, the widest of a feature's coefficients, in coded units.
+        # In coded units; of classes, the widest of a feature's coefficients.
         half = max((value for key, value in one.halves.items() if key.rpartition(":")[2] == name), default=math.inf)
         points = 1.0
     # An interval of more than all probabilities says nothing either, of however rare a category.
     widest = math.inf if points == 100.0 and half > 1.0 else one.spread.get(name, half)
-    return _said(one, min(widest, 1e300), number(points * half))
+    return _said(one, min(widest, 1e300), _rounded(points * half))
 
 
 def _comparison(found: Plan) -> tuple[str, list[str], list[list[str]]]:
@@ -187,7 +210,12 @@ def _comparison(found: Plan) -> tuple[str, list[str], list[list[str]]]:
 def _compared(one: Cell | None) -> str:
     if one is None or one.forecast is None or not (one.forecast.effects or not one.forecast.learned):
         return "-"
-    return _said(one.forecast, one.points, f"{one.points:.2g}")
+    return _said(one.forecast, one.points, _rounded(one.points))
+
+
+def _rounded(value: float) -> str:
+    """Two digits: a forecast has no more."""
+    return f"{float(f'{value:.2g}'):,.10g}"
 
 
 def _said(one: Forecast, points: float, words: str) -> str:
@@ -200,23 +228,14 @@ def _said(one: Forecast, points: float, words: str) -> str:
 
 
 def _notes(found: Plan) -> Iterator[str]:
-    from murk.learners.planning.plan import why_not
+    from murk.learners.planning.plan import remarks
 
-    first, own = found.designs[0].name, found.task.protocol
-    cells = [one for one in found.cells if one.design == first]
+    more = len(found.task.coding.names) - 1 - _MOST_FEATURES
+    if more > 0:
+        yield f"The first table has {_MOST_FEATURES} features; {more} more are in --json."
     if any(one.forecast is not None and not one.forecast.settled for one in found.cells):
         yield (
             "~: half widths still differ by a tenth or more from one draw of the noise to the next, and need not "
             "shrink with the root of the number yet: take them as an order of magnitude."
         )
-    for protocol in found.protocols:
-        # One that never has any, and why: of the largest number of people at the largest budget.
-        without = [one for one in cells if one.protocol == protocol]
-        if without and not any(math.isfinite(one.points) for one in without):
-            yield f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
-    wide = [one.people for one in cells if (one.budget, one.protocol) == (1.0, own) and one.points > found.effect]
-    if wide:
-        yield (
-            f"By {own} at the task's budget, {max(wide):,} people are too few to tell an effect of that size "
-            f"({found.effect:.2g} points) from none."
-        )
+    yield from remarks(found)

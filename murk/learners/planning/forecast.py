@@ -8,7 +8,7 @@ a curvature, a public sample's own chance, directions that noise hides) is in th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
@@ -153,7 +153,7 @@ def forecast(
         dict(zip(names, halves.tolist(), strict=True)),
         stated,
         _per_deviation(task, population, stated),
-        _settled(np.array([each[0] for each in found]), draws),
+        _settled([each[0] for each in found], draws),
         "" if np.isfinite(halves).any() else why or "noise hides every direction in most runs",
     )
 
@@ -174,7 +174,9 @@ def _estimate(
 ) -> Estimate:
     problem = problem_for(task)
     if problem.kind not in _MODULES:
-        raise UserError(f"no forecast of releases of kind {problem.kind}: a simulated run (--seed) shows what they tell")
+        raise UserError(
+            f"no forecast of releases of kind {problem.kind}: a simulated run (--seed) shows what they tell"
+        )
     # Each protocol's learner is imported where it is asked for, so that a run need not wait for the others'.
     found: Estimate = import_module(f"murk.learners.planning.{_MODULES[problem.kind]}").estimate(
         problem, records, people, shares, min(task.log.partitions, _MOST_CHAINS), rng
@@ -209,12 +211,13 @@ def _per_deviation(task: Task, population: Population, effects: Mapping[str, flo
     return {name: half * float(points[coding.names.index(name)]) for name, half in effects.items()}
 
 
-def _settled(halves: Array, draws: int) -> bool:
+def _settled(halves: Sequence[Array], draws: int) -> bool:
     """Whether half widths hardly differ from draw to draw, and none has an end in some and not in others."""
-    ended = np.isfinite(halves)
-    if len(halves) < draws or np.any(ended.any(axis=0) != ended.all(axis=0)):
+    found = np.array(halves)
+    ended = np.isfinite(found)
+    if len(found) < draws or np.any(ended.any(axis=0) != ended.all(axis=0)):
         return False
-    known = halves[:, ended.all(axis=0)]
+    known = found[:, ended.all(axis=0)]
     if len(known) < 2 or not known.size:
         return True
     return bool(np.all(known.std(axis=0) <= _UNSETTLED * known.mean(axis=0)))

@@ -85,6 +85,8 @@ class Plan:
         nothing is to be learned.
     needs
         Protocol to how many people the error asked for takes; None where it is not to be had.
+    effects
+        What was taken for granted of the target.
     """
 
     task: Task
@@ -94,6 +96,7 @@ class Plan:
     effect: float
     chosen: Mapping[int, tuple[str, str]]
     needs: Mapping[str, int | None] = field(default_factory=dict)
+    effects: Effects = field(default_factory=Effects)
 
     def cell(self, protocol: str, people: int, budget: float, design: str) -> Cell | None:
         """One forecast."""
@@ -101,6 +104,11 @@ class Plan:
             if (one.protocol, one.people, one.budget, one.design) == (protocol, people, budget, design):
                 return one
         return None
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Feature to what its average effect is of, in words; empty where the target has classes."""
+        return {name: unit.label for name, unit in units(self.task).items() if name != "intercept"}
 
     @property
     def people(self) -> list[int]:
@@ -123,12 +131,19 @@ class Plan:
                 for one in self.designs
             ],
             "budgets": {f"{factor:g}": words for factor, words in self.budgets.items()},
+            "assumed": {
+                "effect": self.effects.each,
+                "effects": dict(self.effects.named),
+                "rate": self.effects.rate,
+            },
             "effect_points": self.effect,
+            "units": self.units,
             "forecasts": [one.to_dict() for one in self.cells],
             "chosen": {
                 str(people): {"protocol": name or None, "reason": why} for people, (name, why) in self.chosen.items()
             },
             "people_needed": dict(self.needs),
+            "notes": [*remarks(self)],
         }
 
 
@@ -194,7 +209,7 @@ def plan(
         for name in names:
             own = _variant(task, name, 1.0)
             needs[name] = None if isinstance(own, str) else people_for(own, found[0], within)
-    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs)
+    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, effects or Effects())
 
 
 def size(task: Task, people: Sequence[int], budgets: Sequence[float], protocols: Sequence[str] | None) -> int:
@@ -273,6 +288,23 @@ def why_not(one: Cell) -> str:
     if one.forecast.effects:
         return "most coefficients are not to be learned"
     return "coefficients have intervals, and there is no average effect to compare"
+
+
+def remarks(found: Plan) -> Iterator[str]:
+    """What is to be said of a plan beside its figures: which protocols never have any and why, and too few people."""
+    first, own = found.designs[0].name, found.task.protocol
+    cells = [one for one in found.cells if one.design == first]
+    for protocol in found.protocols:
+        # One that never has any, and why: of the largest number of people at the largest budget.
+        without = [one for one in cells if one.protocol == protocol]
+        if without and not any(math.isfinite(one.points) for one in without):
+            yield f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
+    wide = [one.people for one in cells if (one.budget, one.protocol) == (1.0, own) and one.points > found.effect]
+    if wide:
+        yield (
+            f"By {own} at the task's budget, {max(wide):,} people are too few to tell an effect of that size "
+            f"({found.effect:.2g} points) from none."
+        )
 
 
 def people_for(task: Task, population: Population, within: Mapping[str | None, float], draws: int = 1) -> int | None:

@@ -30,11 +30,11 @@ def released_sum(mechanism: Any, V: Array, counts: Array, rng: np.random.Generat
     return np.asarray(total)
 
 
-def split(people: int, shares: Mapping[str, float]) -> dict[str, int]:
-    """So many people by shares, none lost."""
+def split(people: int, shares: Mapping[str, float], empty: bool = False) -> dict[str, int]:
+    """So many people by shares, none lost; without shares of nobody, unless they are asked for."""
     ends = np.rint(np.cumsum(list(shares.values())) / sum(shares.values()) * people).astype(np.int64)
     sizes = np.diff(np.concatenate([[0], ends])).tolist()
-    return {name: int(size) for name, size in zip(shares, sizes, strict=True) if size}
+    return {name: int(size) for name, size in zip(shares, sizes, strict=True) if size or empty}
 
 
 def within_bounds(z: Array, feature_bound: float, target_bound: float) -> Array:

@@ -15,12 +15,14 @@ RESIDUAL = 0.3
 
 
 def task(mu=2.0, *, kind="binary", protocol="scores", public=0, more=""):
+    """Of a mixture mu is its epsilon: it has no Gaussian guarantee."""
     targets = {"binary": "kind: binary, positive: 'yes'", "real": "kind: real, low: -1, high: 1"}
     aside = f"public: {{set_aside: {public}}}" if public else ""
+    budget = f"approx: {{epsilon: {mu}, delta: 1.0e-6}}" if "mixing" in more else f"gdp: {{mu: {mu}}}"
     return Task.parse(
         f"name: t\nfeatures: [{{name: a, low: -1, high: 1}}, {{name: b, categories: [no, yes]}}]\n"
         f"target: {{name: y, {targets[kind]}}}\nprotocol: {protocol}\n{aside}\n{more}\n"
-        f"privacy: {{guarantee: {{gdp: {{mu: {mu}}}}}}}"
+        f"privacy: {{guarantee: {{{budget}}}}}"
     )
 
 
