@@ -39,7 +39,8 @@ def test_a_plan_shows_half_widths_a_choice_and_what_an_error_takes(planned, tmp_
     for words in (
         "typical population", "age: one unit more", "50,000 at mu = 2", "50,000 at mu = 4", "Of these, ",
         "with 50,000 people",
-        "For the half widths asked for, at the task's budget, examples: about", "average effects, in the target's units",
+        "For the half widths asked for, at the task's budget, examples: about",
+        "average effects, in the target's units",
     ):  # fmt: skip
         assert words in " ".join(shown.split()), words
     assert picture.read_bytes().startswith(b"\x89PNG")
