@@ -41,6 +41,7 @@ MOST_ROWS: Final = 2_000
 # stated; of all features together no more than the second.
 _LOG_ODDS, _MOST_LOG_ODDS = 0.3, 1.0
 _SHIFT, _MOST_SHIFT = 0.1, 0.3
+_WITHIN = 0.99
 _RESIDUAL = 0.4
 _WEEKDAYS, _MONTHS = 7, 12
 
@@ -214,16 +215,21 @@ def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> 
     with np.errstate(divide="ignore", invalid="ignore"):
         per_deviation = np.where(spreads > 1e-9, 1.0 / spreads, 0.0)
     if effects.each is None:
-        own, most = (_SHIFT, _MOST_SHIFT) if real else (_LOG_ODDS, _MOST_LOG_ODDS)
-        slopes[:-1] = per_deviation * min(own, most / math.sqrt(max(len(names), 1)))
+        slopes[:-1] = per_deviation * (_SHIFT if real else _LOG_ODDS)
     else:
         slopes[:-1] = per_deviation * (effects.each / half if real else _log(effects.each))
+    stated = np.zeros(coding.size)
     for name, value in effects.named.items():
         if name not in names or target.kind == "classes":
             known = "none may be named where the target is of classes" if target.kind == "classes" else ", ".join(names)
             raise UserError(f"no effect of {name!r} can be stated: the task's coefficients are {known}")
         place = names.index(name)
-        slopes[place] = (value if real else _log(value)) / coding.unit_factors[place]
+        stated[place] = (value if real else _log(value)) / coding.unit_factors[place]
+        slopes[place] = 0.0
+    if effects.each is None:
+        room = 1.0 - abs(2.0 * effects.rate - 1.0) - float(np.max(np.abs((points - mean) @ stated)))
+        slopes *= _share((points - mean) @ slopes, shares, room if real else None)
+    slopes += stated
     if real:
         slopes[-1] = (2.0 * effects.rate - 1.0) - float(mean[:-1] @ slopes[:-1])
         line = points @ slopes
@@ -238,6 +244,14 @@ def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> 
         return np.outer(signs, slopes)
     slopes[-1] = _constant(points, shares, slopes, effects.rate)
     return slopes
+
+
+def _share(line: Array, shares: Array, room: float | None) -> float:
+    """How much of assumed effects is left where together they would be too much, or beyond a real target's bounds."""
+    spread = max(math.sqrt(float(shares @ line**2)), 1e-9)
+    if room is None:
+        return min(1.0, _MOST_LOG_ODDS / spread)
+    return min(1.0, _MOST_SHIFT / spread, _WITHIN * max(room, 0.0) / max(float(np.max(np.abs(line))), 1e-9))
 
 
 def _log(ratio: float) -> float:

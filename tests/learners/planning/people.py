@@ -67,9 +67,11 @@ def halves(of, n, kind, seed):
         engine = type(engine)(problem.settings, problem.mechanisms, seed=seed, covariates=problem.covariates)
         engine.learn_records(X, y, [problem.mechanisms["default"]])
     else:
-        made = problem.accumulator("default", noise, 0)
-        made.add_block(problem.records(X, y))
-        engine.learn_window(made.release())
+        z, size = problem.records(X, y), problem.settings.window or n
+        for window in range(n // size):
+            made = problem.accumulator("default", noise, window)
+            made.add_block(z[window * size : (window + 1) * size])
+            engine.learn_window(made.release())
     return problem.estimate([engine]).half_widths()
 
 

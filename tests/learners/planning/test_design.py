@@ -57,6 +57,20 @@ def test_effects_and_the_base_rate_are_those_stated():
     assert each.theta[:-1] * each.points[:, :-1].std(axis=0) == pytest.approx(np.log(2.0))
 
 
+@pytest.mark.parametrize("rate", [0.5, 0.1])
+def test_assumed_effects_of_many_features_stay_within_a_real_targets_bounds(rate):
+    names = ", ".join(f"{{name: x{j}, low: 0, high: 1}}" for j in range(30))
+    of = Task.parse(f"name: t\nfeatures: [{names}]\ntarget: {REAL}\nprivacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}")
+    for one in designs(of, Effects(rate=rate)):
+        line = one.points @ one.theta
+        assert np.abs(line).max() <= 1.0
+        assert one.shares @ line == pytest.approx(2 * rate - 1)
+        assert 0.01 < line.std() <= 0.301
+    # Stated ones are taken as they are.
+    with pytest.raises(UserError, match="beyond its public bounds"):
+        designs(of, Effects(each=5.0))
+
+
 def test_public_rows_are_the_design_thinned_where_they_are_many():
     rng = np.random.default_rng(1)
     of = Task.parse("public: {file: rows.csv}\n" + TASK % BINARY)
