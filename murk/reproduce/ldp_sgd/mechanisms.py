@@ -15,11 +15,14 @@ from murk.privacy.mechanisms import calibrate
 from murk.reproduce.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting
 from murk.reproduce.ldp_sgd.simulate import (
     REPLICATIONS,
+    WITHIN,
     Floats,
     Maker,
     N,
+    as_known,
     distances,
     lines,
+    nearer,
     points,
     published,
     replicate,
@@ -38,7 +41,7 @@ def _made(budget: Guarantee, **more: object) -> Maker:
 def fig2(setting: Setting) -> Outcome:
     """Linear regression at mu = 1, at mu = 2, and with everybody's own mu between them."""
     d, n = 5, setting.of(tiny=20_000, reduced=N, full=N)
-    times = setting.of(tiny=3, reduced=10, full=REPLICATIONS)
+    times, fewer = setting.of(tiny=3, reduced=64, full=REPLICATIONS), setting.of(tiny=2, reduced=8, full=REPLICATIONS)
     at, target = points(n), truth("linear", 5)
     # The uniform distribution on [1, 2] as 16 levels: budgets are public, and each is calibrated.
     levels = [GaussianDP(1.0 + (i + 0.5) / 16) for i in range(16)]
@@ -48,25 +51,30 @@ def fig2(setting: Setting) -> Outcome:
 
     budgets = {"mu = 1": GaussianDP(1.0), "mu ~ Unif(1, 2)": GaussianDP(1.5), "mu = 2": GaussianDP(2.0)}
     makers: dict[str, Maker] = {name: _made(budget) for name, budget in budgets.items()}
-    for name, budget in budgets.items():
-        makers[f"default, {name}"] = lambda seed, budget=budget: LDPSGDRegressor(  # type: ignore[misc]
+    defaults: dict[str, Maker] = {
+        f"default, {name}": lambda seed, budget=budget: LDPSGDRegressor(  # type: ignore[misc]
             budget=budget, features=list(range(d)), seed=seed
         )
-    own = [name for name in makers if "Unif" in name]
-    paths = replicate(setting, "linear", d, makers, at, times, draw=draw, drawn=own)
+        for name, budget in budgets.items()
+    }
+    own = [name for name in (*makers, *defaults) if "Unif" in name]
+    paths = replicate(setting, "linear", d, makers, at, times, draw=draw, drawn=own, share=(0.0, 0.8))
+    paths |= replicate(setting, "linear", d, defaults, at, fewer, draw=draw, drawn=own, share=(0.8, 1.0))
     found = {name: distances(each, target) for name, each in paths.items()}
     ends = {name: [Measured.mean(each[:, row, -1]) for row in (0, 1)] for name, each in found.items()}
     rows = [
         Row(
-            what=f"{name}: {which}", tag=setting.tag(), as_published=ends[name][row],
+            what=f"{name}: {which}", tag="unreachable", as_published=ends[name][row],
             default=ends[f"default, {name}"][1] if row else None,
-            note=f"{DEFAULT} It weights people by their public noise level. d = 5 is not said in the paper.",
+            note=f"{DEFAULT} It weights people by their public noise level. The paper does not say d: here 5, and 16 "
+            f"levels for the uniform distribution; {times} runs (the paper: {REPLICATIONS}).",
         )
         for name in budgets
         for row, which in enumerate(WHICH)
     ]  # fmt: skip
+    last = {name: each[:, :, -1] for name, each in found.items()}
     between = [
-        Check.less(f"{which} with mu ~ Unif(1, 2) {word}", ends[one][row], ends[two][row])
+        nearer(f"{which} with mu ~ Unif(1, 2) {word}", last[one][:, row], last[two][:, row])
         for row, which in enumerate(WHICH)
         for word, one, two in (
             ("is above mu = 2", "mu = 2", "mu ~ Unif(1, 2)"), ("is below mu = 1", "mu ~ Unif(1, 2)", "mu = 1"),
@@ -75,11 +83,8 @@ def fig2(setting: Setting) -> Outcome:
     two = found["mu = 2"]
     checks = [*between]
     if setting.size != "tiny":
-        checks.append(Check.less("at mu = 2 the average is nearer", ends["mu = 2"][1], ends["mu = 2"][0]))
-        # The noise of mixed budgets has mean variance 4 C0^2 E mu^-2 = 2 C0^2: half of that at mu = 1.
-        mixed, one = ends["mu ~ Unif(1, 2)"][0], ends["mu = 1"][0]
-        half = Measured(one.value / 2, one.error / 2)
-        checks.append(Check.near("E mu^-2 = 1/2 under Unif(1, 2): the iterate is at half of mu = 1", mixed, half))
+        checks.append(nearer("at mu = 2 the average is nearer", last["mu = 2"][:, 1], last["mu = 2"][:, 0]))
+        checks.append(halved(last["mu ~ Unif(1, 2)"][:, 0], last["mu = 1"][:, 0]))
     looks = (0, len(at) // 2, len(at) - 1)
     boxes = [
         Series(name=f"{which}, n = {at[place]:,}", y=np.log10(two[:, row, place]).tolist(), style="box")
@@ -106,6 +111,12 @@ def fig2(setting: Setting) -> Outcome:
     )  # fmt: skip
 
 
+def halved(mixed: Floats, one: Floats) -> Check:
+    """Mixed budgets' noise has mean variance 4 C0^2 E mu^-2 = 2 C0^2, half of that at mu = 1: so has the error."""
+    claim = "E mu^-2 = 1/2 under Unif(1, 2): the iterate is at half of mu = 1, by means of logarithms within log 1.5"
+    return Check.near(claim, Measured.mean(np.log(mixed / one)), -math.log(2.0), within=WITHIN)
+
+
 def _times(ratio: float) -> str:
     return f"{ratio:.2g} times"
 
@@ -127,10 +138,15 @@ def fig4(setting: Setting) -> Outcome:
             for row, which in enumerate(WHICH):
                 rows.append(Row(
                     what=f"d = {d}, {name}: {which}", tag=setting.tag(), as_published=ends[d, name][row],
-                    corrected=ends[d, "l2 ball, epsilon = 3"][row] if name == "Laplace, epsilon = 3" else None,
                     default=ends[d, f"default, {name}"][1] if row and f"default, {name}" in found else None,
-                    note=f"Corrected: the l2 ball in place of Laplace noise, with the same pure guarantee. {DEFAULT}",
+                    note=DEFAULT,
                 ))  # fmt: skip
+        for row, which in enumerate(WHICH):
+            rows.append(Row(
+                what=f"d = {d}, l2 ball in place of Laplace noise, epsilon = 3: {which}", tag=setting.tag(),
+                published="not in the paper", default=ends[d, "l2 ball, epsilon = 3"][row],
+                note="The l2 ball has the same pure guarantee; here with the paper's steps and weights.",
+            ))  # fmt: skip
         for row, which in enumerate(("SGD", "ASGD")):
             shown = [*_BUDGETS, "l2 ball, epsilon = 3", "default, Laplace, epsilon = 3"]
             series = [
@@ -142,32 +158,38 @@ def fig4(setting: Setting) -> Outcome:
                 for name in shown
             ]  # fmt: skip
             panels.append(Panel(title=f"{which}, d = {d}", x=X_AXIS, y=Y_AXIS, series=series, log_x=True, log_y=True))
+        last = {name: each[:, :, -1] for name, each in found.items()}
         checks += [
-            Check.less(f"d = {d}: {which} at epsilon = 3, the l2 ball against Laplace noise",
-                       ends[d, "l2 ball, epsilon = 3"][row], ends[d, "Laplace, epsilon = 3"][row])
+            nearer(f"d = {d}: {which} at epsilon = 3, the l2 ball is nearer than Laplace noise",
+                   last["l2 ball, epsilon = 3"][:, row], last["Laplace, epsilon = 3"][:, row])
             for row, which in enumerate(WHICH)
         ]  # fmt: skip
-        checks.append(Check.less(f"d = {d}: Laplace noise at epsilon = 1 is worse than at 3",
-                                 ends[d, "Laplace, epsilon = 3"][0], ends[d, "Laplace, epsilon = 1"][0]))  # fmt: skip
+        checks.append(nearer(f"d = {d}: the iterate with Laplace noise at epsilon = 3 is nearer than at 1",
+                             last["Laplace, epsilon = 3"][:, 0], last["Laplace, epsilon = 1"][:, 0]))  # fmt: skip
+        if d == 10:
+            checks.append(nearer("d = 10: Laplace at epsilon = 3 over GDP at mu = 1 (iterate)",
+                                 last["GDP, mu = 1"][:, 0], last["Laplace, epsilon = 3"][:, 0], times=2.0))  # fmt: skip
         checks.append(_noise_ratio(d))
     rows += _privacy_rows()
     verdict = "At this size directions only."
     if setting.size != "tiny":
         ratios = {d: ends[d, "Laplace, epsilon = 3"][0].value / ends[d, "GDP, mu = 1"][0].value for d in dimensions}
-        checks += [
-            Check.less("d = 10: Laplace at epsilon = 3 over GDP at mu = 1 is at least 2 (iterate)",
-                       ends[10, "GDP, mu = 1"][0], ends[10, "Laplace, epsilon = 3"][0], times=2.0),
-            Check.near("d = 5, GDP, iterate, against an independent simulation", ends[5, "GDP, mu = 1"][0], 0.163),
-            Check.near("d = 5, GDP, average, against an independent simulation", ends[5, "GDP, mu = 1"][1], 0.042),
-        ]  # fmt: skip
+        checks += as_known(setting, "linear", "mu = 1")
         ball = ends[10, "l2 ball, epsilon = 3"][0].value / ends[10, "GDP, mu = 1"][0].value
+        average = ends[10, "Laplace, epsilon = 3"][1].value / ends[10, "GDP, mu = 1"][1].value
         verdict = (
             f"{'Seen' if ratios[10] > ratios[5] else 'Not seen'}: Laplace noise at epsilon = 3 has {_times(ratios[5])} "
-            f"the error of Gaussian noise at mu = 1 for d = 5, and {_times(ratios[10])} for d = 10 (iterates). What "
-            f"grows is the error of independent Laplace noise, not of pure privacy: for d = 10 the l2 ball at the same "
-            f"epsilon has {_times(ball)} the error of the Gaussian."
+            f"the error of Gaussian noise at mu = 1 for d = 5, and {_times(ratios[10])} for d = 10 (iterates; "
+            f"averages, which hold the start: {_times(average)}). {_what_grows(ball)}"
         )  # fmt: skip
     return Outcome(rows=rows, panels=panels, checks=checks, verdict=verdict)
+
+
+def _what_grows(ball: float) -> str:
+    found = f"for d = 10 the l2 ball at the same epsilon has {_times(ball)} the error of the Gaussian"
+    if ball < 1.0:
+        return f"What grows is the error of independent Laplace noise, not of pure privacy: {found}."
+    return f"It is not the Laplace noise alone: {found}."
 
 
 _BUDGETS: Final[dict[str, Guarantee]] = {
@@ -213,17 +235,20 @@ def _privacy_rows() -> list[Row]:
         for epsilon, delta in ((1.0, 0.1269), (2.0, 0.0209), (3.0, 0.0015))
     ]  # fmt: skip
     rows += [
-        Row(what="mu that epsilon = 3 is, all thresholds taken together", tag="exact", published="about 1",
+        Row(what="mu that epsilon = 3 is, all thresholds taken together", tag="exact",
+            published="\"comparable privacy safeguards\" to 1-GDP",
             corrected=Measured(pure_to_gdp(3.0))),
-        Row(what="mu that noise N(0, 4/mu) has, as the text prints it, at mu = 0.5", tag="exact", published=0.5,
+        Row(what="mu that noise N(0, 4/mu) has, as the text prints it, at mu = 0.5", tag="exact",
+            published="formula only",
             as_published=Measured(2.0 / math.sqrt(4.0 / 0.5)), corrected=Measured(0.5),
             note="The text prints N(0, 4/mu); everything here has N(0, 4/mu^2), which has mu."),
         Row(what="power of d in the mean square of Laplace noise", tag="exact", published="d^3 (log d)^2",
             corrected=Measured(2.0), note="d coordinates of variance 8 d C0^2 / epsilon^2 each."),
         Row(what="largest norm of the Huber gradient, C0 being half the sensitivity", tag="exact",
-            published="C0 = sqrt(8 c^2 + c^4/4) / 2 = 1.955",
+            published="formula only",
             as_published=Measured(math.hypot(1.345 * math.sqrt(2.0), (1.345**2 - Huber(1.345).kappa) / 2.0)),
             corrected=Measured(Huber(1.345).bound(math.sqrt(2.0))),
-            note="The largest norm exceeds C0 unless a constant is taken off the scale's gradient (corrected)."),
+            note="The largest norm exceeds C0 = sqrt(8 c^2 + c^4/4) / 2 unless a constant is taken off the scale's "
+            "gradient (corrected)."),
     ]  # fmt: skip
     return rows
