@@ -106,6 +106,14 @@ def test_settings_stand_in_for_a_task_file(planned, tmp_path):
     assert "give a task file, or --settings" in str(nothing.exception)
 
 
+def test_rows_say_how_many_people_whatever_the_features():
+    own = ("--settings", "features=8, target=real, mu=4, protocol=examples", "--people", 1_000_000)
+    found = CliRunner().invoke(cli, ["plan", *map(str, own), "--protocol", "examples"]).stdout
+    assert found.count("1,000,000 at mu = 4") == 2
+    assert max(map(len, found.splitlines())) <= 110
+    assert " of 8 coefficients; --json has all" in " ".join(found.split())
+
+
 def test_coefficients_without_average_effects_are_called_so(planned, tmp_path):
     (tmp_path / "task.yaml").write_text(
         TASK.replace("protocol: examples", "protocol: moments\nmoments: {link: cubic}").replace("mu: 2.0", "mu: 8.0")

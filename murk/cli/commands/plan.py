@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
     from murk.learners.planning.plan import Cell, Plan
     from murk.stream import Task
 
-_MOST_FEATURES = 5
+_MOST_FEATURES = 6
+_LINE = 110
 
 
 @click.command("plan")
@@ -111,10 +115,11 @@ def _task(path: str | None, settings: str | None) -> Task:
 def _show(found: Plan, assumed: Effects) -> None:
     paragraph(_assumptions(found, assumed))
     click.echo()
-    table(*_own_table(found))
+    own = _own_table(found)
+    table(*own)
     click.echo()
     table(*_comparison(found))
-    for line in _notes(found):
+    for line in _notes(found, len(own[1]) - 1):
         paragraph(line, hang="  ")
     for people, (chosen, why) in found.chosen.items():
         paragraph(f"Of these, {why}." if chosen else f"With {people:,} people: {why}.", hang="  ")
@@ -158,7 +163,16 @@ def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
         of += ", in percentage points"
     elif _has_effects(found):
         of += ", in the target's units"
-    return f"Half widths of 95% intervals by {task.protocol}: {of}", ["people", *labels], rows
+    shown = _fitting([["people", *labels], *rows])
+    return f"Half widths of 95% intervals by {task.protocol}: {of}", shown[0], shown[1:]
+
+
+def _fitting(rows: list[list[str]]) -> list[list[str]]:
+    """As many columns as a line has room for: the first and at least one more."""
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else _LINE
+    ends = list(itertools.accumulate(max(map(len, column)) + 2 for column in zip(*rows, strict=True)))
+    fit = max(sum(end <= room + 2 for end in ends), 2)
+    return [row[:fit] for row in rows]
 
 
 def _has_effects(found: Plan) -> bool:
@@ -227,12 +241,12 @@ def _said(one: Forecast, points: float, words: str) -> str:
     return TOO_WIDE if points > WIDEST else words if one.settled else f"~{words}"
 
 
-def _notes(found: Plan) -> Iterator[str]:
+def _notes(found: Plan, shown: int) -> Iterator[str]:
     from murk.learners.planning.plan import remarks
 
-    more = len(found.task.coding.names) - 1 - _MOST_FEATURES
+    more = len(found.task.coding.names) - 1 - shown
     if more > 0:
-        yield f"The first table has {_MOST_FEATURES} features; {more} more are in --json."
+        yield f"The first table has room for {shown} of {shown + more} coefficients; --json has all."
     if any(one.forecast is not None and not one.forecast.settled for one in found.cells):
         yield (
             "~: half widths still differ by a tenth or more from one draw of the noise to the next, and need not "

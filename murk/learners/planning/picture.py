@@ -25,7 +25,7 @@ def draw(found: Plan) -> Figure:
         If matplotlib is not installed.
     """
     drawn = figure((3.6 * len(found.budgets) + 1.2, 3.8))
-    panels = drawn.subplots(1, len(found.budgets), sharey=True, squeeze=False)[0]
+    panels = drawn.subplots(1, len(found.budgets), sharex=True, sharey=True, squeeze=False)[0]
     for axes, (budget, words) in zip(panels, found.budgets.items(), strict=True):
         for protocol in found.protocols:
             line = [
@@ -36,9 +36,14 @@ def draw(found: Plan) -> Figure:
             if line:
                 axes.plot(*zip(*line, strict=True), marker="o", color=_COLOURS.get(protocol, GREY), label=protocol)
         if math.isfinite(found.effect):
-            axes.axhline(found.effect, color=INK, linewidth=0.8, linestyle="--")
+            axes.axhline(found.effect, color=INK, linewidth=0.8, linestyle="--", label="an effect as assumed")
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.set_xticks(found.people, [f"{people:,}" for people in found.people], fontsize=8)
+        axes.xaxis.set_minor_formatter("")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
+        axes.tick_params(which="both", axis="y", labelsize=8)
         axes.set_title(words, fontsize=10)
         axes.set_xlabel("people")
         axes.spines[["top", "right"]].set_visible(False)
