@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from murk.cli import cli, main
 from tests.cli.harness import TASK, largest_file, world
 from tests.cli.processes import MOST
+from tests.kernels import impatient
 from tests.mutation.tracing import told
 
 UNFORESEEN = 70
@@ -29,6 +30,7 @@ UNFORESEEN = 70
 
 def warm(task: str = TASK) -> None:
     """Let a small run of a task, and the views of it, import and compile here what all children need."""
+    impatient()
     with tempfile.TemporaryDirectory() as place, redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         folder = world(Path(place), rows=20, task=task)
         log, ledger = f"sqlite:///{folder}/log.db", f"{folder}/ledger.db"

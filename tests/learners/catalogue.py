@@ -7,6 +7,7 @@ import numpy as np
 
 import murk.learners
 from murk.privacy import GaussianDP, PureDP
+from tests.kernels import compiled_at_once
 
 FEATURES = ("a", "b")
 SECRETS = (0.314159265, -0.718281828)
@@ -40,10 +41,11 @@ STRICT = GaussianDP(0.25)
 @cache
 def compiled():
     """Make sure that every kernel is compiled: threads make it take minutes, and interrupts break numba's own state."""
-    for name in NAMES:
-        window = {"window": 2} if name.startswith("GaussMix") else {}
-        for setting, seed in product(range(len(settings_of(name))), (None, 1)):
-            model, y = made(name, setting, seed=seed, **window), target_of(name)
-            model.learn_one(RECORD, y)
-            model.learn_many(np.zeros((3, 2)), [y] * 3)
-            model.learn_one(RECORD, y)
+    with compiled_at_once():
+        for name in NAMES:
+            window = {"window": 2} if name.startswith("GaussMix") else {}
+            for setting, seed in product(range(len(settings_of(name))), (None, 1)):
+                model, y = made(name, setting, seed=seed, **window), target_of(name)
+                model.learn_one(RECORD, y)
+                model.learn_many(np.zeros((3, 2)), [y] * 3)
+                model.learn_one(RECORD, y)
