@@ -16,8 +16,8 @@ from murk.producers.ledger.requests import ReleaseRequests, person_name
 from murk.producers.models import PublishedModel, models_of
 from murk.producers.randomization import answers_of
 from murk.producers.receipts import BlockReport, Counts, Receipt
-from murk.stream.messages.codec import encode
 from murk.stream.messages.releases import KINDS
+from murk.stream.messages.writing import writer
 
 if TYPE_CHECKING:
     from murk.learners.problem import PersonProblem
@@ -284,9 +284,9 @@ class Producer(Releaser["PersonProblem"]):
         questions: Sequence[str] | None,
         now: float,
     ) -> list[bytes]:
-        kind, fields = KINDS[self._problem.kind], self._fields(now)
+        write, fields = writer(self._problem.kind), self._fields(now)
         # Only what is of a model says of which one; where nobody reads any, it is that of version 0.
-        versioned = "version" in kind.model_fields
+        versioned = "version" in KINDS[self._problem.kind].model_fields
         of: dict[int, dict[str, Any]] = {
             chain: {"version": model.version} if versioned else {} for chain, model in models.items()
         }
@@ -295,16 +295,6 @@ class Producer(Releaser["PersonProblem"]):
             repeat({}) if questions is None else ({"question": question} for question in questions)
         )
         return [
-            encode(
-                kind(
-                    id=name,
-                    level=level,
-                    chain=chain,
-                    payload=payload,
-                    **of[chain],
-                    **question,
-                    **fields,
-                )
-            )
+            write(id=name, level=level, chain=chain, payload=payload, **of[chain], **question, **fields)
             for name, level, chain, payload, question in zip(names, levels, chains, payloads, asked, strict=False)
         ]

@@ -7,16 +7,13 @@ fraction of its time; it may hesitate where `decode` would not, and never takes 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from murk.stream.messages.codec import WireRules, decode
-from murk.stream.messages.releases import KINDS, PackedRelease, Release
-
-_BOUNDS = ("gt", "ge", "lt", "le")
-_LARGEST = 2**62 - 1
-"""No coordinate of a release is larger."""
+from murk.stream.messages.releases import KINDS, PackedRelease
+from murk.stream.messages.structs import struct_of
 
 
 class Received(Protocol):
@@ -60,7 +57,7 @@ def receiver(rules: WireRules) -> Callable[[bytes], Received]:
     magnitudes, lengths, longest = dict(rules.magnitudes), frozenset(rules.lengths), rules.max_bytes
     task, simulated, partitions, fields = rules.task_hash, rules.simulated, rules.partitions, len(model.model_fields)
     widest = max(magnitudes.values(), default=0)
-    parse = _parser(model, widest)
+    parse: Callable[[bytes], Any] = msgspec.json.Decoder(struct_of(model, widest)).decode
 
     def receive(data: bytes) -> Received:
         # As many colons as fields: no key is given twice (see `decode`).
@@ -86,21 +83,3 @@ def receiver(rules: WireRules) -> Callable[[bytes], Received]:
         return decode(data, rules)
 
     return receive
-
-
-def _parser(model: type[Release], widest: int) -> Callable[[bytes], Any]:
-    """A compiled parser of a kind's fields with their types and bounds; of patterns it knows nothing."""
-    types = {name: _typed(field.annotation, field.metadata) for name, field in model.model_fields.items()}
-    # Looking for the largest of ten numbers takes Python as long as all the rest.
-    limit = min(widest, _LARGEST)
-    types["payload"] = list[Annotated[int, msgspec.Meta(ge=-limit, le=limit)]]
-    fields = [(model.model_fields[name].alias or name, one) for name, one in types.items()]
-    # Releases hold no cycles: the garbage collector need not look at them.
-    struct = msgspec.defstruct(model.__name__, fields, frozen=True, forbid_unknown_fields=True, gc=False)
-    return msgspec.json.Decoder(struct).decode
-
-
-def _typed(annotation: Any, constraints: Any) -> Any:
-    """A field's type in the parser's own words."""
-    bounds = {name: getattr(one, name) for one in constraints for name in _BOUNDS if hasattr(one, name)}
-    return Annotated[annotation, msgspec.Meta(**bounds)] if bounds else annotation
