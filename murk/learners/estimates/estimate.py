@@ -15,7 +15,7 @@ from murk.errors import UserError
 from murk.learners.estimates.extent import Extent, extent_of_rows
 
 RANDOM_SCALING = "random scaling"
-ASKED = "random-scaling"
+ASKED, COMPLETE = "random-scaling", "complete"
 FEWEST = 1000
 """Releases below which random scaling gives no interval: nominal 95% ones held the truth in half the runs."""
 

@@ -40,7 +40,7 @@ class LDPSGD(SGDEstimator):
     step: Any
     averaging: Averaging
     weighting: Weighting
-    intervals: Literal["random-scaling"] | None
+    intervals: Literal["random-scaling", "complete"] | None
     radius: float | None
     start: ArrayLike | None
     seed: int | None

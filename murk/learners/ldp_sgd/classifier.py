@@ -72,7 +72,9 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         Of people, by public noise level: ``"inverse-variance"`` or ``"uniform"``.
     intervals
         ``"random-scaling"`` asks for intervals from the path of the average. They are valid in the limit only, and hold
-        the truth less often than they say; by default there are plug-in intervals with ``public``, and none without.
+        the truth less often than they say; by default there are plug-in intervals with ``public``, which allow for half
+        of the targets missing, and none without. ``"complete"``: with ``public``, as if all targets were there: half as
+        wide, and too narrow where one is missing.
     radius
         The coefficients are projected on this ball, and noise-aware steps are proportional to it: give what
         is known. By default 5.
@@ -125,7 +127,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         coordinates: Literal["contrasts", "classes"] = "contrasts",
         averaging: Averaging = "polyak",
         weighting: Weighting = "inverse-variance",
-        intervals: Literal["random-scaling"] | None = None,
+        intervals: Literal["random-scaling", "complete"] | None = None,
         radius: float | None = None,
         start: ArrayLike | None = None,
         seed: int | None = None,

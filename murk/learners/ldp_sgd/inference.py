@@ -6,7 +6,11 @@ Two ways, and every result says which it is:
 noise level of every release is public. With weights ``q_i = 1 / (s_i^2 + C0^2 / (4 d))`` (balanced: ``C0^2 / d``),
 ``Q`` their sum, the running means ``m_theta`` of the iterates at which gradients were taken and ``m_g`` of the released
 gradients give ``theta^ = m_theta - A(m_theta)^-1 m_g`` (a Newton polish, which repairs what slow directions left
-behind) and the interval ``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, of the balanced objective by the logistic one's A.
+behind). A missing target is a gradient of zero, and nothing that is released tells it from a small one. With a share
+``1/u`` of the targets there the same equations say ``m_theta - u A^-1 m_g``, with a standard error of u times that of
+``u = 1``; the interval allows for every u up to 2, half of them missing: with ``delta = A^-1 m_g`` it is
+``theta^_j +- z sqrt(4 [A^-1 A^-1]_jj / Q + delta_j^2)``. Who knows that all targets are there asks for
+``intervals="complete"``: ``theta^_j +- z sqrt([A^-1 A^-1]_jj / Q)``, of the balanced objective by the logistic one's A.
 
 *random scaling*: ``V = t^-2 sum s^2 (bar_s - bar_t)^2`` and ``bar_j +- q sqrt(V_jj / t)`` need no Hessian (Lee,
 Liao, Seo and Shin 2022; for LDP-SGD arXiv 2505.08227). The distribution is asymptotic, and covers less than its name
@@ -22,7 +26,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.estimates.estimate import ASKED, FEWEST, RANDOM_SCALING, Estimate, People, PublicCovariates
+from murk.learners.estimates.estimate import ASKED, COMPLETE, FEWEST, RANDOM_SCALING, Estimate, People, PublicCovariates
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.buffers import Memory
 from murk.learners.ldp_sgd.losses import Balanced, Huber, Logistic, Softmax
@@ -30,6 +34,8 @@ from murk.learners.ldp_sgd.settings import SCALE, Settings
 from murk.learners.links import class_probabilities, logistic
 
 PLUG_IN = "plug-in"
+# 1 over the least share of targets that are there, which intervals allow for.
+_MISSING = 2.0
 NOT_ASKED = (
     "none: of gradients alone only random scaling is known, whose nominal 95% intervals held the truth in 79% to 96% "
     "of runs of the demonstration (docs/coverage.md); scores have better ones, public covariates give others, and "
@@ -156,10 +162,9 @@ def _plug_in(
 ) -> Estimate:  # fmt: skip
     precisions = np.array([memory.real[k.SUM_PRECISION] for memory in memories])
     total = float(precisions.sum())
-    note = (
-        "needs the model to be right, next to no target missing, and the public covariates to be like the others "
-        "(docs/coverage.md)"
-    )
+    complete = settings.intervals == COMPLETE
+    targets = "all targets to be there" if complete else "half of the targets or more to be there"
+    note = f"needs the model to be right, {targets}, and the public covariates to be like the others (docs/coverage.md)"
     if total == 0.0:
         values = matrix @ memories[0].rows[k.ITERATE]
         return Estimate(names, values, PLUG_IN, np.full(len(names), math.inf), note, len(memories), n)
@@ -169,14 +174,16 @@ def _plug_in(
     curvature = hessian(settings, covariates, at)
     inverse = np.linalg.pinv(curvature, rcond=1e-9, hermitian=True)
     # total is the sum of 1 / (v C0^2 + d s^2), v the objective's spread: a d-th of the sum of 1 / (s^2 + v C0^2/d).
-    wide = inverse
-    if isinstance(settings.objective, Balanced):
+    wide = inverse if complete else _MISSING * inverse
+    if complete and isinstance(settings.objective, Balanced):
         # By its own Hessian intervals would be up to twice as narrow, and the bend that wandering iterates leave in the
         # polished estimate is not: they are as wide as those of the logistic loss, which have room for it.
         slower = hessian(replace(settings, objective=Logistic()), covariates, at)
         wide = np.linalg.pinv(slower, rcond=1e-9, hermitian=True)
     variance = wide @ wide / (total * settings.dimension)
     move = inverse @ slope
+    if not complete:
+        variance = variance + (_MISSING - 1.0) ** 2 * np.outer(move, move)
     # Early on a Newton step is mostly noise; the ball is what is known beforehand.
     polished = at - move
     length = float(np.linalg.norm(polished))

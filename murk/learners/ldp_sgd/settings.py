@@ -49,7 +49,8 @@ class Settings:
     random_scaling
         Whether to keep the sums that intervals by random scaling need.
     intervals
-        ``"random-scaling"`` where these intervals are asked for, else ``None``.
+        ``"random-scaling"`` where these intervals are asked for, ``"complete"`` where all targets are known to be
+        there, else ``None``.
     staleness
         The limit on a gradient's age in releases.
     start
@@ -72,7 +73,7 @@ class Settings:
     smallest_square: float = 0.0
     largest_square: float = math.inf
     random_scaling: bool = True
-    intervals: Literal["random-scaling"] | None = None
+    intervals: Literal["random-scaling", "complete"] | None = None
     staleness: StalenessLimit = field(default_factory=MaxStaleness)
     start: NDArray[np.float64] | None = None
     transform: NDArray[np.float64] | None = field(init=False, default=None)
@@ -88,8 +89,8 @@ class Settings:
             raise UserError(f"radius must be positive, and finite for noise-aware steps, got {self.radius!r}")
         if self.averaging not in ("polyak", "polynomial-decay", None):
             raise UserError(f'averaging={self.averaging!r}; known are "polyak", "polynomial-decay", None')
-        if self.intervals not in ("random-scaling", None):
-            raise UserError(f'intervals={self.intervals!r}; known are "random-scaling", None')
+        if self.intervals not in ("random-scaling", "complete", None):
+            raise UserError(f'intervals={self.intervals!r}; known are "random-scaling", "complete", None')
         if self.weighting not in ("inverse-variance", "uniform"):
             raise UserError(f'weighting={self.weighting!r}; known are "inverse-variance", "uniform"')
         if not 0 < self.scale_floor <= self.scale_start <= self.scale_ceiling:

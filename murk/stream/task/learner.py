@@ -66,10 +66,11 @@ class LearnerBlock(Block):
     weighting: Literal["inverse-variance", "uniform"] = Field(
         default="inverse-variance", description="how releases of different noise are weighted"
     )
-    intervals: Literal["random-scaling"] | None = Field(
+    intervals: Literal["random-scaling", "complete"] | None = Field(
         default=None,
         description="`random-scaling` prints intervals from the path of the average (`gradients` only), which hold the "
-        "truth less often than they say; `null`: only intervals that public covariates give",
+        "truth less often than they say; `null`: only intervals that public covariates give, which allow for half of "
+        "the targets missing; `complete`: these as if all were there, half as wide",
     )
     radius: Positive | None = Field(
         default=None,
