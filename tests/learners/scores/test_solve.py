@@ -5,8 +5,11 @@ import pytest
 
 from murk.errors import UserError
 from murk.learners.scores.layout import FIRST
-from murk.learners.scores.model import LARGEST_REACH, Model
+from murk.learners.scores.model import LARGEST_REACH, Model, Response
+from murk.learners.scores.solving.equations import Equation
+from murk.learners.scores.solving.expected import Expected
 from murk.learners.scores.solving.rows import Rows
+from murk.learners.scores.sums import Answer
 from murk.privacy import ApproxDP, PureDP
 from tests.learners.scores.people import features, learn, learn_sums, outcomes, problem_of, public
 
@@ -39,7 +42,7 @@ def held(seed, *, mu=3.0, missing=0.0, sample=0, narrowed=1.0, wrong=None):
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"missing": 0.4}, {"sample": 2000}, {"sample": 2000, "missing": 0.4}],
+    [{}, {"missing": 0.4, "mu": 4.0}, {"sample": 2000}, {"sample": 2000, "missing": 0.4}],
     ids=["no public rows", "and missing targets", "public rows", "and missing targets too"],
 )
 def test_intervals_hold_the_truth(given):
@@ -97,6 +100,16 @@ def test_public_rows_unlike_the_people_are_found_out():
     # From then on everybody is asked as if there were none.
     assert unlike.model.exponent == 1.0
     assert unlike.model.scatter > 0.0 == alike.model.scatter
+
+
+def test_what_people_differ_by_is_a_covariance_whatever_share_of_targets_is_tried():
+    """A fitted share may be beyond 1; a matrix that is none would make the misfit a negative number."""
+    rng = np.random.default_rng(1)
+    rows = Rows(np.c_[rng.choice([-1.0, 1.0], (50, 1)), np.ones(50)], np.full(50, 0.02))
+    model = Model(np.zeros(2), np.eye(2), 10.0, 0.0, 0.0, 0.0)
+    one = Equation(Answer(np.zeros(2), 0.0, 1e-3, 0.0), Expected.of(model, rows, Response(True)), np.eye(2))
+    for share in (-0.5, 0.7, 1.0, 1.5):
+        assert np.linalg.eigvalsh(one.noise(np.full(50, 3.0), share))[0] >= -1e-15
 
 
 def test_every_other_epoch_is_centred():

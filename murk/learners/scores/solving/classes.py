@@ -11,7 +11,9 @@ score of an epoch estimates ``pi G(Theta)``, ``G = mean sum_k q_k r(k) (x) c z``
 whose target is there; all epochs' equations are solved together, weighted by their noise.
 
 What people are asked for beside scores is ``1/2 c z z'``, zero where the target is missing: it tells pi, and whether
-the rows are like the people.
+the rows are like the people. Intervals allow for people who are as unlike the rows as that check might miss: as if the
+rows were a sample of ``1 / kappa`` of them, kappa being the largest, up to 1/4, that the matrices do not contradict by
+a standard deviation.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ from murk.learners.scores.sums import Answer, Summary
 Array = NDArray[np.float64]
 
 _FITS, _STEPS = 3, 10
+# kappa at most, and how many standard deviations less than chance makes it the misfit may be by it.
+_MOST, _DOUBTED = 0.25, 1.0
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ class ClassSolution:
         self.newest, self.rows = found[-1].model, rows
         self.features = p = len(self.newest.transform)
         self._basis = contrasts(classes)
-        self.ratio, self.ratio_variance, self.alike = _compared(found, rows)
+        self.ratio, self.ratio_variance, self.alike, self.doubt = _compared(found, rows)
         asked = [(each.score, each.model) for each in found if each.score is not None]
         if not self.alike:
             # Only a centred score has mean zero at the truth whatever the distribution of the covariates.
@@ -142,11 +146,6 @@ class ClassSolution:
         self._theta = self._solve(self.origin.copy(), self._prior)
         self._reported = np.kron(self._basis, np.eye(p))
         self.values = self._reported @ self._theta
-
-    @property
-    def doubt(self) -> float:
-        """1 over the number of rows."""
-        return 1.0 / self.rows.sample
 
     @property
     def missing(self) -> float:
@@ -186,7 +185,7 @@ class ClassSolution:
 
     @cached_property
     def covariance(self) -> Array:
-        """Covariance of the values, with what the public sample's finite size and a share of missing targets add."""
+        """Covariance of the values, with what people unlike the public rows and a share of missing targets add."""
         at = probabilities(self.rows.points, self._theta, self._basis)
         information, middle = self._prior.copy(), self._prior.copy()
         pulled, by_ratio = np.zeros((len(at), len(self._theta))), np.zeros(len(self._theta))
@@ -198,8 +197,7 @@ class ClassSolution:
             by_ratio += weigh.T @ one.score(at)
             pulled += self.ratio * (one.summands(at) - one.score(at)) @ weigh
         middle += self.ratio_variance * np.outer(by_ratio, by_ratio)
-        if not math.isinf(self.rows.sample):
-            middle += (pulled * (self.rows.shares / self.rows.sample)[:, None]).T @ pulled
+        middle += (pulled * (self.rows.shares * self.doubt)[:, None]).T @ pulled
         back = self._reported @ inverse(information)
         return np.asarray(back @ middle @ back.T)
 
@@ -230,20 +228,30 @@ def _predicted(model: Model, rows: Rows) -> Array:
     return mean_matrix(model, rows, Response(False), flat=True)
 
 
-def _compared(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool]:
-    """Share of the people whose target is there, its variance, and whether the rows are like the people.
+def _compared(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool, float]:
+    """Share of the people whose target is there, its variance, whether the rows are like the people, and kappa.
 
     By released matrices against those of the rows, in the newest epoch's coordinates.
     """
     asked = [(each.model, each.curvature, partial(_predicted, each.model, rows)) for each in found]
     together = pooled(asked, found[-1].model.transform)
     if together is None:
-        return 1.0, 0.0, True
+        return 1.0, 0.0, True, _MOST
     measured, expected, variances = together.measured, together.expected, together.variances
     size = len(measured) * (len(measured) + 1) / 2
     variance = 1.0 / float(np.sum(expected**2 / variances))
     ratio = variance * float(np.sum(measured * expected / variances))
     missing = ratio < 1.0 - 3.0 * math.sqrt(variance)
     ratio = max(ratio, 0.02) if missing else 1.0
-    left = float(np.sum((measured - ratio * expected) ** 2 / variances))
-    return ratio, variance if missing else 0.0, excess(left, size) <= UNLIKE
+    left = (measured - ratio * expected) ** 2
+    alike = excess(float(np.sum(left / variances)), size) <= UNLIKE
+    # What one row's matrix varies by, as that of people would if they were a sample of so few of them.
+    newest = found[-1].model
+    Z = rows.points @ newest.transform.T
+    reached = directions(rows.points, newest, newest.matrix_reach)
+    square = (reached**2 * rows.shares[:, None]).T @ Z**2 / 4.0
+    spread = ratio**2 * np.maximum(square - _predicted(newest, rows) ** 2, 0.0) * (2.0 - np.eye(len(measured)))
+    kappa = 1.0 / rows.sample
+    while kappa < _MOST and excess(float(np.sum(left / (variances + kappa * spread))), size) > -_DOUBTED:
+        kappa *= 2.0
+    return ratio, variance if missing else 0.0, alike, min(kappa, _MOST)

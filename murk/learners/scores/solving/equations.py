@@ -37,6 +37,7 @@ class Equation:
     def noise(self, logit: Array, share: float) -> Array:
         """Covariance of the mean score's noise, the people's own included."""
         answer, mean = self.answer, self.expected.score(logit)
+        share = min(max(share, 0.0), 1.0)  # where it is fitted it may be beyond, and what people differ by may not
         spread = share * self.expected.spread(logit) - share**2 * np.outer(mean, mean)
         own = answer.noise * np.eye(len(mean)) + answer.share * spread + answer.whole * self.expected.square
         return np.asarray(self.into @ own @ self.into.T)
