@@ -1,4 +1,8 @@
-"""The error against the age of gradients: ``python -m benchmarks.staleness``, which draws docs/staleness.png too.
+"""The error against the age of gradients: ``python -m benchmarks.staleness``.
+
+By default with the steps of new tasks, at ages that the default ``max_staleness`` admits; ``--ignore-age`` is for steps
+that do not depend on ages (``delays: null``), at all ages, and draws docs/staleness.png; ``--long N`` is for streams of
+up to 10^8 releases.
 
 A gradient that arrives when its chain has learned n releases was taken at the iterate of version n - age. Here
 the age is set, everything else is as it is: the compiled gradient, quantisation, exact noise distribution and fold. The
@@ -30,11 +34,13 @@ from murk.producers.populations.file_source import FileSource
 from murk.stream import Task
 from murk.stream.worker.publication import newest_published
 
+WITHIN = ("fresh", "0.5% of the count", "2%", "max(100 releases, 2%)", "blocks of 1%", "blocks of 2%")
+CHUNK = 1_000_000
 PICTURE = Path(__file__).parents[1] / "docs" / "staleness.png"
 P = 5
 # Label, kind of delay, share of the count. "age": every gradient is so old. "blocks": gradients of a block are
 # taken at its first iterate, so that ages run from 0 to the share. "limit": as old as is ever admitted.
-DELAYS = [
+ALL_DELAYS = [
     ("fresh", "age", 0.0),
     ("1 release", "age", 1e-9),
     ("0.5% of the count", "age", 0.005),
@@ -52,6 +58,10 @@ DELAYS = [
 ]
 
 
+DELAYS = [delay for delay in ALL_DELAYS if delay[0] in WITHIN]
+ADAPTIVE = "adaptive"
+
+
 def versions(n, kind, share, floor=None):
     """At which version each of n releases takes its gradient; ``floor`` puts blocks on the publication grid."""
     count = np.arange(n)
@@ -67,31 +77,79 @@ def versions(n, kind, share, floor=None):
 
 
 @jit
-def fold(real, whole, X, y, at, seed, levels, reals, wholes, history):
-    """Learn from the rows of X in turn, each gradient taken at the iterate of version ``at[i]``."""
+def fold(real, whole, X, y, at, seed, levels, reals, wholes, history, first):
+    """Learn from the rows of X in turn, each gradient taken at the iterate of version ``at[i]``.
+
+    ``history`` is a ring that reaches back far enough; ``first`` releases were learned before.
+    """
     d = whole[k.DIMENSION]
     theta, average, a, b, mean_at, mean_gradient = k.state_views(real, whole)
     _, z, g, noise, payload = k.record_views(real, whole)
     coins = np.zeros(3, dtype=np.uint64)
-    history[0] = theta
+    size = history.shape[0]
+    for j in range(d):
+        history[first % size, j] = theta[j]
     for i in range(X.shape[0]):
         k.whiten(whole, real, X[i], z)
-        old = history[at[i]]
+        old = history[at[i] % size]
         k.gradient(whole, real, old, z, y[i], g)
-        simulated_gaussian(np.uint64(seed), np.int64(i), noise)
+        simulated_gaussian(np.uint64(seed), np.int64(first + i), noise)
         row, level = reals[levels[i]], wholes[levels[i]]
         lattice.randomize(level[0], g, row[0], row[1], level[1], np.uint64(level[2]), noise, coins, payload)
         lattice.decode(level[0], payload, row[2], g)
+        whole[k.AGE] = first + i - at[i]
         k.apply(whole, real, theta, average, a, b, mean_at, mean_gradient, old, g, row[3])
         for j in range(d):
-            history[i + 1, j] = theta[j]
+            history[(first + i + 1) % size, j] = theta[j]
 
 
 def run(settings, mechanisms, X, y, levels, at, seed):
     """The update's memory after all rows."""
     memory = Memory(settings)
-    fold(memory.real, memory.whole, X, y, at, seed, levels, *level_rows(mechanisms), np.empty((len(y) + 1, X.shape[1])))
+    history = np.empty((len(y) + 1, X.shape[1]))
+    fold(memory.real, memory.whole, X, y, at, seed, levels, *level_rows(mechanisms), history, 0)
     return memory
+
+
+def long(n, mu, kinds, replications):
+    """Squared errors (replications, kinds) of a linear model's long stream, drawn as it is learned."""
+    settings, mechanisms = linear(mu)
+    found = np.empty((replications, len(kinds)))
+    for r in range(replications):
+        for place, (_, kind, share) in enumerate(kinds):
+            memory, history = Memory(settings), np.empty((int(1.02 * share * n) + 102, P + 1))
+            start = 0
+            for first in range(0, n, CHUNK):
+                rng = np.random.default_rng([5000, r, first])
+                m = min(CHUNK, n - first)
+                X = np.column_stack([rng.normal(size=(m, P)), np.ones(m)])
+                y = X.sum(axis=1) + 2 * rng.normal(size=m)
+                count = np.arange(first, first + m)
+                if kind == "blocks":
+                    at = np.empty(m, dtype=np.int64)
+                    for i in range(m):
+                        if first + i >= start + max(1, int(start * share + 1e-9)):
+                            start = first + i
+                        at[i] = start
+                else:
+                    at = np.maximum(0, count - np.floor(count * share + 1e-9)).astype(np.int64)
+                none = np.zeros(m, dtype=np.int64)
+                fold(memory.real, memory.whole, X, y, at, r, none, *level_rows(mechanisms), history, first)
+            found[r, place] = np.sum((memory.rows[k.AVERAGE] - 1.0) ** 2)
+    return found
+
+
+def long_table(n, budgets, replications):
+    """Print errors of long streams over that of fresh gradients."""
+    kinds = [delay for delay in DELAYS if delay[0] in ("fresh", "2%", "blocks of 2%")]
+    for mu in budgets:
+        begin = time.process_time()
+        found = long(n, mu, kinds, replications)
+        ratios, spread = ratio(found)
+        for place, (label, _, _) in enumerate(kinds):
+            error = found[:, place].mean()
+            print(f"| {n:,} | {mu:g} | {label} | {error:.3g} | {ratios[place]:.3f} +- {spread[place]:.3f} |")
+        print(f"<!-- {time.process_time() - begin:.0f} s -->", flush=True)
 
 
 def check(problem, X, y, levels):
@@ -102,12 +160,17 @@ def check(problem, X, y, levels):
     assert np.array_equal(memory.rows, engine.memory.rows), "the update of this benchmark is not the engine's"
 
 
-def synthetic(kind, mu, n=100_000):
-    """Standard normal features, coefficients and intercept 1, residual scale 2 (known); norm weights, defaults."""
-    objective = Logistic() if kind == "logistic" else Huber(0.5, 2.0)
+def linear(mu, objective=None):
+    """Settings and mechanism of a linear model with residual scale 2 (known), or of another objective."""
+    objective = Huber(0.5, 2.0) if objective is None else objective
     names = (*(f"x{j}" for j in range(P)), "intercept")
-    settings = Settings(objective=objective, names=names, radius=5.0, random_scaling=False)
-    mechanisms = [calibrate("gaussian", GaussianDP(mu), dimension=settings.dimension, radius=settings.bound)]
+    settings = Settings(objective=objective, names=names, radius=5.0, random_scaling=False, delays=ADAPTIVE)
+    return settings, [calibrate("gaussian", GaussianDP(mu), dimension=settings.dimension, radius=settings.bound)]
+
+
+def synthetic(kind, mu, n=100_000):
+    """Standard normal features, coefficients and intercept 1; norm weights, defaults."""
+    settings, mechanisms = linear(mu, Logistic() if kind == "logistic" else None)
 
     def replication(r):
         rng = np.random.default_rng(5000 + r)
@@ -129,7 +192,9 @@ def synthetic(kind, mu, n=100_000):
 
 def demonstration():
     """The demonstration: its women in another order, its three levels at random, its polished estimate."""
-    task = Task.parse(TASK.read_text() + "max_staleness: {share: 0.5}\n").with_simulated(True)
+    delays = "null" if ADAPTIVE is None else ADAPTIVE
+    more = f"learner: {{radius: 1.5, delays: {delays}}}\npublic: {{set_aside: 5000}}\nmax_staleness: {{share: 0.5}}\n"
+    task = Task.parse(f"{TASK.read_text()}protocol: gradients\nobjective: logistic\n{more}").with_simulated(True)
     blocks = list(FileSource(DATA, task).blocks(0, 65_536))
     x, y = np.concatenate([b.x for b in blocks]), np.concatenate([b.y for b in blocks])
     known = {}
@@ -291,8 +356,17 @@ def main(argv):
     parser.add_argument(
         "--picture", type=Path, help="where to draw; by default docs/staleness.png, if nothing is left out"
     )
+    parser.add_argument("--ignore-age", action="store_true", help="steps do not depend on ages, as in older tasks")
+    parser.add_argument("--long", type=int, metavar="N", help="linear models at N releases instead")
+    parser.add_argument("--mu", type=float, nargs="*", default=[2.0, 8.0], help="with --long")
     parser.add_argument("--save", type=Path, help="keep the squared distances here, as .npz")
     arguments = parser.parse_args(argv)
+    global ADAPTIVE, DELAYS  # what every case is made with
+    if arguments.ignore_age:
+        ADAPTIVE, DELAYS = None, ALL_DELAYS
+    if arguments.long:
+        long_table(arguments.long, arguments.mu, arguments.replications)
+        return
     results, edges = {}, {}
     for title in arguments.only:
         make, divide = CASES[title]
@@ -303,7 +377,7 @@ def main(argv):
     if arguments.save:
         np.savez(arguments.save, **results)
     report(results, edges)
-    picture = arguments.picture or (PICTURE if len(results) == len(CASES) else None)
+    picture = arguments.picture or (PICTURE if len(results) == len(CASES) and arguments.ignore_age else None)
     if picture:
         draw(results, edges, picture)
 

@@ -86,9 +86,11 @@ class Memory:
         whole[k.WHITEN] = settings.transform is not None
         whole[k.SCALING] = settings.random_scaling
         whole[k.FLOOR] = settings.staleness.floor
+        whole[k.DELAYS] = settings.delays is not None
 
         real = self.real
         real[k.OWN_SPREAD] = objective.spread * settings.bound * settings.bound
+        real[k.BOUND] = settings.bound
         real[k.CLIP_AT] = settings.clip or 0.0
         real[k.RADIUS] = settings.radius
         real[k.DECAY] = _DECAY

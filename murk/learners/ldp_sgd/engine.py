@@ -21,6 +21,7 @@ from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.ldp_sgd import inference
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.buffers import Memory, drawn, level_rows
+from murk.learners.ldp_sgd.delays import age_factor
 from murk.learners.ldp_sgd.settings import Settings
 from murk.learners.levels import levels_of
 from murk.learners.options import InverseScalingStep
@@ -38,6 +39,7 @@ from murk.stream.worker.publication import is_published, newest_published, spaci
 
 _BLOCK = 4096
 _SUMS = ("SUM_PRECISION", "SUM_WEIGHT", "SUM_SPREAD", "SUM_SQUARES")
+_DELAYS = ("MEAN_AGE", "SLOPE", "SLOPE_SQUARES", "COUNTED")
 _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradient")
 
 
@@ -306,13 +308,14 @@ class SGDEngine:
     def figures(self) -> dict[str, float]:
         """How far the iterate is from its average, and what the next release's gradient is multiplied by."""
         rows = self.memory.rows
-        apart = inference.report_matrix(self.settings) @ (rows[k.ITERATE] - rows[k.AVERAGE])
+        apart = inference.reported(self.settings, rows[k.ITERATE] - rows[k.AVERAGE])
         return {"iterate_gap": float(np.linalg.norm(apart)), "step_size": self.step_size()}
 
     def step_size(self) -> float:
         """Factor by which the gradient of the next release at the default level is multiplied.
 
-        Noise-aware ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, else ``eta t^-alpha w t / sum w_i``, as the update has it.
+        Noise-aware ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, less where gradients of late were old and settings heed
+        that, else ``eta t^-alpha w t / sum w_i``, as the update has it.
         """
         settings, real = self.settings, self.memory.real
         spread = settings.objective.spread * settings.bound**2 + self.dimension * self.mechanisms["default"].variance
@@ -322,7 +325,8 @@ class SGDEngine:
             count = self.n_releases + 1.0
             return float(step.eta * count ** (1.0 - step.alpha) * weight / (real[k.SUM_WEIGHT] + weight))
         total = float(real[k.SUM_SPREAD]) + weight**2 * spread
-        return k.STEP_SHARE * settings.radius * weight / math.sqrt(2.0 * total)
+        factor = float(age_factor(self.memory.whole, real))
+        return factor * k.STEP_SHARE * settings.radius * weight / math.sqrt(2.0 * total)
 
     @property
     def publish_every(self) -> int:
@@ -355,6 +359,7 @@ class SGDEngine:
             "dimension": self.dimension,
             "n_releases": self.n_releases,
             "sums": pack(memory.real[k.SUM_PRECISION : k.SUM_SQUARES + 1]),
+            **({"delays": pack(memory.real[k.MEAN_AGE : k.COUNTED + 1])} if self.settings.delays else {}),
             "rows": {name: pack(memory.rows[i]) for i, name in enumerate(_ROWS)},
             "published": {
                 "versions": [int(memory.ring_versions[place]) for place in places],
@@ -385,14 +390,16 @@ class SGDEngine:
                 raise MurkError(f"the state remembers {len(versions)} versions, at most {memory.ring.shape[0]} fit")
             rows = np.array([unpack(state["rows"][name], d) for name in _ROWS])
             sums = unpack(state["sums"], len(_SUMS))
+            delays = unpack(state["delays"], len(_DELAYS)) if self.settings.delays else np.zeros(len(_DELAYS))
             ring = unpack(state["published"]["iterates"], len(versions) * d).reshape(len(versions), d)
             count = count_of(state["n_releases"], "n_releases")
-            if not np.all(sums >= 0.0):
+            if not np.all(sums >= 0.0) or delays[0] < 0.0 or not np.all(delays[2:] >= 0.0):
                 raise MurkError("the state holds a sum below zero of what is never below zero")
         except (KeyError, TypeError, ValueError) as error:
             raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         memory.rows[:] = rows
         memory.real[k.SUM_PRECISION : k.SUM_SQUARES + 1] = sums
+        memory.real[k.MEAN_AGE : k.COUNTED + 1] = delays
         memory.whole[k.COUNT] = count
         memory.ring_versions[: len(versions)] = versions
         memory.ring[: len(versions)] = ring

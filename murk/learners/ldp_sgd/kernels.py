@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from murk._jit import brief, inlined, jit, within
+from murk.learners.ldp_sgd.delays import age_factor, note_age
 from murk.learners.ldp_sgd.gradients import *
 from murk.learners.ldp_sgd.layout import *
 from murk.learners.ldp_sgd.losses import HUBER_SCALE
@@ -88,7 +89,8 @@ def apply(
     """Apply one decoded release into the state.
 
     ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` a coordinate; the arrays
-    before it are the state's vectors. Weights and steps depend on public noise levels only.
+    before it are the state's vectors. Weights and steps depend on public noise levels only, and where
+    ``DELAYS`` says so on ages, too: ``whole[AGE]`` is this release's.
     """
     p, d = whole[FEATURES], whole[DIMENSION]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
@@ -109,6 +111,10 @@ def apply(
     else:
         step = real[ETA] * count ** (-real[ALPHA]) * weight * count / real[SUM_WEIGHT]
     share = precision / real[SUM_PRECISION]
+    counts = 1.0 / count
+    if whole[DELAYS] == 1:
+        counts = note_age(whole, real, at, mean_at, release, mean_gradient, precision)
+        step *= age_factor(whole, real)
 
     slopes = p if scaled else d
     square = 0.0
@@ -128,7 +134,7 @@ def apply(
 
     part = 1.0
     if whole[AVERAGING] == POLYAK:
-        part = 1.0 / count
+        part = counts
     elif whole[AVERAGING] == POLYNOMIAL_DECAY:
         part = (real[DECAY] + 1.0) / (count + real[DECAY])
     for j in range(d):
@@ -339,7 +345,9 @@ def learn_releases(
         level = levels[i]
         lattice.decode(kinds[level], payloads[i], units[level], g)
         at = real[ring_at + place * d : ring_at + (place + 1) * d]
+        whole[AGE] = whole[COUNT] - versions[i]
         apply(whole, real, theta, average, a, b, mean_at, mean_gradient, at, g, variances[level])
+        whole[AGE] = 0
     return int(payloads.shape[0])
 
 

@@ -22,15 +22,16 @@ UNIFORM, INVERSE_VARIANCE = 0, 1
 (
     OBJECTIVE, WEIGHTS, STEP, AVERAGING, WEIGHTING, FEATURES, DIMENSION, CLASSES, RING, WHITEN, SCALING,
     OUTPUTS, FLOOR, SIMULATED, SEED, KIND, STEPS, THRESHOLD, DRAWS, COUNT, NEXT_PUBLISHED, RING_HEAD, RING_LENGTH,
-    WHOLE_HEADER,
-) = range(24)  # fmt: skip
+    DELAYS, AGE, WHOLE_HEADER,
+) = range(26)  # fmt: skip
 
 # Places in ``real``.
 (
     HUBER_C, CENTRE, MULTIPLIER, KNOWN_SCALE, OWN_SPREAD, CLIP_AT, RADIUS, SCALE_FLOOR, SCALE_CEILING, ETA,
     ALPHA, DECAY, MECHANISM_RADIUS, SPACING, UNIT, VARIANCE,  # the last four: of the current level
-    SUM_PRECISION, SUM_WEIGHT, SUM_SPREAD, SUM_SQUARES, TARGET, REAL_HEADER,
-) = range(22)  # fmt: skip
+    SUM_PRECISION, SUM_WEIGHT, SUM_SPREAD, SUM_SQUARES, TARGET, BOUND,
+    MEAN_AGE, SLOPE, SLOPE_SQUARES, COUNTED, REAL_HEADER,
+) = range(27)  # fmt: skip
 
 # Noise-aware steps are this share of the worst case's best, radius w_i / sqrt(2 sum w_j^2 v_j). Radii are
 # generous, and iterates that wander far make the curved objectives biased: measured in benchmarks/accuracy.py.

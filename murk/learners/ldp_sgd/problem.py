@@ -213,6 +213,7 @@ def problem_for(task: Task) -> GradientProblem:
         largest_square=coding.largest_square,
         intervals=learner.intervals,
         staleness=task.max_staleness,
+        delays=learner.delays,
     )
     mechanisms = {
         level: calibrate(

@@ -53,6 +53,8 @@ class Settings:
         there, else ``None``.
     staleness
         The limit on a gradient's age in releases.
+    delays
+        ``"adaptive"`` where steps are shorter the older gradients are (`murk.learners.ldp_sgd.delays`).
     start
         Coefficients of version 0 as they are reported, the scale left out: ``(p,)``, or ``(K, p)`` of K classes; zeros
         by default.
@@ -75,6 +77,7 @@ class Settings:
     random_scaling: bool = True
     intervals: Literal["random-scaling", "complete"] | None = None
     staleness: StalenessLimit = field(default_factory=MaxStaleness)
+    delays: Literal["adaptive"] | None = None
     start: NDArray[np.float64] | None = None
     transform: NDArray[np.float64] | None = field(init=False, default=None)
 
@@ -87,6 +90,8 @@ class Settings:
             raise UserError(f"clip must be positive and finite, got {self.clip!r}")
         if not self.radius > 0 or (self.step == "noise-aware" and math.isinf(self.radius)):
             raise UserError(f"radius must be positive, and finite for noise-aware steps, got {self.radius!r}")
+        if self.delays is not None and self.step != "noise-aware":
+            raise UserError(f"delays={self.delays!r} has no effect on steps that are given: leave it out")
         if self.averaging not in ("polyak", "polynomial-decay", None):
             raise UserError(f'averaging={self.averaging!r}; known are "polyak", "polynomial-decay", None')
         if self.intervals not in ("random-scaling", "complete", None):
@@ -129,13 +134,15 @@ class Settings:
     @property
     def digest(self) -> str:
         """Fingerprint of what decides how it learns: states go on, and chains merge, only between equal ones."""
-        apart = ("second_moment", "transform", "intervals", "start")
+        apart = ("second_moment", "transform", "intervals", "start", "delays")
         names = [each.name for each in fields(self) if each.name not in apart]
         parts = [repr(getattr(self, name)) for name in names]
         if self.transform is not None:
             parts.append(self.transform.tobytes().hex())
         if self.start is not None:
             parts.append(f"start {self.start.tobytes().hex()}")
+        if self.delays is not None:
+            parts.append(f"delays={self.delays}")
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     @property

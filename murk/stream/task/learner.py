@@ -33,7 +33,11 @@ Scale = Annotated[
 ]
 
 
-ADDED: Final[dict[tuple[str, str], object]] = {("learner", "intervals"): None, ("examples", "intercept"): True}
+ADDED: Final[dict[tuple[str, str], object]] = {
+    ("learner", "intervals"): None,
+    ("learner", "delays"): None,
+    ("examples", "intercept"): True,
+}
 """Keys of blocks, with their defaults, that a document has only where they differ: older hashes stay as they were."""
 ADDED_TO_TASK: Final[dict[str, object]] = {"forget": None}
 """The same of keys of the task itself."""
@@ -60,6 +64,12 @@ class LearnerBlock(Block):
         default=1.0, description="where the estimated scale starts, in coded units (`huber` only)"
     )
     step: Step = Field(default="noise-aware", description="`noise-aware`, or `{eta: , alpha: }` for steps eta i^-alpha")
+    delays: Literal["adaptive"] | None = Field(
+        default=None,
+        description="`adaptive` makes the learner's steps shorter the older gradients are, and leaves those of fresh "
+        "ones as they are; `null`: a gradient's age does not matter to its step. A file with noise-aware steps that "
+        "says nothing of it has `adaptive`",
+    )
     averaging: Literal["polyak", "polynomial-decay"] | None = Field(
         default="polyak", description="`polyak`, `polynomial-decay`, or `null` for the last iterate"
     )
@@ -89,6 +99,8 @@ class LearnerBlock(Block):
                 f"{self.clip:g} has no effect with weights: {self.weights}; remove it, or say weights: clip",
                 "clip",
             )
+        if self.delays is not None and self.step != "noise-aware":
+            raise task_error("has no effect on steps that are given; remove it, or say step: noise-aware", "delays")
         if self.scale_start < self.scale_floor:
             raise task_error(f"{self.scale_start:g} is below scale_floor {self.scale_floor:g}; raise it", "scale_start")
         return self

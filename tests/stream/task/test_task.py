@@ -30,6 +30,7 @@ def test_only_four_keys_are_required_and_the_rest_has_defaults() -> None:
         "scale_floor": 0.01,
         "scale_start": 1.0,
         "step": "noise-aware",
+        "delays": "adaptive",
         "averaging": "polyak",
         "weighting": "inverse-variance",
         "intervals": None,

@@ -67,6 +67,17 @@ def protocol_by_rule(data: Mapping[str, Any]) -> str:
     return "scores"
 
 
+def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """A task file's content with the steps that new tasks of gradients have, and what was filled in."""
+    learner = data.get("learner")
+    learner = {} if learner is None else learner
+    if data.get("protocol") != "gradients" or not isinstance(learner, dict) or "delays" in learner:
+        return data, set()
+    if learner.get("step", "noise-aware") != "noise-aware":
+        return data, set()
+    return {**data, "learner": {**learner, "delays": "adaptive"}}, {"delays"}
+
+
 def resolved(data: dict[str, Any]) -> dict[str, Any]:
     """Fill in what follows from a task's protocol and target, before the task is checked.
 

@@ -1,0 +1,196 @@
+"""Models fetched, and chains: what they cost the error, at up to 10^9 releases: ``python -m benchmarks.chains``.
+
+*Epochs*: scores of n people at the models of their epochs, beside as many answers that are all at the newest model.
+*Chains*: n people's scores shared by C chains and solved together. *Gradients*: LDP-SGD's C averages of n releases,
+each taken at its chain's newest iterate. *Once*: directions, released at no model (moments, where
+rows are public).
+
+A binary target and five correlated features of three values each: people of one record are alike, so that an epoch's
+sum is drawn at once, whatever its number of people (counts exactly, noise as normal). The squared error is a mean over
+replications; that by intervals is what the estimate says of itself, its squared standard errors, which hardly differ
+between replications.
+"""
+
+import argparse
+import itertools
+import math
+
+import numpy as np
+
+from murk.learners.estimates.estimate import PublicCovariates
+from murk.learners.ldp_sgd.engine import SGDEngine
+from murk.learners.ldp_sgd.losses import Logistic
+from murk.learners.ldp_sgd.settings import Settings as GradientSettings
+from murk.learners.links import logistic
+from murk.learners.scores.engine import Chain, ScoreEngine, merged, merged_of
+from murk.learners.scores.layout import flattened
+from murk.learners.scores.mechanism import score_mechanisms
+from murk.learners.scores.model import vectors
+from murk.learners.scores.settings import Settings
+from murk.learners.scores.sums import Epoch, Tally, step_of
+from murk.privacy import GaussianDP
+from murk.privacy.mechanisms import calibrate
+
+P = 5
+CHUNK = 1_000_000
+NAMES = (*(f"x{j}" for j in range(P)), "intercept")
+# Three values, not evenly spread, and correlated through the first feature.
+X = np.array([(*point, 1.0) for point in itertools.product((-1.0, 0.0, 1.0), repeat=P)])
+SHARES = np.array([0.3, 0.4, 0.3])[(X[:, 0] + 1).astype(int)] * np.prod(
+    [np.where(X[:, j] == X[:, 0], 0.5, 0.25) for j in range(1, P)], axis=0
+)
+TRUTH = np.full(P + 1, 0.7)
+CELLS = np.vstack([X, X])
+TARGETS = np.repeat([1.0, 0.0], len(X))
+ODDS = np.concatenate([SHARES * logistic(X @ TRUTH), SHARES * (1.0 - logistic(X @ TRUTH))])
+
+
+def drawn(model, people, mechanisms, response, rng):
+    """What so many people's answers at a model add up to, by level and question."""
+    sums = {}
+    asked = rng.multinomial(people, [model.scatter, model.curvature, 1.0 - model.scatter - model.curvature])
+    for question, count in zip(("scatter", "curvature", "score"), asked, strict=True):
+        if not count:
+            continue
+        V = vectors(CELLS, TARGETS, model, response, question)
+        if question != "score":
+            V = flattened(V[:, :, None] * V[:, None, :])
+        mechanism = mechanisms.mechanism(question)
+        total = rng.multinomial(count, ODDS) @ V
+        total = total + rng.normal(size=V.shape[1]) * math.sqrt(count * mechanism.variance)
+        sums["default", question] = Tally(int(count), [round(value) for value in (total / step_of(mechanism)).tolist()])
+    return sums
+
+
+def chain(settings, mechanisms, people, rng):
+    """A chain of scores after so many people, epoch by epoch."""
+    engine = ScoreEngine(settings, {"default": mechanisms})
+    while engine.n_releases < people:
+        left = min(settings.epoch_end(engine.n_releases), people) - engine.n_releases
+        engine.learn_sums(drawn(engine.model, left, mechanisms, settings.response, rng))
+    return engine
+
+
+def at_last_model(settings, mechanisms, engine, rng):
+    """The estimate of as many people, all of whom answered at a chain's newest model."""
+    people, model = engine.n_releases, engine.model
+    sums = drawn(model, people, mechanisms, settings.response, rng)
+    fresh = Chain(people, (Epoch(0, model, sums),))
+    return merged_of(settings, [(fresh, {"default": mechanisms})])
+
+
+def found(estimate):
+    """Squared distance to the truth, and what the estimate's own standard errors say that it is."""
+    own = np.asarray(estimate.half_widths(0.95)) / 1.959964
+    return float(np.sum((np.asarray(estimate.values) - TRUTH) ** 2)), float(np.sum(own**2))
+
+
+def of_scores(mu, *, once=False):
+    # What is released at no model is learned over public rows.
+    rows = PublicCovariates(X, np.maximum(1, np.round(5_000 * SHARES)).astype(np.int64)) if once else None
+    settings = Settings(NAMES, True, rows, once=once)
+    return settings, score_mechanisms("gaussian", GaussianDP(mu), P + 1, matrices=settings.matrices)
+
+
+def epochs(sizes, budgets, replications, seed):
+    """Number of models, and the error beside answers that are all at the newest model."""
+    print("\n| releases | mu | models | squared error | by intervals | over that of answers all at the last model |")
+    print("|---|---|---|---|---|---|")
+    for mu, n in itertools.product(budgets, sizes):
+        settings, mechanisms = of_scores(mu)
+        own, fresh = [], []
+        for replication in range(replications):
+            rng = np.random.default_rng([seed, n, replication])
+            engine = chain(settings, mechanisms, n, rng)
+            own.append(found(engine.estimate()))
+            fresh.append(found(at_last_model(settings, mechanisms, engine, rng)))
+        models = settings.epoch_number(n - 1) + 1
+        print(f"| {n:,} | {mu:g} | {models} | {figures(own)} | {quotient(own, fresh)} |", flush=True)
+
+
+def chains(sizes, counts, budgets, replications, seed, *, once=False):
+    """The error of scores by the number of chains."""
+    name = "once" if once else "scores"
+    print(f"\n| {name}: releases | mu | chains | squared error | by intervals | over that of one chain |")
+    print("|---|---|---|---|---|---|")
+    for mu, n in itertools.product(budgets, sizes):
+        settings, mechanisms = of_scores(mu, once=once)
+        one = None
+        for count in counts:
+            here = []
+            # One chain takes next to no time.
+            for replication in range(replications * (4 if count == 1 else 1)):
+                rng = np.random.default_rng([seed, n, replication, count])
+                shares = rng.multinomial(n, np.full(count, 1.0 / count))
+                here.append(found(merged([chain(settings, mechanisms, own, rng) for own in shares])))
+            one = here if one is None else one
+            print(f"| {n:,} | {mu:g} | {count} | {figures(here)} | {quotient(here, one)} |", flush=True)
+
+
+def gradients(sizes, counts, budgets, replications, seed):
+    """The error of LDP-SGD by the number of chains, each of which learns alone."""
+    print("\n| gradients: releases | mu | chains | squared error | over that of one chain |\n|---|---|---|---|---|")
+    for mu, n in itertools.product(budgets, sizes):
+        settings = GradientSettings(
+            objective=Logistic(), names=NAMES, random_scaling=False, smallest_square=1.0, largest_square=P + 1.0
+        )
+        mechanism = calibrate("gaussian", GaussianDP(mu), dimension=settings.dimension, radius=settings.bound)
+        one = None
+        for count in counts:
+            here = []
+            for replication in range(replications):
+                averages = []
+                for number in range(count):
+                    rng = np.random.default_rng([seed, n, replication, count, number])
+                    engine = SGDEngine(settings, {"default": mechanism}, seed=int(rng.integers(2**62)))
+                    for start in range(0, n // count, CHUNK):
+                        people = rng.choice(len(ODDS), size=min(CHUNK, n // count - start), p=ODDS)
+                        engine.learn_records(CELLS[people], TARGETS[people], [mechanism])
+                    averages.append(engine.average)
+                here.append(float(np.sum((np.mean(averages, axis=0) - TRUTH) ** 2)))
+            one = here if one is None else one
+            error = f"{np.mean(here):.3g} +- {np.std(here, ddof=1) / math.sqrt(replications):.1g}"
+            print(f"| {n:,} | {mu:g} | {count} | {error} | {_ratio(here, one)} |", flush=True)
+
+
+def figures(pairs):
+    errors, own = np.array(pairs).T
+    return f"{np.mean(errors):.3g} +- {np.std(errors, ddof=1) / math.sqrt(len(errors)):.1g} | {np.median(own):.3g}"
+
+
+def quotient(pairs, others):
+    """Ratio by intervals, and its standard error."""
+    return _ratio(np.array(pairs)[:, 1], np.array(others)[:, 1])
+
+
+def _ratio(errors, others):
+    ratio = np.mean(errors) / np.mean(others)
+    parts = [np.std(each, ddof=1) / np.mean(each) / math.sqrt(len(each)) for each in (errors, others)]
+    return f"{ratio:.3f} +- {0.0 if errors is others else ratio * math.hypot(*parts):.3f}"
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=["epochs", "chains", "once", "gradients"])
+    parser.add_argument("--releases", type=int, nargs="*")
+    parser.add_argument("--chains", type=int, nargs="*", default=[1, 4, 16, 64, 256])
+    parser.add_argument("--mu", type=float, nargs="*", default=[1.0, 4.0])
+    parser.add_argument("--replications", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(argv)
+    few = [10**6, 10**7]
+    if given.only in (None, "epochs"):
+        sizes = given.releases or [10**e for e in (5, 6, 7, 8, 9)]
+        epochs(sizes, given.mu, given.replications, given.seed)
+    if given.only in (None, "chains"):
+        chains(given.releases or few, given.chains, given.mu, given.replications, given.seed)
+    if given.only in (None, "once"):
+        chains(given.releases or few, given.chains, given.mu, given.replications, given.seed, once=True)
+    if given.only in (None, "gradients"):
+        gradients(given.releases or few, given.chains, given.mu, given.replications, given.seed)
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1:])
