@@ -26,12 +26,14 @@ from benchmarks.gaussmix import (
 )
 from murk.learners.gaussmix.baselines import AdaSSP, ObjectivePerturbation
 from murk.learners.gaussmix.baselines.common import Draws
-from murk.learners.gaussmix.solving.estimates import GramEstimate, estimate_grams
+from murk.learners.gaussmix.problem import NewtonProblem
+from murk.learners.gaussmix.solving.estimates import estimate_grams
 from murk.learners.gaussmix.windows.gram_settings import GramSettings
 from murk.learners.gaussmix.windows.gram_sums import GramSums
+from murk.learners.gaussmix.windows.newton_settings import NewtonSettings
 from murk.learners.gaussmix.windows.sketch_settings import default_rows
 from murk.privacy import ApproxDP, SimulatedNoise
-from murk.privacy.gaussmix import GaussMixMechanism
+from murk.privacy.gaussmix import GaussMixMechanism, NewtonMechanism
 from murk.privacy.mechanisms import calibrate
 from murk.reproduce.gaussmix.draws import released
 
@@ -124,24 +126,18 @@ def iterated(repeats):
     return table
 
 
-def second_window(x, y, budget, rng, first=10_000, edge=1.0):
-    """What a window released at the model of a first one would tell: not a method of Murk.
-
-    Rows ``(sqrt(h w) x, sqrt(h / w) (y - q))`` at the first model's probabilities q, ``w = q (1 - q)``, h what keeps
-    the last within its bound: their second moments are those of a Newton step.
-    """
-    p, order = x.shape[1], rng.permutation(len(y))
-    own, others = order[:first], order[first:]
-    start = moments(np.c_[x, y][own].T @ np.c_[x, y][own], first, budget, rng, kind="binary").values
-    score = x[others] @ start
-    q = 1.0 / (1.0 + np.exp(-score))
-    w, h = q * (1.0 - q), np.minimum(1.0, np.exp(edge - np.abs(score)))
-    z = np.column_stack([
-        x[others] * np.sqrt(h * w)[:, None], ((y[others] + 1) / 2 - q) * np.sqrt(h / w)
-    ])  # fmt: skip
-    noisy, _ = released(z.T @ z, budget, rng, math.sqrt(p) / 2, math.exp(edge / 2))
-    known = first / len(others) * noisy[:p, :p]
-    return start + np.linalg.solve(noisy[:p, :p] + known, noisy[:p, p])
+def newton(x, y, budget, seed, largest=1.0, first=None):
+    """The estimate from one window of records by a Newton step, in an order of chance: the release itself."""
+    p, bound = x.shape[1], math.sqrt(x.shape[1])
+    mechanism = NewtonMechanism.calibrate(budget, columns=p + 1, feature_bound=bound, first=first)
+    names = tuple(map(str, range(p)))
+    settings = NewtonSettings(names, bound, kind="binary", largest=largest, first=mechanism.first)
+    problem = NewtonProblem(settings, {"default": mechanism})
+    window, order = problem.accumulator("default", SimulatedNoise(seed), 0), np.random.default_rng(seed)
+    window.add_block(np.column_stack([x, y])[order.permutation(len(y))])
+    engine = problem.engine()
+    engine.learn_window(window.release())
+    return engine.estimate()
 
 
 def logistic(repeats):
@@ -158,23 +154,66 @@ def logistic(repeats):
         rows = default_rows(7)
         mixed = [gaussmix(second, len(y), budget, rows, np.random.default_rng(r), kind="binary", analysis="tight")
                  for r in range(repeats)]  # fmt: skip
+        steps = [newton(x, y, budget, r) for r in range(repeats)]
         other = [ObjectivePerturbation(budget, math.sqrt(6), noise=SimulatedNoise(r)).fit(x, y)
                  for r in range(min(5, repeats))]  # fmt: skip
         for name, fits in (
             ("moments", [one.values for one in found]),
             ("mixing", [one.values for one in mixed]),
-            (
-                "a second window at the first one's model",
-                [second_window(x, y, budget, np.random.default_rng(r)) for r in range(repeats)],
-            ),
+            ("newton", [one.values for one in steps]),
             ("objective perturbation", other),
         ):
             table.append({
                 "epsilon": epsilon, "method": name,
                 "excess log loss, 1e-6": mean([1e6 * (log_loss(fit, x, y) - least) for fit in fits]),
                 "rmse of coefficients": math.sqrt(np.mean([np.sum((fit - exact) ** 2) for fit in fits])),
+                **stated(name, {"moments": found, "newton": steps}),
             })  # fmt: skip
     return table
+
+
+def by_design(repeats):
+    """Excess log loss per record over the truth's, on generated features: three ways of logistic models."""
+    table = []
+    for name, (p, draw) in designs().items():
+        if name.startswith(("condition 1,", "condition 100,")):
+            continue
+        theta = np.random.default_rng(7).normal(size=p)
+        theta *= 1.5 / np.linalg.norm(theta)
+        many = np.column_stack([draw(np.random.default_rng(9), 100_000), np.ones(100_000)])
+        true = many @ theta
+        least = np.mean(np.logaddexp(0.0, true) - true / (1.0 + np.exp(-true)))
+        for n in (30_000, 100_000):
+            for epsilon in (0.5, 1.0, 4.0):
+                budget, found = ApproxDP(epsilon, DELTA), {"moments": [], "newton": [], "objective perturbation": []}
+                for r in range(repeats):
+                    rng = np.random.default_rng([r, n, int(10 * epsilon)])
+                    x = np.column_stack([draw(rng, n), np.ones(n)])
+                    y = np.where(rng.random(n) < 1 / (1 + np.exp(-x @ theta)), 1.0, -1.0)
+                    z = np.column_stack([x, y])
+                    other = ObjectivePerturbation(budget, math.sqrt(p), noise=SimulatedNoise(r)).fit(x, y)
+                    found["moments"].append(moments(z.T @ z, n, budget, rng, kind="binary").values)
+                    found["newton"].append(newton(x, y, budget, r).values)
+                    found["objective perturbation"].append(other)
+                row = {"design": name, "n": n, "epsilon": epsilon}
+                for method, fits in found.items():
+                    scores = [many @ fit for fit in fits]
+                    loss = [np.mean(np.logaddexp(0.0, u) - u / (1.0 + np.exp(-true))) for u in scores]
+                    row[method] = 1e6 * float(np.mean(loss) - least)
+                table.append(row)
+    return table
+
+
+def stated(name, found):
+    """Half widths of `same_sex` that a method states, of log odds and of the average effect in points."""
+    of = found.get(name)
+    if of is None:
+        return {"half width": math.nan, "of the effect, points": math.nan}
+    return {
+        "half width": mean([one.half_widths()[1] for one in of]),
+        # A feature of -1 and +1: the effect is of twice a unit.
+        "of the effect, points": mean([200.0 * one.effects()[1][1] for one in of]),
+    }
 
 
 def designs():
@@ -197,17 +236,18 @@ def designs():
     return found
 
 
-def coverage(repeats, binary):
+def coverage(repeats, binary, step=False):
     """How often 95% intervals hold the truth, of those that there are: by design, over n and epsilon."""
     table = []
     for name, (p, draw) in designs().items():
         theta = np.random.default_rng(7).normal(size=p)
         theta *= (1.5 if binary else 0.3) / np.linalg.norm(theta)
-        held, told, least, effects = 0, 0, 1.0, []
+        held, told, least, effects, widths = 0, 0, 1.0, [], []
         many = np.random.default_rng(9)
         score = np.column_stack([draw(many, 400_000), np.ones(400_000)]) @ theta
         slope = float(np.mean(1.0 / (2.0 + np.exp(score) + np.exp(-score))))
-        for n in (2_000, 50_000):
+        runs = []
+        for n in (20_000, 100_000) if step else (2_000, 50_000):
             for epsilon in (1.0, 4.0):
                 hits, some = np.zeros(p), np.zeros(p)
                 for r in range(repeats):
@@ -220,11 +260,15 @@ def coverage(repeats, binary):
                         y = score + 0.2 * rng.normal(size=n)
                     z = np.column_stack([x, y])
                     kind = "binary" if binary else "real"
-                    found = moments(z.T @ z, n, ApproxDP(epsilon, DELTA), rng, kind=kind)
+                    budget = ApproxDP(epsilon, DELTA)
+                    found = newton(x, y, budget, r) if step else moments(z.T @ z, n, budget, rng, kind=kind)
                     half = found.half_widths()
                     some += np.isfinite(half)
                     hits += np.isfinite(half) & (np.abs(found.values - theta) < half)
-                    if isinstance(found, GramEstimate):
+                    if np.any(np.isfinite(half)):
+                        runs.append(float(np.mean((np.abs(found.values - theta) < half)[np.isfinite(half)])))
+                    widths += half[np.isfinite(half)].tolist()
+                    if found.effects() is not None:
                         effect, wide = (each[:-1] for each in found.effects())
                         effects += (np.abs(effect - slope * theta[:-1]) < wide)[np.isfinite(wide)].tolist()
                 held, told = held + hits.sum(), told + some.sum()
@@ -232,7 +276,8 @@ def coverage(repeats, binary):
                     least = min(least, hits.sum() / some.sum())
         table.append({
             "design": name, "coefficients with an interval": float(told) / (4 * repeats * p),
-            "of these held": float(held / told) if told else math.nan, "least, by n and epsilon": float(least),
+            "of these held": float(held / told) if told else math.nan, "by runs": mean(runs), "least, by n and epsilon": float(least),
+            "half width, median": float(np.median(widths)) if widths else math.nan,
             **({"effects held": float(np.mean(effects)) if effects else math.nan} if binary else {}),
         })  # fmt: skip
     return table
@@ -272,8 +317,10 @@ def main(argv):
         f"Excess risk relative to the exact fit's gain, delta = {DELTA:g}": lambda: linear(given.repeats),
         "Iterated Hessian mixing": lambda: iterated(given.repeats),
         "Logistic regression of third_child": lambda: logistic(given.repeats),
+        "Logistic models by design: excess log loss, 1e-6": lambda: by_design(max(2, given.repeats // 4)),
         "Coverage, real targets": lambda: coverage(2 * given.repeats, binary=False),
         "Coverage, log odds of length 1.5": lambda: coverage(given.repeats, binary=True),
+        "Coverage, log odds of length 1.5, by a Newton step": lambda: coverage(given.repeats, binary=True, step=True),
         "Coverage on parts of the mothers data": lambda: on_records(10 * given.repeats),
     }
     results = {}

@@ -100,15 +100,19 @@ GRAM = Protocol(
     "sketch", "protocol: sketch\nsketch: {method: moments, window: 20}\n", SKETCH.privacy, "", records=20,
     title="sketch of moments",
 )  # fmt: skip
+NEWTON = Protocol(
+    "sketch", "protocol: sketch\nsketch: {method: newton, first: 8, window: 20}\n", SKETCH.privacy, "", records=20,
+    title="Newton steps",
+)  # fmt: skip
 PROTOCOLS = (GRADIENTS, SCORES, EXAMPLES, MOMENTS, SKETCH)
 OTHERS = (EXAMPLES, MOMENTS, SKETCH)
 """Those whose releases are of no model."""
-BY_NAME = {str(protocol): protocol for protocol in (*PROTOCOLS, GRAM)}
+BY_NAME = {str(protocol): protocol for protocol in (*PROTOCOLS, GRAM, NEWTON)}
 
 
 def title_of(task: Task) -> str:
     """The name here of what a task's people or organisations release."""
-    return str(GRAM) if task.release_kind == "gram" else task.protocol
+    return {"gram": str(GRAM), "newton": str(NEWTON)}.get(task.release_kind, task.protocol)
 
 
 @cache
@@ -140,4 +144,6 @@ def _window(problem: Any, X: Any, y: Any, window: int, noise: SimulatedNoise) ->
     accumulator.add_block(problem.records(X, y))
     made = accumulator.release()
     found = {"payload": SketchRelease.packed(made.integers), "records": made.records}
+    if problem.kind == "newton":
+        return {**found, "model": made.model.tolist()}
     return found if problem.rows is None else {**found, "rows": made.rows, "spread": made.spread}

@@ -11,6 +11,7 @@ import numpy as np
 
 from murk.audit.trials import Trial, mechanism_trial, task_trial
 from murk.errors import UserError
+from murk.learners.gaussmix.problem import NewtonProblem
 from murk.learners.problem import AskingProblem, Problem, SingleQuestionProblem, problem_for
 from murk.privacy.guarantees import GaussianDP, PureDP
 from murk.privacy.mechanisms import (
@@ -58,7 +59,12 @@ def cases_of(task: Task) -> list[Case]:
 
 
 def _questions(problem: Problem) -> list[tuple[str, Any]]:
-    """The questions of a problem, as problems of their own; the problem itself where it has but one."""
+    """The questions of a problem, as problems of their own; the problem itself where it has but one.
+
+    Of Newton steps, the two parts of a window, in one of which each record is.
+    """
+    if isinstance(problem, NewtonProblem):
+        return [("first part", problem.first_part), ("step", problem)]
     if not hasattr(problem, "ask"):
         return [("", problem)]
     asking = cast("AskingProblem", problem)
@@ -71,8 +77,8 @@ def _level(task: Task, problem: Any, level: str) -> Trial:
 
 def catalogue() -> list[Case]:
     """Every mechanism and every protocol."""
-    scores = (Case(name, partial(_of_text, text, question)) for name, question, text in _scores())
-    return [*_mechanisms(), *(Case(name, partial(_of_text, text)) for name, text in _tasks()), *scores]
+    asked = (Case(name, partial(_of_text, text, question)) for name, question, text in (*_scores(), *_steps()))
+    return [*_mechanisms(), *(Case(name, partial(_of_text, text)) for name, text in _tasks()), *asked]
 
 
 def _of_text(text: str, question: str = "") -> Trial:
@@ -134,6 +140,14 @@ def _tasks() -> Iterator[tuple[str, str]]:
             yield f"sketch {method}, {neighbours}", text
         text = f"{_SKETCH}protocol: sketch\nprivacy: {{guarantee: {_MU}}}\nsketch: {{neighbours: {neighbours}}}\n"
         yield f"sketch moments, {neighbours}", text
+
+
+def _steps() -> Iterator[tuple[str, str, str]]:
+    for neighbours in ("zero-out", "replace-one"):
+        text = f"features: [{{name: age, low: 20, high: 60}}]\ntarget: {_BINARY}\nprotocol: sketch\n"
+        text += f"privacy: {{guarantee: {_MU}}}\nsketch: {{method: newton, first: 20, neighbours: {neighbours}}}\n"
+        for part in ("first part", "step"):
+            yield f"sketch newton, {part}, {neighbours}", part, text
 
 
 def _scores() -> Iterator[tuple[str, str, str]]:

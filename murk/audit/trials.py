@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from murk.audit.bounds import Yardstick
 from murk.audit.neighbours import worst_neighbours
 from murk.audit.release_distributions import Silence, exact, losses, places, yardsticks
-from murk.audit.windows import SketchDistribution, Windows, worst_grams, worst_windows
-from murk.learners.gaussmix.problem import GramProblem, SketchProblem
+from murk.audit.windows import SketchDistribution, Windows, worst_grams, worst_steps, worst_windows
+from murk.learners.gaussmix.problem import GramProblem, NewtonProblem, SketchProblem
 from murk.learners.problem import Releasing
-from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
+from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.privacy.noise import NoiseSource
 from murk.producers.randomization import payloads_of
 from murk.stream.task.task import Task
@@ -30,6 +30,8 @@ _SKETCHES = 200
 """A sketch is made for every so many draws that are asked for: it takes a thousand times as long as a vector."""
 
 _GRAMS, _BLOCK = 20, 256
+_STEPS = 100
+"""A Newton step for so many draws: its model is solved for each."""
 
 
 class Trial(Protocol):
@@ -192,6 +194,65 @@ class GramTrial:
         return accumulator.release().integers
 
 
+@dataclass(frozen=True)
+class NewtonTrial:
+    """Newton steps of two neighbouring windows, whose record is in the step."""
+
+    problem: NewtonProblem
+    level: str
+    windows: Windows
+
+    @property
+    def mechanism(self) -> NewtonMechanism:
+        """The level's."""
+        return self.problem.mechanisms[self.level]
+
+    @property
+    def yardsticks(self) -> tuple[Yardstick, ...]:
+        """The mechanism's claims."""
+        return yardsticks(self.mechanism)
+
+    @property
+    def neighbours(self) -> Mapping[str, Any]:
+        """The two windows."""
+        return {"windows": f"{self.windows.description}, the last, which is in the step"}
+
+    def draws(self, wanted: int) -> int:
+        """One for every hundred vectors that are asked for."""
+        return max(2, wanted // _STEPS)
+
+    def exact(self, yardstick: Yardstick) -> float | None:
+        """None: it is an average over the models that noise makes."""
+        return None
+
+    def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
+        """Logarithms of likelihood ratios, at the model that each release was made at; the first parts have one law."""
+        rows = (self.windows.first, self.windows.second)[which]
+        size = self.mechanism.start.dimension
+        found = []
+        for index in range(which * count, (which + 1) * count):
+            accumulator = self.problem.accumulator(self.level, noise, index)
+            accumulator.add_block(rows)
+            made = accumulator.release()
+            one, other = (self._place(each[-1:], made.model) for each in (self.windows.first, self.windows.second))
+            found.append(losses(self.mechanism, made.integers[None, size:], one, other)[0])
+            if len(found) == _BLOCK:
+                yield np.array(found)
+                found = []
+        if found:
+            yield np.array(found)
+
+    def _place(self, row: Floats, model: Floats) -> NDArray[np.int64]:
+        """Where the step's matrix is centred of a window with this row in it alone, as it is made."""
+        from murk.privacy.gaussmix import NewtonAccumulator
+
+        silence: Any = Silence()
+        mechanism = replace(self.mechanism, first=1)
+        accumulator = NewtonAccumulator(mechanism, lambda _: model, silence, 0)
+        accumulator.add_block(np.vstack([np.zeros_like(row), row]))
+        return accumulator.release().integers[mechanism.start.dimension :]
+
+
 def mechanism_trial(mechanism: Any, first: Any, second: Any) -> VectorTrial:
     """A mechanism by itself, for two vectors or categories."""
     inputs = np.array([first, second])
@@ -209,6 +270,8 @@ def task_trial(task: Task, problem: Any, level: str, rng: np.random.Generator) -
     mechanism = problem.mechanisms[level]
     if isinstance(problem, SketchProblem):
         return SketchTrial(mechanism, worst_windows(task, problem, mechanism))
+    if isinstance(problem, NewtonProblem):
+        return NewtonTrial(problem, level, worst_steps(task, problem, mechanism))
     if isinstance(problem, GramProblem):
         return GramTrial(mechanism, worst_grams(task, problem, mechanism))
     return _record_trial(task, problem, level, rng)

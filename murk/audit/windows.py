@@ -21,8 +21,8 @@ from scipy.optimize import brentq
 from scipy.special import chdtr, chdtrc, log_ndtr
 
 from murk.audit.neighbours import Box
-from murk.learners.gaussmix.problem import GramProblem, SketchProblem, WindowProblem
-from murk.privacy.gaussmix import LEAST_SPREAD, GaussMixMechanism, GramMechanism, Sketch
+from murk.learners.gaussmix.problem import GramProblem, NewtonProblem, SketchProblem, WindowProblem
+from murk.privacy.gaussmix import LEAST_SPREAD, GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism, Sketch
 from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
@@ -124,6 +124,20 @@ def worst_windows(task: Task, problem: SketchProblem, mechanism: GaussMixMechani
     return Windows(first, second, None)
 
 
+def worst_steps(task: Task, problem: NewtonProblem, mechanism: NewtonMechanism) -> Windows:
+    """Neighbouring windows whose one record stands in the step, after a first part of blank ones.
+
+    A record of the first part is in a release of second moments, which is audited as such (`worst_grams`). Here the
+    model is noise's alone.
+    """
+    rows = _corners(task, problem)
+    # As they look from a model of zeros, where records weigh most.
+    seen = np.column_stack([rows[:, :-1] / 2.0, rows[:, -1] * mechanism.step.target_weight])
+    one, other = _furthest(rows, seen, mechanism.neighbours)
+    blank = np.zeros((mechanism.first, mechanism.columns))
+    return Windows(np.vstack([blank, one]), np.vstack([blank, other]), None)
+
+
 def worst_grams(task: Task, problem: GramProblem, mechanism: GramMechanism) -> Windows:
     """The neighbouring windows whose second moments are furthest apart: a row and none, or two rows.
 
@@ -132,13 +146,19 @@ def worst_grams(task: Task, problem: GramProblem, mechanism: GramMechanism) -> W
     rows = _corners(task, problem)
     even = rows.copy()
     even[:, -1] *= mechanism.target_weight
+    return Windows(*_furthest(rows, even, mechanism.neighbours), None)
+
+
+def _furthest(rows: Floats, even: Floats, neighbours: Neighbours) -> tuple[Floats, Floats]:
+    """A row and none, or two rows, (1, d) each, whose outer products are furthest apart, ``even`` being in the noise's
+    own coordinates."""
     squares = np.einsum("ij,ij->i", even, even)
-    if mechanism.neighbours == "zero-out":
+    if neighbours == "zero-out":
         longest = rows[int(np.argmax(squares))]
-        return Windows(longest[None, :], np.zeros((1, rows.shape[1])), None)
+        return longest[None, :], np.zeros((1, rows.shape[1]))
     apart = squares[:, None] ** 2 + squares[None] ** 2 - 2.0 * (even @ even.T) ** 2
     one, other = np.unravel_index(int(np.argmax(apart)), apart.shape)
-    return Windows(rows[one][None, :], rows[other][None, :], None)
+    return rows[one][None, :], rows[other][None, :]
 
 
 def _corners(task: Task, problem: WindowProblem) -> Floats:

@@ -27,13 +27,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from murk.errors import UserError
-from murk.learners.gaussmix.problem import GramProblem
+from murk.learners.gaussmix.problem import GramProblem, NewtonProblem
 from murk.learners.iwp_sgd.problem import ExampleProblem
 from murk.learners.ldp_sgd.problem import GradientProblem
 from murk.learners.problem import Problem, problem_for
 from murk.learners.public_glm.mechanism import Level
 from murk.learners.public_glm.problem import MomentProblem
 from murk.learners.scores.problem import ScoreProblem
+from murk.privacy.gaussmix import GramMechanism
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.protocols.registry import MOST_OF_SCORES, PROTOCOLS
 from murk.stream.task.task import Task
@@ -186,6 +187,12 @@ def _variance(problem: Problem, task: Task, n: int) -> float:
         scale = made.scale * (1.0 if made.neighbours == "replace-one" else math.sqrt(2.0))
         cross, squares = scale**2 / 2.0 / made.target_weight**2, scale**2 / 2.0
         return _of_moments(cross, squares, n * n) + 1.0 / n + missed
+    if isinstance(problem, NewtonProblem):
+        # The same of the step, whose Hessian is a quarter of X'X, and without the model's bias.
+        part: GramMechanism = made.step
+        scale = part.scale * (1.0 if made.neighbours == "replace-one" else math.sqrt(2.0))
+        left = max(n - int(made.first), 1)
+        return _of_moments(2.0 * scale**2 / part.target_weight**2, 8.0 * scale**2, left * left) + 1.0 / left
     if isinstance(problem, MomentProblem):
         squares, cross = Level.of(made, problem.layout).variances
         return factor**2 * _of_moments(cross / problem.layout.weight**2, squares / 2.0, n) + missed

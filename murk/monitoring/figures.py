@@ -18,7 +18,7 @@ from murk.learners.problem import Problem, plausible
 from murk.learners.results.diagnosis import diagnose_task
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
+from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.privacy.gaussmix.explain import described
 from murk.privacy.mechanisms import Costed
 from murk.privacy.mechanisms.pure import really_given
@@ -323,7 +323,7 @@ def _level(name: str, guarantee: Guarantee, mechanism: Costed, learned: int) -> 
     elif isinstance(guarantee, ZeroConcentratedDP):
         mu = math.sqrt(2.0 * guarantee.rho)
     words, pair = guarantee.describe(), guarantee
-    if isinstance(mechanism, GaussMixMechanism | GramMechanism):
+    if isinstance(mechanism, GaussMixMechanism | GramMechanism | NewtonMechanism):
         # Stated for a record and a blank one: how well two records are distinguished is another figure.
         words, pair = described(mechanism)
     return LevelFigures(name, words, guarantee.to_dict(), epsilon, mu, pair.max_attack_accuracy, learned)

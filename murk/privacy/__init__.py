@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from murk._lazy import lazy_exports
 from murk.privacy.accounting import Accountant, in_parallel
-from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
+from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.privacy.guarantees import (
     ApproxDP,
     GaussianDP,
@@ -33,7 +33,7 @@ from murk.privacy.mechanisms import (
 )
 
 if TYPE_CHECKING:
-    from murk.privacy.gaussmix import Gram, GramAccumulator, Sketch, SketchAccumulator
+    from murk.privacy.gaussmix import Gram, GramAccumulator, Newton, NewtonAccumulator, Sketch, SketchAccumulator
     from murk.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise, SimulatedNoise
 
 __all__ = [
@@ -52,6 +52,9 @@ __all__ = [
     "L2BallMechanism",
     "LaplaceMechanism",
     "Mechanism",
+    "Newton",
+    "NewtonAccumulator",
+    "NewtonMechanism",
     "NoiseSource",
     "OpenDPNoise",
     "PrivUnitMechanism",
@@ -71,6 +74,8 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"), ".noise"),
-    **dict.fromkeys(("Gram", "GramAccumulator", "Sketch", "SketchAccumulator"), ".gaussmix"),
+    **dict.fromkeys(
+        ("Gram", "GramAccumulator", "Newton", "NewtonAccumulator", "Sketch", "SketchAccumulator"), ".gaussmix"
+    ),
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from murk.errors import UserError
-from murk.privacy import CompositeMechanism, GaussMixMechanism, GramMechanism, PrivacyLoss, cap_of
+from murk.privacy import CompositeMechanism, GaussMixMechanism, GramMechanism, NewtonMechanism, PrivacyLoss, cap_of
 from murk.privacy.mechanisms import KINDS
 from murk.producers.ledger.prices import Charge
 
@@ -69,7 +69,9 @@ class Policy:
 
     lifetime: Guarantee | None = None
     per_task: Guarantee | None = None
-    mechanisms: tuple[str, ...] = (*KINDS, CompositeMechanism.kind, GaussMixMechanism.kind, GramMechanism.kind)
+    mechanisms: tuple[str, ...] = (
+        *KINDS, CompositeMechanism.kind, GaussMixMechanism.kind, GramMechanism.kind, NewtonMechanism.kind,
+    )  # fmt: skip
     public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed]) -> Admission:

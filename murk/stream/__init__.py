@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         GradientRelease,
         GramRelease,
         MomentRelease,
+        NewtonRelease,
         ScoreRelease,
         SketchRelease,
     )
@@ -25,6 +26,7 @@ __all__ = [
     "GradientRelease",
     "GramRelease",
     "MomentRelease",
+    "NewtonRelease",
     "ScoreRelease",
     "SketchRelease",
     "Task",
@@ -37,6 +39,7 @@ _HOMES = {
     "GradientRelease": ".messages.releases",
     "GramRelease": ".messages.releases",
     "MomentRelease": ".messages.releases",
+    "NewtonRelease": ".messages.releases",
     "ScoreRelease": ".messages.releases",
     "SketchRelease": ".messages.releases",
     "Task": ".task.task",

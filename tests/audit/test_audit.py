@@ -69,6 +69,18 @@ def test_second_moments_stand_and_with_half_the_noise_they_do_not(neighbours, re
     assert not twin.holds
 
 
+@pytest.mark.parametrize("neighbours", ["zero-out", "replace-one"])
+@pytest.mark.parametrize("part", ["first part", "step"])
+def test_newton_steps_stand_and_with_half_the_noise_they_do_not(part, neighbours):
+    """In whichever part of a window the record is."""
+    name = f"sketch newton, {part}, {neighbours}"
+    each = 100 if part == "step" else 20
+    [honest], [twin] = (findings(name, noise, each * 800) for noise in (SimulatedNoise(1), Half(1)))
+    assert honest.holds
+    assert (honest.draws, honest.claimed) == (800, pytest.approx(1.0, rel=1e-5))
+    assert not twin.holds
+
+
 def test_a_sketch_with_half_the_noise_does_not_stand():
     [twin] = findings("sketch mixing, zero-out", Half(1), 200 * 600)
     assert not twin.holds

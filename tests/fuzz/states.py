@@ -20,7 +20,7 @@ from tests.fuzz.targets import FindingError, Target
 from tests.fuzz.wire import task_of
 from tests.stream.harness import message
 
-KINDS = ("gradient", "example", "moment", "sketch", "gram", "score")
+KINDS = ("gradient", "example", "moment", "sketch", "gram", "newton", "score")
 LEARNED = 64
 
 

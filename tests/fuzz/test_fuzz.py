@@ -16,6 +16,7 @@ INPUTS = {
     "moment": 3000,
     "sketch": 3000,
     "gram": 3000,
+    "newton": 3000,
     "score": 3000,
     "model": 3000,
     "http": 300,

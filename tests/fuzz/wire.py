@@ -25,6 +25,7 @@ PARTITIONS = 2
 NAMES = (
     "schema", "kind", "id", "task", "level", "chain", "payload", "time", "expires", "simulated", "version", "rows",
     "records", "spread", "iterate", "state", "offset", "question",
+    "model",
 )  # fmt: skip
 
 

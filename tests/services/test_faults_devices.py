@@ -10,7 +10,7 @@ import pytest
 from murk.producers import Ledger
 from murk.stream import Task, open_log
 from tests.cli import harness
-from tests.protocols import CLASSES, DIRECTIONS, EXAMPLES, GRADIENTS, GRAM, OTHERS, SKETCH
+from tests.protocols import CLASSES, DIRECTIONS, EXAMPLES, GRADIENTS, GRAM, NEWTON, OTHERS, SKETCH
 from tests.services.faults.devices import AMID, POINTS
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, folder_of, new_log, task_text
@@ -68,6 +68,7 @@ POPULATIONS = [
     # So many that each chain ends its first epoch.
     (CLASSES, 7000, 2, POINTS, 3, []),
     (GRAM, 1200, 3, (*POINTS, AMID), 8, ["--block", 15]),
+    (NEWTON, 1200, 3, (*POINTS, AMID), 8, ["--block", 15]),
 ]
 
 

@@ -224,7 +224,9 @@ def hostile(task: Task) -> list[tuple[bytes, str]]:
         # A release has no version, whatever a stranger says.
         found.append((altered(good, version=0), "schema"))
     found += [(altered(good, kind=kind), "schema") for kind in (*KINDS, "iterate") if kind != task.release_kind]
-    hostile_of = {"sketch": _hostile_sketches, "gram": _hostile_grams}.get(task.release_kind, _hostile_payloads)
+    hostile_of = {"sketch": _hostile_sketches, "gram": _hostile_grams, "newton": _hostile_steps}.get(
+        task.release_kind, _hostile_payloads
+    )
     return found + hostile_of(task)
 
 
@@ -308,6 +310,22 @@ def _hostile_grams(task: Task) -> list[tuple[bytes, str]]:
         ({"spread": 1.0}, "schema"),
     ]
     return [(altered(message(task, 10**6 + 10 + i), **change), reason) for i, (change, reason) in enumerate(changes)]
+
+
+def _hostile_steps(task: Task) -> list[tuple[bytes, str]]:
+    good = message(task, 10**6)
+    model = json.loads(good)["model"]
+    changes: list[tuple[dict[str, Any], str]] = [
+        *(({"model": [bad, *model[1:]]}, "schema") for bad in (float("nan"), float("inf"), "1", None, True, [1.0])),
+        *(({"model": bad}, "schema") for bad in (None, "AAAA", 1.0, {})),
+        ({"model": model[1:]}, "dimension"),
+        ({"model": []}, "dimension"),
+        ({"model": [*model, 0.0]}, "dimension"),
+        ({"model": [1e300, *model[1:]]}, "magnitude"),
+        ({"model": [*model[1:], -1001.0]}, "magnitude"),
+    ]
+    own = [(altered(message(task, 10**6 + 40 + i), **change), reason) for i, (change, reason) in enumerate(changes)]
+    return _hostile_grams(task) + own
 
 
 def mixed(task: Task, seed: int, count: int) -> list[bytes]:

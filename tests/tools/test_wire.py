@@ -50,6 +50,7 @@ OTHERS = {
         ("moment", wire_examples.MOMENTS),
         ("sketch", wire_examples.SKETCH),
         ("gram", wire_examples.GRAM),
+        ("newton", wire_examples.NEWTON),
     )
 }
 # Blocks of the committed page in their order: an example, then its schema.
@@ -169,6 +170,10 @@ def test_a_message_without_a_field_or_with_one_more_is_refused_by_schema_and_cod
         ("gram", "payload", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
         ("gram", "records", -1),
         ("gram", "rows", 8),
+        ("newton", "model", [0.5, None, 0.0]),
+        ("newton", "model", "0.5"),
+        ("newton", "records", -1),
+        ("newton", "spread", 1.0),
         ("iterate", "schema", 2),
         ("iterate", "kind", "gradient"),
         ("iterate", "version", -1),

@@ -17,6 +17,7 @@ from murk.stream.messages.releases import (
     GramRelease,
     IterateMessage,
     MomentRelease,
+    NewtonRelease,
     ScoreRelease,
     SketchRelease,
 )
@@ -31,6 +32,7 @@ MOMENTS: Final = Task.parse(f"{MINIMAL}protocol: moments\n")
 _APPROX: Final = MINIMAL.replace("gdp: {mu: 1.0}", "approx: {epsilon: 1.0, delta: 1e-6}")
 SKETCH: Final = Task.parse(f"{_APPROX}protocol: sketch\nsketch: {{method: linear-mixing}}\n")
 GRAM: Final = Task.parse(f"{_APPROX}protocol: sketch\n")
+NEWTON: Final = Task.parse(f"{_APPROX}protocol: sketch\nsketch: {{method: newton}}\n")
 _DAY: Final = 86_400
 # What two releases made by the code of the page came to: a test has a real learner take it over.
 _LEARNER: Final = {
@@ -134,6 +136,16 @@ def examples(magnitude: int) -> dict[str, Example]:
         payload=GramRelease.packed(integers),
         **when,
     )
+    newton = NewtonRelease(
+        id=_LAST,
+        task=NEWTON.hash,
+        level="default",
+        chain=0,
+        records=250_000,
+        model=[0.4163018405914307, -0.5123305320739746, -0.0581216812133789],
+        payload=NewtonRelease.packed([*integers, *(3 * number for number in integers)]),
+        **when,
+    )
     iterate = IterateMessage(
         task=TASK.hash,
         chain=0,
@@ -157,6 +169,7 @@ def examples(magnitude: int) -> dict[str, Example]:
         "moment": Example(f"murk-{name}-releases", 0, None, encode(moment)),
         "sketch": Example(f"murk-{name}-releases", 0, None, encode(sketch)),
         "gram": Example(f"murk-{name}-releases", 0, None, encode(gram)),
+        "newton": Example(f"murk-{name}-releases", 0, None, encode(newton)),
         "iterate": Example(f"murk-{name}-models", 0, "0", encode_iterate(iterate)),
         "task": Example(f"murk-{name}-models", 0, "task", TASK.document()),
         "state": Example(f"murk-{name}-states", 0, "0", state.encode(), {"offset": "3", "owner": "learner-1"}),

@@ -77,8 +77,8 @@ def schemas() -> dict[str, Schema]:
 
     Examples
     --------
-    >>> list(schemas())
-    ['gradient', 'score', 'example', 'moment', 'sketch', 'gram', 'iterate', 'state', 'task', 'estimate', 'dead letter']
+    >>> " ".join(schemas())
+    'gradient score example moment sketch gram newton iterate state task estimate dead letter'
     """
     codec = json_schema()
     state = _written(StateMessage.model_json_schema(by_alias=True, mode="serialization"))

@@ -94,6 +94,16 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "records, z a record's coded features, the constant and the target, with noise. See [GaussMix](gaussmix.md). "
         "The payload is the upper triangle, row after row, in base64 as a sketch's.",
     ),
+    "newton": (
+        "A release of a Newton step",
+        "`protocol: sketch` with `method: newton`: the sums of z z' over the first records of a window (the task's "
+        "`sketch.first`) and over all others, with noise; z is of the first ones as with `method: moments`, and of the "
+        "others (sqrt(h w) x, sqrt(h / w) (y - q)), x the coded features and the constant, y the label, 0 or 1, q the "
+        "chance that `model` gives it, w = q (1 - q), and h = min(1, e^(1 - |log odds|)). `model` holds its "
+        "coefficients, the constant's last; it is made of the first sum as released. A record without a label is zeros "
+        "in both. See [GaussMix](gaussmix.md). The payload is both upper triangles, the first part's first, each row "
+        "after row, in base64 as a sketch's.",
+    ),
     "iterate": (
         "A model",
         "The iterate of one chain, which is where gradients are taken; its length is the task's dimension d. (With "

@@ -15,9 +15,13 @@ from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.base import Record, StreamEstimator
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.gaussmix.problem import newton_accumulator
 from murk.learners.gaussmix.solving.estimates import estimate, estimate_grams
+from murk.learners.gaussmix.solving.newton import estimate_newton
 from murk.learners.gaussmix.windows.gram_engine import GramEngine
 from murk.learners.gaussmix.windows.gram_settings import GramSettings
+from murk.learners.gaussmix.windows.newton_engine import NewtonEngine
+from murk.learners.gaussmix.windows.newton_settings import NewtonSettings
 from murk.learners.gaussmix.windows.settings import Kind, Weighting
 from murk.learners.gaussmix.windows.sketch_engine import SketchEngine
 from murk.learners.gaussmix.windows.sketch_settings import SketchSettings, default_rows
@@ -29,12 +33,19 @@ from murk.privacy.gaussmix import (
     GramAccumulator,
     GramMechanism,
     Neighbours,
+    NewtonAccumulator,
+    NewtonMechanism,
     SketchAccumulator,
 )
 from murk.privacy.gaussmix import Method as Mixing
+from murk.privacy.gaussmix.newton import default_first
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 
-Method = Literal["moments"] | Mixing
+Method = Literal["moments", "newton"] | Mixing
+Engine = SketchEngine | GramEngine | NewtonEngine
+Settings = SketchSettings | GramSettings | NewtonSettings
+Mechanism = GaussMixMechanism | GramMechanism | NewtonMechanism
+Accumulator = SketchAccumulator | GramAccumulator | NewtonAccumulator
 Budget = ApproxDP | GaussianDP | ZeroConcentratedDP
 
 _BLOCK = 4096
@@ -60,7 +71,7 @@ class GaussMix(StreamEstimator):
     def _prepare(self) -> None:
         """Set what is not a constructor argument; check what can be checked without a record."""
         self._turns = Turns()
-        self._window: SketchAccumulator | GramAccumulator | None = None
+        self._window: Accumulator | None = None
         self._released = 0
         self._fit: tuple[Any, NDArray[np.float64]] | None = None
         if isinstance(self.windows, bool) or not isinstance(self.windows, int) or self.windows < 1:
@@ -87,12 +98,16 @@ class GaussMix(StreamEstimator):
         ]
         if self.method is None:
             return "linear-mixing" if of_mixing else "moments"
-        if self.method not in ("moments", "linear-mixing", "mixing"):
-            raise UserError(f'method={self.method!r}; known are "moments", "linear-mixing" and "mixing"')
-        if self.method == "moments" and of_mixing:
+        if self.method not in ("moments", "newton", "linear-mixing", "mixing"):
+            raise UserError(f'method={self.method!r}; known are "moments", "newton", "linear-mixing" and "mixing"')
+        if self.method in ("moments", "newton") and of_mixing:
             raise UserError(
-                f'{of_mixing[0]}= says how records are mixed, and method="moments" mixes none: leave it out'
+                f'{of_mixing[0]}= says how records are mixed, and method="{self.method}" mixes none: leave it out'
             )
+        if self.method == "newton" and self._kind() == "real":
+            raise UserError('method="newton" is a step of the logistic loss, and the target is real: take "moments"')
+        if self.method == "newton" and self._reach() is not None:
+            raise UserError('range= says where a quadratic stands in, and method="newton" needs none: leave it out')
         return self.method
 
     @abstractmethod
@@ -110,7 +125,7 @@ class GaussMix(StreamEstimator):
     def _expected(self) -> tuple[float | None, float | None]:
         return self.feature_bound or 1.0, getattr(self, "target_bound", None)
 
-    def _begin(self, names: tuple[Any, ...]) -> SketchEngine | GramEngine:
+    def _begin(self, names: tuple[Any, ...]) -> Engine:
         coded = self._coded_names(names)[: None if self.intercept else -1]
         columns = len(coded) + 1
         both: dict[str, Any] = {
@@ -124,9 +139,12 @@ class GaussMix(StreamEstimator):
             "weighting": self.weighting,
             "constant": self.intercept,
         }
-        engine: SketchEngine | GramEngine
-        if self._way() == "moments":
-            self._settings: SketchSettings | GramSettings = GramSettings(**both)
+        engine: Engine
+        if self._way() == "newton":
+            self._settings: Settings = NewtonSettings(first=self._first_part(len(coded)), **both)
+            engine = NewtonEngine(self._settings, self._level_mechanisms())
+        elif self._way() == "moments":
+            self._settings = GramSettings(**both)
             engine = GramEngine(self._settings, self._level_mechanisms())
         else:
             rows = default_rows(columns) if self.rows is None else self.rows
@@ -137,19 +155,29 @@ class GaussMix(StreamEstimator):
         self._engine = engine
         return engine
 
-    def _mechanism_for(self, guarantee: Guarantee) -> GaussMixMechanism | GramMechanism:
+    def _first_part(self, features: int) -> int:
+        """Records of a window's first part, where that has one."""
+        first: int | None = getattr(self, "first", None)
+        if first is None:
+            first = default_first(features)
+            return first if self.window is None else max(min(first, self.window // 2), 1)
+        return first
+
+    def _mechanism_for(self, guarantee: Guarantee) -> Mechanism:
         settings, way = self._settings, self._way()
         both: dict[str, Any] = {
             "columns": settings.columns,
             "feature_bound": settings.feature_bound,
-            "target_bound": settings.target_bound,
             "neighbours": self.neighbours,
         }
-        if isinstance(settings, GramSettings) or way == "moments":
+        if isinstance(settings, NewtonSettings):
+            return NewtonMechanism.calibrate(guarantee, first=settings.first, **both)
+        both["target_bound"] = settings.target_bound
+        if isinstance(settings, GramSettings) or way == "moments" or way == "newton":
             return GramMechanism.calibrate(guarantee, **both)
         return GaussMixMechanism.calibrate(guarantee, rows=settings.rows, method=way, analysis=self.analysis, **both)
 
-    def _open(self) -> SketchAccumulator | GramAccumulator:
+    def _open(self) -> Accumulator:
         """The window that records go to, a new one where the last was released, or lost when adding was interrupted."""
         if self._window is None or self._window.released:
             if self._released >= self.windows:
@@ -159,11 +187,13 @@ class GaussMix(StreamEstimator):
                 )
             source: NoiseSource = SimulatedNoise(self.seed) if self.seed is not None else self.noise or SecureNoise()
             mechanism = self.mechanism
-            self._window = (
-                GramAccumulator(mechanism, source, self._released)
-                if isinstance(mechanism, GramMechanism)
-                else SketchAccumulator(mechanism, source, self._released)
-            )
+            if isinstance(mechanism, NewtonMechanism):
+                assert isinstance(self._settings, NewtonSettings)
+                self._window = newton_accumulator(self._settings, mechanism, source, self._released)
+            elif isinstance(mechanism, GramMechanism):
+                self._window = GramAccumulator(mechanism, source, self._released)
+            else:
+                self._window = SketchAccumulator(mechanism, source, self._released)
         return self._window
 
     # Learning
@@ -234,9 +264,9 @@ class GaussMix(StreamEstimator):
     # What was learned
 
     @property
-    def mechanism(self) -> GaussMixMechanism | GramMechanism:
+    def mechanism(self) -> Mechanism:
         """How windows are released: its noise, its bounds, what it promises, also for replaced records."""
-        found: GaussMixMechanism | GramMechanism = self._require().mechanisms["default"]
+        found: Mechanism = self._require().mechanisms["default"]
         return found
 
     def merged(self, others: Sequence[Self]) -> Estimate:
@@ -287,6 +317,8 @@ class GaussMix(StreamEstimator):
 
 def _merged(engines: Sequence[Any]) -> Estimate:
     settings, sums = engines[0].settings, [engine.sums for engine in engines]
+    if isinstance(settings, NewtonSettings):
+        return estimate_newton(settings, engines[0].target_weights, sums)
     if isinstance(settings, GramSettings):
         return estimate_grams(settings, engines[0].target_weight, sums)
     return estimate(settings, sums)

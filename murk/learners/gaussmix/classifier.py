@@ -52,9 +52,13 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         How many windows may be released. Each spends ``budget`` for the people in it: more than 1 needs people that
         are in one window each, or that may spend it several times.
     method
-        ``"moments"`` releases second moments; ``"mixing"`` mixtures of records, and ``"linear-mixing"`` a noisy least
-        eigenvalue, too, to add less noise. None: moments, or linear mixing where ``rows``, ``analysis`` or ``debiased``
-        says something of mixtures.
+        ``"moments"`` releases second moments; ``"newton"`` those of a window's first records, and of all others at the
+        model that these tell, which is a step of the logistic loss itself: better where there are many records;
+        ``"mixing"`` mixtures of records, and ``"linear-mixing"`` a noisy least eigenvalue, too, to add less noise.
+        None: moments, or linear mixing where ``rows``, ``analysis`` or ``debiased`` says something of mixtures.
+    first
+        Records of a window's first part, with ``method="newton"``; None: 2,500 for each coefficient, at most 10,000
+        and half of ``window``.
     analysis
         How the guarantee of mixtures is proved, and so how much noise they take: ``"tight"`` the least, ``"joint"``
         more, ``"published"`` the paper's.
@@ -109,6 +113,7 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         window: int | None = None,
         windows: int = 1,
         method: Method | None = None,
+        first: int | None = None,
         analysis: Analysis = "tight",
         neighbours: Neighbours = "zero-out",
         range: float | None = None,
@@ -128,6 +133,7 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         self.window = window
         self.windows = windows
         self.method = method
+        self.first = first
         self.analysis = analysis
         self.neighbours = neighbours
         self.range = range
@@ -139,6 +145,8 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         self.noise = noise
         if surrogate != "minimax" and range is None:
             raise UserError(f"surrogate={surrogate!r} is a quadratic on a range: give range=, too")
+        if first is not None and method != "newton":
+            raise UserError(f'first={first!r} is of windows in two parts: give method="newton", too')
         self._codes = two_labels(classes, (-1.0, 1.0))
         self._prepare()
 
@@ -178,4 +186,5 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         many: dict[str, Any] = {"windows": 10**6, "seed": 1}
         yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, **many}
         yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, "rows": 64, **many}
+        yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, "method": "newton", **many}
         yield {"budget": ApproxDP(1.0, 1e-5), "window": 20, "rows": 64, "range": 3.0, "debiased": False, **many}

@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,17 +18,21 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.gaussmix.solving.estimates import estimate, estimate_grams
+from murk.learners.gaussmix.solving.newton import estimate_newton, first_model
 from murk.learners.gaussmix.windows.gram_engine import GramEngine
 from murk.learners.gaussmix.windows.gram_settings import GramSettings
+from murk.learners.gaussmix.windows.newton_engine import NewtonEngine
+from murk.learners.gaussmix.windows.newton_settings import NewtonSettings
 from murk.learners.gaussmix.windows.sketch_engine import SketchEngine
 from murk.learners.gaussmix.windows.sketch_settings import SketchSettings, check_message, default_rows
-from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism
-from murk.stream.messages.releases import GramRelease, Release, SketchRelease
-from murk.stream.task.protocols.sketch import GRAM, SketchBlock
+from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism, NewtonMechanism
+from murk.privacy.gaussmix.newton import default_first
+from murk.stream.messages.releases import GramRelease, NewtonRelease, Release, SketchRelease
+from murk.stream.task.protocols.sketch import GRAM, NEWTON, SketchBlock
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
-    from murk.privacy.gaussmix import Gram, GramAccumulator, Sketch, SketchAccumulator
+    from murk.privacy.gaussmix import Gram, GramAccumulator, Newton, NewtonAccumulator, Sketch, SketchAccumulator
     from murk.privacy.noise import NoiseSource
 
 
@@ -209,7 +214,71 @@ class GramProblem(WindowProblem):
         return estimate_grams(self.settings, engines[0].target_weight, [engine.sums for engine in engines])
 
 
-def problem_for(task: Task) -> SketchProblem | GramProblem:
+@dataclass(frozen=True)
+class NewtonProblem(WindowProblem):
+    """The Newton steps of a task's windows.
+
+    Attributes
+    ----------
+    settings
+        Public settings of the learner.
+    mechanisms
+        Level name to mechanism.
+    """
+
+    settings: NewtonSettings
+    mechanisms: dict[str, NewtonMechanism]
+
+    kind: ClassVar[str] = NEWTON
+    rows: ClassVar[None] = None
+
+    @property
+    def dimension(self) -> int:
+        """Integers in a release: the upper triangles of two matrices."""
+        return self.settings.dimension
+
+    @property
+    def first_part(self) -> GramProblem:
+        """The release of a window's first part, as if it were alone."""
+        return GramProblem(self.settings, {level: made.start for level, made in self.mechanisms.items()})
+
+    @property
+    def fewest(self) -> int:
+        """As many as a record has numbers: fewer say nothing of that many."""
+        return self.settings.columns
+
+    def check_state(self) -> None:
+        """Refuse a task whose matrices no log would take, naming the most features that fit."""
+        self.settings.check_message()
+
+    def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> NewtonAccumulator:
+        """What adds up a window's rows."""
+        return newton_accumulator(self.settings, self.mechanisms[level], noise, window)
+
+    def release(self, made: Newton, **fields: Any) -> NewtonRelease:
+        """The message of a Newton step."""
+        packed = NewtonRelease.packed(made.integers)
+        return NewtonRelease(payload=packed, records=made.records, model=made.model.tolist(), **fields)
+
+    def engine(self) -> NewtonEngine:
+        """A learner of Newton steps."""
+        return NewtonEngine(self.settings, self.mechanisms)
+
+    def estimate(self, engines: Sequence[NewtonEngine]) -> Estimate:
+        """From the sums of their matrices."""
+        return estimate_newton(self.settings, engines[0].target_weights, [engine.sums for engine in engines])
+
+
+def newton_accumulator(
+    settings: NewtonSettings, mechanism: NewtonMechanism, noise: NoiseSource | None, window: int
+) -> NewtonAccumulator:
+    """What adds up a window's rows, with the model that its first part's release tells by these settings."""
+    from murk.privacy.gaussmix import NewtonAccumulator
+
+    return NewtonAccumulator(mechanism, partial(first_model, settings, mechanism), noise, window)
+
+
+def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
     """The problem of a resolved task to which organisations release.
 
     Raises
@@ -220,7 +289,36 @@ def problem_for(task: Task) -> SketchProblem | GramProblem:
     block = task.sketch
     if block is None:
         raise UserError(f"the task {task.name!r} has protocol: {task.protocol}, not sketch")
+    if block.method == "newton":
+        return _of_newton(task, block)
     return _of_moments(task, block) if block.method == "moments" else _of_mixtures(task, block)
+
+
+def _of_newton(task: Task, block: SketchBlock) -> NewtonProblem:
+    coding, first = task.coding, block.first
+    if first is None:
+        first = default_first(coding.size)
+        if block.window is not None:
+            first = max(min(first, block.window // 2), 1)
+    settings = NewtonSettings(
+        names=tuple(coding.names),
+        feature_bound=math.sqrt(coding.largest_square) if block.feature_bound is None else block.feature_bound,
+        largest=1.0,
+        kind="binary",
+        window=block.window,
+        first=first,
+    )
+    mechanisms = {
+        level: NewtonMechanism.calibrate(
+            guarantee,
+            columns=settings.columns,
+            feature_bound=settings.feature_bound,
+            first=first,
+            neighbours=block.neighbours,
+        )
+        for level, guarantee in task.privacy.levels.items()
+    }
+    return NewtonProblem(settings, mechanisms)
 
 
 def _of_moments(task: Task, block: SketchBlock) -> GramProblem:
@@ -249,6 +347,7 @@ def _of_moments(task: Task, block: SketchBlock) -> GramProblem:
 
 def _of_mixtures(task: Task, block: SketchBlock) -> SketchProblem:
     assert block.method != "moments"
+    assert block.method != "newton"
     coding = task.coding
     columns = coding.size + 1
     binary = task.target.kind == "binary"

@@ -37,7 +37,7 @@ _MOST_CHAINS = 4
 # Kind of release to the module beside this one that adds up what people release.
 _MODULES: Final[Mapping[str, str]] = {
     "score": "scores", "gradient": "gradients", "example": "examples", "moment": "moments", "gram": "windows",
-    "sketch": "mixtures",
+    "sketch": "mixtures", "newton": "steps",
 }  # fmt: skip
 
 

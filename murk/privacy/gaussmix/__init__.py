@@ -1,6 +1,7 @@
-"""What an organisation releases of a window of rows: a Gaussian mixture of them, or their noisy Gram matrix.
+"""What an organisation releases of a window of rows: a Gaussian mixture of them, or noisy Gram matrices.
 
-Central (per organisation), not local: `GaussMixMechanism` and `GramMechanism` say what is promised and to whom.
+Central (per organisation), not local: `GaussMixMechanism`, `GramMechanism` and `NewtonMechanism` say what is
+promised and to whom.
 The accumulators are loaded when they are first asked for, with the compiler: describing a mechanism is quick.
 """
 
@@ -23,9 +24,11 @@ from murk.privacy.gaussmix.analysis.renyi import (
 )
 from murk.privacy.gaussmix.gram import GramMechanism
 from murk.privacy.gaussmix.mechanism import LARGEST_WINDOW, LEAST_SPREAD, GaussMixMechanism
+from murk.privacy.gaussmix.newton import NewtonMechanism
 
 if TYPE_CHECKING:
     from murk.privacy.gaussmix.gram_accumulator import Gram, GramAccumulator
+    from murk.privacy.gaussmix.newton_accumulator import Newton, NewtonAccumulator
     from murk.privacy.gaussmix.sketch_accumulator import Sketch, SketchAccumulator
 
 __all__ = [
@@ -38,6 +41,9 @@ __all__ = [
     "GramMechanism",
     "Method",
     "Neighbours",
+    "Newton",
+    "NewtonAccumulator",
+    "NewtonMechanism",
     "Sketch",
     "SketchAccumulator",
     "eigenvalue_epsilon",
@@ -56,5 +62,7 @@ _HOMES = {
     "SketchAccumulator": ".sketch_accumulator",
     "Gram": ".gram_accumulator",
     "GramAccumulator": ".gram_accumulator",
+    "Newton": ".newton_accumulator",
+    "NewtonAccumulator": ".newton_accumulator",
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))

@@ -7,9 +7,10 @@ import math
 from murk.privacy.explain import number
 from murk.privacy.gaussmix.gram import GramMechanism
 from murk.privacy.gaussmix.mechanism import GaussMixMechanism
+from murk.privacy.gaussmix.newton import NewtonMechanism
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
 
-CENTRAL = (GaussMixMechanism.kind, GramMechanism.kind)
+CENTRAL = (GaussMixMechanism.kind, GramMechanism.kind, NewtonMechanism.kind)
 """Kinds of mechanism whose releases are of a window of records."""
 _ALL = 1.0 - 2.0**-53
 """A delta that promises nothing: the largest below 1."""
@@ -27,7 +28,7 @@ def promised(guarantee: Guarantee, mechanism: str) -> str:
     return against_a_blank_record(guarantee) if mechanism in CENTRAL else guarantee.describe()
 
 
-def described(mechanism: GaussMixMechanism | GramMechanism) -> tuple[str, Guarantee]:
+def described(mechanism: GaussMixMechanism | GramMechanism | NewtonMechanism) -> tuple[str, Guarantee]:
     """What an organisation's release promises in words, and what that comes to for any two records.
 
     Examples

@@ -62,6 +62,8 @@ class GramAccumulator(WindowAccumulator):
         Where all randomness comes from; None: `SecureNoise`.
     window
         Number of the window, from 0; it matters to simulated noise only, which it tells apart.
+    skip
+        Numbers of the window's noise to pass over: another matrix of the same window has them.
 
     Raises
     ------
@@ -80,12 +82,15 @@ class GramAccumulator(WindowAccumulator):
     (2, (6,))
     """
 
-    __slots__ = ("_high", "_inside", "_low", "_row", "_since")
+    __slots__ = ("_high", "_inside", "_low", "_row", "_since", "_skip")
 
     mechanism: GramMechanism
 
-    def __init__(self, mechanism: GramMechanism, noise: NoiseSource | None = None, window: int = 0) -> None:
+    def __init__(
+        self, mechanism: GramMechanism, noise: NoiseSource | None = None, window: int = 0, *, skip: int = 0
+    ) -> None:
         super().__init__(mechanism, noise, window)
+        self._skip = skip
         d = mechanism.columns
         self._high, self._low = np.zeros((d, d), dtype=np.int64), np.zeros((d, d), dtype=np.int64)
         self._inside, self._row = np.zeros((1, d)), np.zeros(d, dtype=np.int64)
@@ -124,7 +129,7 @@ class GramAccumulator(WindowAccumulator):
         """
         self._check()
         try:
-            noise = self._noise.gaussian([self.window], self.mechanism.dimension)[0]
+            noise = self._noise.gaussian([self.window], self._skip + self.mechanism.dimension)[0, self._skip :]
             places = self._places()
             integers = places + noise
             places.fill(0)

@@ -18,6 +18,7 @@ from murk.producers.ledger.windows import WindowCounts
 
 _COUNTS = ("released", "refused", "queued", "dropped")
 _ACCOUNTS = "SELECT DISTINCT home, person FROM spending"
+_EACH = ", ".join("?" * len(CENTRAL))
 
 
 def account(file: Database, home: int, person: Id) -> Account:
@@ -154,7 +155,7 @@ def totals(file: Database) -> Totals:
         files=file.query("SELECT count(DISTINCT source) FROM runs")[0][0],
         rows=file.query(f"SELECT count(*) FROM ({_ACCOUNTS} WHERE home > 0)")[0][0],
         organisations=file.query(
-            f"SELECT count(*) FROM ({_ACCOUNTS} JOIN tariffs ON number = tariff WHERE mechanism IN (?, ?))", CENTRAL
+            f"SELECT count(*) FROM ({_ACCOUNTS} JOIN tariffs ON number = tariff WHERE mechanism IN ({_EACH}))", CENTRAL
         )[0][0],
     )
 

@@ -5,6 +5,7 @@ fits the task or raises `RejectedError` with one of a few fixed reasons. The for
 explicit schema version.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar, get_args
@@ -112,7 +113,9 @@ def longest_release(kind: str, dimension: int) -> int:
     # Base64 has four characters for three bytes; as text, an integer has 19 digits and a sign at most, a comma and
     # a space. The other fields take less than 512.
     if issubclass(KINDS[kind], PackedRelease):
-        return 512 + 4 * -(-8 * dimension // 3)
+        # Of two matrices of d columns there are d (d + 1) integers, beside d - 1 floats of 24 characters at most.
+        model = 26 * math.isqrt(dimension) if kind == "newton" else 0
+        return 512 + 4 * -(-8 * dimension // 3) + model
     return 512 + 22 * dimension
 
 

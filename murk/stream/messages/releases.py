@@ -316,9 +316,62 @@ class GramRelease(PackedRelease):
     records: Count
 
 
+class NewtonRelease(PackedRelease):
+    """One window of an organisation's records as a Newton step (GaussMix with ``method: newton``), randomized.
+
+    The second moments of its first records, and those of all others as they look from a model that the first ones'
+    release tells: their scores, and the information. Like every release it also carries ``id``, ``task``, ``level``,
+    ``chain``, ``time``, ``expires`` and ``simulated``.
+
+    Parameters
+    ----------
+    records
+        Number n of records in the window, the first ones included. It is public: neighbours differ in what a record
+        says.
+    model
+        The model's coefficients, features and then the constant, finite: made of the first part's integers alone.
+    payload
+        The integers of both upper triangles, the first part's and then the other's, each row after row, in base64 of
+        little-endian 64-bit integers.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        If a field is missing, unknown, of another type or out of range.
+
+    Examples
+    --------
+    >>> release = NewtonRelease(
+    ...     id="0" * 32,
+    ...     task="f" * 64,
+    ...     level="default",
+    ...     chain=0,
+    ...     records=1000,
+    ...     model=[0.25],
+    ...     payload=NewtonRelease.packed([12, -7, 5, 3, 0, 4]),
+    ...     time=1_700_006_400,
+    ...     expires=1_700_611_200,
+    ... )
+    >>> release.integers.tolist()
+    [12, -7, 5, 3, 0, 4]
+    """
+
+    kind: Literal["newton"] = "newton"
+    records: Count
+    model: list[float]
+
+
 KINDS: Final[dict[str, type[Release]]] = {
     kind.model_fields["kind"].default: kind
-    for kind in (GradientRelease, ScoreRelease, ExampleRelease, MomentRelease, SketchRelease, GramRelease)
+    for kind in (
+        GradientRelease,
+        ScoreRelease,
+        ExampleRelease,
+        MomentRelease,
+        SketchRelease,
+        GramRelease,
+        NewtonRelease,
+    )
 }
 """What the releases of each protocol are."""
 

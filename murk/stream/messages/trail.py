@@ -34,7 +34,7 @@ TRAIL_BYTES = 2**18
 _BESIDE = 4096
 """Bytes of a state beside its learner and its trail, at the most."""
 
-_FIRST, _FIRST_OF = 16, {"sketch": 1, "gram": 1, "score": 256}
+_FIRST, _FIRST_OF = 16, {"sketch": 1, "gram": 1, "newton": 1, "score": 256}
 """Count of the first point: a few people's releases say nothing. Of an organisation's many records, each one does."""
 
 _OCTAVE = 4

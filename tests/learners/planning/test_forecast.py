@@ -63,6 +63,17 @@ def test_half_widths_are_those_of_people_who_release(protocol, kind, public, mu,
         assert off(0.5) > within
 
 
+def test_half_widths_of_newton_steps_are_those_of_an_organisation():
+    """They vary by a third from run to run, as the first part's noise does: of 12 a mean is known to a tenth."""
+    of = task(2.0, protocol="sketch", more="sketch: {method: newton, first: 3000, window: 12000}")
+    simulated = np.mean([np.log(halves(of, 12_000, "binary", seed)) for seed in range(12)], axis=0)
+    found = forecast(of, population("binary"), 12_000, draws=12).halves
+    assert np.abs(np.log(list(found.values())) - simulated).max() < 0.4
+    # Four windows of a quarter of the size tell less of each, and more together.
+    more = np.array(list(forecast(of, population("binary"), 48_000, draws=5).halves.values()))
+    assert np.all(more < 0.8 * np.exp(simulated))
+
+
 def test_levels_are_mixed_as_they_are_said_to_be():
     of = Task.parse(
         "name: t\nfeatures: [{name: a, low: -1, high: 1}]\ntarget: {name: y, kind: binary, positive: 'yes'}\n"

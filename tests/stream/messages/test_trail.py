@@ -55,7 +55,7 @@ def test_points_are_spread_over_the_logarithm() -> None:
     assert steps.max() < 0.33
     assert steps.min() > 0.19
     assert walked(20, first=1).counts == [*range(1, 9), 10, 12, 14, 16, 20]
-    assert [first_point(kind) for kind in ("gradient", "sketch", "gram")] == [16, 1, 1]
+    assert [first_point(kind) for kind in ("gradient", "sketch", "gram", "newton")] == [16, 1, 1, 1]
 
 
 @pytest.mark.parametrize("coefficients", [1, 200, 1000])

@@ -231,6 +231,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "window": 1000,
         "organisation": "clinic",
         "method": "mixing",
+        "first": FIXED,
         "analysis": "published",
         "neighbours": "replace-one",
         "range": FIXED,

@@ -12,7 +12,7 @@ from murk.stream.messages.codec import longest_release
 from murk.stream.messages.releases import KINDS
 from murk.stream.task.change import check_task_change
 from murk.stream.task.protocols.registry import BLOCKS, PROTOCOLS, ProtocolName
-from murk.stream.task.protocols.sketch import GRAM
+from murk.stream.task.protocols.sketch import GRAM, NEWTON
 from murk.stream.task.task import Task
 from tests.stream.tasks import ANY_PROTOCOL, GUARANTEE, HUBER, LOGISTIC, SOFTMAX
 
@@ -47,7 +47,7 @@ def many(coded: int) -> str:
 
 
 def test_every_kind_of_release_is_of_a_protocol() -> None:
-    assert {*(one.releases for one in PROTOCOLS.values()), GRAM} == set(KINDS)
+    assert {*(one.releases for one in PROTOCOLS.values()), GRAM, NEWTON} == set(KINDS)
     assert TypeAdapter(ProtocolName).json_schema()["enum"] == list(PROTOCOLS)
 
 
@@ -251,7 +251,9 @@ def test_with_so_many_features_gaussian_examples_are_directions() -> None:
 
 @pytest.mark.parametrize("guarantee", WRITTEN)
 def test_second_moments_have_every_guarantee_of_gaussian_noise(guarantee: str) -> None:
-    _check_guarantee("sketch", guarantee, PROTOCOLS["sketch"].offer_of(GRAM).guarantees, [])
+    for kind, method in ((GRAM, "moments"), (NEWTON, "newton")):
+        able = PROTOCOLS["sketch"].offer_of(kind).guarantees
+        _check_guarantee("sketch", guarantee, able, [f"sketch: {{method: {method}}}"])
 
 
 def _check_guarantee(protocol: str, guarantee: str, able: tuple[str, ...], lines: list[str]) -> None:
@@ -267,6 +269,7 @@ def _check_guarantee(protocol: str, guarantee: str, able: tuple[str, ...], lines
     [
         ("", "moments"),
         ("sketch: {window: 100, neighbours: replace-one}", "moments"),
+        ("sketch: {method: newton, window: 100}", "newton"),
         ("sketch: {rows: 100}", "linear-mixing"),
         ("sketch: {analysis: published}", "linear-mixing"),
         ("sketch: {method: mixing}", "mixing"),
@@ -277,7 +280,7 @@ def test_what_organisations_release_follows_from_what_is_said(block: str, method
     found = task("sketch", LOGISTIC, block)
     assert found.sketch is not None
     assert found.sketch.method == method
-    assert found.release_kind == ("gram" if method == "moments" else "sketch")
+    assert found.release_kind == {"moments": "gram", "newton": "newton"}.get(method, "sketch")
     # The document says which, whatever a later version takes where nothing is said.
     assert json.loads(found.document())["sketch"]["method"] == method
 
@@ -351,6 +354,16 @@ def test_a_log_that_was_begun_with_mixing_goes_on_with_it() -> None:
             LOGISTIC,
             ["sketch: {method: moments, analysis: joint}"],
             "sketch.analysis: has no effect with method: moments",
+        ),
+        ("sketch", LOGISTIC, ["sketch: {method: newton, rows: 9}"], "sketch.rows: has no effect with method: newton"),
+        ("sketch", LOGISTIC, ["sketch: {method: newton, range: 3}"], "sketch.range: has no effect with method: newton"),
+        ("sketch", LOGISTIC, ["sketch: {first: 9}"], "sketch.first: has no effect with method: moments"),
+        ("sketch", HUBER, ["sketch: {method: newton}"], "sketch.method: a Newton step is of the logistic loss"),
+        (
+            "sketch",
+            LOGISTIC,
+            ["sketch: {method: newton, window: 50, first: 50}"],
+            "sketch.first: 50 records leave none of a window of 50 for the step",
         ),
         ("sketch", LOGISTIC, ["sketch: {range: 0}"], "sketch.range: 0 is too small"),
     ],

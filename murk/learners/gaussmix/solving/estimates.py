@@ -128,8 +128,8 @@ def _model(settings: SketchSettings | GramSettings, solution: Solution | GramSol
         return scale * fit, scale * scale * covariance, _QUADRATIC
     p = settings.features
     if not settings.constant:
-        return _without_constant(fit, solution.moment[:p, :p])
-    features, label = solution.moment[:p, :p], _mean_label(solution.moment)
+        return without_constant(fit, solution.moment[:p, :p])
+    features, label = solution.moment[:p, :p], mean_label(solution.moment)
     values = by_normal_scores(fit, features, label)
     if values is None:
         return by_quadratic(fit, FALLBACK_RANGE), np.full((p, p), math.inf), _NO_CURVE
@@ -149,7 +149,7 @@ def _model(settings: SketchSettings | GramSettings, solution: Solution | GramSol
     return values, jacobian @ covariance @ jacobian.T, _NORMAL
 
 
-def _without_constant(fit: Vector, features: Matrix) -> tuple[Vector, Matrix, str]:
+def without_constant(fit: Vector, features: Matrix) -> tuple[Vector, Matrix, str]:
     """Log odds through zero: scores and labels taken as of mean 0, as the moments tell neither."""
     p = len(fit)
     moment = np.eye(p + 1)
@@ -161,7 +161,8 @@ def _without_constant(fit: Vector, features: Matrix) -> tuple[Vector, Matrix, st
     return values[:p], unknown, _NO_CONSTANT
 
 
-def _mean_label(moment: Matrix) -> float:
+def mean_label(moment: Matrix) -> float:
+    """Mean of labels -1 and +1, by the noisy second moment of records with a constant."""
     # The constant's column against the target's: the mean, with the constant's own noise divided out.
     one = float(moment[-2, -2])
     return float(moment[-2, -1]) / one if one > 0.0 else 0.0

@@ -131,7 +131,7 @@ class WindowEngine(ABC, Generic[S, M, T]):
             "settings": self.settings.digest,
             "columns": sums.columns,
             **{_NAMES.get(name, name): getattr(sums, name) for name in sums.counts},
-            "moment": pack(sums.moment.ravel()),
+            **{name: pack(array.ravel()) for name, array in sums.arrays().items()},
             "sums": pack(np.array([getattr(sums, name) for name in sums.scalars])),
         }
 
@@ -156,7 +156,8 @@ class WindowEngine(ABC, Generic[S, M, T]):
             counts = [state[_NAMES.get(name, name)] for name in found.counts]
             if any(isinstance(count, bool) or not isinstance(count, int) or count < 0 for count in counts):
                 raise MurkError("the state's counts are no whole numbers")
-            found.moment = unpack(state["moment"], d * d).reshape(d, d)
+            for name, array in found.arrays().items():
+                array[...] = unpack(state[name], array.size).reshape(array.shape)
             scalars = unpack(state["sums"], len(found.scalars))
         except (KeyError, TypeError, ValueError) as error:
             raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error

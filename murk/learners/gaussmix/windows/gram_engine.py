@@ -76,24 +76,7 @@ class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
         self._check_payload(integers, release.records, mechanism.largest_window)
         if np.max(np.abs(integers)) > mechanism.magnitude:
             raise RejectedError("magnitude", f"an integer beyond {mechanism.magnitude}")
-        self._check_size(mechanism.decode(integers), release.records, mechanism)
-
-    def _check_size(self, moment: NDArray[np.float64], records: int, mechanism: GramMechanism) -> None:
-        d, p = self.settings.columns, self.settings.features
-        # In coordinates in which the noise is isotropic.
-        weights = np.ones(d)
-        weights[-1] = mechanism.target_weight
-        even, noise = moment * np.outer(weights, weights), mechanism.scale
-        bounds = np.full(d, math.sqrt(min(self.settings.largest, self.settings.feature_bound**2)))
-        bounds[-1] = self.settings.target_bound * mechanism.target_weight
-        # The grid and the lattice round by less than a thousandth of what stands beside them.
-        if np.any(np.abs(even) > 1.001 * (records * np.outer(bounds, bounds) + _FAR * noise)):
-            raise RejectedError("magnitude", "an entry larger than its records and noise can make it")
-        trace, room = float(np.trace(even[:p, :p])), records * self.settings.feature_bound**2
-        if trace > 1.001 * (room + _FAR * math.sqrt(p) * noise):
-            raise RejectedError("magnitude", "rows longer than their records and noise can make them")
-        if float(np.linalg.eigvalsh(even)[0]) < -1.001 * noise * (2.0 * math.sqrt(d) + _FAR):
-            raise RejectedError("magnitude", "a direction of less than nothing, beyond its noise")
+        check_gram(mechanism.decode(integers), release.records, mechanism, self.settings.largest)
 
     def learn_releases(self, releases: Sequence[GramRelease]) -> None:
         """Learn from admitted Gram matrices in turn."""
@@ -127,3 +110,34 @@ class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
     def target_weight(self) -> float:
         """The target's weight in a release: public bounds alone decide it, so all levels have the same."""
         return next(iter(self.mechanisms.values())).target_weight
+
+
+def check_gram(moment: NDArray[np.float64], records: int, mechanism: GramMechanism, largest: float) -> None:
+    """Refuse a matrix (d, d) that no so many records make, with the mechanism's noise.
+
+    Parameters
+    ----------
+    largest
+        Largest square of a single feature.
+
+    Raises
+    ------
+    RejectedError
+        With reason ``"magnitude"``.
+    """
+    d = mechanism.columns
+    p = d - 1
+    # In coordinates in which the noise is isotropic.
+    weights = np.ones(d)
+    weights[-1] = mechanism.target_weight
+    even, noise = moment * np.outer(weights, weights), mechanism.scale
+    bounds = np.full(d, math.sqrt(min(largest, mechanism.feature_bound**2)))
+    bounds[-1] = mechanism.target_bound * mechanism.target_weight
+    # The grid and the lattice round by less than a thousandth of what stands beside them.
+    if np.any(np.abs(even) > 1.001 * (records * np.outer(bounds, bounds) + _FAR * noise)):
+        raise RejectedError("magnitude", "an entry larger than its records and noise can make it")
+    trace, room = float(np.trace(even[:p, :p])), records * mechanism.feature_bound**2
+    if trace > 1.001 * (room + _FAR * math.sqrt(p) * noise):
+        raise RejectedError("magnitude", "rows longer than their records and noise can make them")
+    if float(np.linalg.eigvalsh(even)[0]) < -1.001 * noise * (2.0 * math.sqrt(d) + _FAR):
+        raise RejectedError("magnitude", "a direction of less than nothing, beyond its noise")

@@ -20,11 +20,14 @@ class GramSettings(WindowSettings):
         "names", "feature_bound", "target_bound", "largest", "kind", "reach", "weighting", "window",
     )  # fmt: skip
     prefix: ClassVar[tuple[str, ...]] = ("gram",)
+    release_kind: ClassVar[str] = "gram"
+    matrices: ClassVar[int] = 1
+    """Matrices of a release."""
 
     @property
     def dimension(self) -> int:
-        """Integers in a release: the upper triangle of a matrix of ``columns``."""
-        return self.columns * (self.columns + 1) // 2
+        """Integers in a release: the upper triangles of its matrices of ``columns``."""
+        return self.matrices * self.columns * (self.columns + 1) // 2
 
     @property
     def slope(self) -> float:
@@ -39,24 +42,27 @@ class GramSettings(WindowSettings):
         UserError
             Naming the largest number of columns that fits.
         """
-        if fits_message(self.columns):
+        if fits_message(self.columns, self.matrices):
             return
         most = self.columns
-        while not fits_message(most):
+        while not fits_message(most, self.matrices):
             most -= 1
+        what = "the Gram matrix of" if self.matrices == 1 else f"{self.matrices} Gram matrices of"
         raise UserError(
-            f"the Gram matrix of {self.columns} columns (features, constant and target) takes "
-            f"{longest_release('gram', self.dimension):,} bytes, and a message of a log {MAX_MESSAGE:,} at most: give "
+            f"a release of {what} {self.columns} columns (features, constant and target) takes "
+            f"{longest_release(self.release_kind, self.dimension):,} bytes, and a message of a log {MAX_MESSAGE:,} at "
+            "most: give "
             f"the task at most {most - 2} coded features"
         )
 
 
-def fits_message(columns: int) -> bool:
-    """Whether a message of a log holds the Gram matrix of so many columns.
+def fits_message(columns: int, matrices: int = 1) -> bool:
+    """Whether a message of a log holds the Gram matrices of so many columns, and models of as many coefficients.
 
     Examples
     --------
     >>> fits_message(400), fits_message(500)
     (True, False)
     """
-    return longest_release("gram", columns * (columns + 1) // 2) <= MAX_MESSAGE
+    kind = "gram" if matrices == 1 else "newton"
+    return longest_release(kind, matrices * columns * (columns + 1) // 2) <= MAX_MESSAGE

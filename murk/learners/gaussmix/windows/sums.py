@@ -46,10 +46,15 @@ class WindowSums:
         """The sums of all the windows of these and ``others``."""
         total = type(self)(self.columns)
         for each in (self, *others):
-            total.moment += each.moment
+            for name, array in each.arrays().items():
+                getattr(total, name)[...] += array
             for name in (*self.scalars, *self.counts):
                 setattr(total, name, getattr(total, name) + getattr(each, name))
         return total
+
+    def arrays(self) -> dict[str, Matrix]:
+        """The sums that are arrays, by the names that states have for them."""
+        return {"moment": self.moment}
 
     def counted(self, square: float) -> float:
         """How many of the people a fit is of, by their constants' sum of squares as it was released.

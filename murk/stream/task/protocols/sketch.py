@@ -12,9 +12,12 @@ from murk.stream.task.protocols.base import Offer, Scale, TaskProtocol
 
 GRAM: Final = "gram"
 """Kind of the releases of second moments."""
+NEWTON: Final = "newton"
+"""Kind of the releases of second moments and a Newton step from what they tell."""
 FORMER_METHOD: Final = "linear-mixing"
 """Method that versions up to 0.3 took for a sketch that names none; logs that were begun so go on."""
 _OF_MIXING: Final = ("rows", "analysis")
+_KINDS: Final = {"moments": GRAM, "newton": NEWTON}
 _OF_MOMENTS: Final = Offer(
     ("gaussian",),
     ("approx", "gdp", "zcdp"),
@@ -36,12 +39,18 @@ class SketchBlock(Block):
     organisation: Text | None = Field(
         default=None, description="the column that names a record's organisation; `null`: the source is one"
     )
-    method: Literal["moments", "linear-mixing", "mixing"] = Field(
+    method: Literal["moments", "newton", "linear-mixing", "mixing"] = Field(
         default="linear-mixing",
-        description="`moments` releases the second moments of a window's records with Gaussian noise; `mixing` k "
+        description="`moments` releases the second moments of a window's records with Gaussian noise; `newton`, of a "
+        "binary target, those of its first records, and of all others at the model that these tell; `mixing` k "
         "random mixtures of the records, and `linear-mixing`, as published, the least eigenvalue besides, to add less "
         "noise. A file that names none has `moments`, or `linear-mixing` where it says something of `rows` or "
         "`analysis`",
+    )
+    first: Annotated[Integer, Field(ge=1, le=2**32)] | None = Field(
+        default=None,
+        description="records of a window's first part (of `newton`), which tell the model that all others are taken "
+        "at; `null`: 2,500 for each coefficient, at most 10,000 and half of `window`",
     )
     analysis: Literal["tight", "joint", "published"] = Field(
         default="tight",
@@ -88,12 +97,12 @@ class SketchProtocol(TaskProtocol):
     of_organisations = True
 
     def release_kind(self, block: Any) -> str:
-        """Second moments, or a mixture."""
-        return GRAM if block is not None and block.method == "moments" else self.releases
+        """Second moments, a Newton step from them, or a mixture."""
+        return self.releases if block is None else _KINDS.get(block.method, self.releases)
 
     def offer_of(self, released: str | None) -> Offer:
         """What second moments can have, or mixtures."""
-        return _OF_MOMENTS if released == GRAM else self.offer
+        return _OF_MOMENTS if released in _KINDS.values() else self.offer
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in the method."""
@@ -101,11 +110,17 @@ class SketchProtocol(TaskProtocol):
 
     def check(self, block: Any, target: str) -> None:
         """Check the block's keys against its method and the target."""
-        for key in _OF_MIXING if block.method == "moments" else ():
+        for key in _OF_MIXING if block.method in _KINDS else ():
             if getattr(block, key) != SketchBlock.model_fields[key].default:
                 raise task_error(
-                    "has no effect with method: moments; remove it, or say method: linear-mixing", "sketch", key
+                    f"has no effect with method: {block.method}; remove it, or say method: linear-mixing", "sketch", key
                 )
+        if block.method == "newton":
+            self._check_newton(block, target)
+        elif block.first is not None:
+            raise task_error(
+                f"has no effect with method: {block.method}; remove it, or say method: newton", "sketch", "first"
+            )
         if target == "real" and block.range is not None:
             raise task_error("has no effect on a real target; remove it", "sketch", "range")
         if target == "binary" and block.target_bound not in (None, 1.0):
@@ -116,6 +131,19 @@ class SketchProtocol(TaskProtocol):
                 "sketch", "feature_bound",
             )  # fmt: skip
 
+    def _check_newton(self, block: Any, target: str) -> None:
+        if target != "binary":
+            raise task_error(
+                "a Newton step is of the logistic loss, of a binary target; say method: moments", "sketch", "method"
+            )
+        if block.range is not None:
+            raise task_error("has no effect with method: newton; remove it", "sketch", "range")
+        if block.first is not None and block.window is not None and block.first >= block.window:
+            raise task_error(
+                f"{block.first} records leave none of a window of {block.window} for the step; lower it",
+                "sketch", "first",
+            )  # fmt: skip
+
     def scale(self, block: Any, target: str) -> Scale:
         """Log odds of two labels, unless the quadratic surrogate's range is given: then its own."""
         if target == "real":
@@ -123,5 +151,7 @@ class SketchProtocol(TaskProtocol):
         return "log odds" if block.range is None else "own"
 
     def model(self, block: Any, target: str) -> str:
-        """Least squares, of labels by a quadratic surrogate."""
+        """Least squares, of labels by a quadratic surrogate; or the logistic loss itself."""
+        if block is not None and block.method == "newton":
+            return "logistic loss"
         return "least squares" if target == "real" else "quadratic surrogate of the logistic loss"
