@@ -276,7 +276,8 @@ def coverage(repeats, binary, step=False):
                     least = min(least, hits.sum() / some.sum())
         table.append({
             "design": name, "coefficients with an interval": float(told) / (4 * repeats * p),
-            "of these held": float(held / told) if told else math.nan, "by runs": mean(runs), "least, by n and epsilon": float(least),
+            "of these held": float(held / told) if told else math.nan, "by runs": mean(runs),
+            "least, by n and epsilon": float(least),
             "half width, median": float(np.median(widths)) if widths else math.nan,
             **({"effects held": float(np.mean(effects)) if effects else math.nan} if binary else {}),
         })  # fmt: skip

@@ -216,16 +216,20 @@ class NewtonMechanism:
         Parameters
         ----------
         guarantee
-            As `GramMechanism.calibrate`.
-        columns, feature_bound, neighbours
-            As there; the target is a label, -1 or +1.
+            `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
+        columns
+            d = p + 1: features (a constant included) and the label, -1 or +1.
+        feature_bound
+            C_X, public.
+        neighbours
+            For which neighbours.
         first
             Records of the first part; None: `default_first`.
 
         Raises
         ------
         UserError
-            As there.
+            For `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
         """
         start = GramMechanism.calibrate(
             guarantee, columns=columns, feature_bound=feature_bound, target_bound=1.0, neighbours=neighbours
