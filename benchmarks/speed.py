@@ -10,7 +10,7 @@ from numba import njit
 from river.linear_model import LogisticRegression
 
 from benchmarks.timing import compare
-from murk.learners import LDPSGDClassifier
+from murk.learners import IWPSGDClassifier, LDPSGDClassifier, PublicGLMClassifier, ScoreClassifier
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms.lattice import quantise_l2
 from murk.privacy.noise import OpenDPNoise, SecureNoise
@@ -75,17 +75,17 @@ def row(what: str, ours: float, peer: float, ratio: float, least: float, unit: s
 def main(argv: list[str]) -> None:
     rng = np.random.default_rng(0)
     n = 20_000
-    X = rng.normal(size=(n, D))
+    X = rng.uniform(-1, 1, (n, D))
     y = rng.random(n) < 0.5
     records = [dict(zip(NAMES, map(float, x), strict=True)) for x in X]
     labels = y.tolist()
     print(f"{'':66s} {'ours':>8s} {'peer':>9s}")
 
-    def learner(seed):
-        model = LDPSGDClassifier(budget=GaussianDP(1.0), seed=seed, features=NAMES)
+    def learner(kind, seed, count=n, **more):
+        model = kind(budget=GaussianDP(1.0), seed=seed, features=NAMES, **more)
 
         def learn():
-            for x, label in zip(records, labels, strict=True):
+            for x, label in zip(records[:count], labels[:count], strict=True):
                 model.learn_one(x, label)
 
         return learn
@@ -96,10 +96,20 @@ def main(argv: list[str]) -> None:
         for x, label in zip(records, labels, strict=True):
             river.learn_one(x, label)
 
-    a, b, r = compare(learner(1), learn_river)
-    row("learn_one, simulated noise / River LogisticRegression", a / n * 1e6, b / n * 1e6, r, 1.5, "us")
-    a, b, r = compare(learner(None), learn_river)
-    row("learn_one, secure noise / River LogisticRegression", a / n * 1e6, b / n * 1e6, r, 0.5, "us")
+    for what, seed, least in (("simulated", 1, 2.3), ("secure", None, 1.5)):
+        a, b, r = compare(learner(LDPSGDClassifier, seed), learn_river)
+        row(f"learn_one, {what} noise / River LogisticRegression", a / n * 1e6, b / n * 1e6, r, least, "us")
+    public = rng.uniform(-1, 1, (200, D))
+    for what, kind, more in (
+        ("examples, directions", IWPSGDClassifier, {"release": "directions"}),
+        ("examples, as by default", IWPSGDClassifier, {}),
+        ("moments, as by default", PublicGLMClassifier, {"public": [dict(zip(NAMES, x, strict=True)) for x in public]}),
+        ("scores, the default", ScoreClassifier, {}),
+    ):
+        few = n // 10
+        a, b, r = compare(learner(kind, 1, few, **more), learn_river)
+        r *= few / n
+        row(f"learn_one of {what} / River LogisticRegression", a / few * 1e6, b / n * 1e6, r, 2.0, "us")
 
     many = 1_000_000
     big, big_y = rng.normal(size=(many, D)), rng.random(many) < 0.5

@@ -12,6 +12,8 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from murk import _memory as memory
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 WITHOUT_KERNELS = ("cli", "demo", "monitoring", "producers", "reproduce")
@@ -52,15 +54,20 @@ class Kernel:
         What works instead, as long as ``patience`` lasts; it must give the same bits.
     patience
         Numbers that may be worked on before the function is compiled.
+    direct
+        Whether it gives its place in its module to numba's dispatcher: a call through it takes as long as 5 numbers.
     options
         For numba.
     """
 
+    __name__: str
+
     def __init__(
-        self, function: Callable[..., Any], stand_in: Callable[..., Any], patience: float, **options: Any
+        self, function: Callable[..., Any], stand_in: Callable[..., Any], patience: float, direct: bool, **options: Any
     ) -> None:
         update_wrapper(self, function)
         self._function, self._stand_in, self._patience, self._options = function, stand_in, patience, options
+        self._direct = direct
         self._dispatcher: Any = None
 
     def __call__(self, *args: Any) -> Any:
@@ -106,9 +113,11 @@ class Kernel:
         import numba
 
         with _CREATING:
+            memory.register()
             if self._dispatcher is None:
-                compiled = numba.njit(error_model="numpy", **self._options)(self._function)
-                if self._options.get("cache"):
+                cached = self._options["cache"]
+                compiled = numba.njit(error_model="numpy", **{**self._options, "cache": cached})(self._function)
+                if cached:
                     # Numba takes a cached kernel as current while its own file is unchanged. Kernels hold compiled
                     # copies of those they call in other files: a fixed sampler must not live on in a cached learner.
                     try:
@@ -117,6 +126,9 @@ class Kernel:
                         options = {**self._options, "cache": False}
                         compiled = numba.njit(error_model="numpy", **options)(self._function)
                 self._dispatcher = compiled
+                if self._direct and self._function.__globals__.get(self.__name__) is self:
+                    # Who calls it of its module calls numba's dispatcher at once.
+                    self._function.__globals__[self.__name__] = compiled
         return self._dispatcher
 
 
@@ -125,7 +137,7 @@ def inlined(function: F) -> F:
 
     Handing ten arrays to a compiled function costs as much as a step of the update.
     """
-    return _kernel(function, inline="always")
+    return _kernel(function, cache=False, inline="always")
 
 
 def jit(function: F) -> F:
@@ -138,7 +150,7 @@ def jit(function: F) -> F:
 
 def brief(function: F) -> F:
     """Like :func:`jit`, for a kernel of a microsecond, which is not worth giving the interpreter's lock away for."""
-    return _kernel(function, cache=True, nogil=False)
+    return _kernel(function, direct=True, cache=True, nogil=False)
 
 
 def within(function: F) -> F:
@@ -171,8 +183,10 @@ def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
     return interpreted
 
 
-def _kernel(function: F, stand_in: Callable[..., Any] | None = None, patience: float = 0, **options: Any) -> F:
-    return cast(F, Kernel(function, stand_in or function, patience, **options))
+def _kernel(
+    function: F, stand_in: Callable[..., Any] | None = None, patience: float = 0, direct: bool = False, **options: Any
+) -> F:
+    return cast(F, Kernel(function, stand_in or function, patience, direct, **options))
 
 
 _STAMP = source_stamp(Path(__file__).parent)

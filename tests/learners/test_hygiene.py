@@ -42,7 +42,7 @@ def test_a_pickled_learner_holds_nothing_of_the_last_record(seed, budget, many, 
     assert not memory.noise.any()
     assert not model._engine._coins.any()
     d = model._engine.dimension
-    assert not memory.whole[-2 * d :].any(), "the noise or the payload is still there"
+    assert not memory.whole[-2 * d - len(memory.words) :].any(), "the noise, the payload or a word is still there"
 
 
 def test_the_search_would_find_a_record():

@@ -21,8 +21,8 @@ LIBRARIES = (
     "river.base", "river.utils", "river.linear_model", "kafka", "prometheus_client",
 )  # fmt: skip
 _STAMP = "_STAMP = source_stamp(Path(__file__).parent)\n"
-_CACHED = "numba.njit(cache=True, nogil"
-KERNELS = ("@jit", "@inlined")
+_CACHED = 'cached = self._options["cache"]\n'
+KERNELS = ("@jit", "@inlined", "@brief", "@within", "@deferred")
 
 
 def preload() -> None:
@@ -60,9 +60,10 @@ class Workbench:
         text = jit.read_text()
         if text.count(_STAMP) != 1 or text.count(_CACHED) != 1:
             raise SystemExit("murk/_jit.py has changed: tests/mutation/workbench.py must know how it marks its kernels")
-        changed = 'cache=function.__module__ not in __import__("os").environ.get("MURK_MUTATED", "").split(",")'
+        mutated = '__import__("os").environ.get("MURK_MUTATED", "").split(",")'
+        cached = f'cached = self._options["cache"] and self.__module__ not in {mutated}\n'
         text = text.replace(_STAMP, f"_STAMP = {source_stamp(self.root / 'murk')}\n")
-        jit.write_text(text.replace(_CACHED, f"numba.njit({changed}, nogil"))
+        jit.write_text(text.replace(_CACHED, cached))
 
     def notices(self, mistake: Mistake | None, tests: list[str], seconds: float) -> str:
         """What becomes of some tests with a mistake: ``noticed``, ``survived`` and others.

@@ -47,7 +47,7 @@ def drawn(
 
 
 class Memory:
-    """State, settings and scratch of one learner, packed so that a kernel takes two arguments.
+    """State, settings and scratch of one learner, packed so that a kernel takes two arrays, or their address.
 
     Attributes
     ----------
@@ -59,10 +59,12 @@ class Memory:
         State vectors, ``(6, d)``: iterate, average, two sums of random scaling, two running means.
     ring, ring_versions
         Iterates of published versions that gradients may still arrive for.
-    noise
-        Where a record's noise is put before it is learned from.
-    put, at
-        ``put(real, at, *values)`` makes numbers the coded features of the next record, without the constant.
+    noise, words
+        Where a record's noise is put before it is learned from, and the words that it and the coins are drawn of.
+    put, bytes, at
+        ``put(bytes, at, *values)`` makes numbers the coded features of the next record, without the constant.
+    address
+        Where the two arrays lie, one after the other, for the kernel that learns one record.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -73,8 +75,7 @@ class Memory:
         size = ring_size(settings.staleness)
         wide = 0 if settings.transform is None else p
         tail = k.ROWS * d + 2 * p + d + classes * outputs + wide * wide + size * d
-        self.real: NDArray[np.float64] = np.zeros(k.REAL_HEADER + tail)
-        self.whole: NDArray[np.int64] = np.zeros(k.WHOLE_HEADER + size + 2 * d, dtype=np.int64)
+        self._allocate(k.WHOLE_HEADER + size + 2 * d + k.words_of(k.trials_of(d)), k.REAL_HEADER + tail)
 
         whole = self.whole
         whole[k.OBJECTIVE] = objective.code
@@ -136,8 +137,15 @@ class Memory:
         return real, whole
 
     def __setstate__(self, state: tuple[NDArray[np.float64], NDArray[np.int64]]) -> None:
-        self.real, self.whole = state
+        real, whole = state
+        self._allocate(len(whole), len(real))
+        self.real[:], self.whole[:] = real, whole
         self._bind()
+
+    def _allocate(self, wholes: int, reals: int) -> None:
+        both = np.zeros(wholes + reals, dtype=np.int64)
+        self.whole: NDArray[np.int64] = both[:wholes]
+        self.real: NDArray[np.float64] = both[wholes:].view(np.float64)
 
     def wipe(self) -> None:
         """Wipe what is of one record: its features, its gradient, its noise."""
@@ -155,12 +163,15 @@ class Memory:
         self.features = self.x[:-1]
         # Several times as fast as numpy's own assignment.
         self.put: Callable[..., None] = Struct(f"{p - 1}d").pack_into
+        self.bytes = memoryview(real).cast("B")  # type: ignore[arg-type]
         self.at = x * real.itemsize
+        self.address = int(whole.ctypes.data)
         self._basis = real[basis:transform].reshape(classes, outputs)
         self._transform = real[transform:ring].reshape(wide, wide)
         self.ring = real[ring : ring + size * d].reshape(size, d)
         self.ring_versions = whole[k.WHOLE_HEADER : k.WHOLE_HEADER + size]
         self.noise = whole[k.WHOLE_HEADER + size : k.WHOLE_HEADER + size + d]
+        self.words = whole[k.WHOLE_HEADER + size + 2 * d :].view(np.uint64)
 
 
 def forget(real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
@@ -170,5 +181,4 @@ def forget(real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
     real[x : x + 2 * p + d] = 0.0
     # The constant of x, which nobody puts there again.
     real[x + p - 1] = 1.0
-    real[k.TARGET] = 0.0
-    whole[-2 * d :] = 0
+    whole[-2 * d - k.words_of(k.trials_of(d)) :] = 0

@@ -17,7 +17,7 @@ from murk.learners.ldp_sgd.losses import Balanced, FullSoftmax, Logistic, Softma
 from murk.learners.ldp_sgd.weights import Weights
 from murk.learners.links import class_probabilities, logistic
 from murk.learners.options import Averaging, InverseScalingStep, Weighting
-from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances
+from murk.learners.predictions import LabelEstimator, codes_of, two_chances
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocols.base import Scale
@@ -202,7 +202,11 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
 
         ``budget`` overrides the learner's for this person.
         """
-        self._learn(x, code_of(y, self._codes), budget)
+        try:
+            code = self._codes.get(y, math.nan)
+        except TypeError:  # what cannot be a key is no class
+            code = math.nan
+        self._learn(x, code, budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
         """Learn from the rows of a data frame or an ``(n, d)`` array, as one by one.

@@ -97,16 +97,27 @@ class SGDEngine:
         # Computed once: they are asked for with every release.
         self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
         self._coins = np.zeros((1, 3), dtype=np.uint64)
-        # Secure noise for one record: words for a little more trials than it has numbers, spare words, coins.
+        # Whether the kernel of one record draws its noise.
         self._direct = type(self._noise) is SecureNoise
-        self._trials = settings.dimension + settings.dimension // 25 + 2
-        self._word_bytes = 8 * (2 * self._trials + 8 + 3)
+        self._in_place = self._seeded or self._direct
+        self._trials = 0 if self._seeded else k.trials_of(settings.dimension)
         self.current: Mechanism | None = None
         self._levels = {level: place for place, level in enumerate(self.mechanisms)}
         offered = list(self.mechanisms.values())
         self._kinds = np.array([m.code for m in offered], dtype=np.int64)
         self._units = np.array([m.unit for m in offered])
         self._variances = np.array([m.variance for m in offered])
+
+    @property
+    def memory(self) -> Memory:
+        """State, settings and scratch."""
+        return self._memory
+
+    @memory.setter
+    def memory(self, memory: Memory) -> None:
+        self._memory = memory
+        # How a record comes in: looked up one by one, these take as long as a number of its noise.
+        self._way = memory.put, memory.bytes, memory.at, memory.address
 
     # What is known
 
@@ -160,6 +171,7 @@ class SGDEngine:
         if mechanism is not self.current:
             self.memory.set_level(mechanism)
             self.current = mechanism
+            self._in_place = self._seeded or (self._direct and mechanism.draws == 1)
 
     def learn_record(self, values: Sequence[Any], y: float, mechanism: Mechanism | None = None) -> None:
         """Randomize the gradient of one record once, and learn from the result.
@@ -173,12 +185,12 @@ class SGDEngine:
         mechanism
             What randomizes it; by default the one in use.
         """
-        used = self.current if mechanism is None else mechanism
-        if not self._seeded and (not self._direct or (used is not None and used.draws > 1)):
+        if not self._in_place or (mechanism is not None and mechanism.draws > 1 and not self._seeded):
             row = np.array([[number(value) for value in values]])
             self.learn_records(row, np.array([y]), None if mechanism is None else [mechanism])
             return
-        memory, turns = self.memory, self._turns
+        turns = self._turns
+        # As `in_turn` has it: another call would take as long as several numbers of a release.
         with turns:
             if turns.busy:
                 raise occupied()
@@ -186,28 +198,32 @@ class SGDEngine:
                 turns.busy = True
                 if mechanism is not None and mechanism is not self.current:
                     self.use(mechanism)
+                put, place, at, address = self._way
                 try:
-                    memory.put(memory.real, memory.at, *values)
+                    put(place, at, *values)
                 except struct.error:
-                    memory.put(memory.real, memory.at, *map(number, values))
-                if self._seeded:
-                    k.learn_record(memory.real, memory.whole, y, self._coins)
-                else:
-                    self._learn_directly(y)
+                    put(place, at, *map(number, values))
+                missing = k.learn_record(address, y, self._trials)
+                if missing:
+                    self._learn_slowly(y, missing)
             except BaseException:
                 self.memory.wipe()
                 raise
             finally:
                 turns.busy = False
 
-    def _learn_directly(self, y: float) -> None:
-        """Learn with secure noise whose random words go straight to the kernel."""
-        memory = self.memory
-        words = np.frombuffer(os.urandom(self._word_bytes), dtype=np.uint64)
-        if not k.learn_record_secure(memory.real, memory.whole, y, self._trials, words, self._coins):
-            distribution = NOISE_DISTRIBUTIONS[NOISE_OF[int(memory.whole[k.KIND])]]
-            fill_from(words, self._trials, 3, distribution, memory.noise)
-            k.learn_record(memory.real, memory.whole, y, words[None, -3:].copy())
+    def _learn_slowly(self, y: float, missing: int) -> None:
+        """Learn with secure noise where the words that the kernel drew do not suffice, or where it drew none."""
+        memory, count = self.memory, k.words_of(self._trials)
+        if missing == k.NO_WORDS:
+            memory.words[:count] = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+        _, spare, pairs = np.split(memory.words[:count], [3, k.WORDS_HEADER])
+        words = np.concatenate([pairs, spare])
+        # Like the operating system's own, so that the kernels are compiled for one type only.
+        words.setflags(write=False)
+        distribution = NOISE_DISTRIBUTIONS[NOISE_OF[int(memory.whole[k.KIND])]]
+        fill_from(words, self._trials, 0, distribution, memory.noise)
+        k.learn_record(memory.address, y, 0)
 
     @in_turn
     def learn_records(
@@ -239,7 +255,7 @@ class SGDEngine:
         elif mechanisms is not None:
             distinct, levels = levels_of(mechanisms)
             reals, wholes = level_rows(distinct)
-            self.current = None
+            self.current, self._in_place = None, self._seeded
         if self._seeded:
             nothing = np.zeros((1, 0), dtype=np.int64)
             k.learn_records(memory.real, memory.whole, X, y, levels, reals, wholes, nothing, self._coins)
@@ -344,7 +360,12 @@ class SGDEngine:
 
     @in_turn
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "memory": copy.copy(self.memory)}
+        state = {name: value for name, value in self.__dict__.items() if name not in ("_memory", "_way")}
+        return {**state, "memory": copy.copy(self.memory)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
 
     @in_turn
     def state_dict(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from murk._jit import brief, inlined, jit, within
+from murk._memory import integers_at, numbers_at, random_words, words_at
 from murk.learners.ldp_sgd.delays import age_factor, note_age
 from murk.learners.ldp_sgd.gradients import *
 from murk.learners.ldp_sgd.layout import *
@@ -28,9 +29,11 @@ from murk.stream.worker.publication import spacing
 _GAUSSIAN_SHAPE, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_NOISE.shape, GAUSSIAN_NOISE.table, GAUSSIAN_NOISE.guide
 _LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_NOISE.shape, LAPLACE_NOISE.table, LAPLACE_NOISE.guide
 
-# Stand-ins for what a single record, learned in place, does not need.
-_NO_ROWS, _NO_TARGETS = np.zeros((0, 4)), np.zeros(0)
-_NO_LEVELS, _NO_PARAMETERS = np.zeros(0, dtype=np.int64), np.zeros((0, 4), dtype=np.int64)
+# A stand-in for what a single record, learned in place, does not need.
+_NO_PARAMETERS = np.zeros((0, 4), dtype=np.int64)
+
+# What became of a record that is learned in place.
+LEARNED, TOO_FEW, NO_WORDS = range(3)
 
 # Simulated coins are drawn for this purpose (a constant that the compiler can fold).
 _COIN = int(Purpose.COIN)
@@ -223,7 +226,43 @@ def forget(real: Array, whole: Array, x: Array, z: Array, noise: Array, payload:
     for j in range(noise.shape[0]):
         noise[j] = 0
         payload[j] = 0
-    real[TARGET] = 0.0
+
+
+@inlined
+def learn_row(
+    whole: Array, real: Array, theta: Array, average: Array, scaling_a: Array, scaling_b: Array, mean_at: Array,
+    mean_gradient: Array, x: Array, z: Array, g: Array, own_noise: Array, payload: Array, own_coins: Array,
+    noise: Array, row: int, target: float,
+) -> None:  # fmt: skip
+    """Learn from the record in ``x``; the noise stands in ``own_noise``, or where it is several draws in ``noise``."""
+    p, d = whole[FEATURES], whole[DIMENSION]
+    for j in range(p):
+        if x[j] - x[j] != 0.0:
+            x[j] = 0.0
+    if whole[WHITEN] == 1:
+        whiten(whole, real, x, z)
+    # The usual cases of `gradient` and of lattice.randomize stand here once more: as calls, to which
+    # their arrays are handed over, they take as long again as the whole step.
+    if by_logit(whole) and whole[WEIGHTS] != CLIP and target == target:
+        square, fit = 0.0, 0.0
+        for j in range(p):
+            square += z[j] * z[j]
+            fit += theta[j] * z[j]
+        slope = miss(whole, fit, target) * weigh(whole, square)
+        for j in range(p):
+            g[j] = slope * z[j]
+    else:
+        gradient(whole, real, theta, z, target, g)
+    if whole[KIND] == lattice.GAUSSIAN:
+        lattice.quantise_l2(g, real[SPACING], whole[STEPS], payload)
+        unit = real[UNIT]
+        for j in range(d):
+            g[j] = (payload[j] + own_noise[j]) * unit
+    elif whole[DRAWS] > 1:
+        release_closest(whole, real, g, noise, row, payload, own_coins)
+    else:
+        release_other(whole, real, g, own_noise, payload, own_coins)
+    apply(whole, real, theta, average, scaling_a, scaling_b, mean_at, mean_gradient, theta, g, real[VARIANCE])
 
 
 @jit
@@ -233,99 +272,89 @@ def learn_records(
 ) -> None:  # fmt: skip
     """Learn from the rows of ``X`` in turn; ``noise`` and ``coins`` have a row each unless simulated.
 
-    Without rows, learn from the one record whose features, target and noise stand in ``real`` and ``whole``. The
-    constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` numbers each row's
+    The constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` numbers each row's
     mechanism, whose parameters stand in ``reals`` and ``wholes``; where it is empty all rows are at the current
     level. A release is randomized and decoded before the state sees it: what is learned from is what would have
     left the device.
     """
-    p, d = whole[FEATURES], whole[DIMENSION]
+    d = whole[DIMENSION]
     theta, average, a, b, mean_at, mean_gradient = state_views(real, whole)
     x, z, g, own_noise, payload = record_views(real, whole)
     own_coins = np.zeros(3, dtype=np.uint64)
     simulated, seed = whole[SIMULATED] == 1, np.uint64(whole[SEED])
-    in_place = X.shape[0] == 0
-    for i in range(1 if in_place else X.shape[0]):
-        target = real[TARGET]
-        if not in_place:
-            target = y[i]
-            for j in range(X.shape[1]):
-                x[j] = X[i, j]
-        for j in range(p):
-            if x[j] - x[j] != 0.0:
-                x[j] = 0.0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x[j] = X[i, j]
         if levels.shape[0] > 0:
             for j in range(4):
                 real[MECHANISM_RADIUS + j] = reals[levels[i], j]
             for j in range(4):
                 whole[KIND + j] = wholes[levels[i], j]
-        gaussian = whole[KIND] == lattice.GAUSSIAN
         if not simulated:
-            if not in_place:
-                for j in range(d):
-                    own_noise[j] = noise[i, j]
+            for j in range(d):
+                own_noise[j] = noise[i, j]
             for j in range(3):
                 own_coins[j] = coins[i, j]
-        elif gaussian:
+        elif whole[KIND] == lattice.GAUSSIAN:
             simulated_gaussian(seed, np.int64(whole[COUNT]), own_noise)
         else:
             simulate_other(whole, seed, np.int64(whole[COUNT]), own_noise, own_coins)
-        if whole[WHITEN] == 1:
-            whiten(whole, real, x, z)
-        # The usual cases of `gradient` and of lattice.randomize stand here once more: as calls, to which
-        # their arrays are handed over, they take as long again as the whole step.
-        if by_logit(whole) and whole[WEIGHTS] != CLIP and target == target:
-            square, fit = 0.0, 0.0
-            for j in range(p):
-                square += z[j] * z[j]
-                fit += theta[j] * z[j]
-            slope = miss(whole, fit, target) * weigh(whole, square)
-            for j in range(p):
-                g[j] = slope * z[j]
-        else:
-            gradient(whole, real, theta, z, target, g)
-        if gaussian:
-            lattice.quantise_l2(g, real[SPACING], whole[STEPS], payload)
-            unit = real[UNIT]
-            for j in range(d):
-                g[j] = (payload[j] + own_noise[j]) * unit
-        elif whole[DRAWS] > 1:
-            release_closest(whole, real, g, noise, i, payload, own_coins)
-        else:
-            release_other(whole, real, g, own_noise, payload, own_coins)
-        apply(whole, real, theta, average, a, b, mean_at, mean_gradient, theta, g, real[VARIANCE])
+        learn_row(
+            whole, real, theta, average, a, b, mean_at, mean_gradient, x, z, g, own_noise, payload, own_coins, noise,
+            i, y[i],
+        )  # fmt: skip
     forget(real, whole, x, z, own_noise, payload)
 
 
 @brief
-def learn_record(real: Array, whole: Array, y: float, coins: Array) -> None:
-    """Learn from the record whose features stand in ``real``, with the noise that stands in ``whole``."""
-    real[TARGET] = y
-    learn_records(real, whole, _NO_ROWS, _NO_TARGETS, _NO_LEVELS, _NO_ROWS, _NO_PARAMETERS, _NO_PARAMETERS, coins)
-    for j in range(3):
-        coins[0, j] = 0
+def learn_record(address: int, y: float, trials: int) -> int:
+    """Learn from the one record whose features stand in the memory at an address, and wipe what is of it.
 
-
-@brief
-def learn_record_secure(real: Array, whole: Array, y: float, trials: int, words: Array, coins: Array) -> bool:
-    """Learn from one record with noise drawn from random words, or tell that they did not suffice.
-
-    ``words`` are two a trial, then spare ones, then three for coins; in the second case nothing was learned.
+    Secure noise is drawn here, of words for so many trials that come into that memory; for 0 of them noise and coins
+    stand there already. Returns `LEARNED`, or what is missing, and nothing was learned: `TOO_FEW` words, which stand
+    there for the draw to go on from, or `NO_WORDS` at all.
     """
-    d = whole[DIMENSION]
-    noise_at = WHOLE_HEADER + whole[RING]
-    noise = whole[noise_at : noise_at + d]
-    pairs, spare = words[: 2 * trials], words[2 * trials : -3]
-    if whole[KIND] == lattice.LAPLACE:
-        status = draw(_LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE, pairs, spare, noise)[0]
-    else:
-        status = draw(_GAUSSIAN_SHAPE, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE, pairs, spare, noise)[0]
-    if status != DONE:
-        return False
-    for j in range(3):
-        coins[0, j] = words[words.shape[0] - 3 + j]
-    learn_record(real, whole, y, coins)
-    return True
+    header = integers_at(address, WHOLE_HEADER)
+    p, d = header[FEATURES], header[DIMENSION]
+    noise_at = WHOLE_HEADER + header[RING]
+    words_start, room = address + 8 * (noise_at + 2 * d), words_of(trials_of(d))
+    size = noise_at + 2 * d + room
+    whole = integers_at(address, size)
+    noise, payload = integers_at(address + 8 * noise_at, d), integers_at(address + 8 * (noise_at + d), d)
+    words = words_at(words_start, room)
+    start = address + 8 * size
+    _, x_at, z_at, g_at, _, ring_at = places(whole)
+    real = numbers_at(start, ring_at + whole[RING] * d)
+    if whole[SIMULATED] == 1:
+        seed = np.uint64(whole[SEED])
+        if whole[KIND] == lattice.GAUSSIAN:
+            simulated_gaussian(seed, np.int64(whole[COUNT]), noise)
+        else:
+            simulate_other(whole, seed, np.int64(whole[COUNT]), noise, words)
+    elif trials > 0:
+        # Three words fewer are a tenth of a microsecond, where no coin is thrown.
+        unused = 0 if whole[KIND] in lattice.DIRECTIONS else 3
+        if not random_words(words_start + 8 * unused, words_of(trials) - unused):
+            return NO_WORDS
+        pairs, spare = words_at(words_start + 8 * WORDS_HEADER, 2 * trials), words_at(words_start + 24, SPARE_WORDS)
+        if whole[KIND] == lattice.LAPLACE:
+            status = draw(_LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE, pairs, spare, noise)[0]
+        else:
+            status = draw(_GAUSSIAN_SHAPE, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE, pairs, spare, noise)[0]
+        if status != DONE:
+            return TOO_FEW
+    state = start + 8 * REAL_HEADER
+    x, g = numbers_at(start + 8 * x_at, p), numbers_at(start + 8 * g_at, d)
+    z = numbers_at(start + 8 * (z_at if whole[WHITEN] == 1 else x_at), p)
+    learn_row(
+        whole, real, numbers_at(state, d), numbers_at(state + 8 * d, d), numbers_at(state + 16 * d, d),
+        numbers_at(state + 24 * d, d), numbers_at(state + 32 * d, d), numbers_at(state + 40 * d, d), x, z, g, noise,
+        payload, words, _NO_PARAMETERS, 0, y,
+    )  # fmt: skip
+    forget(real, whole, x, z, noise, payload)
+    for j in range(room):
+        words[j] = np.uint64(0)
+    return LEARNED
 
 
 @jit

@@ -1,0 +1,84 @@
+"""What kernels see of memory by its address: arrays there, and random words of the operating system.
+
+A kernel that takes an address takes a third of the time to call of one that takes the arrays. Whoever gives an address
+keeps the array that it is of. These functions work in compiled code only.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+
+def integers_at(address: int, size: int) -> Any:
+    """``size`` int64 numbers at an address."""
+    raise NotImplementedError
+
+
+def words_at(address: int, size: int) -> Any:
+    """``size`` uint64 numbers at an address."""
+    raise NotImplementedError
+
+
+def numbers_at(address: int, size: int) -> Any:
+    """``size`` float64 numbers at an address."""
+    raise NotImplementedError
+
+
+def random_words(address: int, size: int) -> bool:
+    """Write ``size`` fresh words of the operating system's randomness to an address; False where it gives none.
+
+    By the C library's getrandom, which Linux has: it needs no state here, so no fork and no copy can repeat words.
+    """
+    raise NotImplementedError
+
+
+@cache
+def register() -> None:
+    """Tell numba of these functions."""
+    import ctypes
+
+    from numba import carray, types
+    from numba.extending import intrinsic, overload
+
+    def place(dtype: Any) -> Any:
+        @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+        def pointer(typing: Any, address: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+            return types.CPointer(dtype)(types.int64), generate
+
+        # Both with the same annotations: numba compares them.
+        def view(address: Any, size: Any) -> Any:
+            def found(address: Any, size: Any) -> Any:
+                return carray(pointer(address), size)
+
+            return found
+
+        return view
+
+    overload(integers_at)(place(types.int64))
+    overload(words_at)(place(types.uint64))
+    overload(numbers_at)(place(types.float64))
+
+    # An address is handed over as the integer that it is.
+    getrandom = types.ExternalFunction("getrandom", types.int64(types.int64, types.int64, types.uint32))
+
+    def fill(address: Any, size: Any) -> Any:
+        done = 0
+        while done < 8 * size:
+            got = getrandom(address + done, 8 * size - done, 0)
+            if got <= 0:
+                return False
+            done += got
+        return True
+
+    def none(address: Any, size: Any) -> Any:
+        return False
+
+    there = hasattr(ctypes.CDLL(None), "getrandom")
+
+    @overload(random_words)  # type: ignore[untyped-decorator, unused-ignore]
+    def _random_words(address: Any, size: Any) -> Any:
+        return fill if there else none
