@@ -98,7 +98,7 @@ class GradientProblem:
             raise UserError(
                 f"a chain's state would take up to {size / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}: it "
                 f"remembers {self._memory.ring.shape[0]:,} iterates of {self.dimension:,} numbers. Give the task fewer "
-                "features, or a smaller max_staleness"
+                "features, or a smaller max_staleness, as in max_staleness: {releases: 20}"
             )
 
     def is_published(self, version: int) -> bool:

@@ -150,6 +150,8 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
         radius = min(radius, math.sqrt(1.0 + reach**2))
     joint = block.release == "joint"
     layout = Statistics(coding.names, radius, balanced(radius) if joint else 1.0, root=math.sqrt(2.0) if joint else 1.0)
+    # Before a mechanism of so many numbers is sought, which may not exist.
+    check_size(layout)
     mechanisms = {
         level: calibrated(
             guarantee, layout, release="joint" if joint else "separate", kind=task.privacy.kind_for(guarantee)

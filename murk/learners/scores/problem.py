@@ -106,19 +106,7 @@ class ScoreProblem:
         UserError
             Saying which protocol would do.
         """
-        p, levels, size = self.settings.features, len(self.mechanisms), self.model_size
-        release = longest_release(self.kind, max(self.lengths))
-        model = 512 + _MODEL_NUMBER * size if self.interactive else 0
-        sums = levels * (self.dimension + 2 * sum(self.lengths[1:]))
-        trail = trail_bytes(len(self.settings.reported))
-        epochs = 1 if self.settings.once else REMEMBERED
-        state = epochs * (_STATE_NUMBER * size + _STATE_SUM * sums) + trail + 4096
-        if max(release, model) > MAX_MESSAGE or state > MAX_STATE:
-            raise UserError(
-                f"{p:,} coded features (the constant is one of them, and each category but the first) have "
-                f"{matrix_size(p):,} second moments: a learner's state would take up to {state / 2**20:.1f} MB, and a "
-                f"log takes {MAX_STATE / 2**20:g}. Give the task fewer features, or protocol: gradients"
-            )
+        check_size(self.settings, len(self.mechanisms), self.interactive)
 
     # What a device does
 
@@ -158,6 +146,30 @@ class ScoreProblem:
         return drift_of(self.settings, [(engine.now, engine.mechanisms) for engine in engines])
 
 
+def check_size(settings: Settings, levels: int, interactive: bool) -> None:
+    """Refuse features that are too many for messages or a learner's state, of so many levels.
+
+    Raises
+    ------
+    UserError
+        Saying which protocol would do.
+    """
+    p, lengths = settings.features, lengths_of(settings)
+    size = model_size(p, settings.contrasts)
+    release = longest_release(ScoreProblem.kind, max(lengths))
+    model = 512 + _MODEL_NUMBER * size if interactive else 0
+    sums = levels * (settings.dimension + 2 * sum(lengths[1:]))
+    trail = trail_bytes(len(settings.reported))
+    epochs = 1 if settings.once else REMEMBERED
+    state = epochs * (_STATE_NUMBER * size + _STATE_SUM * sums) + trail + 4096
+    if max(release, model) > MAX_MESSAGE or state > MAX_STATE:
+        raise UserError(
+            f"{p:,} coded features (the constant is one of them, and each category but the first) have "
+            f"{matrix_size(p):,} second moments: a learner's state would take up to {state / 2**20:.1f} MB, and a "
+            f"log takes {MAX_STATE / 2**20:g}. Give the task fewer features, or protocol: gradients"
+        )
+
+
 def problem_for(task: Task) -> ScoreProblem:
     """The scores of a resolved task with ``protocol: scores``.
 
@@ -172,6 +184,8 @@ def problem_for(task: Task) -> ScoreProblem:
     settings = Settings(
         coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels, forget=task.forget
     )
+    # Before a mechanism of so many numbers is sought, which may not exist.
+    check_size(settings, len(task.privacy.levels), interactive=True)
     return ScoreProblem(settings, level_mechanisms(task, settings))
 
 

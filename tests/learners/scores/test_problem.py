@@ -46,3 +46,10 @@ def test_more_features_than_a_message_takes_are_refused_with_what_would_do():
     wide = TEXT.replace("plan, categories: [basic, plus, pro]", f"plan, categories: {list(range(300))}")
     with pytest.raises(UserError, match=r"second moments.*protocol: gradients"):
         person_problem_for(Task.parse(wide)).check_state()
+
+
+def test_so_many_features_that_no_mechanism_has_them_are_refused_for_being_many():
+    """What is wrong is their number, not the budget, of which a mechanism of 50 million numbers would speak."""
+    wide = TEXT.replace("plan, categories: [basic, plus, pro]", f"plan, categories: {list(range(9_000))}")
+    with pytest.raises(UserError, match=r"second moments.*protocol: gradients"):
+        person_problem_for(Task.parse(wide.replace("mu: 1.0", "mu: 4.0")))
