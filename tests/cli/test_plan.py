@@ -87,6 +87,9 @@ def test_mistakes_are_said_in_a_line(planned):
         (("--effect", "agee=2"), "no effect of 'agee'"),
         (("--error", "agee=2"), "no half width of 'agee'"),
         (("--error", "0"), "above 0"),
+        (("--error", "nan"), "is no half width"),
+        (("--people", 10**23), "at most 10^12"),
+        (("--picture", "plan.xyz"), "ends in .png"),
     ):
         found = planned(*words)
         assert said in found, (words, found)

@@ -7,11 +7,13 @@ import math
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from murk._files import check_place, write_whole
 from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, progress, table
 from murk.errors import UserError
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _MOST_FEATURES = 6
 _LINE = 110
+_FORMATS = ("png", "svg", "pdf")
 
 
 @click.command("plan")
@@ -73,12 +76,14 @@ def command(
     stated = [effect_of(text, units(task)) for text in effects]
     # As the first table has them: of probabilities in points.
     points = 100.0 if task.target.kind == "binary" else 1.0
-    wanted = {name: value / points for name, value in (effect_of(text, units(task)) for text in errors)}
+    wanted = {name: value / points for name, value in (effect_of(text, units(task), "half width") for text in errors)}
     assumed = Effects(
         next((value for name, value in stated if name is None), None),
         {name: value for name, value in stated if name is not None}, rate,
     )  # fmt: skip
     counts = people or PEOPLE
+    if picture is not None:
+        _check_picture(picture)
     if picture is not None and len(set(counts)) == 1:
         counts = (max(counts[0] // 4, 1), counts[0], 4 * counts[0])
     named = protocols or None
@@ -91,13 +96,22 @@ def command(
     if picture is not None:
         from murk.learners.planning.picture import draw
 
-        draw(found).savefig(picture, dpi=150)
+        write_whole(picture, draw(found, picture.suffix[1:].lower()))
     if as_json:
         print_json(found.to_dict())
         return
     _show(found, assumed)
     if picture is not None:
         click.echo(f"{picture}")
+
+
+def _check_picture(path: Path) -> None:
+    """Refuse a picture that could not be drawn or written, before the work."""
+    if path.suffix[1:].lower() not in _FORMATS:
+        raise UserError(f"--picture {path}: give a file that ends in .{', .'.join(_FORMATS)}")
+    if find_spec("matplotlib") is None:
+        raise UserError('the picture needs matplotlib: pip install "murk[demo]"', code="MURK-CLI-003")
+    check_place(path)
 
 
 def _task(path: str | None, settings: str | None) -> Task:

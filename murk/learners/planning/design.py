@@ -285,8 +285,8 @@ def _even(shares: Array) -> Array:
     return np.asarray(shares / shares.sum())
 
 
-def effect_of(text: str, units: Mapping[str, Unit]) -> tuple[str | None, float]:
-    """Read ``X`` or ``FEATURE=X``.
+def effect_of(text: str, units: Mapping[str, Unit], noun: str = "effect") -> tuple[str | None, float]:
+    """Read ``X`` or ``FEATURE=X``, which a message calls by a noun.
 
     Raises
     ------
@@ -299,5 +299,5 @@ def effect_of(text: str, units: Mapping[str, Unit]) -> tuple[str | None, float]:
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or (equals and not name):
-        raise UserError(f"{text!r} is no effect: write X, or FEATURE=X, such as 1.5 or {next(iter(units), 'age')}=1.5")
+        raise UserError(f"{text!r} is no {noun}: write X, or FEATURE=X, such as 1.5 or {next(iter(units), 'age')}=1.5")
     return (name if equals else None), number

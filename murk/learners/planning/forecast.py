@@ -123,7 +123,7 @@ def forecast(
     if people < 1:
         raise UserError(f"people={people!r}: give how many will release, at least 1")
     shares = {DEFAULT_LEVEL: 1.0} if levels is None else dict(levels)
-    found: list[tuple[Array, Array]] = []
+    found: list[tuple[Array, ...]] = []
     names: tuple[str, ...] = ()
     why = ""
     for draw in range(draws):
@@ -137,7 +137,6 @@ def forecast(
         except UserError:
             raise
         except (MurkError, np.linalg.LinAlgError):
-            # Sums from which nothing can be solved are of runs that learn nothing.
             continue
         names = one.names
         found.append((halves, effects))
@@ -145,6 +144,9 @@ def forecast(
             why = one.note.removeprefix("none: ").removeprefix("no interval: ")
     if not found:
         return Forecast(people, dict.fromkeys(task.coding.names, math.inf), why="the sums determine nothing")
+    settled = _settled([each[0] for each in found], draws)
+    # Draws without a solution are of runs that learn nothing, too: their half widths have no end.
+    found += [tuple(np.full_like(each, math.inf) for each in found[0])] * (draws - len(found))
     halves, effects = (np.median(np.array([each[part] for each in found]), axis=0) for part in (0, 1))
     # Where there are no effects at all they are none, and not infinite.
     stated = dict(zip(_stated(task), effects.tolist(), strict=True)) if len(effects) else {}
@@ -153,7 +155,7 @@ def forecast(
         dict(zip(names, halves.tolist(), strict=True)),
         stated,
         _per_deviation(task, population, stated),
-        _settled([each[0] for each in found], draws),
+        settled,
         "" if np.isfinite(halves).any() else why or "noise hides every direction in most runs",
     )
 
@@ -220,4 +222,4 @@ def _settled(halves: Sequence[Array], draws: int) -> bool:
     known = found[:, ended.all(axis=0)]
     if len(known) < 2 or not known.size:
         return True
-    return bool(np.all(known.std(axis=0) <= _UNSETTLED * known.mean(axis=0)))
+    return bool(np.all(known.std(axis=0, ddof=1) <= _UNSETTLED * known.mean(axis=0)))

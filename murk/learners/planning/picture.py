@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from murk.learners.planning.plan import Plan
 from murk.learners.results.plot import GREY, INK, figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _COLOURS: Final = {
     "scores": "#1f6feb", "moments": "#1a7f37", "gradients": "#bf8700", "examples": "#8250df", "sketch": "#cf222e",
 }  # fmt: skip
 
 
-def draw(found: Plan) -> Figure:
-    """Draw a plan; where an interval has no end there is no point.
+def draw(found: Plan, form: str = "png") -> bytes:
+    """Draw a plan as PNG, SVG or PDF; where an interval has no end there is no point.
 
     Raises
     ------
@@ -53,4 +51,6 @@ def draw(found: Plan) -> Figure:
     }
     if handles:
         drawn.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False)
-    return drawn
+    buffer = io.BytesIO()
+    drawn.savefig(buffer, format=form, dpi=150)
+    return buffer.getvalue()

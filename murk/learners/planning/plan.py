@@ -15,7 +15,7 @@ from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import People
 from murk.learners.estimates.units import units
 from murk.learners.planning.design import Effects, Population, designs
-from murk.learners.planning.forecast import Forecast, budget_words, forecast
+from murk.learners.planning.forecast import DRAWS, Forecast, budget_words, forecast
 from murk.learners.results.numbers import rounded
 from murk.stream.task.errors import nearest
 from murk.stream.task.protocols.registry import PROTOCOLS
@@ -23,9 +23,10 @@ from murk.stream.task.task import Task
 
 PEOPLE: Final = (10_000, 100_000, 1_000_000)
 FACTORS: Final = (0.5, 1.0, 2.0)
-DRAWS: Final = 3
 FEWEST, MOST = 1_000, 2**30
 """Numbers of people between which an error's is searched."""
+BEYOND: Final = 10**12
+"""More people than there are."""
 
 Tick = Callable[[int, str], None]
 
@@ -181,8 +182,8 @@ def plan(
         For fewer people than 1, an unknown protocol, or an effect of a feature that is not there.
     """
     for count in people:
-        if count < 1:
-            raise UserError(f"people={count!r}: give how many will release, at least 1")
+        if not 1 <= count <= BEYOND:
+            raise UserError(f"people={count!r}: give how many will release, at least 1 and at most 10^12")
     for name in protocols or ():
         if name not in PROTOCOLS:
             raise UserError(f"{name!r} is not a protocol; {nearest(name, PROTOCOLS)}")

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from murk.errors import UserError
+import murk.learners.planning.forecast as module
+from murk.errors import MurkError, UserError
 from murk.learners.planning.design import Effects, designs
 from murk.learners.planning.forecast import forecast
 from murk.learners.planning.line import outlook
@@ -122,3 +123,20 @@ def test_what_has_no_interval_at_all_says_why_and_what_does():
     assert forecast(mixed, population(), 20_000, draws=1).learned
     with pytest.raises(UserError, match="at least 1"):
         forecast(task(), designs(task(), Effects())[0], 0)
+
+
+def test_draws_without_a_solution_learn_nothing(monkeypatch):
+    of, drawn = task(4.0, kind="binary", protocol="examples"), iter([True, False, False] * 2)
+    solved = module._estimate
+
+    def solve(*arguments):
+        if next(drawn):
+            return solved(*arguments)
+        raise MurkError("nothing can be solved")
+
+    monkeypatch.setattr(module, "_estimate", solve)
+    found = forecast(of, population("binary"), 24_000, draws=3)
+    assert not found.learned
+    assert not found.settled
+    monkeypatch.setattr(module, "_estimate", solved)
+    assert forecast(of, population("binary"), 24_000, draws=3).learned
