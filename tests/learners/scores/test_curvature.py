@@ -39,43 +39,6 @@ def test_normal_rows_are_even_around_the_coefficients():
     assert values[-1] > 1.05 * values[0]
 
 
-def test_curvatures_of_other_coefficients_count_for_less_where_rows_predict_otherwise():
-    """Features of three values, mu = 8: normal rows are wrong by other amounts at every origin.
-
-    60 intervals of coefficients that are well known; were those of a task one, fewer than 14 of 20 tasks' would hold
-    with probability 3e-4 (of 95%). The twin, with one error for all origins, is of the same people and noise.
-    """
-
-    def held():
-        total = 0
-        for seed in range(20):
-            rng = np.random.default_rng(seed)
-            place = rng.choice(3, size=48_000, p=[0.83, 0.145, 0.025])
-            X = np.c_[np.where(place[:, None] == np.array([1, 2]), 1.0, -1.0), np.ones(len(place))]
-            y = outcomes(rng, X, np.array([-1.9, 0.3, -2.6]))
-            found = learn_sums(problem_of(2, 8.0), X, y, seed).estimate()
-            total += bool(np.all(np.abs(found.values - [-1.9, 0.3, -2.6]) <= found.half_widths()))
-        return total
-
-    assert held() >= 14
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(curvature, "pooled", lambda answers, onto, _: pooled(answers, onto))
-        assert held() < 14
-
-
-def test_an_epoch_of_which_otherwise_is_predicted_counts_for_less():
-    """By as much as the predictions differ; without that both count by their noise alone."""
-    told = [
-        (model_at(np.eye(2), np.zeros(2)), answer(np.eye(2) * size, 1e-4), lambda s=size: np.eye(2) * s)
-        for size in (3, 1)
-    ]
-    assert pooled(told, np.eye(2)).measured == pytest.approx(2.0 * np.eye(2))
-    found = pooled(told, np.eye(2), 1.0)
-    # They differ by 2 on the diagonal: a mean square of 2.
-    assert found.measured[0, 0] == pytest.approx(1.0 + 2.0 * 1e-4 / (2.0 + 2e-4), rel=1e-6)
-    assert found.variances[0, 0] == pytest.approx(1e-4, rel=1e-3)
-
-
 @pytest.mark.parametrize("length", [0.0, 1e-6, 0.3, 4.5])
 def test_stretched_coordinates_say_what_they_were_stretched_from(length):
     rng = np.random.default_rng(1)

@@ -42,7 +42,7 @@ def held(seed, *, mu=3.0, missing=0.0, sample=0, narrowed=1.0, wrong=None):
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"missing": 0.4, "mu": 4.0}, {"sample": 2000}, {"sample": 2000, "missing": 0.4}],
+    [{}, {"missing": 0.4}, {"sample": 2000}, {"sample": 2000, "missing": 0.4}],
     ids=["no public rows", "and missing targets", "public rows", "and missing targets too"],
 )
 def test_intervals_hold_the_truth(given):

@@ -24,9 +24,6 @@ _CAREFUL = 2.0
 # What rows predict, where all targets are there, may be wrong by so much of it, as features are not normal: in all
 # directions together, and along the coefficients.
 _UNEVEN, _ALONG = 0.1, 1.0
-# Where a curvature was asked for at other coefficients, what rows predict may be otherwise wrong: by so much of what
-# both predictions differ by.
-_MOVED = 0.5
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,6 @@ class Curvature:
         together = pooled(
             [(each.model, each.curvature, partial(mean_matrix, each.model, rows, response)) for each in found],
             turn @ newest.transform,
-            _MOVED,
         )
         if together is None:
             return cls._unknown(newest, rows, response)

@@ -194,9 +194,7 @@ class Pooled:
     variances: Array
 
 
-def pooled(
-    answers: Sequence[tuple[Model, Answer | None, Callable[[], Array]]], onto: Array, moved: float = 0.0
-) -> Pooled | None:
+def pooled(answers: Sequence[tuple[Model, Answer | None, Callable[[], Array]]], onto: Array) -> Pooled | None:
     """Released matrices in the coordinates ``onto``, (p, p), each number by its precision; None if there are none.
 
     Parameters
@@ -205,24 +203,17 @@ def pooled(
         Models, what was released at them, and what is predicted of it.
     onto
         A transform, of whose coordinates the first may be one that other epochs hardly know.
-    moved
-        What is predicted of an answer may be otherwise wrong than what is predicted of the last one, by so much of what
-        the two predictions differ by: what was released at other coefficients then counts for less.
     """
     p = len(onto)
     measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
-    told = [
-        (answer, into, into @ predicted() @ into.T)
-        for model, answer, predicted in answers
-        if answer is not None
-        for into in [onto @ inverse(model.transform)]
-    ]
-    for answer, into, there in told:
+    for model, answer, predicted in answers:
+        if answer is None:
+            continue
+        into = onto @ inverse(model.transform)
         grown = np.sum(into * into, axis=1)
-        apart = moved**2 * float(np.mean((there - told[-1][2]) ** 2))
-        share = 1.0 / (own_variance(answer, p) * np.outer(grown, grown) + apart)
+        share = 1.0 / (own_variance(answer, p) * np.outer(grown, grown))
         measured += share * (into @ answer.mean @ into.T)
-        expected += share * there
+        expected += share * (into @ predicted() @ into.T)
         weights += share
     return Pooled(measured / weights, expected / weights, 1.0 / weights) if weights.any() else None
 
