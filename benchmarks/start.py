@@ -50,7 +50,7 @@ def run(protocol: str, cold: bool) -> tuple[float, float]:
         return found[-1]
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = {
             "python -c pass": lambda: spent(["-c", "pass"], folder, folder),
@@ -67,4 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main([])
