@@ -6,6 +6,7 @@ keeps the array that it is of. These functions work in compiled code only.
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import Any
 
@@ -77,7 +78,7 @@ def register() -> None:
     def none(address: Any, size: Any) -> Any:
         return False
 
-    there = hasattr(ctypes.CDLL(None), "getrandom")
+    there = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "getrandom")
 
     @overload(random_words)  # type: ignore[untyped-decorator, unused-ignore]
     def _random_words(address: Any, size: Any) -> Any:
