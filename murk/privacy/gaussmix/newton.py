@@ -224,7 +224,7 @@ class NewtonMechanism:
         neighbours
             For which neighbours.
         first
-            Records of the first part; None: `default_first`.
+            Records of the first part; None: 2,500 for each feature, 10,000 at most.
 
         Raises
         ------

@@ -203,7 +203,7 @@ def json_schema() -> dict[str, Any]:
     Examples
     --------
     >>> sorted(json_schema())
-    ['example', 'gradient', 'gram', 'iterate', 'moment', 'score', 'sketch']
+    ['example', 'gradient', 'gram', 'iterate', 'moment', 'newton', 'score', 'sketch']
     """
     kinds: dict[str, type[BaseModel]] = {**KINDS, "iterate": IterateMessage}
     # As serialized, since the wire has no defaults: every field is always written.
