@@ -37,10 +37,11 @@ _DAY: Final = 86_400
 # What two releases made by the code of the page came to: a test has a real learner take it over.
 _LEARNER: Final = {
     "schema": 1,
-    "settings": "055cda918ad31a0b",
+    "settings": "3f5f455d56921708",
     "dimension": 3,
     "n_releases": 2,
     "sums": "/r4CidvlxD/+vgKJ2+XEP/6+Aonb5cQ/AAAAAAAAFEA=",
+    "delays": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAEA=",
     "rows": {
         "iterate": "Trf7u1Ho3j/44xgYg1jhv1pea2yICKi/",
         "average": "hJqYcI142z+/rCwsNIncv0U9djZMbZe/",

@@ -31,11 +31,11 @@ _BASE64: Final = {"type": "string", "contentEncoding": "base64", "pattern": "^[A
 _ROWS: Final = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradient")
 
 
-def _object(description: str, properties: Mapping[str, Any]) -> Schema:
+def _object(description: str, properties: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> Schema:
     return {
         "type": "object",
         "description": description,
-        "properties": dict(properties),
+        "properties": {**properties, **(optional or {})},
         "required": list(properties),
         "additionalProperties": False,
     }
@@ -55,6 +55,7 @@ LEARNER: Final = _object(
             {"versions": {"type": "array", "items": _COUNT}, "iterates": _BASE64},
         ),
     },
+    {"delays": {**_BASE64, "description": "where steps are adaptive: mean age, two sums of the curvature, weights"}},
 )
 DEAD_LETTER: Final = _object(
     "A dead letter as a record: its key, headers and value, all three bytes; here as UTF-8 text.",
