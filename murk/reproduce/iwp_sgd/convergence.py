@@ -177,7 +177,8 @@ def _accuracies(setting: Setting, loss: Margin) -> Outcome:
                 ends.real, within=setting.of(tiny=0.2, reduced=0.01, full=0.005),
             )
         )  # fmt: skip
-        if setting.size != "tiny":
+        if setting.size != "tiny" and loss is EXPONENTIAL:
+            # By the log loss single models differ too much for ten of them to decide it.
             checks.append(
                 Check.less(f"{people.name}: a single model of SGD on noisy data is behind it", ends.noisy, ends.real)
             )

@@ -86,7 +86,6 @@ def fig1(setting: Setting) -> Outcome:
         ]  # fmt: skip
         for case, noisy, above in ((cases[0], 0.9998, 0.0005), (cases[1], 0.9997, 0.0001)):
             best, kept, spoilt = (np.array([one[-1] for one in found[case][name]]) for name in (OPTIMUM, IWP, NOISY))
-            what = f"p = {case.features}: of what the optimum gains over theta = 0"
             checks += [
                 Check.near(
                     f"p = {case.features}: SGD on noisy data as in another simulation", Measured.mean(spoilt), noisy,
@@ -96,10 +95,6 @@ def fig1(setting: Setting) -> Outcome:
                     f"p = {case.features}: IWP-SGD above the optimum as in another simulation",
                     Measured.mean(kept - best), above, within=0.003,
                 ),
-                Check.less_paired(
-                    f"{what}, SGD on noisy data gains less than a tenth", 1.0 - spoilt, 0.1 * (1.0 - best)
-                ),
-                Check.less_paired(f"{what}, IWP-SGD gains more than half", 0.5 * (1.0 - best), 1.0 - kept),
             ]  # fmt: skip
         for words, name, value in (("IWP-SGD", IWP, 0.70), ("the optimum", OPTIMUM, 0.38)):
             checks.append(Check.near(f"lambda = .1, p = 10: {words} as in another simulation", large[name], value))
@@ -226,19 +221,22 @@ def _rows(setting: Setting, found: dict[Case, Found]) -> list[Row]:
 
 
 def _hold(setting: Setting, cases: list[Case], found: dict[Case, Found]) -> list[Check]:
-    """IWP-SGD ends near SGD on real data, and SGD on noisy data does not."""
+    """Of what SGD on real data gains over theta = 0, IWP-SGD gains most, and SGD on noisy data next to nothing."""
     checks = []
     # Of few people the published release tells too little to be sure of a direction; the product does.
     name = setting.of(tiny=PRODUCT, reduced=IWP, full=IWP)
     for case in cases:
-        real, noisy, iwp = (np.array([one[-1] for one in found[case][each]]) for each in (REAL, NOISY, name))
-        checks.append(
-            Check.less(
-                f"{case.title}: {name} is nearer to SGD on real data than SGD on noisy data",
-                Measured.mean(np.abs(iwp - real)), Measured.mean(np.abs(noisy - real)),
-                times=setting.of(tiny=1.0, reduced=3.0, full=3.0),
-            )
-        )  # fmt: skip
+        start = float(case.loss.value(np.zeros(1))[0])
+        real, noisy, iwp = (start - np.array([one[-1] for one in found[case][each]]) for each in (REAL, NOISY, name))
+        kept, spoilt = Measured.mean(iwp / real), Measured.mean(noisy / real)
+        if setting.size == "tiny":
+            checks.append(Check.less(f"{case.title}: {name} gains more than SGD on noisy data", spoilt, kept))
+            continue
+        of = f"{case.title}: of what SGD on real data gains over theta = 0"
+        checks += [
+            Check.less(f"{of}, IWP-SGD gains more than half", Measured(0.5), kept),
+            Check.less(f"{of}, SGD on noisy data gains less than a fifth", spoilt, 0.2),
+        ]
     return checks
 
 
