@@ -12,7 +12,7 @@ from functools import update_wrapper
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from murk import _memory as memory
+from murk._memory import register
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -113,7 +113,7 @@ class Kernel:
         import numba
 
         with _CREATING:
-            memory.register()
+            register()
             if self._dispatcher is None:
                 cached = self._options["cache"]
                 compiled = numba.njit(error_model="numpy", **{**self._options, "cache": cached})(self._function)

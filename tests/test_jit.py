@@ -34,7 +34,8 @@ def test_a_changed_callee_in_another_file_recompiles_its_callers(tmp_path):
     package = tmp_path / "murk"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    shutil.copy(Path(__file__).parent.parent / "murk/_jit.py", package)
+    for name in ("_jit.py", "_memory.py"):
+        shutil.copy(Path(__file__).parent.parent / "murk" / name, package)
     (package / "outer.py").write_text(OUTER)
     answers = []
     for added in (1, 2):

@@ -12,8 +12,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "what is missing is coded by the task's rule, whatever its index",
     (
         "murk/_sqlite.py",
-        "-                budget -= len(row[-1]) if isinstance(row[-1], bytes | str) else 1\n"
-        "+                budget -= len(row[-1]) if isinstance(row[-1], bytes | str) else 2",
+        "-                budget -= len(value) if isinstance(value, _SIZED) else 1\n"
+        "+                budget -= len(value) if isinstance(value, _SIZED) else 2",
     ): "a cell that is neither is refused, however many rows were read",
     (
         "murk/producers/ledger/ledger.py",

@@ -16,7 +16,7 @@ from murk.privacy.mechanisms import Mechanism, lattice
 from murk.privacy.mechanisms.kernel_codes import NOISE_OF
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.privacy.noise.sources import draw_noise
-from murk.stream.worker.publication import ring_size
+from murk.stream.worker.publication import newest_published, ring_size, spacing
 
 _WEIGHTS = {"norm": k.NORM, "mallows": k.MALLOWS, "clip": k.CLIP}
 _AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
@@ -150,6 +150,22 @@ class Memory:
     def wipe(self) -> None:
         """Wipe what is of one record: its features, its gradient, its noise."""
         forget(self.real, self.whole)
+
+    @property
+    def published(self) -> list[int]:
+        """Places of the iterates that gradients may still arrive for, the newest last."""
+        head, length = int(self.whole[k.RING_HEAD]), int(self.whole[k.RING_LENGTH])
+        return [(head - length + i) % len(self.ring_versions) for i in range(length)]
+
+    def remember(self, count: int, versions: Sequence[int], iterates: NDArray[np.float64]) -> None:
+        """Have so many releases learned, and these iterates as those that gradients may still arrive for."""
+        floor = int(self.whole[k.FLOOR])
+        newest = newest_published(count, floor)
+        self.whole[k.COUNT], self.whole[k.NEXT_PUBLISHED] = count, newest + spacing(newest, floor)
+        self.ring_versions[: len(versions)] = versions
+        self.ring[: len(versions)] = iterates
+        self.whole[k.RING_LENGTH] = len(versions)
+        self.whole[k.RING_HEAD] = len(versions) % len(self.ring_versions)
 
     def _bind(self) -> None:
         real, whole = self.real, self.whole

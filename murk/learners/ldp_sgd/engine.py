@@ -35,11 +35,10 @@ from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
 from murk.privacy.noise.sources import fill_from
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
-from murk.stream.worker.publication import is_published, newest_published, spacing
+from murk.stream.worker.publication import is_published
 
 _BLOCK = 4096
-_SUMS = ("SUM_PRECISION", "SUM_WEIGHT", "SUM_SPREAD", "SUM_SQUARES")
-_DELAYS = ("MEAN_AGE", "SLOPE", "SLOPE_SQUARES", "COUNTED")
+_SUMS, _DELAYS = slice(k.SUM_PRECISION, k.SUM_SQUARES + 1), slice(k.MEAN_AGE, k.COUNTED + 1)
 _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradient")
 
 
@@ -94,7 +93,7 @@ class SGDEngine:
         self._seeded = seed is not None
         self._known_version = 0
         self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
-        # Computed once: they are asked for with every release.
+        # Asked for with every release.
         self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
         self._coins = np.zeros((1, 3), dtype=np.uint64)
         # Whether the kernel of one record draws its noise.
@@ -371,20 +370,17 @@ class SGDEngine:
     def state_dict(self) -> dict[str, Any]:
         """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""
         memory = self.memory
-        length = int(memory.whole[k.RING_LENGTH])
-        size = memory.ring_versions.shape[0]
-        places = [(int(memory.whole[k.RING_HEAD]) - length + i) % size for i in range(length)]
         return {
             "schema": 1,
             "settings": self.settings.digest,
             "dimension": self.dimension,
             "n_releases": self.n_releases,
-            "sums": pack(memory.real[k.SUM_PRECISION : k.SUM_SQUARES + 1]),
-            **({"delays": pack(memory.real[k.MEAN_AGE : k.COUNTED + 1])} if self.settings.delays else {}),
+            "sums": pack(memory.real[_SUMS]),
+            **({"delays": pack(memory.real[_DELAYS])} if self.settings.delays else {}),
             "rows": {name: pack(memory.rows[i]) for i, name in enumerate(_ROWS)},
             "published": {
-                "versions": [int(memory.ring_versions[place]) for place in places],
-                "iterates": pack(memory.ring[places].ravel()),
+                "versions": memory.ring_versions[memory.published].tolist(),
+                "iterates": pack(memory.ring[memory.published].ravel()),
             },
         }
 
@@ -410,22 +406,15 @@ class SGDEngine:
             if len(versions) > memory.ring_versions.shape[0]:
                 raise MurkError(f"the state remembers {len(versions)} versions, at most {memory.ring.shape[0]} fit")
             rows = np.array([unpack(state["rows"][name], d) for name in _ROWS])
-            sums = unpack(state["sums"], len(_SUMS))
-            delays = unpack(state["delays"], len(_DELAYS)) if self.settings.delays else np.zeros(len(_DELAYS))
+            sums = unpack(state["sums"], 4)
+            delays = unpack(state["delays"], 4) if self.settings.delays else np.zeros(4)
             ring = unpack(state["published"]["iterates"], len(versions) * d).reshape(len(versions), d)
             count = count_of(state["n_releases"], "n_releases")
-            if not np.all(sums >= 0.0) or delays[0] < 0.0 or not np.all(delays[2:] >= 0.0):
+            if not (np.all(sums >= 0.0) and delays[0] >= 0.0 and np.all(delays[2:] >= 0.0)):
                 raise MurkError("the state holds a sum below zero of what is never below zero")
         except (KeyError, TypeError, ValueError) as error:
             raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
         memory.rows[:] = rows
-        memory.real[k.SUM_PRECISION : k.SUM_SQUARES + 1] = sums
-        memory.real[k.MEAN_AGE : k.COUNTED + 1] = delays
-        memory.whole[k.COUNT] = count
-        memory.ring_versions[: len(versions)] = versions
-        memory.ring[: len(versions)] = ring
-        memory.whole[k.RING_LENGTH] = len(versions)
-        memory.whole[k.RING_HEAD] = len(versions) % memory.ring_versions.shape[0]
-        floor = self.settings.staleness.floor
-        newest = newest_published(count, floor)
-        memory.whole[k.NEXT_PUBLISHED] = newest + spacing(newest, floor)
+        memory.real[_SUMS] = sums
+        memory.real[_DELAYS] = delays
+        memory.remember(count, versions, ring)

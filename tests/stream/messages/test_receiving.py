@@ -23,6 +23,7 @@ MORE: dict[str, dict[str, Any]] = {
     "score": {"version": 7, "question": "scatter"},
     "sketch": {"rows": 1, "records": 9, "spread": 0.5},
     "gram": {"records": 9},
+    "newton": {"records": 9, "model": [0.25]},
 }
 WITH_NUMBERS = sorted(kind for kind, model in KINDS.items() if not issubclass(model, PackedRelease))
 
