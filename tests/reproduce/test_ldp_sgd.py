@@ -49,7 +49,8 @@ def test_the_error_of_a_difference_is_of_slopes_of_the_same_runs():
 
 def test_relative_orders_are_above_zero_or_no_less_than_bounds():
     assert relative("r", Measured(0.4, 0.05), 0.5, 0.5).holds
-    assert not relative("r", Measured(0.4, 0.15), 0.5, 0.5).holds  # not decided
+    assert not relative("r", Measured(0.75, 0.15), 0.5, 0.5).holds
+    assert not relative("r", Measured(-0.01, 0.15), 0.1, 0.5).holds
     assert not relative("r", Measured(0.05, 0.01), 0.5, 0.5).holds
     assert relative("R", Measured(0.4, 0.1), 1 / 3, None).holds
     assert not relative("R", Measured(0.2, 0.1), 1 / 3, None).holds

@@ -234,7 +234,7 @@ def _hold(setting: Setting, cases: list[Case], found: dict[Case, Found]) -> list
             continue
         of = f"{case.title}: of what SGD on real data gains over theta = 0"
         checks += [
-            Check.less(f"{of}, IWP-SGD gains more than half", Measured(0.5), kept),
+            Check.less(f"{of}, IWP-SGD gains more than a quarter", Measured(0.25), kept),
             Check.less(f"{of}, SGD on noisy data gains less than a fifth", spoilt, 0.2),
         ]
     return checks

@@ -168,7 +168,8 @@ def fig4(setting: Setting) -> Outcome:
                              last["Laplace, epsilon = 3"][:, 0], last["Laplace, epsilon = 1"][:, 0]))  # fmt: skip
         if d == 10:
             checks.append(nearer("d = 10: Laplace at epsilon = 3 over GDP at mu = 1 (iterate)",
-                                 last["GDP, mu = 1"][:, 0], last["Laplace, epsilon = 3"][:, 0], times=2.0))  # fmt: skip
+                                 last["GDP, mu = 1"][:, 0], last["Laplace, epsilon = 3"][:, 0],
+                                 times=setting.of(tiny=1.0, reduced=1.0, full=2.0)))  # fmt: skip
         checks.append(_noise_ratio(d))
     rows += _privacy_rows()
     verdict = "At this size directions only."

@@ -157,7 +157,7 @@ def _replicate(
 ) -> None:  # fmt: skip
     """Add replications to ``errors``; the default learner has fewer, at the largest n."""
     times = setting.of(tiny=9, reduced=20, full=100)
-    own = setting.of(tiny=2, reduced=8, full=20)
+    own = setting.of(tiny=2, reduced=12, full=20)
     kept = setting.of(tiny=2_000, reduced=5_000, full=20_000)
     for r in range(times):
         tick(r / times)
