@@ -32,7 +32,7 @@ def test_a_neighbour_reads_what_learners_publish(broker, tmp_path):
     folder = world(tmp_path, rows=60, task=TASK)
     name = f"e{uuid.uuid4().hex[:12]}"
     url, topic = f"{broker.url}/{name}", Names(name).estimates
-    learn = ["learn", "--log", url, "--idle", 0.5, "--estimates", 0.05, "--json"]
+    learn = ["learn", "--log", url, "--idle", 3, "--estimates", 0.05, "--json"]
     murk("topics", "task.yaml", "--log", url, "--simulated", folder=folder)
     produce = ["produce", "task.yaml", "--source", "people.csv", "--log", url, "--seed", 1, "--json"]
     assert murk(*produce, folder=folder).json["releases"] == 60
