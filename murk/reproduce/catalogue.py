@@ -32,10 +32,10 @@ def chosen(which: str) -> list[Experiment]:
     >>> len(chosen("all")) == len(experiments())
     True
     """
-    known = experiments()
+    known = {name: one for one in experiments().values() for name in (one.id, *one.also)}
     if which in known:
         return [known[which]]
-    found = [one for one in known.values() if which in ("all", one.id.partition("/")[0])]
+    found = [one for one in experiments().values() if which in ("all", one.id.partition("/")[0])]
     if found:
         return found
     near = get_close_matches(which, [*known, *(paper.number for paper in PAPERS)], n=1, cutoff=0.3)

@@ -316,6 +316,8 @@ class Experiment:
         Where it is made: a function of a :class:`Setting` that returns an :class:`Outcome`. It is imported when run.
     data
         Columns of the paper's real file, where one is to be had and is taken by ``--data``; and what file that is.
+    also
+        Other identifiers: of what the same runs show, too.
     """
 
     id: str
@@ -324,6 +326,7 @@ class Experiment:
     function: str
     data: Sequence[str] = ()
     file: str = ""
+    also: Sequence[str] = ()
 
     def run(self, setting: Setting) -> Outcome:
         """Make it again.

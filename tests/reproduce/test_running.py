@@ -123,14 +123,20 @@ def test_the_papers_file_is_checked_before_anything_is_made(tmp_path):
 def test_a_word_means_a_figure_a_paper_or_all_and_another_is_answered_with_the_nearest(monkeypatch):
     papers = [
         Paper(
-            number=number, protocol="x", citation="Nobody", experiments=[replace(experiment("good"), id=f"{number}/a")]
+            number=number,
+            protocol="x",
+            citation="Nobody",
+            experiments=[replace(experiment("good"), id=f"{number}/a", also=(f"{number}/both",))],
         )
         for number in ("008", "009")
     ]
     monkeypatch.setattr(catalogue, "PAPERS", papers)
     assert [one.id for one in catalogue.chosen("all")] == ["008/a", "009/a"]
+    assert catalogue.chosen("009/both") == catalogue.chosen("009/a")
     assert [one.id for one in catalogue.chosen("009")] == [one.id for one in catalogue.chosen("009/a")] == ["009/a"]
-    with pytest.raises(UserError, match=r"no figure or table '09/a': the nearest is 009/a; known are all, 008/a"):
+    with pytest.raises(
+        UserError, match=r"no figure or table '09/a': the nearest is 009/a; known are all, 008/a, 008/both"
+    ):
         catalogue.chosen("09/a")
 
 

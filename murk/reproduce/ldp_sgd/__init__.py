@@ -24,8 +24,7 @@ PAPER = Paper(
     experiments=(
         _experiment("fig1", "Clipped against weighted gradients", "clipping"),
         _experiment("fig2", "People's own budgets, and averaging", "mechanisms"),
-        _experiment("table1", "Rates of convergence", "rates"),
-        _experiment("fig3", "Relative order of the average", "rates"),
+        _experiment("table1", "Rates of convergence, and relative orders (figure 3)", "rates", also=("002/fig3",)),
         _experiment("fig4", "Laplace against Gaussian noise", "mechanisms"),
         _experiment("fig5", "Linear regression over decay rates and budgets", "trajectories"),
         _experiment("fig6", "Logistic regression over decay rates and budgets", "trajectories"),

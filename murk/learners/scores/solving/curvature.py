@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from murk.learners.scores.model import Model, Response
 from murk.learners.scores.solving.expected import mean_matrix
@@ -126,7 +125,7 @@ def _drawn(ratio: float, variance: float) -> tuple[float, float]:
     weights = [math.exp(-((ratio - 1.0) ** 2) / both / 2.0) / math.sqrt(2.0 * math.pi * both)]
     error = math.sqrt(variance)
     low, high = -ratio / error, (1.0 - ratio) / error
-    part = float(special.ndtr(high) - special.ndtr(low))
+    part = (math.erfc(-high / math.sqrt(2.0)) - math.erfc(-low / math.sqrt(2.0))) / 2.0
     if part > 1e-12:
         at_low, at_high = (math.exp(-value * value / 2.0) / math.sqrt(2.0 * math.pi) for value in (low, high))
         shift = (at_low - at_high) / part

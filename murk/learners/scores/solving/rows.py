@@ -7,7 +7,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from murk.learners.estimates.estimate import PublicCovariates
 
@@ -82,6 +81,9 @@ def _normals(size: int) -> Array:
     The first number's quantiles, at each of them the other numbers at the ends of an orthogonal frame turned at random,
     as long as normal ones are: so that for each first number the others have the second moments of normal ones, too.
     """
+    # Most tasks have public rows, or solve elsewhere: a start without SciPy is a sixth shorter.
+    from scipy import special
+
     other = max(size - 1, 0)
     layers = max(_ROWS // max(2 * other, 1), 32)
     quantiles = special.ndtri((np.arange(layers) + 0.5) / layers)
