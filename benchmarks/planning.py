@@ -25,7 +25,7 @@ from benchmarks.protocols import WOMEN
 from murk.errors import UserError
 from murk.learners.links import logistic
 from murk.learners.planning.design import Effects, Population, designs
-from murk.learners.planning.forecast import forecast
+from murk.learners.planning.forecast import DRAWS, forecast
 from murk.stream import Task
 
 PROTOCOLS = ("scores", "moments", "examples", "gradients", "sketch")
@@ -95,7 +95,7 @@ def kept(folder, setting, protocol, runs, seed):
     return halves, population
 
 
-def grid(protocols, quick, seed, folder=None, draws=None):
+def grid(protocols, quick, seed, folder=None, draws=DRAWS):
     """Every cell's comparison."""
     for kind, d, n, mu, rows in CELLS[::2] if quick else CELLS:
         setting = Setting(kind, d, n, mu, rows)
@@ -105,7 +105,7 @@ def grid(protocols, quick, seed, folder=None, draws=None):
             start, runs = time.monotonic(), RUNS[protocol]
             halves, population = kept(folder, setting, protocol, runs, seed)
             try:
-                found = forecast(setting.task(protocol), population, n, draws=draws or runs)
+                found = forecast(setting.task(protocol), population, n, draws=draws)
             except UserError as error:
                 print(f"{protocol}: {error}", file=sys.stderr)
                 continue
@@ -202,7 +202,7 @@ def main(arguments=None):
     parser.add_argument("--runs", type=int, default=9, help="with --women")
     parser.add_argument("--mu", type=float, default=1.0, help="with --women")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--draws", type=int, help="of each forecast; by default as many as runs (murk plan: 3)")
+    parser.add_argument("--draws", type=int, help="of each forecast; by default as many as murk plan's", default=DRAWS)
     parser.add_argument("--keep", type=Path, help="a folder for what is simulated, so that it need not be again")
     parser.add_argument("--json", type=Path, help="where to write all figures")
     chosen = parser.parse_args(arguments)

@@ -17,11 +17,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from murk.errors import UserError
 from murk.learners.estimates.units import Unit
@@ -164,16 +164,19 @@ def designs(task: Task, effects: Effects) -> tuple[Population, ...]:
 
 
 def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Array:
-    """Rows of independent or related features: normal scores, and of each feature the quantiles that it has."""
+    """Rows of independent or related features: of normal scores the ranks, and of each feature its own quantiles."""
     coding, rng = task.coding, np.random.Generator(np.random.Philox(key=0x706C616E))
     shared = rng.normal(size=ROWS)
     found = np.ones((ROWS, coding.size))
     place = 0
 
-    def score() -> Array:
+    # Even quantiles: of few rows a feature has the spread that is said, not about that.
+    levels = (np.arange(ROWS) + 0.5) / ROWS
+    normal = np.array([NormalDist().inv_cdf(level) for level in levels])
+
+    def ranks() -> NDArray[np.int64]:
         own = math.sqrt(common) * shared + math.sqrt(1.0 - common) * rng.normal(size=ROWS)
-        # Even quantiles: of few rows a feature has the spread that is said, not about that.
-        return np.asarray(special.ndtri((np.argsort(np.argsort(own)) + 0.5) / ROWS))
+        return np.argsort(np.argsort(own))
 
     for feature in task.features:
         sizes = [2]
@@ -184,14 +187,14 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Arra
         else:
             sizes = [0]
         for size in sizes:
-            level = special.ndtr(score())
+            rank = ranks()
             if not size:
-                found[:, place] = np.clip(spread * special.ndtri(level), -1.0, 1.0)
+                found[:, place] = np.clip(spread * normal[rank], -1.0, 1.0)
                 place += 1
                 continue
             share = 1.0 / size if rare is None else min(rare, 1.0 / size)
             # The first category is what is left.
-            category = np.floor(level / share).astype(np.int64)
+            category = np.floor(levels[rank] / share).astype(np.int64)
             for each in range(size - 1):
                 found[:, place] = np.where(category == each, 1.0, -1.0)
                 place += 1

@@ -28,11 +28,13 @@ from murk.stream.task.task import Task
 Array = NDArray[np.float64]
 
 DRAWS: Final = 5
-"""Times that sums are drawn."""
+"""Times that sums are drawn, at first."""
 WIDEST: Final = 50.0
 """Points per standard deviation of a feature beyond which an interval says nothing."""
 
 _UNSETTLED = 0.1
+# Settled half widths are drawn up to so many times more until their medians are known to this relative standard error.
+_MOST, _KNOWN = 3, 0.025
 _MOST_CHAINS = 4
 # Kind of release to the module beside this one that adds up what people release.
 _MODULES: Final[Mapping[str, str]] = {
@@ -111,7 +113,8 @@ def forecast(
     levels
         Level to its share of the people; by default all are at the default one.
     draws, seed
-        How often sums are drawn, and from what.
+        How often sums are drawn, and from what; up to three times as often where half widths are settled and their
+        median is not known to 2.5%.
     level
         Nominal level of the intervals.
 
@@ -126,8 +129,10 @@ def forecast(
     found: list[tuple[Array, ...]] = []
     names: tuple[str, ...] = ()
     why = ""
-    for draw in range(draws):
-        rng = np.random.default_rng([seed, people % 2**32, draw])
+    drawn = 0
+    while drawn < draws or (drawn < _MOST * draws and _unsure([each[0] for each in found], drawn)):
+        drawn += 1
+        rng = np.random.default_rng([seed, people % 2**32, drawn - 1])
         own = _with_rows(task, population, rng)
         try:
             with plausible():
@@ -144,9 +149,9 @@ def forecast(
             why = one.note.removeprefix("none: ").removeprefix("no interval: ")
     if not found:
         return Forecast(people, dict.fromkeys(task.coding.names, math.inf), why="the sums determine nothing")
-    settled = _settled([each[0] for each in found], draws)
+    settled = _settled([each[0] for each in found], drawn)
     # Draws without a solution are of runs that learn nothing, too: their half widths have no end.
-    found += [tuple(np.full_like(each, math.inf) for each in found[0])] * (draws - len(found))
+    found += [tuple(np.full_like(each, math.inf) for each in found[0])] * (drawn - len(found))
     halves, effects = (np.median(np.array([each[part] for each in found]), axis=0) for part in (0, 1))
     # Where there are no effects at all they are none, and not infinite.
     stated = dict(zip(_stated(task), effects.tolist(), strict=True)) if len(effects) else {}
@@ -215,11 +220,24 @@ def _per_deviation(task: Task, population: Population, effects: Mapping[str, flo
 
 def _settled(halves: Sequence[Array], draws: int) -> bool:
     """Whether half widths hardly differ from draw to draw, and none has an end in some and not in others."""
+    spread = _spread(halves, draws)
+    return spread is not None and spread <= _UNSETTLED
+
+
+def _unsure(halves: Sequence[Array], draws: int) -> bool:
+    """Whether half widths hardly differ, and more than what is wanted of their medians."""
+    spread = _spread(halves, draws)
+    # A median's standard error, of normal draws.
+    return spread is not None and spread <= _UNSETTLED and math.sqrt(math.pi / 2.0 / draws) * spread > _KNOWN
+
+
+def _spread(halves: Sequence[Array], draws: int) -> float | None:
+    """The largest relative standard deviation; None where draws disagree on which half widths have an end."""
     found = np.array(halves)
     ended = np.isfinite(found)
     if len(found) < draws or np.any(ended.any(axis=0) != ended.all(axis=0)):
-        return False
+        return None
     known = found[:, ended.all(axis=0)]
     if len(known) < 2 or not known.size:
-        return True
-    return bool(np.all(known.std(axis=0, ddof=1) <= _UNSETTLED * known.mean(axis=0)))
+        return 0.0
+    return float(np.max(known.std(axis=0, ddof=1) / known.mean(axis=0)))

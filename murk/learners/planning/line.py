@@ -11,8 +11,11 @@ from murk.learners.planning.forecast import WIDEST, budget_words, forecast
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
-LARGEST: Final = 6
-"""Coded features beyond which a forecast takes too long to be made before every run."""
+LARGEST: Final = 25
+"""Coefficients beyond which a forecast takes too long to be made before a run; half as many where few people release,
+and half where scores have chains: each has its own epochs."""
+MANY: Final = 20_000
+"""People whose run takes so long that a second before it is nothing."""
 
 _NAMED = 3
 
@@ -42,11 +45,13 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL) -> str | None:
     """
     levels, known = task.privacy.levels, units(task)
     shares = dict.fromkeys(levels, 1.0) if level == "lot" else {level: 1.0}
-    # Of gradients a path would have to be simulated, release by release.
-    if task.protocol == "gradients" or people < 1 or not shares.keys() <= levels.keys():
+    if people < 1 or not shares.keys() <= levels.keys():
         return None
-    # Sums over public rows take longer, and each chain has its own epochs.
-    if task.coding.size + (task.public is not None) + 2 * (task.log.partitions - 1) > LARGEST:
+    # Without covariates gradients have no interval, or by random scaling one that long paths must be simulated for.
+    if task.protocol == "gradients" and (task.public is None or people < MANY):
+        return None
+    chains = task.protocol == "scores" and task.log.partitions > 1
+    if (1 + (people < MANY)) * (1 + chains) * task.coding.size > LARGEST:
         return None
     try:
         found = forecast(task, designs(task, Effects())[0], people, levels=shares, draws=1)

@@ -1,6 +1,7 @@
 """Forecast half widths against those of people who really release; at another budget they are not."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import murk.learners.planning.forecast as module
 from murk.errors import MurkError, UserError
 from murk.learners.planning.design import Effects, designs
-from murk.learners.planning.forecast import forecast
+from murk.learners.planning.forecast import DRAWS, forecast
 from murk.learners.planning.line import outlook
 from murk.stream import Task
 from tests.learners.planning.people import halves, population, task
@@ -30,6 +31,11 @@ CASES = [
 ]
 
 
+WIDE = (
+    f"name: t\nfeatures: [{', '.join(f'{{{{name: x{j}, low: -1, high: 1}}}}' for j in range(14))}]\n"
+    "target: {{name: y, kind: binary, positive: a, negative: b}}\nprotocol: {protocol}\n"
+    "privacy: {{guarantee: {{gdp: {{mu: 4.0}}}}}}\npublic: {{set_aside: 2000}}"
+)
 QUARTER = {
     "sketch: {method: mixing, rows: 400}": "sketch: {method: mixing, rows: 100}",
     "sketch: {method: linear-mixing, rows: 100, window: 1000}": (
@@ -107,6 +113,36 @@ def test_what_is_not_to_be_learned_is_said():
     assert "hardly anything is to be learned" in outlook(of, 3_000)
     # Before asymptotics hold one draw differs from the next.
     assert not forecast(task(1.0), designs(task(1.0), Effects())[0], 20_000).settled
+
+
+@pytest.mark.parametrize(
+    ("spread", "more"), [(0.01, 0), (0.07, 9), (0.2, 0)], ids=["known", "settled and not known", "not settled"]
+)
+def test_medians_of_settled_half_widths_are_drawn_until_they_are_known(monkeypatch, spread, more):
+    """Every other draw is `spread` above 1, and below: of 0.07 a median of five is known to 0.044, and of fourteen to
+    0.024."""
+    made = []
+
+    def half_widths(level):
+        made.append(level)
+        return np.full(2, 1.0 + spread * (-1.0) ** len(made))
+
+    monkeypatch.setattr(module, "_estimate", lambda *_: SimpleNamespace(names=("a", "b"), half_widths=half_widths))
+    monkeypatch.setattr(module, "_effects", lambda *_: np.zeros(0))
+    of = task()
+    forecast(of, designs(of, Effects())[0], 1_000)
+    assert len(made) == DRAWS + more
+
+
+def test_one_line_is_said_of_what_is_forecast_in_a_moment():
+    large, small = 100_000, 1_000
+    wide = {name: Task.parse(WIDE.format(protocol=name)) for name in ("scores", "moments", "gradients")}
+    assert outlook(wide["scores"], small) is None
+    assert "average effects about" in outlook(wide["scores"], large)
+    assert outlook(wide["gradients"], small) is None
+    assert "average effects about" in outlook(wide["gradients"], large)
+    chains = Task.parse(WIDE.format(protocol="scores") + "\nlog: {partitions: 2}")
+    assert outlook(chains, large) is None
 
 
 def test_what_has_no_interval_at_all_says_why_and_what_does():
