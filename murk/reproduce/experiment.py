@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.reproduce.data_file import as_numbers, read_columns
+from murk.reproduce.data_file import DataFile, read_columns, read_numbers, recognized
 
 Size = Literal["tiny", "reduced", "full"]
 Tag = Literal["exact", "stand-in", "reduced", "unreachable"]
@@ -69,7 +69,7 @@ class Setting:
         """A generator for a part of the experiment: the same key, the same numbers, whatever else is drawn."""
         return np.random.default_rng([self.seed, *key])
 
-    def columns(self, names: Sequence[str]) -> Mapping[str, list[str]]:
+    def columns(self, file: DataFile) -> Mapping[str, list[str]]:
         """Columns of the paper's real file, as words.
 
         Raises
@@ -78,9 +78,9 @@ class Setting:
             If it cannot be read, or lacks one of them.
         """
         assert self.data is not None
-        return read_columns(self.data, names)
+        return read_columns(self.data, file)
 
-    def numbers(self, names: Sequence[str], *, empty: bool = False) -> dict[str, NDArray[np.float64]]:
+    def numbers(self, file: DataFile, *, empty: bool = False) -> dict[str, NDArray[np.float64]]:
         """Columns of the paper's real file, as numbers; empty cells are NaN where there may be such.
 
         Raises
@@ -88,7 +88,19 @@ class Setting:
         UserError
             If it cannot be read, lacks a column, or has anything else in one.
         """
-        return as_numbers(self.columns(names), empty=empty)
+        assert self.data is not None
+        return read_numbers(self.data, file, empty=empty)
+
+    def file(self, files: Sequence[DataFile]) -> DataFile:
+        """Which of several the paper's real file is.
+
+        Raises
+        ------
+        UserError
+            If it is none of them, or cannot be read.
+        """
+        assert self.data is not None
+        return recognized(self.data, files)
 
 
 @dataclass(frozen=True)
@@ -314,8 +326,8 @@ class Experiment:
         What it shows.
     module, function
         Where it is made: a function of a :class:`Setting` that returns an :class:`Outcome`. It is imported when run.
-    data
-        Columns of the paper's real file, where one is to be had and is taken by ``--data``; and what file that is.
+    files
+        The paper's real files, where they are to be had and are taken by ``--data``.
     also
         Other identifiers: of what the same runs show, too.
     """
@@ -324,8 +336,7 @@ class Experiment:
     title: str
     module: str
     function: str
-    data: Sequence[str] = ()
-    file: str = ""
+    files: Sequence[DataFile] = ()
     also: Sequence[str] = ()
 
     def run(self, setting: Setting) -> Outcome:
@@ -337,9 +348,9 @@ class Experiment:
             If the file given is not what it takes, or a library of an extra is missing.
         """
         if setting.data is not None:
-            if not self.data:
+            if not self.files:
                 raise UserError(f"{self.id} is made from simulated data alone: leave --data out")
-            read_columns(setting.data, self.data, most=1)
+            setting.file(self.files)
         found: Outcome = getattr(import_module(self.module), self.function)(setting)
         return found
 

@@ -4,8 +4,10 @@ import os
 from pathlib import Path
 
 from murk.errors import UserError
+from murk.reproduce.data_file import DataFile
 from murk.reproduce.experiment import Check, Measured, Outcome, Panel, Row, Series
 
+AGES = DataFile(name="people.csv", columns=("age",))
 COUNTER = "MURK_TEST_COUNTER"
 
 
@@ -45,6 +47,6 @@ def faulty(setting):
 
 
 def with_file(setting):
-    columns = setting.columns(["age"])
+    columns = setting.columns(AGES)
     assert columns["age"]
     return _outcome(setting, True)

@@ -65,7 +65,7 @@ def survey(path, n, more=()):
     ]  # fmt: skip
     with path.open("w", newline="") as file:
         lines = csv.writer(file)
-        lines.writerow([*SURVEY, "PWGTP"])
+        lines.writerow([*SURVEY.columns, "PWGTP"])
         lines.writerows([*row, 1] for row in zip(*columns, strict=True))
         lines.writerows(more)
     return columns

@@ -16,6 +16,7 @@ from murk.reproduce import catalogue, run, store
 from murk.reproduce.experiment import Check, Experiment, Measured, Panel, Paper, Row, Series, Setting
 from murk.reproduce.picture import _COLOURS, _shared, draw
 from tests.reproduce import made_up
+from tests.reproduce.made_up import AGES
 
 
 def experiment(function, **more):
@@ -94,16 +95,16 @@ def test_a_files_cells_are_numbers_and_none_is_repeated(tmp_path, cell, words):
     path = tmp_path / "people.csv"
     path.write_text("age\n" if cell is None else f"age\n30\n{cell}\n")
     with pytest.raises(UserError, match=words) as error:
-        Setting(data=path).numbers(["age"])
+        Setting(data=path).numbers(AGES)
     assert cell is None or cell not in str(error.value)
     path.write_text("age,sex\n30,1\n,1\n")
-    assert Setting(data=path).numbers(["age"], empty=True)["age"].tolist() == pytest.approx([30.0, np.nan], nan_ok=True)
+    assert Setting(data=path).numbers(AGES, empty=True)["age"].tolist() == pytest.approx([30.0, np.nan], nan_ok=True)
     with pytest.raises(UserError, match=r"row 3, column age: no number \(1 of 2 rows\)"):
-        Setting(data=path).numbers(["age"])
+        Setting(data=path).numbers(AGES)
 
 
 def test_the_papers_file_is_checked_before_anything_is_made(tmp_path):
-    takes = experiment("with_file", data=("age",), file="people.csv")
+    takes = experiment("with_file", files=(AGES,))
     right, wrong, cut = tmp_path / "right.csv.gz", tmp_path / "wrong.csv", tmp_path / "cut.csv.gz"
     with gzip.open(right, "wt") as file:
         file.write("sex,age\nf,30\n")
@@ -112,7 +113,7 @@ def test_the_papers_file_is_checked_before_anything_is_made(tmp_path):
     (found,) = reproduce([takes], Setting(data=right), tmp_path)
     assert found["origin"]["data"] == {"name": "right.csv.gz", "sha256": store.sha256_of(right)}
     for data, words in (
-        (wrong, "no column age"), (cut, "is no CSV file"), (tmp_path / "none.csv", "No such file"),
+        (wrong, "is not a file that is taken here"), (cut, "is no CSV file"), (tmp_path / "none.csv", "No such file"),
     ):  # fmt: skip
         with pytest.raises((UserError, OSError), match=words):
             reproduce([takes], Setting(data=data), tmp_path)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=1, show_default=True, metavar="N",
               help="Of all that is drawn.")  # fmt: skip
 @click.option("--data", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="The paper's real file (CSV), for a figure that otherwise takes a stand-in.")  # fmt: skip
+              help="The paper's real file, as distributed, for a figure that otherwise takes a stand-in.")  # fmt: skip
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="murk-reproduced", show_default=True,
               metavar="DIR", help="Where pictures, CSV and JSON files go.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="How many at once.  [default: as many as cores]")
@@ -84,7 +84,13 @@ def _list(as_json: bool) -> None:
                         "protocol": paper.protocol,
                         "citation": paper.citation,
                         "experiments": [
-                            {"id": one.id, "title": one.title, "data": list(one.data)} for one in paper.experiments
+                            {
+                                "id": one.id,
+                                "title": one.title,
+                                "data": list(one.files[0].columns) if one.files else [],
+                                "files": [file.name for file in one.files],
+                            }
+                            for one in paper.experiments
                         ],
                     }
                     for paper in PAPERS
@@ -95,7 +101,7 @@ def _list(as_json: bool) -> None:
     for paper in PAPERS:
         paragraph(f"{paper.number}  {paper.citation}", hang="     ")
         for one in paper.experiments:
-            takes = f" [--data: {one.file}]" if one.file else ""
+            takes = f" [--data: {', '.join(file.name for file in one.files)}]" if one.files else ""
             paragraph(f"  {one.id:<14} {one.title}{takes}", hang=" " * 17)
     click.echo("\nmurk reproduce ID, or PAPER, or all")
 

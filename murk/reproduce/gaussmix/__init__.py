@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from murk.reproduce.experiment import Experiment, Paper
-
-BOSTON = (
-    "crim", "zn", "indus", "chas", "nox", "rm", "age", "dis", "rad", "tax", "ptratio", "b", "lstat", "medv",
-)  # fmt: skip
-"""Columns of the Boston housing data, the last being the target."""
+from murk.reproduce.gaussmix.files import FIG2, FIG4, files_of
 
 PAPER = Paper(
     number="004",
@@ -34,6 +30,7 @@ PAPER = Paper(
             title="Linear regression from sketches against its rivals",
             module="murk.reproduce.gaussmix.regression",
             function="fig2",
+            files=files_of(FIG2),
         ),
         Experiment(
             id="004/fig3",
@@ -46,8 +43,7 @@ PAPER = Paper(
             title="Linear regression from sketches on more data sets",
             module="murk.reproduce.gaussmix.regression",
             function="fig4",
-            data=BOSTON,
-            file="Boston housing",
+            files=files_of(FIG4),
         ),
         Experiment(
             id="004/fig5",

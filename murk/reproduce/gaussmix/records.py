@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -102,10 +101,9 @@ def spectra(rng: np.random.Generator, n: int, features: int = 100) -> Records:
     return _split(x, heights[:, 2] + 0.05 * rng.normal(size=n), rng, n)
 
 
-def columns(found: Mapping[str, Vector], target: str, rng: np.random.Generator) -> Records:
-    """A file's numbers, four fifths to learn from."""
-    x = np.column_stack([found[name] for name in found if name != target])
-    return _split(x, found[target], rng, len(x))
+def table(x: Matrix, y: Vector, rng: np.random.Generator) -> Records:
+    """A file's records, four fifths to learn from."""
+    return _split(x, y, rng, len(x))
 
 
 def _split(x: Matrix, y: Vector, rng: np.random.Generator, n: int) -> Records:

@@ -16,9 +16,9 @@ from murk.learners.gaussmix.baselines.common import Draws
 from murk.privacy import ApproxDP, SimulatedNoise
 from murk.privacy.gaussmix import GaussMixMechanism
 from murk.reproduce.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting, Tag
-from murk.reproduce.gaussmix import BOSTON
 from murk.reproduce.gaussmix import records as of
 from murk.reproduce.gaussmix.draws import Vector, by_moments, squared_error
+from murk.reproduce.gaussmix.files import FIG2, FIG4, Source, files_of, read
 from murk.reproduce.gaussmix.records import Records
 
 EPSILONS: Final = tuple(np.geomspace(0.1, 10.0, 5).round(4).tolist())
@@ -222,7 +222,9 @@ CRIME, TECATOR = 1994, 240
 
 
 def fig2(setting: Setting) -> Outcome:
-    """Four data sets: two that the paper draws, and two stand-ins for its files."""
+    """Four data sets: two that the paper draws, and two stand-ins for its files; or a file of them."""
+    if setting.data is not None:
+        return _of_file(setting, FIG2)
     features = setting.of(tiny=48, reduced=of.FEATURES, full=of.FEATURES)
     repeats, small = setting.of(tiny=2, reduced=5, full=250), setting.of(tiny=2, reduced=40, full=250)
     note = "" if setting.size == "full" else f"{repeats} draws of the records in place of 250."
@@ -254,6 +256,26 @@ def fig2(setting: Setting) -> Outcome:
     return _outcome(cases, found, checks)
 
 
+def _of_file(setting: Setting, sources: Sequence[Source]) -> Outcome:
+    """What the paper's own file says: its panels alone."""
+    assert setting.data is not None
+    file, cases = setting.file(files_of(sources)), []
+    repeats = setting.of(tiny=2, reduced=40, full=250)
+    for source in (one for one in sources if one.file == file):
+        table = read(source, setting.data)
+        whole = not file.rows or table.rows in file.rows
+        size = f"{len(table.x):,} records of {table.x.shape[1]} features"
+        other = "" if whole else f" It has {table.rows:,} rows, {file.name} {' or '.join(map(str, file.rows))}."
+        cases.append(Case(
+            source.name, partial(of.table, table.x, table.y), setting.tag() if whole else "stand-in",
+            f"The file given: {size}.{other} {source.note}".strip(), repeats,
+        ))  # fmt: skip
+    found = made(cases, setting)
+    order_of = [MURK, NEW, MIXING, SHEFFET]
+    checks = [check for case, one in zip(cases, found, strict=True) for check in order(one, order_of, case.name)]
+    return _outcome(cases, found, checks)
+
+
 def _outcome(cases: Sequence[Case], found: Sequence[Found], checks: list[Check], more: str = "") -> Outcome:
     named = {case.name: one for case, one in zip(cases, found, strict=True)}
     return Outcome(
@@ -268,7 +290,10 @@ def _words(names: Sequence[str]) -> str:
 
 
 def fig4(setting: Setting) -> Outcome:
-    """Four more data sets: stand-ins for three files, and independent uniform entries as the paper draws them."""
+    """Four more data sets: stand-ins for three files, and independent uniform entries as the paper draws them; or a
+    file of them."""
+    if setting.data is not None:
+        return _of_file(setting, FIG4)
     features = setting.of(tiny=48, reduced=of.FEATURES, full=of.FEATURES)
     repeats, small = setting.of(tiny=2, reduced=4, full=250), setting.of(tiny=2, reduced=40, full=250)
     note = "" if setting.size == "full" else f"{repeats} draws of the records in place of 250."
@@ -279,9 +304,6 @@ def fig4(setting: Setting) -> Outcome:
         )
         for name, n in (("Boston housing", 506), ("wine quality", 1359), ("bike sharing", 17379))
     ]  # fmt: skip
-    if setting.data is not None:
-        table = setting.numbers(BOSTON)
-        cases[0] = Case("Boston housing", partial(of.columns, table, "medv"), setting.tag(), "The file given.", small)
     inside = "As the paper's public code draws it: uniform on a random subspace of 4 dimensions, times sqrt 12."
     cases += [
         Case("uniform", partial(of.uniform, features=features), setting.tag(), note, repeats),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from murk.reproduce.data_file import DataFile
 from murk.reproduce.experiment import Experiment, Paper
 
 _HERE = "murk.reproduce.iwp_sgd"
-SURVEY = ("AGEP", "SEX", "SCHL", "WKHP", "PINCP", "PUBCOV")
-"""Columns of the survey's person file that the paper's tasks are made of."""
-SURVEY_FILE = "person records of the American Community Survey 2018, the five largest states in one file"
+SURVEY = DataFile(
+    name="person records of the American Community Survey 2018, the five largest states in one file",
+    columns=("AGEP", "SEX", "SCHL", "WKHP", "PINCP", "PUBCOV"),
+)
+"""The survey's columns that the paper's tasks are made of."""
 
 PAPER = Paper(
     number="000",
@@ -28,8 +31,7 @@ PAPER = Paper(
             title="Test loss of the exponential loss, of models and of the averaged model",
             module=f"{_HERE}.convergence",
             function="fig2",
-            data=SURVEY,
-            file=SURVEY_FILE,
+            files=(SURVEY,),
         ),
         Experiment(
             id="000/fig3",
@@ -42,8 +44,7 @@ PAPER = Paper(
             title="Accuracy with the exponential loss",
             module=f"{_HERE}.convergence",
             function="fig4",
-            data=SURVEY,
-            file=SURVEY_FILE,
+            files=(SURVEY,),
         ),
         Experiment(
             id="000/fig5",
@@ -56,24 +57,21 @@ PAPER = Paper(
             title="Test loss of the log loss, of models and of the averaged model",
             module=f"{_HERE}.convergence",
             function="fig6",
-            data=SURVEY,
-            file=SURVEY_FILE,
+            files=(SURVEY,),
         ),
         Experiment(
             id="000/fig7",
             title="Accuracy with the log loss",
             module=f"{_HERE}.convergence",
             function="fig7",
-            data=SURVEY,
-            file=SURVEY_FILE,
+            files=(SURVEY,),
         ),
         Experiment(
             id="000/fig8",
             title="Regression: test loss, of models and of the averaged model",
             module=f"{_HERE}.convergence",
             function="fig8",
-            data=SURVEY,
-            file=SURVEY_FILE,
+            files=(SURVEY,),
         ),
     ),
 )

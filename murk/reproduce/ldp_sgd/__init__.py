@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from murk.reproduce.data_file import DataFile
 from murk.reproduce.experiment import Experiment, Paper
 
-_FILE = "insurance_dataset.csv (Kaggle, sridharstreaks: insurance-data-for-machine-learning)"
-COLUMNS = (
-    "age", "gender", "bmi", "children", "smoker", "region", "medical_history", "family_medical_history",
-    "exercise_frequency", "occupation", "coverage_level", "charges",
+INSURANCE = DataFile(
+    name="insurance_dataset.csv (Kaggle, sridharstreaks: insurance-data-for-machine-learning)",
+    columns=(
+        "age", "gender", "bmi", "children", "smoker", "region", "medical_history", "family_medical_history",
+        "exercise_frequency", "occupation", "coverage_level", "charges",
+    ),
 )  # fmt: skip
+COLUMNS = INSURANCE.columns
 
 
 def _experiment(name: str, title: str, module: str, function: str | None = None, **more: Any) -> Experiment:
@@ -29,7 +33,7 @@ PAPER = Paper(
         _experiment("fig5", "Linear regression over decay rates and budgets", "trajectories"),
         _experiment("fig6", "Logistic regression over decay rates and budgets", "trajectories"),
         *(
-            _experiment(name, f"Health insurance: {what}", "insurance", data=COLUMNS, file=_FILE)
+            _experiment(name, f"Health insurance: {what}", "insurance", files=(INSURANCE,))
             for name, what in (("fig7", "error"), ("fig8", "cross-entropy"), ("fig9", "accuracy"))
         ),
     ),

@@ -15,7 +15,7 @@ from murk.learners import LDPSGDClassifier, LDPSGDRegressor, ScoreClassifier, Sc
 from murk.privacy import GaussianDP
 from murk.reproduce.data_file import as_numbers
 from murk.reproduce.experiment import STANDARD_ERRORS, Check, Measured, Outcome, Panel, Row, Series, Setting, Tag
-from murk.reproduce.ldp_sgd import COLUMNS
+from murk.reproduce.ldp_sgd import COLUMNS, INSURANCE
 from murk.reproduce.ldp_sgd.simulate import ALPHAS, LEVELS, Floats, follow, fraction, lines, nearer, points
 
 _HISTORY = {"": 0, "none": 0, "high blood pressure": 1, "diabetes": 2, "heart disease": 3}
@@ -96,7 +96,7 @@ def generated(n: int, rng: np.random.Generator) -> dict[str, Floats]:
 def records(setting: Setting) -> Records:
     """The paper's file, or as many generated records as the size asks for."""
     if setting.data is not None:
-        columns = {name: coded(name, words) for name, words in setting.columns(COLUMNS).items()}
+        columns = {name: coded(name, words) for name, words in setting.columns(INSURANCE).items()}
     else:
         columns = generated(setting.of(tiny=30_000, reduced=250_000, full=1_000_000), setting.rng(7))
     explained = math.nan if setting.data else 1.0 - NOISE**2 / float(columns["charges"].var())

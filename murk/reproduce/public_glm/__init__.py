@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from murk.reproduce.experiment import Experiment, Paper
+from murk.reproduce.public_glm.files import FILES
 
 PAPER = Paper(
     number="003",
@@ -47,6 +48,7 @@ PAPER = Paper(
             title="Accuracy on real people",
             module="murk.reproduce.public_glm.real",
             function="fig6",
+            files=FILES,
         ),
         Experiment(
             id="003/fig7",
