@@ -208,11 +208,18 @@ def test_a_figure_of_the_papers_file_is_of_that_file_alone(figure, name, tmp_pat
     assert outcome.checks
     # It has too few rows to be the published one.
     assert {row.tag for row in outcome.rows} == {"stand-in"}
-    assert all("It has 260 rows" in row.note for row in outcome.rows)
+    assert all("260 rows" in row.note and "The published file has" in row.note for row in outcome.rows)
     for sources in ("FIG2", "FIG4"):
         made = tuple(published(one, 260) for one in getattr(regression, sources))
         monkeypatch.setattr(figures, sources, made)
     assert {row.tag for row in figure(setting).rows} == {"reduced"}
+
+
+def test_what_the_paper_has_not_is_a_stand_in_however_many_rows_it_has(tmp_path, monkeypatch):
+    (days,) = [source for source in regression.FIG4 if not source.own]
+    monkeypatch.setattr(figures, "FIG4", (published(days, 60),))
+    outcome = figures.fig4(replace(TINY, data=made_up(tmp_path / "day.csv", days, n=60)))
+    assert {row.tag for row in outcome.rows} == {"stand-in"}
 
 
 @pytest.mark.parametrize("place", [0, 2])

@@ -96,3 +96,19 @@ def test_accuracies_are_seen_where_they_are_decided():
     assert mixed.startswith("Seen in part")
     assert "it is so at epsilon = 1 for A, and less accurate at 10 for A" in mixed
     assert accuracies({"A": {1.0: [even, even, even]}}).startswith("Not seen")
+
+
+def test_on_a_file_each_rival_is_ahead_behind_or_neither():
+    first = r.verdict_of_file("wine", errors([r.MIXING, *(name for name in BEST_FIRST if name != r.MIXING)]))
+    assert first == (
+        "Seen that LinearMixing outperforms its rivals on wine: at epsilon = 1, on nine of ten draws, it is ahead of "
+        "Sheffet, Sheffet with the new analysis, AdaSSP."
+    )
+    mixed = errors([r.MURK, r.NEW, r.MIXING, r.SHEFFET, r.ANALYTIC, "zero"])
+    mixed[r.ADASSP] = {1.0: mixed[r.MIXING][1.0][::-1]}
+    found = r.verdict_of_file("wine", mixed)
+    assert found.startswith("Seen in part")
+    assert "ahead of Sheffet; behind Sheffet with the new analysis, Murk's second moments; neither" in found
+    assert found.endswith("nor behind AdaSSP.")
+    last = r.verdict_of_file("wine", errors([*(name for name in BEST_FIRST if name != r.MIXING), r.MIXING]))
+    assert last.startswith("Not seen")

@@ -39,6 +39,8 @@ class Source:
         The column of date and time, of which hour, weekday, month and year are made.
     prepare
         What else is done to the features, and which rows are kept.
+    own
+        Whether the paper has it, and not only something like it.
     note
         What is to be said of it.
     """
@@ -50,6 +52,7 @@ class Source:
     coded: Sequence[str] = ()
     clock: str = ""
     prepare: Callable[[Columns, str], Columns] | None = None
+    own: bool = True
     note: str = ""
 
 
@@ -231,6 +234,7 @@ BIKE: Final = (
         file=DataFile(name="day.csv (UCI)", columns=_DAY, rows=(731,)),
         target="cnt",
         coded=("season", "weathersit"),
+        own=False,
         note="Days in place of the public code's hours.",
     ),
     Source(
