@@ -81,11 +81,11 @@ def main(argv: list[str]) -> None:
     labels = y.tolist()
     print(f"{'':66s} {'ours':>8s} {'peer':>9s}")
 
-    def learner(kind, seed, count=n, **more):
+    def learner(kind, seed, **more):
         model = kind(budget=GaussianDP(1.0), seed=seed, features=NAMES, **more)
 
         def learn():
-            for x, label in zip(records[:count], labels[:count], strict=True):
+            for x, label in zip(records, labels, strict=True):
                 model.learn_one(x, label)
 
         return learn
@@ -104,12 +104,12 @@ def main(argv: list[str]) -> None:
         ("examples, directions", IWPSGDClassifier, {"release": "directions"}),
         ("examples, as by default", IWPSGDClassifier, {}),
         ("moments, as by default", PublicGLMClassifier, {"public": [dict(zip(NAMES, x, strict=True)) for x in public]}),
+        ("moments, joint", PublicGLMClassifier, {"release": "joint"}),
         ("scores, the default", ScoreClassifier, {}),
     ):
-        few = n // 10
-        a, b, r = compare(learner(kind, 1, few, **more), learn_river)
-        r *= few / n
-        row(f"learn_one of {what} / River LogisticRegression", a / few * 1e6, b / n * 1e6, r, 2.0, "us")
+        for noise, seed in (("simulated", 1), ("secure", None)):
+            a, b, r = compare(learner(kind, seed, **more), learn_river)
+            row(f"learn_one of {what}, {noise} noise / River", a / n * 1e6, b / n * 1e6, r, 2.0, "us")
 
     many = 1_000_000
     big, big_y = rng.normal(size=(many, D)), rng.random(many) < 0.5

@@ -153,6 +153,20 @@ def brief(function: F) -> F:
     return _kernel(function, direct=True, cache=True, nogil=False)
 
 
+def patient(function: F) -> F:
+    """Like :func:`brief`, for a kernel that is called once `due` says that compiling it pays; till then others work."""
+    return _kernel(function, patience=PATIENCE, direct=True, cache=True, nogil=False)
+
+
+def due(kernel: Any, numbers: int) -> bool:
+    """Whether compiling a `patient` kernel pays by now; if not, others work on so many numbers in its place."""
+    left = getattr(kernel, "_patience", 0)
+    if left <= 0:
+        return True
+    kernel._patience = left - _CALL - numbers
+    return False
+
+
 def within(function: F) -> F:
     """Like :func:`jit`, for a few operations on integers: compiled within other kernels, and else left as it is."""
     return _kernel(function, patience=float("inf"), cache=True, nogil=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -200,6 +202,36 @@ class StreamEstimator(base.Estimator):
         engine.admit(release, 0)
         engine.learn_releases([release])
 
+    # Records, one by one
+
+    def _fix(self, names: tuple[Any, ...], engine: Any) -> Any:
+        """Have these features from now on, and an engine that learns one record in place."""
+        self._names = names
+        # With one name, an itemgetter gives a value and no tuple.
+        self._values_of: Callable[[Record], Sequence[Any]] = (
+            itemgetter(*names) if len(names) > 1 else partial(_only, names[0])
+        )
+        self._watch()
+        self._engine = engine
+        return engine
+
+    def _own(self, budget: Guarantee) -> Any:
+        """What randomizes the record of a person with a budget of their own."""
+        return self._calibrated(budget)
+
+    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
+        engine = self._engine
+        if engine is None:
+            engine = self._begun(tuple(sorted(x)))
+        own = self._default if budget is None else self._own(budget)
+        try:
+            values = self._values_of(x)
+        except KeyError:
+            values = [x.get(name) for name in self._names]
+        engine.learn_record(values, y, own)
+        if self._first_records is not None:
+            self._surveyed([(values, y)])
+
     # What was learned
 
     def _require(self) -> Any:
@@ -304,6 +336,10 @@ class StreamEstimator(base.Estimator):
 
     def _unit_test_skips(self) -> set[str]:
         return set()
+
+
+def _only(name: Any, x: Record) -> tuple[Any]:
+    return (x[name],)
 
 
 def series(values: Any, X: Any, name: str | None) -> Any:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.base import Record, StreamEstimator
+from murk.learners.base import StreamEstimator
 from murk.learners.options import InverseScalingStep
 from murk.privacy import Guarantee
 
@@ -20,26 +18,8 @@ class SGDEstimator(StreamEstimator):
     """A River estimator around an engine with an iterate and its average."""
 
     def _start(self, names: tuple[Any, ...], engine: Any) -> Any:
-        self._names = names
-        # With one name, an itemgetter gives a value and no tuple.
-        self._values = itemgetter(*names) if len(names) > 1 else partial(_only, names[0])
         engine.use(self._default)
-        self._watch()
-        self._engine = engine
-        return engine
-
-    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
-        engine = self._engine
-        if engine is None:
-            engine = self._begun(tuple(sorted(x)))
-        mechanism = self._default if budget is None else self._calibrated(budget)
-        try:
-            values = self._values(x)
-        except KeyError:
-            values = [x.get(name) for name in self._names]
-        engine.learn_record(values, y, mechanism)
-        if self._first_records is not None:
-            self._surveyed([(values, y)])
+        return self._fix(names, engine)
 
     def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
         engine = self._engine
@@ -62,10 +42,6 @@ class SGDEstimator(StreamEstimator):
         """The average bar_t of the iterates, in working coordinates."""
         found: NDArray[np.float64] = self._require().average
         return found
-
-
-def _only(name: Any, x: Record) -> tuple[Any]:
-    return (x[name],)
 
 
 def step_setting(step: Any) -> Any:

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import murk
-from murk.learners.ldp_sgd import kernels as ldp_sgd
+from murk.learners.in_place import NO_WORDS
 from tests.learners.catalogue import BY_RECORD, FEATURES, NAMES, PURE, RECORD, SECRETS, compiled, made, target_of
 
 INTERRUPTS = 100
@@ -113,10 +113,13 @@ WHITENED = {"second_moment": np.diag([2.0, 1.0, 1.0])}
         ("LDPSGDRegressor", {**PURE, "mechanism": "privunit"}),
         ("IWPSGDClassifier", {}),
         ("IWPSGDRegressor", {}),
+        ("PublicGLMRegressor", {}),
+        ("ScoreClassifier", {}),
     ],
 )
 def test_no_instruction_leaves_anything_when_interrupted(name, seed, more):
     """An interrupt at every single instruction of Murk's Python, one after another."""
+    compiled()
     first = made(name, seed=seed, **more)
     record_once(first, name)
     at = 0
@@ -178,8 +181,9 @@ def test_randomness_that_fails_leaves_nothing(name, learn, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "urandom", urandom)
         # Nor has the kernel any.
-        real = ldp_sgd.learn_record
-        patch.setattr(ldp_sgd, "learn_record", lambda at, y, trials: ldp_sgd.NO_WORDS if trials else real(at, y, 0))
+        kernels = model._engine._kernels
+        real = kernels.learn_record
+        patch.setattr(kernels, "learn_record", lambda at, y, trials: NO_WORDS if trials else real(at, y, 0))
         with pytest.raises(OSError, match="entropy"):
             learn(model, name)
     assert calls[0]
@@ -191,22 +195,20 @@ def test_randomness_that_fails_half_way_leaves_nothing(monkeypatch):
     """Where the words did not suffice, some of the record's noise is drawn already when the next ones do not come."""
     # Outer products, the default of examples, take all of their words at once.
     for name, more in (("LDPSGDRegressor", {}), ("IWPSGDRegressor", {"release": "directions"})):
-        model, real = made(name, **more), os.urandom
-        engine, calls = model._engine, [0]
-        engine._trials, engine._word_bytes = 1, 8 * (2 + 8 + 3)
-        # The first words of a gradient's noise come within the kernel.
-        last = 1 if name == "LDPSGDRegressor" else 2
+        model, calls = made(name, **more), [0]
+        engine = model._engine
+        # The first words come within the kernel, and do not suffice.
+        engine._trials = 1
 
-        def urandom(size, calls=calls, real=real, last=last):
+        def urandom(size, calls=calls):
             calls[0] += 1
-            if calls[0] == last:
-                raise OSError("no entropy")
-            return real(size)
+            raise OSError("no entropy")
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "urandom", urandom)
             with pytest.raises(OSError, match="entropy"):
                 model.learn_one(RECORD, target_of(name))
+        assert calls == [1]
         assert not left(model)
         arrays = getattr(engine, "memory", engine)
         words = len(getattr(arrays, "words", ()))

@@ -5,27 +5,24 @@ from __future__ import annotations
 import copy
 import math
 import os
-import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._turns import Turns, in_turn, occupied
+from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
+from murk.learners.in_place import NO_WORDS, RecordEngine, trials_for
 from murk.learners.iwp_sgd import kernels as f
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.estimation.inference import estimate
-from murk.learners.iwp_sgd.estimation.polish import triangle
-from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings, fill, level_rows
+from murk.learners.iwp_sgd.memory import Memory
+from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings, level_rows
 from murk.learners.levels import levels_of
 from murk.learners.state import count_of, pack, unpack
-from murk.learners.values import number
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
-from murk.privacy.noise.distributions import GAUSSIAN_NOISE
-from murk.privacy.noise.sources import fill_from
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ExampleRelease
 
@@ -34,7 +31,7 @@ _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "gathered", "reference"
 _COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "identified")
 
 
-class IWPEngine:
+class IWPEngine(RecordEngine):
     """IWP-SGD on one chain: ``theta <- Project(theta - step (gradient estimate + lambda theta))``, and its average.
 
     Threads take turns.
@@ -53,6 +50,8 @@ class IWPEngine:
 
     kind = "example"
     covariates: PublicCovariates | None = None
+    _kernels = f
+    memory: Memory
 
     def __init__(
         self,
@@ -72,24 +71,16 @@ class IWPEngine:
         self.settings = settings
         self.mechanisms = dict(mechanisms)
         self._turns = Turns()
-        p, numbers = settings.features, settings.dimension
-        self._size = triangle(p) if settings.polish else 0
-        self.real: NDArray[np.float64] = np.zeros(k.REAL_HEADER + (k.ROWS + 1) * p + numbers + 2 * self._size)
-        self.whole: NDArray[np.int64] = np.zeros(k.WHOLE_HEADER + 2 * numbers, dtype=np.int64)
-        fill(self.real, self.whole, settings)
+        self.memory = Memory(settings)
         self._noise: NoiseSource = noise if noise is not None else SecureNoise()
         if seed is not None:
             self._noise = SimulatedNoise(seed)
             self.whole[k.SIMULATED] = 1
             self.whole[k.SEED] = np.array(seed, dtype=np.uint64).view(np.int64)
         self._seeded = seed is not None
-        self._bind()
-        self.x[-1] = 1.0
-        self._drawn = p - 1 if settings.form == k.LABEL else numbers
-        # Secure noise for one record: words for a little more trials than it has numbers, spare words, a coin.
         self._direct = type(self._noise) is SecureNoise
-        self._trials = self._drawn + self._drawn // 25 + 2
-        self._word_bytes = 8 * (2 * self._trials + 8 + 1)
+        self._in_place = self._seeded or self._direct
+        self._trials = 0 if self._seeded else trials_for(len(self.memory.noise))
         self._levels = {level: place for place, level in enumerate(self.mechanisms)}
         self._level_table = level_rows(settings, list(self.mechanisms.values()))
         self._labelled = settings.form == k.LABEL
@@ -100,27 +91,30 @@ class IWPEngine:
         }
         self.current: ExampleMechanism | None = None
 
-    def _bind(self) -> None:
-        p, at, tail = self.settings.features, k.REAL_HEADER, self.settings.features + self.settings.dimension
-        self.rows = self.real[at : at + k.ROWS * p].reshape(k.ROWS, p)
-        self.triangles = self.real[at + k.ROWS * p :][: 2 * self._size].reshape(2, self._size)
-        self.x = self.real[-tail : p - tail]
-        self.features = self.x[:-1]
-        self._put: Callable[..., None] = struct.Struct(f"{p - 1}d").pack_into
-        self._at = self.real.nbytes - tail * self.real.itemsize
+    @property
+    def real(self) -> NDArray[np.float64]:
+        """The memory's float64 numbers."""
+        return self.memory.real
+
+    @property
+    def whole(self) -> NDArray[np.int64]:
+        """The memory's int64 numbers."""
+        return self.memory.whole
+
+    @property
+    def rows(self) -> NDArray[np.float64]:
+        """The memory's state vectors."""
+        return self.memory.rows
+
+    @property
+    def triangles(self) -> NDArray[np.float64]:
+        """The memory's sums of the polish."""
+        return self.memory.triangles
 
     @in_turn
     def __getstate__(self) -> dict[str, Any]:
-        # Views are created again; and what is copied later, array by array, another thread could be writing to.
-        state = {name: value for name, value in self.__dict__.items() if name not in _BOUND}
-        state["real"], state["whole"] = self.real.copy(), self.whole.copy()
-        # Whatever is going on or went wrong, a copy has nothing of a record.
-        _forget(state["real"], state["whole"], self.settings.features)
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._bind()
+        # What is copied later, array by array, another thread could be writing to.
+        return {**self.__dict__, "memory": copy.copy(self.memory)}
 
     # What is known
 
@@ -210,52 +204,13 @@ class IWPEngine:
             f.set_level(self.real, self.whole, *level_rows(self.settings, [mechanism]), 0)
             self.current = mechanism
 
-    def learn_record(self, values: Sequence[Any], y: float, mechanism: ExampleMechanism | None = None) -> None:
-        """Randomize one record once, and learn from the release.
+    def _learn_slowly(self, y: float, missing: int) -> None:
+        if missing == NO_WORDS:
+            self.whole[k.COIN] = np.frombuffer(os.urandom(8), dtype=np.int64)[0]
+        super()._learn_slowly(y, missing)
 
-        Parameters
-        ----------
-        values
-            Coded features without the constant, ``(p - 1,)``; what is no number counts as 0.
-        y
-            The coded target; NaN where it is missing.
-        mechanism
-            What randomizes it; by default the one in use.
-        """
-        if not (self._seeded or self._direct):
-            row = np.array([[number(value) for value in values]])
-            self.learn_records(row, np.array([y]), None if mechanism is None else [mechanism])
-            return
-        turns = self._turns
-        # As `in_turn` has it: another call would take as long as several numbers of a release.
-        with turns:
-            if turns.busy:
-                raise occupied()
-            try:
-                turns.busy = True
-                if mechanism is not None and mechanism is not self.current:
-                    self.use(mechanism)
-                try:
-                    self._put(self.real, self._at, *values)
-                except struct.error:
-                    self._put(self.real, self._at, *map(number, values))
-                if self._seeded:
-                    f.learn_record(self.real, self.whole, y)
-                else:
-                    self._learn_directly(y)
-            except BaseException:
-                _forget(self.real, self.whole, self.settings.features)
-                raise
-            finally:
-                turns.busy = False
-
-    def _learn_directly(self, y: float) -> None:
-        words = np.frombuffer(os.urandom(self._word_bytes), dtype=np.uint64)
-        if not f.learn_record_secure(self.real, self.whole, y, self._trials, words):
-            noise = self.whole[k.WHOLE_HEADER : k.WHOLE_HEADER + self._drawn]
-            fill_from(words, self._trials, 1, GAUSSIAN_NOISE, noise)
-            self.whole[k.COIN] = words[-1:].view(np.int64)[0]
-            f.learn_record(self.real, self.whole, y)
+    def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+        self._learn_records(X, y, None)
 
     @in_turn
     def learn_records(
@@ -272,7 +227,7 @@ class IWPEngine:
         try:
             self._learn_records(X, y, mechanisms)
         except BaseException:
-            _forget(self.real, self.whole, self.settings.features)
+            self.memory.wipe()
             raise
 
     def _learn_records(
@@ -298,7 +253,7 @@ class IWPEngine:
         for start in range(0, len(X), _BLOCK):
             block = slice(start, min(start + _BLOCK, len(X)))
             records = np.arange(self.n_releases, self.n_releases + block.stop - start, dtype=np.int64)
-            noise = self._noise.gaussian(records, self._drawn)
+            noise = self._noise.gaussian(records, len(self.memory.noise))
             words = np.zeros(len(records), dtype=np.uint64)
             if self._labelled:
                 words[:] = self._noise.words(records, 1, Purpose.COIN)[:, 0]
@@ -385,7 +340,7 @@ class IWPEngine:
                 raise MurkError("the state is of a learner with other settings: make one with the same")
             rows = np.array([unpack(state["rows"][name], p) for name in self._row_names])
             sums = unpack(state["sums"], k.LAST_SUM - k.FIRST_SUM + 1)
-            triangles = unpack(state["triangles"], 2 * self._size).reshape(2, self._size)
+            triangles = unpack(state["triangles"], self.triangles.size).reshape(2, -1)
             counts = [count_of(state[name], name) for name in _COUNTS]
         except (KeyError, TypeError, ValueError) as error:
             raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
@@ -398,15 +353,4 @@ class IWPEngine:
             self.whole[place] = count
 
 
-def _forget(real: NDArray[np.float64], whole: NDArray[np.int64], p: int) -> None:
-    """Wipe what is of one record: its features and target, what is released of it, its noise and coin."""
-    tail = p + int(whole[k.NUMBERS])
-    real[-tail : p - tail - 1] = 0.0
-    real[p - tail :] = 0.0
-    real[k.TARGET] = 0.0
-    whole[k.WHOLE_HEADER :] = 0
-    whole[k.COIN] = 0
-
-
-_BOUND = ("rows", "triangles", "x", "features", "_put", "_at")
 _PLACES = (k.COUNT, k.UPDATES, k.IN_BATCH, k.REFUSED, k.NEXT_REFRESH, k.IDENTIFIED)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from murk._jit import within
+from murk.learners.in_place import words_for
+
 # Kernels take numpy arrays of fixed element types; their annotations would only repeat "array".
 Array = Any
 
@@ -43,3 +46,14 @@ FIRST_SUM, LAST_SUM = SUM_WEIGHT, BEND_SQUARES
 
 # State vectors, one after another; then two triangles (where estimates are polished), x and the released vector.
 ITERATE, AVERAGE, SCALING_A, SCALING_B, GATHERED, REFERENCE, AIMED, FIRST, SECOND, ROWS = range(10)
+
+
+@within
+def sizes(features: int, numbers: int, polish: int) -> tuple[int, int]:
+    """Numbers of ``whole`` and of ``real``.
+
+    ``whole`` is: header, noise, payload, words with one for a coin. ``real`` is: header, state vectors, triangles, x,
+    the released vector.
+    """
+    whole = WHOLE_HEADER + 2 * numbers + words_for(numbers) + 1
+    return whole, REAL_HEADER + (ROWS + 1) * features + polish * features * (features + 1) + numbers

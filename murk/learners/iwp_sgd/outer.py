@@ -27,11 +27,15 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._jit import inlined, jit
+from murk._jit import inlined, jit, patient
+from murk._memory import integers_at, numbers_at
+from murk.learners.in_place import LEARNED
 from murk.learners.iwp_sgd.directions import to_direction
-from murk.learners.iwp_sgd.kernels import add_loss, set_level, state_views, step_on
+from murk.learners.iwp_sgd.kernels import add_loss, set_level, state_views, step_on, take_words
 from murk.learners.iwp_sgd.layout import *
+from murk.learners.scores.kernels import outer
 from murk.learners.scores.layout import symmetric
+from murk.privacy.noise.kernels import simulated_gaussian
 
 _HALF = math.sqrt(0.5)
 
@@ -151,6 +155,24 @@ def follow_outer(whole: Array, real: Array, rho: Array, u: Array, weight: float,
     return found
 
 
+@inlined
+def learn_matrix(
+    whole: Array, real: Array, theta: Array, average: Array, a: Array, b: Array, gathered: Array, reference: Array,
+    u: Array, pulled: Array,
+) -> None:  # fmt: skip
+    """Learn from the decoded outer product that stands in ``u``."""
+    whole[COUNT] += 1
+    weight = 1.0 / real[SPREAD] if whole[WEIGHTING] == INVERSE_VARIANCE else 1.0
+    if gather(whole, real, theta, gathered, u, weight, pulled):
+        add_loss(real, follow_outer(whole, real, reference, u, weight, pulled), weight)
+        for j in range(whole[FREE], whole[FEATURES]):
+            gathered[j] = 0.0
+        real[SUM_SPREAD] += weight * weight * real[SPREAD]
+    else:
+        whole[REFUSED] += 1
+    step_on(whole, real, theta, average, a, b, gathered, reference)
+
+
 @jit
 def learn_outer(real: Array, whole: Array, numbers: Array, levels: Array, reals: Array, wholes: Array) -> None:
     """Learn from decoded outer products (m, numbers); where ``levels`` is empty all are at the current level."""
@@ -161,18 +183,42 @@ def learn_outer(real: Array, whole: Array, numbers: Array, levels: Array, reals:
             set_level(real, whole, reals, wholes, levels[i])
         for j in range(numbers.shape[1]):
             u[j] = numbers[i, j]
-        whole[COUNT] += 1
-        weight = 1.0 / real[SPREAD] if whole[WEIGHTING] == INVERSE_VARIANCE else 1.0
-        if gather(whole, real, theta, gathered, u, weight, pulled):
-            add_loss(real, follow_outer(whole, real, reference, u, weight, pulled), weight)
-            for j in range(whole[FREE], whole[FEATURES]):
-                gathered[j] = 0.0
-            real[SUM_SPREAD] += weight * weight * real[SPREAD]
-        else:
-            whole[REFUSED] += 1
-        step_on(whole, real, theta, average, a, b, gathered, reference)
+        learn_matrix(whole, real, theta, average, a, b, gathered, reference, u, pulled)
     for j in range(u.shape[0]):
         u[j] = 0.0
+
+
+@patient
+def learn_record(address: int, y: float, trials: int) -> int:
+    """:func:`murk.learners.iwp_sgd.kernels.learn_record` of an outer product under Gaussian noise."""
+    header = integers_at(address, WHOLE_HEADER)
+    size, reals = sizes(header[FEATURES], header[NUMBERS], header[POLISH])
+    whole, real = integers_at(address, size), numbers_at(address + 8 * size, reals)
+    p, numbers = whole[FEATURES], whole[NUMBERS]
+    noise = whole[WHOLE_HEADER : WHOLE_HEADER + numbers]
+    if whole[SIMULATED] == 1:
+        simulated_gaussian(np.uint64(whole[SEED]), np.int64(whole[COUNT]), noise)
+    elif trials > 0:
+        found = take_words(whole, address, trials)
+        if found != LEARNED:
+            return found
+    theta, average, a, b, gathered, reference, x, u = state_views(real, whole)
+    v = np.empty(p + 1)
+    to_unit(whole[FORM], whole[BOXED], real[TARGET_SCALE], x, y, v)
+    outer(v.reshape((1, p + 1)), u.reshape((1, numbers)))
+    unit = real[UNIT]
+    for j in range(numbers):
+        u[j] = unit * np.float64(np.int64(np.rint(u[j] / unit)) + noise[j])
+    for j in range(p):
+        v[j] = x[j] = 0.0
+    v[p], x[p - 1] = 0.0, 1.0
+    for j in range(numbers):
+        noise[j] = 0
+    whole[COIN] = 0
+    learn_matrix(whole, real, theta, average, a, b, gathered, reference, u, v)
+    for j in range(numbers):
+        u[j] = 0.0
+    return LEARNED
 
 
 def matrix_of(numbers: NDArray[np.float64], features: int) -> NDArray[np.float64]:

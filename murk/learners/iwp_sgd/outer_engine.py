@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._jit import due
 from murk._turns import in_turn
 from murk.errors import MurkError
 from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd import outer
 from murk.learners.iwp_sgd.engine import IWPEngine
 from murk.learners.iwp_sgd.outer import learn_outer, to_units
 from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings, level_rows
 from murk.learners.levels import levels_of
-from murk.learners.values import number
+from murk.learners.scores.mechanism import OuterGaussian
 from murk.stream.messages.releases import ExampleRelease
 
 _BLOCK = 4096
@@ -27,13 +29,20 @@ _NO_LEVELS = np.zeros((0, k.LEVEL_REALS)), np.zeros((0, k.LEVEL_WHOLES), dtype=n
 class OuterEngine(IWPEngine):
     """An `IWPEngine` of outer products; its gradients and Hessians are linear in what is released."""
 
-    def learn_record(self, values: Sequence[Any], y: float, mechanism: ExampleMechanism | None = None) -> None:
-        """Randomize one record once, and learn from the release; see :meth:`IWPEngine.learn_record`."""
-        row = np.array([[number(value) for value in values]])
-        try:
-            self.learn_records(row, np.array([y]), None if mechanism is None else [mechanism])
-        finally:
-            row[:] = 0.0
+    _kernels = outer
+
+    def use(self, mechanism: ExampleMechanism) -> None:
+        """Randomize the next records by ``mechanism``; refused where its noise is beyond the loss's valid region."""
+        super().use(mechanism)
+        self._in_place = self._able()
+
+    def _able(self) -> bool:
+        known = self._seeded or self._direct
+        return known and type(self.current) is OuterGaussian and due(outer.learn_record, self.dimension)
+
+    def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+        super()._learn_block(X, y)
+        self._in_place = self._able()
 
     def _learn_records(
         self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[ExampleMechanism] | None

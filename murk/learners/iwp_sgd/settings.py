@@ -346,6 +346,7 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
         real[k.SPREAD - k.UNIT] = (1.0 + radius**2) * (1.0 + 0.5 * (settings.features + 1) * noise.variance)
         real[k.VARIANCE - k.UNIT], real[k.TARGET_VARIANCE - k.UNIT] = noise.variance, noise.target_variance
         assert not isinstance(mechanism, CompositeMechanism)
+        real[k.UNIT - k.UNIT] = mechanism.unit
         real[k.LIMIT - k.UNIT] = 1.0 + math.sqrt(mechanism.variance) * (math.sqrt(settings.dimension) + 8.0)
         return real, whole
     features = mechanism.parts[0] if isinstance(mechanism, CompositeMechanism) else mechanism

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from struct import Struct
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.in_place import KernelMemory
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.losses import Huber, Softmax
 from murk.learners.ldp_sgd.settings import Settings
@@ -46,25 +46,19 @@ def drawn(
     return noise, coins
 
 
-class Memory:
+class Memory(KernelMemory):
     """State, settings and scratch of one learner, packed so that a kernel takes two arrays, or their address.
 
     Attributes
     ----------
     real, whole
         The packed float64 and int64 arrays (see :mod:`murk.learners.ldp_sgd.layout`).
-    x, features
-        Where the coded features of the next record are put: ``(p,)``, and without the constant.
     rows
         State vectors, ``(6, d)``: iterate, average, two sums of random scaling, two running means.
     ring, ring_versions
         Iterates of published versions that gradients may still arrive for.
     noise, words
         Where a record's noise is put before it is learned from, and the words that it and the coins are drawn of.
-    put, bytes, at
-        ``put(bytes, at, *values)`` makes numbers the coded features of the next record, without the constant.
-    address
-        Where the two arrays lie, one after the other, for the kernel that learns one record.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -129,27 +123,13 @@ class Memory:
         self.whole[k.SIMULATED] = 1
         self.whole[k.SEED] = np.array(seed, dtype=np.uint64).view(np.int64)
 
-    def __getstate__(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        # Views would be copied one by one; they are created again over the copied arrays instead. Whatever is going on
-        # or went wrong, a copy has nothing of a record.
-        real, whole = self.real.copy(), self.whole.copy()
-        forget(real, whole)
-        return real, whole
-
-    def __setstate__(self, state: tuple[NDArray[np.float64], NDArray[np.int64]]) -> None:
-        real, whole = state
-        self._allocate(len(whole), len(real))
-        self.real[:], self.whole[:] = real, whole
-        self._bind()
-
-    def _allocate(self, wholes: int, reals: int) -> None:
-        both = np.zeros(wholes + reals, dtype=np.int64)
-        self.whole: NDArray[np.int64] = both[:wholes]
-        self.real: NDArray[np.float64] = both[wholes:].view(np.float64)
-
-    def wipe(self) -> None:
-        """Wipe what is of one record: its features, its gradient, its noise."""
-        forget(self.real, self.whole)
+    def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
+        p, d = int(whole[k.FEATURES]), int(whole[k.DIMENSION])
+        x = k.places(whole)[1]
+        real[x : x + 2 * p + d] = 0.0
+        # The constant of x, which nobody puts there again.
+        real[x + p - 1] = 1.0
+        whole[-2 * d - k.words_of(k.trials_of(d)) :] = 0
 
     @property
     def published(self) -> list[int]:
@@ -175,26 +155,10 @@ class Memory:
         state, x, _, _, basis, ring = k.places(whole)
         transform = basis + classes * outputs
         self.rows = real[state:x].reshape(k.ROWS, d)
-        self.x = real[x : x + p]
-        self.features = self.x[:-1]
-        # Several times as fast as numpy's own assignment.
-        self.put: Callable[..., None] = Struct(f"{p - 1}d").pack_into
-        self.bytes = memoryview(real).cast("B")  # type: ignore[arg-type]
-        self.at = x * real.itemsize
-        self.address = int(whole.ctypes.data)
+        self._open(x, p)
         self._basis = real[basis:transform].reshape(classes, outputs)
         self._transform = real[transform:ring].reshape(wide, wide)
         self.ring = real[ring : ring + size * d].reshape(size, d)
         self.ring_versions = whole[k.WHOLE_HEADER : k.WHOLE_HEADER + size]
         self.noise = whole[k.WHOLE_HEADER + size : k.WHOLE_HEADER + size + d]
         self.words = whole[k.WHOLE_HEADER + size + 2 * d :].view(np.uint64)
-
-
-def forget(real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
-    """Wipe what is of one record in a learner's two arrays."""
-    p, d = int(whole[k.FEATURES]), int(whole[k.DIMENSION])
-    x = k.places(whole)[1]
-    real[x : x + 2 * p + d] = 0.0
-    # The constant of x, which nobody puts there again.
-    real[x + p - 1] = 1.0
-    whole[-2 * d - k.words_of(k.trials_of(d)) :] = 0

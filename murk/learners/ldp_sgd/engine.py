@@ -8,16 +8,16 @@ from __future__ import annotations
 import copy
 import math
 import os
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._turns import Turns, in_turn, occupied
+from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
+from murk.learners.in_place import NO_WORDS, RecordEngine, finish_draw
 from murk.learners.ldp_sgd import inference
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.buffers import Memory, drawn, level_rows
@@ -26,13 +26,11 @@ from murk.learners.ldp_sgd.settings import Settings
 from murk.learners.levels import levels_of
 from murk.learners.options import InverseScalingStep
 from murk.learners.state import count_of, pack, unpack
-from murk.learners.values import number
 from murk.privacy.mechanisms import Mechanism
 from murk.privacy.mechanisms.kernel_codes import NOISE_OF
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
-from murk.privacy.noise.sources import fill_from
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
 from murk.stream.worker.publication import is_published
@@ -42,7 +40,7 @@ _SUMS, _DELAYS = slice(k.SUM_PRECISION, k.SUM_SQUARES + 1), slice(k.MEAN_AGE, k.
 _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradient")
 
 
-class SGDEngine:
+class SGDEngine(RecordEngine):
     """LDP-SGD / LDP-ASGD on one chain.
 
     ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` with ``g~_i`` the released gradient, and its average.
@@ -62,6 +60,8 @@ class SGDEngine:
     """
 
     kind = "gradient"
+    _kernels = k
+    memory: Memory
 
     def __init__(
         self,
@@ -106,17 +106,6 @@ class SGDEngine:
         self._kinds = np.array([m.code for m in offered], dtype=np.int64)
         self._units = np.array([m.unit for m in offered])
         self._variances = np.array([m.variance for m in offered])
-
-    @property
-    def memory(self) -> Memory:
-        """State, settings and scratch."""
-        return self._memory
-
-    @memory.setter
-    def memory(self, memory: Memory) -> None:
-        self._memory = memory
-        # How a record comes in: looked up one by one, these take as long as a number of its noise.
-        self._way = memory.put, memory.bytes, memory.at, memory.address
 
     # What is known
 
@@ -172,57 +161,18 @@ class SGDEngine:
             self.current = mechanism
             self._in_place = self._seeded or (self._direct and mechanism.draws == 1)
 
-    def learn_record(self, values: Sequence[Any], y: float, mechanism: Mechanism | None = None) -> None:
-        """Randomize the gradient of one record once, and learn from the result.
-
-        Parameters
-        ----------
-        values
-            Coded features without the constant, ``(p - 1,)``; what is no number counts as 0.
-        y
-            The coded target; NaN where it is missing.
-        mechanism
-            What randomizes it; by default the one in use.
-        """
-        if not self._in_place or (mechanism is not None and mechanism.draws > 1 and not self._seeded):
-            row = np.array([[number(value) for value in values]])
-            self.learn_records(row, np.array([y]), None if mechanism is None else [mechanism])
-            return
-        turns = self._turns
-        # As `in_turn` has it: another call would take as long as several numbers of a release.
-        with turns:
-            if turns.busy:
-                raise occupied()
-            try:
-                turns.busy = True
-                if mechanism is not None and mechanism is not self.current:
-                    self.use(mechanism)
-                put, place, at, address = self._way
-                try:
-                    put(place, at, *values)
-                except struct.error:
-                    put(place, at, *map(number, values))
-                missing = k.learn_record(address, y, self._trials)
-                if missing:
-                    self._learn_slowly(y, missing)
-            except BaseException:
-                self.memory.wipe()
-                raise
-            finally:
-                turns.busy = False
-
     def _learn_slowly(self, y: float, missing: int) -> None:
         """Learn with secure noise where the words that the kernel drew do not suffice, or where it drew none."""
         memory, count = self.memory, k.words_of(self._trials)
-        if missing == k.NO_WORDS:
+        if missing == NO_WORDS:
             memory.words[:count] = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
         _, spare, pairs = np.split(memory.words[:count], [3, k.WORDS_HEADER])
-        words = np.concatenate([pairs, spare])
-        # Like the operating system's own, so that the kernels are compiled for one type only.
-        words.setflags(write=False)
         distribution = NOISE_DISTRIBUTIONS[NOISE_OF[int(memory.whole[k.KIND])]]
-        fill_from(words, self._trials, 0, distribution, memory.noise)
+        finish_draw(np.concatenate([pairs, spare]), self._trials, memory.noise, distribution)
         k.learn_record(memory.address, y, 0)
+
+    def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+        self._learn_records(X, y, None)
 
     @in_turn
     def learn_records(
@@ -359,12 +309,7 @@ class SGDEngine:
 
     @in_turn
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name not in ("_memory", "_way")}
-        return {**state, "memory": copy.copy(self.memory)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            setattr(self, name, value)
+        return {**self.__dict__, "memory": copy.copy(self.memory)}
 
     @in_turn
     def state_dict(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from murk._jit import brief, inlined, jit, within
 from murk._memory import integers_at, numbers_at, random_words, words_at
+from murk.learners.in_place import LEARNED, NO_WORDS, TOO_FEW
 from murk.learners.ldp_sgd.delays import age_factor, note_age
 from murk.learners.ldp_sgd.gradients import *
 from murk.learners.ldp_sgd.layout import *
@@ -31,9 +32,6 @@ _LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_NOISE.shape, LAPLACE_NO
 
 # A stand-in for what a single record, learned in place, does not need.
 _NO_PARAMETERS = np.zeros((0, 4), dtype=np.int64)
-
-# What became of a record that is learned in place.
-LEARNED, TOO_FEW, NO_WORDS = range(3)
 
 # Simulated coins are drawn for this purpose (a constant that the compiler can fold).
 _COIN = int(Purpose.COIN)

@@ -26,7 +26,6 @@ from murk.learners.public_glm.mechanism import calibrated
 from murk.learners.public_glm.problem import check_size
 from murk.learners.public_glm.public import PublicSample
 from murk.learners.scores.local import LocalScores
-from murk.learners.values import number
 from murk.privacy import Guarantee
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.mechanisms.payload_limits import FORGED
@@ -117,12 +116,11 @@ class PublicMoments(StreamEstimator):
             assert sample is not None
             binary = self._curve().name in LOSSES
             self._directions = Directions(coded, sample, self._curve(), self._response(), binary, self.mechanism)
+            self._default = "default"
             engine = self._directions.engine({**(self.levels or {}), "default": self.budget}, noise)
         else:
             engine = self._of_moments(names, coded, sample, noise)
-        self._names = names
-        self._watch()
-        self._engine = engine
+        self._fix(names, engine)
         return engine
 
     def _of_moments(
@@ -158,20 +156,8 @@ class PublicMoments(StreamEstimator):
 
     # Learning
 
-    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
-        if self.inputs == "released":
-            self._learn_released(x, budget)
-            return
-        engine = self._engine or self._begun(tuple(sorted(x)))
-        values = [x.get(name) for name in self._names]
-        row = np.array([list(map(number, values))])
-        if self._directions is not None:
-            self._directions.learn(engine, row, np.array([y]), budget)
-        else:
-            own = self._default if budget is None else self._calibrated(budget)
-            engine.learn_records(self._coded(row), np.array([y]), [own])
-        if self._first_records is not None:
-            self._surveyed([(values, y)])
+    def _own(self, budget: Guarantee) -> Any:
+        return self._calibrated(budget) if self._directions is None else self._engine.level(budget)
 
     def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
         if self.inputs == "released":

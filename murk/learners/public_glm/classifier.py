@@ -196,7 +196,10 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         ``budget`` overrides the learner's for this person. With ``inputs="released"``, ``x`` maps the names in
         ``moments`` to released integers, ``y`` is not looked at, and ``budget`` is a level's name.
         """
-        self._learn(x, code_of(y, self._codes), budget)
+        if self.inputs == "released":
+            self._learn_released(x, budget)
+        else:
+            self._learn(x, code_of(y, self._codes), budget)
 
     def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
         """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one.

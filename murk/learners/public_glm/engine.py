@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._jit import due
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.in_place import Held, RecordEngine, trials_for
 from murk.learners.levels import levels_of
-from murk.learners.public_glm import kernels
+from murk.learners.public_glm import kernels, record
 from murk.learners.public_glm.fitting.curves import Curve
 from murk.learners.public_glm.fitting.fit import Fit, Response, fit
 from murk.learners.public_glm.fitting.statistics import Statistics
 from murk.learners.public_glm.mechanism import Level
 from murk.learners.public_glm.moments import MomentSums
 from murk.learners.public_glm.public import Covariates
+from murk.learners.public_glm.record import MomentMemory, in_place
 from murk.learners.state import count_of, pack, unpack
 from murk.privacy.mechanisms.payload_limits import FORGED
-from murk.privacy.noise import NoiseSource, SecureNoise
+from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.stream.messages.codec import RejectedError
 
 if TYPE_CHECKING:
@@ -73,7 +76,7 @@ class MomentModel:
         )
 
 
-class MomentEngine:
+class MomentEngine(RecordEngine):
     """Running sums of released moments on one chain, and the model fitted to them when asked. Threads take turns.
 
     Parameters
@@ -89,6 +92,7 @@ class MomentEngine:
     """
 
     kind = "moment"
+    _kernels = record
 
     def __init__(
         self,
@@ -107,8 +111,9 @@ class MomentEngine:
         self.layout, self.model = layout, model
         self.mechanisms = dict(mechanisms)
         self._noise: NoiseSource = SecureNoise() if noise is None else noise
-        # Never written to, only replaced: anyone who reads it reads one moment, and an interrupt finds the old or the
-        # new.
+        self._seed = noise.seed if type(noise) is SimulatedNoise else None
+        self._direct = self._seed is not None or type(self._noise) is SecureNoise
+        self._trials = 0 if self._seed is not None else trials_for(layout.dimension)
         self._learned = MomentSums(np.zeros(layout.dimension), np.zeros(kernels.SUMS), 0)
         self._places = {level: place for place, level in enumerate(self.mechanisms)}
         self._level_table = _table([Level.of(mechanism, layout) for mechanism in self.mechanisms.values()])
@@ -120,6 +125,17 @@ class MomentEngine:
         self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
         self._others: dict[int, tuple[Randomizer, _Table]] = {}
         self._fit: tuple[MomentSums, Fit] | None = None
+
+    @property
+    def _learned(self) -> MomentSums:
+        # Never written to, only replaced: anyone who reads it reads one moment, and an interrupt finds the old or the
+        # new.
+        learned: MomentSums = self.memory.learned
+        return learned
+
+    @_learned.setter
+    def _learned(self, learned: MomentSums) -> None:
+        self._hold(Held(learned), None)
 
     # What is known
 
@@ -161,12 +177,27 @@ class MomentEngine:
 
     # Records: randomized here, once
 
+    def use(self, mechanism: Randomizer) -> None:
+        """Have the next records randomized by a mechanism: in place, where the kernel of one record can do it."""
+        held: Any = Held(self._learned)
+        if self._direct and in_place(mechanism) and due(record.learn_record, self.dimension):
+            held = MomentMemory(held.learned, mechanism, self.layout, self._seed)  # type: ignore[arg-type]
+        self._hold(held, mechanism)
+
+    def _learn_block(self, X: Floats, y: Floats) -> None:
+        X[:, :-1] *= self.layout.gain
+        mechanism = self.current or self.mechanisms["default"]
+        self._learn_records(X if self.layout.constant else X[:, :-1], y, [mechanism])
+
     @in_turn
     def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Randomizer]) -> None:
         """Randomize the moments of coded records, each by its own mechanism, and learn from the results.
 
         ``X`` has shape (m, p), the constant included; ``mechanisms`` has m entries, or one for all.
         """
+        self._learn_records(X, y, mechanisms)
+
+    def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Randomizer]) -> None:
         for start in range(0, len(X), BLOCK):
             block = slice(start, min(start + BLOCK, len(X)))
             own = mechanisms if len(mechanisms) == 1 else mechanisms[block]
@@ -255,7 +286,8 @@ class MomentEngine:
 
     def __getstate__(self) -> dict[str, Any]:
         # What is computed from the rest is computed again; ids of mechanisms are another process's.
-        return {**self.__dict__, "_fit": None, "_others": {}}
+        held = {"memory": Held(self._learned), "current": None, "_in_place": False}
+        return {**self.__dict__, **held, "_fit": None, "_others": {}}
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""

@@ -145,6 +145,16 @@ SUMS = 6
 
 
 @jit
+def add_release(sums: Array, weights: Array, variances: Array) -> None:
+    """Add a release's two weights, and the variances of its noise, to the sums."""
+    for part in range(2):
+        q = weights[part]
+        sums[WEIGHTS + part] += q
+        sums[NOISE + part] += q * q * variances[part]
+        sums[SQUARES + part] += q * q
+
+
+@jit
 def fold(
     total: Array, sums: Array, cross: int, payloads: Array, levels: Array, balls: Array, units: Array, weights: Array,
     variances: Array,
@@ -166,8 +176,4 @@ def fold(
             total[j] += first * (units[level, j] * payloads[i, j])
         for j in range(cross, total.shape[0]):
             total[j] += second * (units[level, j] * payloads[i, j])
-        for part in range(2):
-            q = weights[level, part]
-            sums[WEIGHTS + part] += q
-            sums[NOISE + part] += q * q * variances[level, part]
-            sums[SQUARES + part] += q * q
+        add_release(sums, weights[level], variances[level])

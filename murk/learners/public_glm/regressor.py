@@ -237,7 +237,10 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
 
     def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
         """Randomize the record's moments once and learn from the result; as :meth:`PublicGLMClassifier.learn_one`."""
-        self._learn(x, float(self._code(np.array([target(y)]))[0]), budget)
+        if self.inputs == "released":
+            self._learn_released(x, budget)
+        else:
+            self._learn(x, float(self._code(np.array([target(y)]))[0]), budget)
 
     def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
         """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.base import Record, StreamEstimator
+from murk.learners.base import StreamEstimator
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.public_glm.public import PublicSample
@@ -21,7 +21,6 @@ from murk.learners.scores.local import LocalScores
 from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.estimate import ScoreEstimate
-from murk.learners.values import number
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 
@@ -70,10 +69,9 @@ class Scores(StreamEstimator):
             noise = SimulatedNoise(self.seed)
         labels = self._labels()
         settings = Settings(coded, self._binary and not labels, covariates, self.exponent, labels, forget=self.forget)
-        self._names = names
+        self._names, self._default = names, "default"
         engine = LocalScores(settings, {**(self.levels or {}), "default": self.budget}, self._mechanism_for, noise)
-        self._watch()
-        self._engine = engine
+        self._fix(names, engine)
         return engine
 
     def _mechanism_for(self, guarantee: Guarantee) -> ScoreMechanisms:
@@ -85,17 +83,9 @@ class Scores(StreamEstimator):
 
     # Learning
 
-    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
-        engine = self._engine or self._begun(tuple(sorted(x)))
-        level = "default" if budget is None else engine.level(budget)
-        values = [x.get(name) for name in self._names]
-        row = np.array([[*map(number, values), 1.0]])
-        try:
-            engine.learn_records(row, self._held(np.array([y])), (level,))
-        finally:
-            row.fill(0.0)
-        if self._first_records is not None:
-            self._surveyed([(values, y)])
+    def _own(self, budget: Guarantee) -> str:
+        level: str = self._engine.level(budget)
+        return level
 
     def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
         engine = self._engine or self._begun(self._columns(X))

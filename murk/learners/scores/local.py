@@ -8,8 +8,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._jit import due
 from murk._turns import in_turn
 from murk.errors import MurkError, UserError
+from murk.learners.in_place import TOO_FEW, Held, RecordEngine, finish_draw, trials_for
+from murk.learners.scores import record as k
+from murk.learners.scores.answers import Answers, in_place
 from murk.learners.scores.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
 from murk.learners.scores.layout import shown_next
 from murk.learners.scores.mechanism import ScoreMechanisms
@@ -18,13 +22,13 @@ from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.learners.scores.sums import Epoch
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
-from murk.privacy.noise import NoiseSource, Purpose
+from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 
 MOST_BUDGETS: Final = 64
 """People's own budgets that a learner tells apart: it keeps sums for each."""
 
 
-class LocalScores(ScoreEngine):
+class LocalScores(RecordEngine, ScoreEngine):
     """A chain whose people answer here: their question is drawn, their answer randomized, and learned, once.
 
     Sums are kept by level. A person's own budget is a level of its own, named by what it promises; so all that follows
@@ -45,11 +49,16 @@ class LocalScores(ScoreEngine):
         Where noise comes from.
     """
 
+    _kernels = k
+
     def __init__(
         self, settings: Settings, guarantees: Mapping[str, Guarantee], make: Callable[[Guarantee], ScoreMechanisms],
         noise: NoiseSource,
     ) -> None:  # fmt: skip
         self._make, self._noise = make, noise
+        self._seed = noise.seed if type(noise) is SimulatedNoise else None
+        self._direct = self._seed is not None or type(noise) is SecureNoise
+        self._trials = 0 if self._seed is not None else trials_for(settings.dimension)
         self._declared = dict(guarantees)
         self._own: dict[str, Guarantee] = {}
         super().__init__(settings, {level: make(guarantee) for level, guarantee in guarantees.items()})
@@ -100,6 +109,44 @@ class LocalScores(ScoreEngine):
 
     # Records: randomized here, once
 
+    @property
+    def n_releases(self) -> int:
+        """How many releases were learned."""
+        held = self.memory
+        return int(held.learned.count + held.count)
+
+    @property
+    def _now(self) -> Chain:
+        held = self.memory
+        chain: Chain = held.joined(self._advanced) if held.count else held.learned
+        return chain
+
+    @_now.setter
+    def _now(self, chain: Chain) -> None:
+        self._hold(Held(chain), None)
+
+    def use(self, level: str) -> None:
+        """Have the next records answer at a level: in place, where the kernel of one record can do it."""
+        now, pair = self._now, self.mechanisms[level]
+        held = Held(now)
+        if self._direct and in_place(pair) and due(k.learn_record, self.settings.dimension):
+            held = Answers(now, level, pair, self.settings, self._until_next_model(), self._seed)
+        self._hold(held, level)
+
+    def _learn_slowly(self, y: float, missing: int) -> None:
+        memory = self.memory
+        if missing == TOO_FEW:
+            words, trials, noise = memory.asked()
+            finish_draw(words, trials, noise)
+            k.learn_record(memory.address, y, 0)
+            return
+        row = np.where(np.isfinite(memory.x), memory.x, 0.0)[None, :]
+        memory.wipe()
+        self._learn_row(row, y)
+
+    def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+        self._learn_records(X, y, (self.current or "default",))
+
     @in_turn
     def learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
         """Randomize the answers of coded records, and learn from the results, one after another.
@@ -111,6 +158,9 @@ class LocalScores(ScoreEngine):
         levels
             Each record's, or one for all.
         """
+        self._learn_records(X, y, levels)
+
+    def _learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
         done = 0
         while done < len(X):
             part = slice(done, min(len(X), done + self._until_next_model()))
@@ -177,8 +227,8 @@ class LocalScores(ScoreEngine):
     # State
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is computed from the rest is computed again.
-        return {**self.__dict__, "_solved": ()}
+        # What is computed from the rest is computed again, and a kernel's memory made.
+        return {**self.__dict__, "_solved": (), "memory": Held(self._now), "current": None, "_in_place": False}
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state as plain data: loaded elsewhere, it goes on bit for bit."""

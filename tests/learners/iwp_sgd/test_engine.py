@@ -151,7 +151,7 @@ def test_nothing_of_the_last_record_is_left():
         made = engine(**more)
         made.learn_record([0.314159265, -0.27182818], 1.0)
         made.learn_records(np.array([[0.314159265, -0.27182818]]), np.array([1.0]))
-        assert not made.features.any()
+        assert not made.memory.features.any()
         assert not made.real[-3:].any()
         assert not made.whole[k.WHOLE_HEADER :].any()
         assert made.whole[k.COIN] == 0

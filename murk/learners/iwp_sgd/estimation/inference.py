@@ -62,10 +62,22 @@ class ChainSums(Protocol):
 
     settings: ExampleSettings
     covariates: PublicCovariates | None
-    real: NDArray[np.float64]
-    whole: NDArray[np.int64]
-    rows: NDArray[np.float64]
-    triangles: NDArray[np.float64]
+
+    @property
+    def real(self) -> NDArray[np.float64]:
+        """All of its float64 numbers."""
+
+    @property
+    def whole(self) -> NDArray[np.int64]:
+        """All of its int64 numbers."""
+
+    @property
+    def rows(self) -> NDArray[np.float64]:
+        """State vectors."""
+
+    @property
+    def triangles(self) -> NDArray[np.float64]:
+        """The two sums of the polish."""
 
     @property
     def mechanisms(self) -> Mapping[str, ExampleMechanism]:

@@ -107,6 +107,11 @@ class Statistics:
         return math.sqrt(self.radius**2 - self.constant)
 
     @property
+    def gain(self) -> float:
+        """What features in their own units are multiplied by."""
+        return self.units[0] if self.units else 1.0
+
+    @property
     def sensitivity(self) -> float:
         """The largest distance between two records' vectors."""
         return sensitivity(self.radius, self.weight)

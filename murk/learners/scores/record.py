@@ -1,0 +1,138 @@
+"""One record's answer in place: asked, randomized and added to the sums by one kernel, which takes one address.
+
+It does what `murk.learners.scores.local` does of a block, by the same compiled pieces, so that sums are the same. Where
+its memory is full, or randomness is missing, it does nothing and says so.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from murk._jit import patient, within
+from murk._memory import integers_at, numbers_at, random_words, words_at
+from murk.learners.in_place import LEARNED, NO_WORDS, NOT_NOW, SPARE, TOO_FEW, draw_from, trials_for, words_for
+from murk.learners.scores.kernels import SCORE, class_scores, outer, vectors
+from murk.privacy.mechanisms.lattice import quantise_l2
+from murk.privacy.noise.kernels import simulated_gaussian
+from murk.privacy.noise.philox import Purpose, block
+
+# Places in ``whole``; what is released of one level, from COUNT on, is read at once.
+(
+    FEATURES, NUMBERS, MATRIX, CLASSES, BINARY, SIMULATED, SEED, START, ROOM, SCATTER_BELOW, MATRIX_BELOW, STEPS, ASKED,
+    COUNT, SCORES, SCATTERS, CURVATURES, WHOLE_HEADER,
+) = range(18)  # fmt: skip
+# Places in ``real``.
+REACH, MATRIX_REACH, EXPONENT, SPACING, UNIT, TARGET, REAL_HEADER = range(7)
+
+_QUESTION, _FIRST = np.uint64(Purpose.QUESTION), np.uint64(0)
+
+
+@within
+def sizes(numbers: int, matrix: int, features: int, classes: int) -> tuple[int, int, int]:
+    """Numbers of ``whole``, where its words begin, and numbers of ``real``.
+
+    ``whole`` is: header, sums of scores, of scatters and of curvatures, noise, payload, words. ``real`` is: header,
+    origin, transform, contrasts of classes (K x (K - 1)), x, a vector, a matrix.
+    """
+    wide = max(numbers, matrix)
+    words = WHOLE_HEADER + numbers + 2 * matrix + 2 * wide
+    basis = classes * max(classes - 1, 0)
+    real = REAL_HEADER + 2 * numbers + features * features + basis + features + matrix
+    return words + words_for(wide) + 1, words, real
+
+
+@patient
+def learn_record(address: int, y: float, trials: int) -> int:
+    """Learn from the one record whose features stand in the memory at an address, and wipe what is of it.
+
+    The question and secure noise are drawn here, of words that come into that memory: for so many trials if it is a
+    score that is asked for. For 0 of them question and noise stand there already. Returns `LEARNED`, or why nothing was
+    learned: `TOO_FEW` words, which stand there for the draw to go on from, `NO_WORDS`, or `NOT_NOW`, as the memory is
+    full.
+    """
+    header = integers_at(address, WHOLE_HEADER)
+    if header[COUNT] >= header[ROOM]:
+        return NOT_NOW
+    p, d, m, classes = header[FEATURES], header[NUMBERS], header[MATRIX], header[CLASSES]
+    size, words_place, reals = sizes(d, m, p, classes)
+    whole = integers_at(address, size)
+    words_start, wide = address + 8 * words_place, max(d, m)
+    words = words_at(words_start, size - words_place)
+    noise, payload = whole[words_place - 2 * wide : words_place - wide], whole[words_place - wide : words_place]
+    real = numbers_at(address + 8 * size, reals)
+
+    question = whole[ASKED]
+    if whole[SIMULATED] == 1:
+        seed, record = np.uint64(whole[SEED]), whole[START] + whole[COUNT]
+        question = _asked(whole, block(seed, np.uint64(record), _QUESTION, _FIRST)[0])
+        simulated_gaussian(seed, np.int64(record), noise[: d if question == SCORE else m])
+    elif trials > 0:
+        # The last word is for the question.
+        last = 2 * trials + SPARE
+        if not random_words(words_start, last + 1):
+            return NO_WORDS
+        question = whole[ASKED] = _asked(whole, words[last])
+        if question != SCORE:
+            trials = trials_for(m)
+            if not random_words(words_start, 2 * trials + SPARE):
+                return NO_WORDS
+        if draw_from(words_start, trials, noise[: d if question == SCORE else m]) != LEARNED:
+            return TOO_FEW
+
+    transform = REAL_HEADER + d
+    basis = transform + p * p
+    x = reals - m - d - p
+    for j in range(x, x + p - 1):
+        if real[j] - real[j] != 0.0:
+            real[j] = 0.0
+    real[TARGET] = y
+    rows, target = real[x : x + p].reshape((1, p)), real[TARGET : TARGET + 1]
+    origin, turned = real[REAL_HEADER:transform], real[transform:basis].reshape((p, p))
+    sums = WHOLE_HEADER
+    if question == SCORE:
+        v = real[x + p : x + p + d]
+        if classes > 0:
+            contrasts = real[basis:x].reshape((classes, classes - 1))
+            class_scores(rows, target, origin, turned, real[REACH], real[EXPONENT], contrasts, v.reshape((1, d)))
+        else:
+            vectors(
+                rows, target, origin, turned, real[REACH], real[EXPONENT], whole[BINARY] == 1, question,
+                v.reshape((1, p)),
+            )  # fmt: skip
+        quantise_l2(v, real[SPACING], whole[STEPS], payload[:d])
+        size = d
+    else:
+        v, matrix = real[x + p : x + 2 * p], real[reals - m :]
+        vectors(
+            rows, target, origin[:p], turned, real[MATRIX_REACH], real[EXPONENT], whole[BINARY] == 1, question,
+            v.reshape((1, p)),
+        )  # fmt: skip
+        outer(v.reshape((1, p)), matrix.reshape((1, m)))
+        for j in range(m):
+            payload[j] = np.int64(np.rint(matrix[j] / real[UNIT]))
+        sums += d + (question - 1) * m
+        size = m
+    for j in range(size):
+        whole[sums + j] += payload[j] + noise[j]
+    whole[COUNT] += 1
+    whole[SCORES + question] += 1
+
+    for j in range(x, reals):
+        real[j] = 0.0
+    real[x + p - 1] = 1.0
+    real[TARGET] = 0.0
+    whole[ASKED] = 0
+    for j in range(wide):
+        noise[j] = 0
+        payload[j] = 0
+    for j in range(words.shape[0]):
+        words[j] = np.uint64(0)
+    return LEARNED
+
+
+@within
+def _asked(whole: np.ndarray, word: np.uint64) -> int:
+    """The question of a word, as `murk.learners.scores.model.asked` has it."""
+    if word < np.uint64(whole[SCATTER_BELOW]):
+        return 1
+    return 2 if word < np.uint64(whole[MATRIX_BELOW]) else 0
