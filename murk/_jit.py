@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar, copy_context
 from functools import update_wrapper
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -34,13 +35,9 @@ def source_stamp(package: Path) -> tuple[int, int]:
     return max(file.st_mtime_ns for file in files), sum(file.st_size for file in files)
 
 
-class _Thread(threading.local):
-    """Whether this thread is within a kernel that is not compiled: what that one calls is not, either."""
-
-    interpreting = False
-
-
-_THREAD = _Thread()
+# Whether this is within a kernel that is not compiled: what that one calls is not, either. It is set in a context of
+# the call's own, which ends with it whenever an interrupt arrives.
+_INTERPRETING = ContextVar("interpreting", default=False)
 
 
 class Kernel:
@@ -71,7 +68,7 @@ class Kernel:
         self._dispatcher: Any = None
 
     def __call__(self, *args: Any) -> Any:
-        if _THREAD.interpreting:
+        if _INTERPRETING.get():
             return self._function(*args)
         if self._patience > 0:
             self._patience -= _CALL + sum(getattr(each, "size", 1) for each in args)
@@ -82,11 +79,11 @@ class Kernel:
 
     def early(self, *args: Any) -> Any:
         """What works instead, as it works while patience lasts."""
-        _THREAD.interpreting = True
-        try:
-            return self._stand_in(*args)
-        finally:
-            _THREAD.interpreting = False
+        return copy_context().run(self._interpret, *args)
+
+    def _interpret(self, *args: Any) -> Any:
+        _INTERPRETING.set(True)
+        return self._stand_in(*args)
 
     @property
     def compiled(self) -> Any:

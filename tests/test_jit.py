@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from murk import _jit
 from murk._jit import PATIENCE, WITHOUT_KERNELS, deferred, deferred_to, jit, source_stamp, within
 from murk.privacy.noise import philox
 
@@ -125,6 +126,48 @@ def test_an_error_leaves_nothing_interpreted_for_ever():
 
     with pytest.raises(ValueError, match="within"):
         outer(1)
+    inner(1)
+    assert inner.compiled.signatures
+
+
+def test_no_interrupt_leaves_anything_interpreted_for_ever():
+    """At every single instruction of the call, one after another."""
+
+    @jit
+    def inner(x):
+        return x
+
+    @deferred
+    def outer(x):
+        return inner(x)
+
+    at = 0
+    while True:
+        seen = 0
+
+        def trace(frame, event, arg, at=at):
+            nonlocal seen
+            if frame.f_code.co_filename != _jit.__file__:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                seen += 1
+                if seen == at + 1:
+                    raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            outer(1)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        assert not _jit._INTERPRETING.get()
+        if seen <= at:
+            break
+        at += 1
+    assert at > 30
     inner(1)
     assert inner.compiled.signatures
 

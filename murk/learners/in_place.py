@@ -228,6 +228,7 @@ class RecordEngine:
         if missing == NO_WORDS:
             words[:] = np.frombuffer(os.urandom(8 * len(words)), dtype=np.uint64)
         finish_draw(words, trials, memory.noise)
+        memory.words[:] = 0
         self._kernels.learn_record(memory.address, y, 0)
 
     def _learn_row(self, row: NDArray[np.float64], y: float) -> None:

@@ -190,7 +190,12 @@ def test_randomness_that_comes_late_is_waited_for(key, missing, monkeypatch):
         )
     asked, urandom = [], os.urandom
     monkeypatch.setattr(os, "urandom", lambda size: asked.append(size) or urandom(size))
-    learn(model, rows[1:], y[1:])
+    for place in range(1, 20):
+        learn(model, rows[place : place + 1], y[place : place + 1])
+        memory = model._engine.memory
+        if isinstance(memory, in_place.KernelMemory):
+            assert not memory.words.any(), "words are left, of which the noise was made"
+            assert not memory.noise.any()
     assert model.n_releases == 20
     assert len(asked) >= 15
     assert np.all(np.isfinite(model.estimate().values))

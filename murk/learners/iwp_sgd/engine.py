@@ -17,6 +17,7 @@ from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.in_place import NO_WORDS, RecordEngine, trials_for
 from murk.learners.iwp_sgd import kernels as f
 from murk.learners.iwp_sgd import layout as k
+from murk.learners.iwp_sgd import record
 from murk.learners.iwp_sgd.estimation.inference import estimate
 from murk.learners.iwp_sgd.memory import Memory
 from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings, level_rows
@@ -50,7 +51,7 @@ class IWPEngine(RecordEngine):
 
     kind = "example"
     covariates: PublicCovariates | None = None
-    _kernels = f
+    _kernels = record
     memory: Memory
 
     def __init__(

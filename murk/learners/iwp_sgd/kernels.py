@@ -12,9 +12,7 @@ import math
 
 import numpy as np
 
-from murk._jit import brief, inlined, jit
-from murk._memory import integers_at, numbers_at, random_words, words_at
-from murk.learners.in_place import LEARNED, NO_WORDS, SPARE, draw_from
+from murk._jit import inlined, jit
 from murk.learners.iwp_sgd.directions import own_variance, quantise_direction, read_direction, ridge_of, to_direction
 from murk.learners.iwp_sgd.estimation.polish import follow, refresh
 from murk.learners.iwp_sgd.layout import *
@@ -25,10 +23,6 @@ from murk.privacy.noise.philox import Purpose, block
 
 _TOSS, _FIRST = np.uint64(Purpose.COIN), np.uint64(0)
 _FAIR = np.uint64(2**63)
-
-_NO_ROWS, _NO_TARGETS = np.zeros((0, LEVEL_REALS)), np.zeros(0)
-_NO_WORDS = np.zeros(0, dtype=np.uint64)
-_NO_LEVELS, _NO_WHOLES = np.zeros(0, dtype=np.int64), np.zeros((0, LEVEL_WHOLES), dtype=np.int64)
 
 # Honest Gaussian noise lies this many standard deviations from its mean with a probability below 2e-15.
 IMPLAUSIBLE = 8.0
@@ -348,46 +342,6 @@ def learn_records(
         payload[j] = 0
     real[TARGET] = 0.0
     whole[COIN] = 0
-
-
-@jit
-def take_words(whole: Array, address: int, trials: int) -> int:
-    """Draw one record's secure noise, and the word of its coin, of fresh words that come into a memory at an address.
-
-    Returns `LEARNED` where noise and coin now stand there, or what is missing.
-    """
-    numbers, last = whole[NUMBERS], 2 * trials + SPARE
-    words_start = address + 8 * (WHOLE_HEADER + 2 * numbers)
-    if not random_words(words_start, last + 1):
-        return NO_WORDS
-    words = words_at(words_start, last + 1)
-    whole[COIN] = np.int64(words[last])
-    size = whole[FEATURES] - 1 if whole[FORM] == LABEL else numbers
-    found = draw_from(words_start, trials, whole[WHOLE_HEADER : WHOLE_HEADER + size])
-    if found == LEARNED:
-        for j in range(last + 1):
-            words[j] = np.uint64(0)
-    return found
-
-
-@brief
-def learn_record(address: int, y: float, trials: int) -> int:
-    """Learn from the one record whose features stand in the memory at an address, and wipe what is of it.
-
-    Secure noise is drawn here, of words for so many trials; for 0 of them noise and coin stand there already. Returns
-    `LEARNED`, or what is missing, and nothing was learned: `TOO_FEW` words, which stand there for the draw to go on
-    from, or `NO_WORDS` at all.
-    """
-    header = integers_at(address, WHOLE_HEADER)
-    size, reals = sizes(header[FEATURES], header[NUMBERS], header[POLISH])
-    whole, real = integers_at(address, size), numbers_at(address + 8 * size, reals)
-    if trials > 0:
-        found = take_words(whole, address, trials)
-        if found != LEARNED:
-            return found
-    real[TARGET] = y
-    learn_records(real, whole, _NO_ROWS, _NO_TARGETS, _NO_LEVELS, _NO_ROWS, _NO_WHOLES, _NO_WHOLES, _NO_WORDS)
-    return LEARNED
 
 
 @jit

@@ -31,8 +31,9 @@ from murk._jit import inlined, jit, patient
 from murk._memory import integers_at, numbers_at
 from murk.learners.in_place import LEARNED
 from murk.learners.iwp_sgd.directions import to_direction
-from murk.learners.iwp_sgd.kernels import add_loss, set_level, state_views, step_on, take_words
+from murk.learners.iwp_sgd.kernels import add_loss, set_level, state_views, step_on
 from murk.learners.iwp_sgd.layout import *
+from murk.learners.iwp_sgd.record import take_words
 from murk.learners.scores.kernels import outer
 from murk.learners.scores.layout import symmetric
 from murk.privacy.noise.kernels import simulated_gaussian
@@ -190,7 +191,7 @@ def learn_outer(real: Array, whole: Array, numbers: Array, levels: Array, reals:
 
 @patient
 def learn_record(address: int, y: float, trials: int) -> int:
-    """:func:`murk.learners.iwp_sgd.kernels.learn_record` of an outer product under Gaussian noise."""
+    """:func:`murk.learners.iwp_sgd.record.learn_record` of an outer product under Gaussian noise."""
     header = integers_at(address, WHOLE_HEADER)
     size, reals = sizes(header[FEATURES], header[NUMBERS], header[POLISH])
     whole, real = integers_at(address, size), numbers_at(address + 8 * size, reals)

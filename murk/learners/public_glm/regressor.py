@@ -240,7 +240,10 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         if self.inputs == "released":
             self._learn_released(x, budget)
         else:
-            self._learn(x, float(self._code(np.array([target(y)]))[0]), budget)
+            value, (low, high) = target(y), self._bounds
+            # As `_code` has it of many.
+            code = (min(max(value, low), high) - self._range.middle) / self._range.half
+            self._learn(x, code if math.isfinite(value) else math.nan, budget)
 
     def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
         """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -135,7 +136,9 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
 
         ``budget`` overrides the learner's for this person.
         """
-        self._learn(x, float(self._code(np.array([target(y)]))[0]), budget)
+        value = target(y)
+        # As `_code` has it of many.
+        self._learn(x, (value - self._middle) / self._half if math.isfinite(value) else math.nan, budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
         """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one.
