@@ -150,7 +150,8 @@ class MomentMemory(KernelMemory):
         """What was learned, a copy; made once for as many releases."""
         known = self._known
         if self.count != known.count:
-            found = self._found.copy()
+            # Not by numpy's own copy, during which a kernel of another thread may run.
+            found = np.frombuffer(self._found.tobytes()).copy()
             self._known = known = MomentSums(found[1 + SUMS :], found[1 : 1 + SUMS], int(found[0]))
         return known
 
