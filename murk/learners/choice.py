@@ -223,6 +223,8 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, mea
     """In words."""
     each = "per standard deviation of a feature"
     words = [f"{best}: an expected {measure} of {_points(ranked[best])} {each}, with {people:,} people"]
+    if ranked[best] > min(ranked.values()):
+        words.append("within a quarter of the least, and it asks for fewer public rows or less trust")
     others = [f"{name} {_points(value)}" for name, value in ranked.items() if name != best]
     if others:
         words.append("others: " + ", ".join(others))

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,7 +101,7 @@ def command(
     if as_json:
         print_json(found.to_dict())
         return
-    _show(found, assumed)
+    _show(found, assumed, asked=bool(wanted))
     if picture is not None:
         click.echo(f"{picture}")
 
@@ -126,7 +127,7 @@ def _task(path: str | None, settings: str | None) -> Task:
     return Task.load(path) if path is not None else task_of(settings or "")
 
 
-def _show(found: Plan, assumed: Effects) -> None:
+def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
     paragraph(_assumptions(found, assumed))
     click.echo()
     own = _own_table(found)
@@ -135,10 +136,14 @@ def _show(found: Plan, assumed: Effects) -> None:
     table(*_comparison(found))
     for line in _notes(found, len(own[1]) - 1):
         paragraph(line, hang="  ")
-    for people, (chosen, why) in found.chosen.items():
-        paragraph(f"Of these, {why}." if chosen else f"With {people:,} people: {why}.", hang="  ")
-    for protocol, needed in found.needs.items():
+    for (chosen, why), group in itertools.groupby(found.chosen.items(), key=itemgetter(1)):
+        counts = " or ".join(f"{people:,}" for people, _ in group)
+        paragraph(f"Of these, {why}." if chosen else f"With {counts} people: {why}.", hang="  ")
+    for protocol in found.protocols if asked else ():
+        needed = found.needs.get(protocol)
         said = "not to be had with a billion people" if needed is None else f"about {needed:,} people"
+        if protocol not in found.needs:
+            said = "it states no average effect that a half width could be asked of"
         paragraph(f"For the half widths asked for, at the task's budget, {protocol}: {said}.")
 
 

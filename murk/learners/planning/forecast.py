@@ -36,6 +36,8 @@ _UNSETTLED = 0.1
 # Settled half widths are drawn up to so many times more until their medians are known to this relative standard error.
 _MOST, _KNOWN = 3, 0.025
 _MOST_CHAINS = 4
+_NONE: Final = ("none: ", "no interval: ")
+"""How notes of estimates begin that have no interval."""
 # Kind of release to the module beside this one that adds up what people release.
 _MODULES: Final[Mapping[str, str]] = {
     "score": "scores", "gradient": "gradients", "example": "examples", "moment": "moments", "gram": "windows",
@@ -98,7 +100,7 @@ class Forecast:
 
 def forecast(
     task: Task, population: Population, people: int, *, levels: Mapping[str, float] | None = None, draws: int = DRAWS,
-    seed: int = 0, level: float = 0.95,
+    seed: int = 0, level: float = 0.95, more: bool = True,
 ) -> Forecast:  # fmt: skip
     """What a task is expected to learn of so many people.
 
@@ -113,8 +115,10 @@ def forecast(
     levels
         Level to its share of the people; by default all are at the default one.
     draws, seed
-        How often sums are drawn, and from what; up to three times as often where half widths are settled and their
-        median is not known to 2.5%.
+        How often sums are drawn, and from what.
+    more
+        Whether they are drawn up to three times as often where half widths are settled and their median is not known to
+        2.5%.
     level
         Nominal level of the intervals.
 
@@ -130,7 +134,7 @@ def forecast(
     names: tuple[str, ...] = ()
     why = ""
     drawn = 0
-    while drawn < draws or (drawn < _MOST * draws and _unsure([each[0] for each in found], drawn)):
+    while drawn < draws or (more and drawn < _MOST * draws and _unsure([each[0] for each in found], drawn)):
         drawn += 1
         rng = np.random.default_rng([seed, people % 2**32, drawn - 1])
         own = _with_rows(task, population, rng)
@@ -145,8 +149,9 @@ def forecast(
             continue
         names = one.names
         found.append((halves, effects))
-        if not np.isfinite(halves).any():
-            why = one.note.removeprefix("none: ").removeprefix("no interval: ")
+        # Notes that do not begin so are on intervals, which noise left without an end.
+        if not np.isfinite(halves).any() and one.note.startswith(_NONE):
+            why = one.note.removeprefix(_NONE[0]).removeprefix(_NONE[1])
     if not found:
         return Forecast(people, dict.fromkeys(task.coding.names, math.inf), why="the sums determine nothing")
     settled = _settled([each[0] for each in found], drawn)

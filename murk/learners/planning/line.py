@@ -16,6 +16,8 @@ LARGEST: Final = 25
 and half where scores have chains: each has its own epochs."""
 MANY: Final = 20_000
 """People whose run takes so long that a second before it is nothing."""
+SETTLED: Final = 13
+"""Coefficients beyond which there is time for one draw, which does not tell how much draws differ."""
 
 _NAMED = 3
 
@@ -54,7 +56,11 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL) -> str | None:
     if (1 + (people < MANY)) * (1 + chains) * task.coding.size > LARGEST:
         return None
     try:
-        found = forecast(task, designs(task, Effects())[0], people, levels=shares, draws=1)
+        population = designs(task, Effects())[0]
+        found = forecast(task, population, people, levels=shares, draws=1)
+        draws = 3 if found.learned and task.coding.size <= SETTLED else 1
+        if draws > 1:
+            found = forecast(task, population, people, levels=shares, draws=draws, more=False)
     except UserError:
         return None
     if not known or (found.learned and not found.effects):
@@ -69,4 +75,6 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL) -> str | None:
     more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
     noun = "half width of the average effect" if len(parts) == 1 else "half widths of average effects"
     taken = "" if task.public is not None else ", were features as typical within their bounds (murk plan)"
-    return f"{people:,} {kind} at {budget}: {noun} about {', '.join(parts)}{more}{taken}"
+    about = "about" if found.settled and draws > 1 else "roughly"
+    loose = "" if found.settled else "; they still differ from run to run"
+    return f"{people:,} {kind} at {budget}: {noun} {about} {', '.join(parts)}{more}{taken}{loose}"

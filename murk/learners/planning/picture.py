@@ -33,9 +33,13 @@ def draw(found: Plan, form: str = "png") -> bytes:
             ]
             if line:
                 axes.plot(*zip(*line, strict=True), marker="o", color=_COLOURS.get(protocol, GREY), label=protocol)
-        if math.isfinite(found.effect):
+        if axes.get_lines() and math.isfinite(found.effect):
             axes.axhline(found.effect, color=INK, linewidth=0.8, linestyle="--", label="an effect as assumed")
+        if not axes.get_lines():
+            said = "no half width\nof an average effect"
+            axes.text(0.5, 0.5, said, transform=axes.transAxes, ha="center", color=GREY)
         axes.set_xscale("log")
+        axes.set_xlim(found.people[0] / 1.5, found.people[-1] * 1.5)
         axes.set_yscale("log")
         axes.set_xticks(found.people, [f"{people:,}" for people in found.people], fontsize=8)
         axes.xaxis.set_minor_formatter("")

@@ -27,6 +27,8 @@ FEWEST, MOST = 1_000, 2**30
 """Numbers of people between which an error's is searched."""
 BEYOND: Final = 10**12
 """More people than there are."""
+TOO_FEW: Final = "not to be learned at this privacy by so many people"
+"""What is said where more people would give intervals."""
 
 Tick = Callable[[int, str], None]
 
@@ -57,6 +59,11 @@ class Cell:
         """Median half width of the average effect of a standard deviation of a feature, in points."""
         return math.inf if self.forecast is None else self.forecast.points
 
+    @property
+    def without_effects(self) -> bool:
+        """Whether coefficients have intervals, and no average effect follows from them."""
+        return self.forecast is not None and self.forecast.learned and not self.forecast.effects
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
@@ -85,7 +92,8 @@ class Plan:
         Number of people to the protocol that would be chosen at the task's own budget, and why; an empty name where
         nothing is to be learned.
     needs
-        Protocol to how many people the error asked for takes; None where it is not to be had.
+        Protocol to how many people the error asked for takes; None where it is not to be had. One that states no
+        average effects is not in it.
     effects
         What was taken for granted of the target.
     """
@@ -205,10 +213,15 @@ def plan(
         for count in people
         if 1.0 in budgets
     }
+    if not all(name for name, _ in chosen.values()):
+        least = _nothing([_variant(task, name, 1.0) for name in names], found[0])
+        chosen = {count: (name, why if name else least) for count, (name, why) in chosen.items()}
     needs = {}
     if within:
         for name in names:
             own = _variant(task, name, 1.0)
+            if any(one.without_effects for one in cells if one.protocol == name):
+                continue
             needs[name] = None if isinstance(own, str) else people_for(own, found[0], within)
     return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, effects or Effects())
 
@@ -266,18 +279,26 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
     try:
         found = recommend(task, cells[0].people, organisation=task.of_organisations, half_widths=points)
     except UserError:
-        able = [one for one in cells if one.forecast is not None and one.forecast.learned and not one.forecast.effects]
-        if able:
-            # As of classes, which have no units: the task's own protocol comes first.
-            return able[
-                0
-            ].protocol, f"{able[0].protocol}: coefficients have intervals, but no average effect to compare"
-        reasons = "; ".join(f"{one.protocol}: {why_not(one)}" for one in cells)
-        return "", f"not to be learned at this privacy by so many people ({reasons})"
+        able = next((one.protocol for one in cells if one.without_effects), None)
+        if able is None:
+            return "", TOO_FEW
+        # As of classes, which have no units: the task's own protocol comes first.
+        return able, f"{able}: coefficients have intervals, but no average effect to compare"
     reason = found.reason
     if not task.of_organisations and math.isfinite(points.get("sketch", math.inf)):
         reason += f"; an organisation that is trusted with the records: sketch {points['sketch']:.2g} points"
     return found.protocol, reason
+
+
+def _nothing(tasks: Sequence[Task | str], population: Population) -> str:
+    """What is to be said where no protocol has an interval: it is for want of people, or for another reason."""
+    for own in tasks:
+        try:
+            if not isinstance(own, str) and forecast(own, population, BEYOND, draws=1).learned:
+                return TOO_FEW
+        except UserError:
+            continue
+    return "no interval by any of these protocols, however many people release (why is said above)"
 
 
 def why_not(one: Cell) -> str:
@@ -300,7 +321,10 @@ def remarks(found: Plan) -> Iterator[str]:
         without = [one for one in cells if one.protocol == protocol]
         if without and not any(math.isfinite(one.points) for one in without):
             yield f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
-    wide = [one.people for one in cells if (one.budget, one.protocol) == (1.0, own) and one.points > found.effect]
+    wide = [
+        one.people for one in cells
+        if (one.budget, one.protocol) == (1.0, own) and not one.without_effects and one.points > found.effect
+    ]  # fmt: skip
     if wide:
         yield (
             f"By {own} at the task's budget, {max(wide):,} people are too few to tell an effect of that size "

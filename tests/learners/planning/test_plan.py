@@ -8,7 +8,8 @@ from murk.errors import UserError
 from murk.learners.choice import recommend
 from murk.learners.planning.design import Effects
 from murk.learners.planning.forecast import Forecast
-from murk.learners.planning.plan import Cell, choose, people_for, plan
+from murk.learners.planning.plan import Cell, choose, people_for, plan, remarks
+from murk.stream import Task
 from tests.learners.planning.people import population, task
 
 
@@ -31,6 +32,29 @@ def test_about_equal_half_widths_go_to_what_asks_for_least():
     assert (name, "not to be learned at this privacy" in why) == ("", True)
     own = task(1.0, protocol="sketch")
     assert choose(own, cells(scores=1.0, sketch=0.1))[0] == "sketch"
+
+
+def test_where_no_protocol_has_an_interval_it_is_said_why_and_not_put_down_to_privacy():
+    names = "features: [{name: a, low: -1, high: 1}, {name: b, low: -1, high: 1}]"
+    classes = Task.parse(
+        f"name: t\n{names}\ntarget: {{name: y, kind: classes, classes: [r, g, b]}}\nprotocol: gradients\n"
+        "privacy: {guarantee: {gdp: {mu: 4.0}}}"
+    )
+    found = plan(classes, people=[20_000], budgets=[1.0], protocols=["scores"], draws=1)
+    assert found.chosen[20_000] == ("", "no interval by any of these protocols, however many people release (why is "
+                                        "said above)")  # fmt: skip
+    assert any("need public covariates" in one for one in remarks(found))
+    few = plan(task(0.05), people=[3_000], budgets=[1.0], protocols=["scores"], draws=1)
+    assert few.chosen[3_000] == ("", "not to be learned at this privacy by so many people")
+    assert "scores: noise hides every direction in most runs." in remarks(few)
+
+
+def test_coefficients_without_average_effects_are_not_called_too_few_people():
+    of = task(8.0, protocol="moments")
+    found = plan(of, people=[300_000], budgets=[1.0], protocols=["moments"], within={None: 0.005}, draws=1)
+    assert any(one.without_effects for one in found.cells)
+    assert found.needs == {}
+    assert not any("too few" in one for one in remarks(found))
 
 
 def regret(chosen, points):
