@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -139,14 +140,19 @@ def _make(one: Experiment, setting: Setting, folder: Path, origin: dict[str, Any
             last = monotonic()
             writer.send((min(0.999, share), text))
 
+    said: Exception | tuple[float, str]
     try:
         outcome = one.run(replace(setting, tick=tick))
         store.write(folder, one, origin, outcome, monotonic() - start)
+        said = (1.0, "done" if outcome.holds else "done; a check failed")
     except UserError as error:
-        writer.send(UserError(f"{one.id}: {error}", code=error.code))
+        said = UserError(f"{one.id}: {error}", code=error.code)
     except OSError as error:
-        writer.send(OSError(error.errno, error.strerror, error.filename))
+        # A failed write of a library's names no file: results are what is written, but for compiled code.
+        name = error.filename or f"{folder}, or where Numba keeps compiled code (NUMBA_CACHE_DIR)"
+        said = OSError(error.errno, error.strerror or type(error).__name__, name)
     except Exception as error:  # noqa: BLE001 - as at the edge of the program: its text may quote a record
-        writer.send(MurkError(f"{one.id}: {unexpected(error)}", code="MURK-FAULT-001"))
-    else:
-        writer.send((1.0, "done" if outcome.holds else "done; a check failed"))
+        said = MurkError(f"{one.id}: {unexpected(error)}", code="MURK-FAULT-001")
+    # Where the parent was killed nobody is left to tell.
+    with suppress(BrokenPipeError):
+        writer.send(said)

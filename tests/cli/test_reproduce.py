@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from murk.cli import cli
+from murk.cli import cli, main
 from murk.reproduce import catalogue
 from murk.reproduce.experiment import Experiment, Paper
 from tests.reproduce import made_up
@@ -16,6 +16,15 @@ def run(*arguments):
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
     return found
+
+
+def ended(*arguments):
+    """The status that the whole program ends with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["murk", "reproduce", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+    return int(end.value.code)
 
 
 @pytest.fixture
@@ -53,6 +62,37 @@ def test_what_could_not_be_made_is_said_beside_what_was(made_up_paper, tmp_path)
     assert "1 made again; all of 1 checks hold." in found.output
     with pytest.raises(ValueError, match="rows=0"):
         run("009/mistaken", "--out", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"), [("killed", "009/killed: its process ended"), ("full_disk", "or where Numba keeps")]
+)
+def test_what_could_not_be_made_ends_with_2_alone_and_among_others(made_up_paper, tmp_path, function, words, capfd):
+    made_up_paper("good", function)
+    assert ended("all", "--out", tmp_path) == 2
+    assert f"Not made: {words if function == 'killed' else tmp_path}" in capfd.readouterr().out
+    assert ended(f"009/{function}", "--out", tmp_path) == 2
+    said = capfd.readouterr().err
+    assert words in " ".join(said.split())
+    assert "Traceback" not in said
+
+
+def test_a_file_that_is_not_there_and_a_place_that_cannot_be_written_end_with_2(made_up_paper, tmp_path, capfd):
+    made_up_paper("good", "with_file", "failing")
+    missing, taken = tmp_path / "none.csv", tmp_path / "taken"
+    (taken / "009").parent.mkdir()
+    (taken / "009").write_text("a file where a folder should be")
+    for which, place, path in (
+        ("009/with_file", ["--data", missing, "--out", tmp_path], missing),
+        ("009/good", ["--out", taken], taken / "009"),
+        ("all", ["--out", taken], taken / "009"),
+    ):
+        assert ended(which, *place) == 2
+        said = capfd.readouterr().err.replace("\n", "")
+        assert str(path) in said
+        assert "[MURK-FILE-001]" in said
+    # A check that fails is another thing.
+    assert ended("all", "--out", tmp_path) == 1
 
 
 def test_mistakes_are_said_in_a_line(made_up_paper, tmp_path):

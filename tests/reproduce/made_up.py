@@ -1,5 +1,6 @@
 """Experiments for tests of what runs them: in a module, so that other processes can import it."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -44,6 +45,10 @@ def killed(setting):
 
 def faulty(setting):
     raise IndexError("a cell of the file")
+
+
+def full_disk(setting):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def with_file(setting):

@@ -8,7 +8,17 @@ from murk.reproduce.experiment import Measured, Setting
 from murk.reproduce.ldp_sgd import COLUMNS
 from murk.reproduce.ldp_sgd.insurance import claims, coded, generated, records, stuck, verdict_of
 from murk.reproduce.ldp_sgd.mechanisms import halved
-from murk.reproduce.ldp_sgd.rates import _steeper, distance_rates, gap_rates, largest, loose, relative, slopes
+from murk.reproduce.ldp_sgd.rates import (
+    _falls,
+    _steeper,
+    distance_rates,
+    gap_rates,
+    largest,
+    loose,
+    relative,
+    slopes,
+    told_apart,
+)
 from murk.reproduce.ldp_sgd.simulate import (
     ALPHAS,
     KNOWN,
@@ -47,18 +57,46 @@ def test_the_error_of_a_difference_is_of_slopes_of_the_same_runs():
     assert order.error == pytest.approx(0.0, abs=1e-9)
 
 
-def test_relative_orders_are_above_zero_or_no_less_than_bounds():
+def test_relative_orders_are_as_expected_or_no_less_than_bounds():
     assert relative("r", Measured(0.4, 0.05), 0.5, 0.5).holds
-    assert not relative("r", Measured(0.75, 0.15), 0.5, 0.5).holds
-    assert not relative("r", Measured(-0.01, 0.15), 0.1, 0.5).holds
-    assert not relative("r", Measured(0.05, 0.01), 0.5, 0.5).holds
-    assert relative("R", Measured(0.4, 0.1), 1 / 3, None).holds
-    assert not relative("R", Measured(0.2, 0.1), 1 / 3, None).holds
+    # Off by .45: twice the .2, and within 4 standard errors beyond it or not.
+    assert relative("r", Measured(0.95, 0.07), 0.5, 0.5).holds
+    assert not relative("r", Measured(0.95, 0.06), 0.5, 0.5).holds
+    assert not relative("r", Measured(0.05, 0.06), 0.5, 0.5).holds
+    assert relative("R", Measured(0.2, 0.1), 1 / 3, None).holds
+    assert not relative("R", Measured(0.2, 0.03), 1 / 3, None).holds
+    assert relative("R", Measured(0.9, 0.03), 1 / 3, None).holds
+
+
+def test_a_slope_fails_where_it_is_off_beyond_its_noise_and_not_by_the_seed():
+    # The slope at 1/4 is about -.43 in the last decade of a million: with a standard error of .09 it strays across
+    # -.45, the rate's -.25 less .2, by the seed alone. One that is off by more than .2 and 4 standard errors fails.
+    for value in (-0.43, -0.55, -0.25, -0.1):
+        assert _falls(1 / 4, "iterate", Measured(value, 0.09), -0.25).holds
+    assert not _falls(1 / 4, "iterate", Measured(-0.82, 0.09), -0.25).holds
+    assert not _falls(1 / 4, "iterate", Measured(0.32, 0.09), -0.25).holds
+    assert not _falls(1 / 4, "iterate", Measured(-0.55, 0.02), -0.25).holds
+    found = _falls(1 / 4, "iterate", Measured(-0.43, 0.09), -0.25).found
+    assert "within 0.2 and 4 standard errors, 0.36" in found
+    # Below 1/2 an average's is anything from its bias' to that of noise.
+    assert _falls(1 / 4, "average", Measured(-0.8, 0.02), -0.5).holds
+    assert not _falls(1 / 4, "average", Measured(-1.3, 0.02), -0.5).holds
+    assert not _falls(1 / 4, "average", Measured(-0.2, 0.02), -0.5).holds
 
 
 def test_a_rising_loss_gap_is_not_taken_for_a_falling_one():
-    assert _steeper(1 / 3, "iterate", Measured(-0.3, 0.1), gap_rates(1 / 3)[0]).holds
-    assert not _steeper(1 / 3, "iterate", Measured(0.1, 0.1), gap_rates(1 / 3)[0]).holds
+    for value in (-0.3, 0.1):
+        assert _steeper(1 / 3, "iterate", Measured(value, 0.1), gap_rates(1 / 3)[0]).holds
+    assert not _steeper(1 / 3, "iterate", Measured(0.1, 0.02), gap_rates(1 / 3)[0]).holds
+
+
+def test_neighbouring_decay_rates_are_told_apart_by_four_standard_errors():
+    def slopes_of(error):
+        return {alpha: (Measured(-alpha, error),) * 3 for alpha in (1 / 4, 1 / 3, 1 / 2)}
+
+    assert "in 0." in told_apart(slopes_of(0.09))
+    assert "in 1." in told_apart(slopes_of(0.02))
+    assert "in 2." in told_apart(slopes_of(0.01))
 
 
 def test_verdicts_on_rates_turn_with_their_numbers():

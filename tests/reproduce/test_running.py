@@ -88,6 +88,21 @@ def test_a_place_where_no_result_can_be_written_is_refused_before_the_work(tmp_p
     assert not (tmp_path / "count").exists()
 
 
+def test_a_failed_write_that_names_no_file_is_said_with_the_folder(tmp_path):
+    error = run.reproduce([experiment("full_disk")], Setting(), tmp_path / "out").lacking["009/full_disk"]
+    assert isinstance(error, OSError)
+    assert error.strerror == "No space left on device"
+    assert error.filename.startswith(str(tmp_path / "out"))
+
+
+def test_a_process_whose_parent_is_gone_ends_without_a_word(tmp_path, capfd):
+    reader, process = run._start(experiment("good"), Setting(), tmp_path, store.origin_of(Setting()))
+    reader.close()
+    process.join()
+    assert process.exitcode == 0
+    assert "Error" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("cell", "words"), [("NA", "row 3, column age: no number"), ("nan", "row 3, column age"), (None, "no rows")]
 )

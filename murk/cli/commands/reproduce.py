@@ -12,7 +12,7 @@ import click
 
 from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, progress, table
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 
 if TYPE_CHECKING:
     from murk.reproduce.experiment import Measured, Row
@@ -38,7 +38,7 @@ def command(
     picture, a CSV and a JSON file in DIR, named after it and after settings that are not the default ones; what is
     there from an earlier run with the same settings is not made again.
     The noise is simulated, and no person's record is read but public ones. Exit status 1 says that a check failed, 2
-    that a figure could not be made, for want of a file or of memory, say.
+    that a figure could not be made, for want of a file, of memory or of room on the disk, say.
     """
     from murk.reproduce.catalogue import chosen
     from murk.reproduce.experiment import Setting
@@ -54,12 +54,15 @@ def command(
     if data is not None and len(picked) > 1:
         raise UserError(f"--data is the file of one figure: name one, such as {picked[0].id}")
     setting = Setting(size="full" if full else "reduced", seed=seed, data=data)
-    with progress(f"reproduce {which}", len(picked), quiet=as_json) as tick:
-        made = reproduce(picked, setting, out, jobs=jobs, tick=lambda done, text: tick(int(done), text))
+    try:
+        with progress(f"reproduce {which}", len(picked), quiet=as_json) as tick:
+            made = reproduce(picked, setting, out, jobs=jobs, tick=lambda done, text: tick(int(done), text))
+    except OSError as error:
+        raise _not_made(error) from error
     if len(picked) == 1 and made.lacking:
-        raise made.lacking[picked[0].id]
+        raise _not_made(made.lacking[picked[0].id])
     failed = [found["id"] for found in made.results if not found["holds"]]
-    lacking = {name: str(error) for name, error in made.lacking.items()}
+    lacking = {name: str(_not_made(error)) for name, error in made.lacking.items()}
     if as_json:
         print_json({"results": made.results, "failed": failed, "lacking": lacking})
     else:
@@ -70,6 +73,14 @@ def command(
         sys.exit(1)
     if lacking:
         sys.exit(2)
+
+
+def _not_made(error: Exception) -> UserError:
+    """Why a figure could not be made: whatever it was, of one or of several, the status is 2; 1 is a failed check's."""
+    if isinstance(error, OSError):
+        words = f"{error.filename}: {error.strerror}: check the path, its permissions and the room on its disk"
+        return UserError(words, code="MURK-FILE-001")
+    return UserError(str(error), code=error.code if isinstance(error, MurkError) else None)
 
 
 def _list(as_json: bool) -> None:
