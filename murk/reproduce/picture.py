@@ -12,13 +12,14 @@ from murk.reproduce.experiment import Panel, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Distinguishable without colour vision (Okabe and Ito), after Murk's own blue.
 _COLOURS: Final = (BLUE, "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6e5494", INK, GREY)
 _ACROSS = 3
 _MANY = 8
-# Lines of a panel beyond which a legend hides them.
-_FEW = 4
+# Entries of a legend side by side under its panel, inches that a row of them takes, and points down to the first.
+_COLUMNS, _ROW, _DOWN = 2, 0.18, 40
 
 
 def draw(title: str, panels: Sequence[Panel]) -> bytes:
@@ -29,14 +30,24 @@ def draw(title: str, panels: Sequence[Panel]) -> bytes:
     UserError
         If matplotlib is not installed.
     """
+    drawn = _drawn(title, panels)
+    buffer = io.BytesIO()
+    drawn.savefig(buffer, format="png", dpi=100)
+    return _small(buffer.getvalue())
+
+
+def _drawn(title: str, panels: Sequence[Panel]) -> Figure:
+    """The figure; legends stand beside panels, where they hide no line."""
     # Four are two by two, not three and one; of many, those of one kind stand in one row.
     many = len(panels) > _MANY and len(panels) % 4 == 0
     across = 4 if many else 2 if len(panels) == 4 else min(_ACROSS, len(panels))
     down = math.ceil(len(panels) / across)
     wide, high = (3.6, 3.0) if many else (5.2, 4.0)
+    shared = _shared(panels)
+    longest = 0 if shared else max(len(panel.series) for panel in panels)
+    high += _ROW * math.ceil(longest / _COLUMNS)
     drawn = figure((wide * across, 0.5 + high * down))
     grid = drawn.subplots(down, across, squeeze=False).ravel()
-    shared = _shared(panels)
     for axes, panel in zip(grid, panels, strict=False):
         _panel(axes, panel, legend=not shared)
     for axes in grid[len(panels) :]:
@@ -44,9 +55,7 @@ def draw(title: str, panels: Sequence[Panel]) -> bytes:
     drawn.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
     if shared:
         drawn.legend(*grid[0].get_legend_handles_labels(), loc="outside lower left", ncols=4, frameon=False, fontsize=9)
-    buffer = io.BytesIO()
-    drawn.savefig(buffer, format="png", dpi=100)
-    return _small(buffer.getvalue())
+    return drawn
 
 
 def _small(picture: bytes) -> bytes:
@@ -73,12 +82,14 @@ def _small(picture: bytes) -> bytes:
 
 
 def _shared(panels: Sequence[Panel]) -> bool:
-    """Whether one legend does for all panels: many lines, the same in each."""
+    """Whether one legend does for all panels: the same lines in each."""
     names = [[one.name for one in panel.series if one.style != "box"] for panel in panels]
-    return len(names) > 1 and len(names[0]) > _FEW and all(each == names[0] for each in names)
+    return len(names) > 1 and bool(names[0]) and all(each == names[0] for each in names)
 
 
 def _panel(axes: Axes, panel: Panel, legend: bool) -> None:
+    from matplotlib.transforms import offset_copy
+
     boxes = [one for one in panel.series if one.style == "box"]
     if boxes:
         axes.boxplot([list(one.y) for one in boxes], showfliers=False, medianprops={"color": BLUE})
@@ -101,7 +112,9 @@ def _panel(axes: Axes, panel: Panel, legend: bool) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     if legend and len(panel.series) > len(boxes):
-        axes.legend(frameon=False, fontsize=8)
+        under = offset_copy(axes.transAxes, fig=axes.figure, y=-_DOWN, units="points")
+        axes.legend(frameon=False, fontsize=8, ncols=_COLUMNS, loc="upper left", bbox_to_anchor=(0.0, 0.0),
+                    bbox_transform=under, borderaxespad=0.0)  # fmt: skip
 
 
 def _line(axes: Axes, one: Series, colour: str) -> None:

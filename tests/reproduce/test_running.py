@@ -14,7 +14,7 @@ from PIL import Image
 from murk.errors import MurkError, UserError
 from murk.reproduce import catalogue, run, store
 from murk.reproduce.experiment import Check, Experiment, Measured, Panel, Paper, Row, Series, Setting
-from murk.reproduce.picture import _COLOURS, _shared, draw
+from murk.reproduce.picture import _COLOURS, _drawn, _shared, draw
 from tests.reproduce import made_up
 from tests.reproduce.made_up import AGES
 
@@ -172,18 +172,35 @@ def test_every_line_keeps_its_own_colour():
         assert seen[tuple(round(255 * part) for part in to_rgb(colour))] > 100
 
 
-def test_many_lines_share_one_legend_and_few_have_their_own():
-    def panels(*counts):
-        return [
-            Panel(title="a", x="x", y="y", series=[Series(name=f"line {i}", x=[0, 1], y=[0, i]) for i in range(count)])
-            for count in counts
-        ]
+def panels(*counts):
+    return [
+        Panel(title="a", x="x", y="y", series=[Series(name=f"line {i}", x=[0, 1], y=[0, i]) for i in range(count)])
+        for count in counts
+    ]
 
+
+def test_panels_of_the_same_lines_share_one_legend_and_others_have_their_own():
     assert _shared(panels(6, 6))
+    assert _shared(panels(2, 2))
     assert not _shared(panels(6))
-    assert not _shared(panels(2, 2))
     assert not _shared(panels(6, 7))
     assert draw("many", panels(6, 6)).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("counts", [(5,), (9, 3), (4, 4), (2, 3, 4, 5), (3, 4) * 6])
+def test_no_legend_lies_over_a_line_or_the_name_of_an_axis(counts):
+    drawn = _drawn("title", panels(*counts))
+    drawn.draw_without_rendering()
+    shown = [axes for axes in drawn.axes if axes.get_visible()]
+    own = [axes.get_legend() for axes in shown if axes.get_legend() is not None]
+    legends = [legend.get_window_extent() for legend in [*drawn.legends, *own]]
+    assert len(legends) == (1 if len(set(counts)) == 1 and len(counts) > 1 else len(counts))
+    for legend in legends:
+        assert drawn.bbox.containsx(legend.x0)
+        assert drawn.bbox.containsy(legend.y0)
+        for axes in shown:
+            for place in (axes, axes.xaxis.label, axes.title):
+                assert not legend.overlaps(place.get_window_extent())
 
 
 def test_numbers_agree_within_four_standard_errors_and_no_more():
