@@ -88,7 +88,7 @@ def _shared(panels: Sequence[Panel]) -> bool:
 
 
 def _panel(axes: Axes, panel: Panel, legend: bool) -> None:
-    from matplotlib.transforms import offset_copy
+    from matplotlib.transforms import ScaledTranslation
 
     boxes = [one for one in panel.series if one.style == "box"]
     if boxes:
@@ -112,7 +112,7 @@ def _panel(axes: Axes, panel: Panel, legend: bool) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     if legend and len(panel.series) > len(boxes):
-        under = offset_copy(axes.transAxes, fig=axes.figure, y=-_DOWN, units="points")
+        under = axes.transAxes + ScaledTranslation(0.0, -_DOWN / 72.0, axes.figure.dpi_scale_trans)
         axes.legend(frameon=False, fontsize=8, ncols=_COLUMNS, loc="upper left", bbox_to_anchor=(0.0, 0.0),
                     bbox_transform=under, borderaxespad=0.0)  # fmt: skip
 

@@ -200,7 +200,7 @@ def published(source, n):
 ])  # fmt: skip
 def test_a_figure_of_the_papers_file_is_of_that_file_alone(figure, name, tmp_path, monkeypatch):
     whole = getattr(regression, name)
-    source = whole if isinstance(whole, regression.Source) else whole[0]
+    source = whole if isinstance(whole, regression.Source) else next(one for one in whole if one.own)
     setting = replace(TINY, data=made_up(tmp_path / "file", source, n=260))
     outcome = figure(setting)
     cases = [one.name for one in (*regression.FIG2, *regression.FIG4) if one.file == source.file]
@@ -212,11 +212,19 @@ def test_a_figure_of_the_papers_file_is_of_that_file_alone(figure, name, tmp_pat
     for sources in ("FIG2", "FIG4"):
         made = tuple(published(one, 260) for one in getattr(regression, sources))
         monkeypatch.setattr(figures, sources, made)
-    assert {row.tag for row in figure(setting).rows} == {"reduced"}
+    own = {one.name: one.own for one in (*regression.FIG2, *regression.FIG4) if one.file == source.file}
+    for row in figure(setting).rows:
+        assert row.tag == ("reduced" if own[row.what.split(", ")[0]] else "stand-in")
 
 
-def test_what_the_paper_has_not_is_a_stand_in_however_many_rows_it_has(tmp_path, monkeypatch):
-    (days,) = [source for source in regression.FIG4 if not source.own]
+def test_of_each_data_set_one_file_and_its_features_are_the_papers_own():
+    sources = (*regression.FIG2, *regression.FIG4)
+    for name in {one.name.partition(" (")[0] for one in sources}:
+        assert [one.own for one in sources if one.name.partition(" (")[0] == name].count(True) == 1
+
+
+def test_what_the_public_code_has_not_is_a_stand_in_however_many_rows_it_has(tmp_path, monkeypatch):
+    (days,) = [source for source in regression.FIG4 if not source.own and source.file.name.startswith("day.csv")]
     monkeypatch.setattr(figures, "FIG4", (published(days, 60),))
     outcome = figures.fig4(replace(TINY, data=made_up(tmp_path / "day.csv", days, n=60)))
     assert {row.tag for row in outcome.rows} == {"stand-in"}

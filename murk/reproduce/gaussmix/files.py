@@ -40,7 +40,8 @@ class Source:
     prepare
         What else is done to the features, and which rows are kept.
     own
-        Whether the paper has it, and not only something like it.
+        Whether it is the file and the features of the paper's public code, of which there is one for a data set: of
+        any other a row is a stand-in's.
     note
         What is to be said of it.
     """
@@ -150,7 +151,7 @@ _CHANNELS: Final = tuple(f"x_{place:03}" for place in range(1, 101))
 _PARTS: Final = tuple(f"component {place}" for place in range(1, 23))
 _MEAT: Final = ("water", "fat", "protein")
 _BIKE: Final = "bike sharing"
-_SPECTRA: Final = "Features are the 100 channels."
+_SPECTRA: Final = "Features are the 100 channels; the public code has 24 more."
 
 CRIME: Final = Source(
     name="Communities & Crime",
@@ -192,6 +193,7 @@ TECATOR: Final = (
         file=_STATLIB,
         target="fat",
         out=(*_PARTS, "water", "protein"),
+        own=False,
         note=_SPECTRA,
     ),
     Source(
@@ -199,6 +201,7 @@ TECATOR: Final = (
         file=DataFile(name="meats.csv (R: modeldata)", columns=(*_CHANNELS, *_MEAT), rows=(215,)),
         target="fat",
         out=("water", "protein"),
+        own=False,
         note=_SPECTRA,
     ),
 )
@@ -207,6 +210,8 @@ BOSTON: Final = (
         name="Boston housing",
         file=DataFile(name="Boston housing with a header", columns=_HOUSES, rows=(506,)),
         target="medv",
+        own=False,
+        note="A copy with a header of the file that the public code has.",
     ),
     Source(
         name="Boston housing",
@@ -227,7 +232,9 @@ BIKE: Final = (
         file=DataFile(name="hour.csv (UCI: bike sharing)", columns=(*_DAY, "hr"), rows=(17379,)),
         target="cnt",
         coded=("season", "weathersit"),
-        note="The features of the public code, in the units of this file; the code has train.csv, some of its hours.",
+        own=False,
+        note="The file that the paper cites, with the features of its public code in the units of this file; the code has "
+        "train.csv, some of its hours.",
     ),
     Source(
         name=_BIKE,
