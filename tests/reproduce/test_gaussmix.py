@@ -14,7 +14,8 @@ BEST_FIRST = [r.MURK, r.MIXING, r.NEW, r.ANALYTIC, r.ADASSP, r.SHEFFET, "zero"]
 
 def errors(names, draws=10):
     """Each method's errors above those of the one before."""
-    return {name: {1.0: [place + 0.01 * draw for draw in range(draws)]} for place, name in enumerate(names, 1)}
+    found = {name: {1.0: [place + 0.01 * draw for draw in range(draws)]} for place, name in enumerate(names, 1)}
+    return {r.FEWER: found[r.MIXING], **found} if r.MIXING in found else found
 
 
 def test_linear_mixing_outperforms_where_it_is_ahead_of_all_its_rivals():
@@ -26,6 +27,30 @@ def test_linear_mixing_outperforms_where_it_is_ahead_of_all_its_rivals():
     assert somewhere.startswith("Seen in part")
     assert "(corrected) on two;" in somewhere
     assert r.verdict_of({"two": errors(last)}).startswith("Not seen")
+
+
+def test_the_verdict_says_where_linear_mixing_is_behind_each_and_behind_nothing_at_all():
+    last = errors([*(name for name in BEST_FIRST if name != r.MIXING), r.MIXING])
+    first = errors(BEST_FIRST)
+    first[r.FEWER], last[r.FEWER] = first[r.MIXING], {1.0: [99.0] * 10}
+    said = r.verdict_of({"one": first, "two": last})
+    assert "Behind Sheffet it is on two; behind Sheffet, new analysis on two; behind AdaSSP on two;" in said
+    assert "behind predicting 0 on two, with k = 1.5 d on two." in said
+    first[r.FEWER] = {1.0: [98.0] * 10}
+    assert "with k = 1.5 d on one, two." in r.verdict_of({"one": first, "two": last})
+
+
+def test_lines_are_named_by_the_column_that_they_are_of():
+    found = errors([*BEST_FIRST, r.FEWER, "exact"])
+    case = r.Case("one", lambda rng: None, "reduced")
+    names = [line.name for line in r.panel(case, found).series]
+    table = {row.what: row for row in r.rows_of(case, found | errors(r.PRINTED.values()))}
+    assert "Sheffet, corrected" in names
+    assert "Sheffet, new analysis, corrected" in names
+    assert "AdaSSP, as printed" in names
+    y = {line.name: line.y[0] for line in r.panel(case, found).series}
+    assert y["Sheffet, corrected"] == table["one, Sheffet, k = 2.5 d"].corrected.value
+    assert y["AdaSSP, as printed"] == table["one, AdaSSP"].as_published.value
 
 
 def test_ahead_is_nine_of_ten_draws():
@@ -73,6 +98,7 @@ def test_analyses_are_seen_by_their_numbers():
     assert analyses([0.9, 3.9], 1.7, {3.0: DELTA / 2}).startswith("Seen in part")
     assert "is a bound" in analyses([0.9, 0.8], 1.7, {3.0: DELTA / 2})
     assert analyses([0.9, 0.8], 1.7, {}).startswith("Not seen")
+    assert "lemma 1's is itself 1.7 times what the exact distribution" in analyses([1.7, 3.9], 1.7, {})
 
 
 def test_formulas_keep_what_they_promise_or_do_not():
@@ -94,7 +120,9 @@ def test_accuracies_are_seen_where_they_are_decided():
     assert accuracies({"A": {1.0: [ahead] * 3}}).startswith("Seen on")
     mixed = accuracies({"A": {1.0: [ahead, even, ahead], 10.0: [behind, even, even]}})
     assert mixed.startswith("Seen in part")
-    assert "it is so at epsilon = 1 for A, and less accurate at 10 for A" in mixed
+    assert "it is so at epsilon = 1 for A, and less accurate at epsilon = 10 for A" in mixed
+    assert "less at no epsilon." in mixed
+    assert "epsilon = no" not in mixed
     assert accuracies({"A": {1.0: [even, even, even]}}).startswith("Not seen")
 
 

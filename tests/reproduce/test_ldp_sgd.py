@@ -7,7 +7,7 @@ from murk.errors import UserError
 from murk.reproduce.experiment import Measured, Setting
 from murk.reproduce.ldp_sgd import COLUMNS
 from murk.reproduce.ldp_sgd.insurance import claims, coded, generated, records, stuck, verdict_of
-from murk.reproduce.ldp_sgd.mechanisms import halved
+from murk.reproduce.ldp_sgd.mechanisms import halved, weighed
 from murk.reproduce.ldp_sgd.rates import (
     _falls,
     _steeper,
@@ -27,6 +27,7 @@ from murk.reproduce.ldp_sgd.simulate import (
     distances,
     near_known,
     nearer,
+    no_less,
     published,
     replicate,
     truth,
@@ -88,6 +89,22 @@ def test_a_rising_loss_gap_is_not_taken_for_a_falling_one():
     for value in (-0.3, 0.1):
         assert _steeper(1 / 3, "iterate", Measured(value, 0.1), gap_rates(1 / 3)[0]).holds
     assert not _steeper(1 / 3, "iterate", Measured(0.1, 0.02), gap_rates(1 / 3)[0]).holds
+
+
+def test_an_error_is_compared_as_far_as_its_noise_allows():
+    theirs = Measured(0.016, 0.001)
+    assert weighed(Measured(0.007, 0.004), theirs) == "not told apart from 0.016 ± 0.001"
+    assert weighed(Measured(0.005, 0.0003), theirs) == "below 0.016 ± 0.001"
+    assert weighed(Measured(0.050, 0.0003), theirs) == "above 0.016 ± 0.001"
+
+
+def test_no_less_than_twice_as_far_as_four_standard_errors_tell():
+    # Logarithms of -1 and 1, turn about: a standard error of 1/4 of 16 runs, where log 2 = .69 is within 4, .1 of 100.
+    noise = np.exp(np.tile([-1.0, 1.0], 50))
+    small = np.ones(100)
+    assert no_less("it", small, 3.0 * noise, 2.0).holds
+    assert no_less("it", small[:16], 1.0 * noise[:16], 2.0).holds
+    assert not no_less("it", small, 1.0 * noise, 2.0).holds
 
 
 def test_neighbouring_decay_rates_are_told_apart_by_four_standard_errors():

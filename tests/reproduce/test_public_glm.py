@@ -6,8 +6,10 @@ import pytest
 from murk.learners import PublicGLMClassifier
 from murk.learners.public_glm.moments import Private
 from murk.privacy import ApproxDP, PrivUnitMechanism, PureDP, SimulatedNoise
+from murk.reproduce.experiment import Measured
 from murk.reproduce.public_glm.designs import Population, drawn, published
 from murk.reproduce.public_glm.released import Moments, coefficients, release_directions, release_moments, summed
+from murk.reproduce.public_glm.synthetic import behind
 
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(4000, 3)) * 0.4
@@ -87,3 +89,12 @@ def test_published_noise_is_the_papers():
     assert variances[0] / gain**4 == pytest.approx(0.32 * np.log(2.5e6), rel=1e-3)
     assert variances[-1] / gain**2 == pytest.approx(0.32 * np.log(2.5e6), rel=1e-3)
     assert np.all(np.isfinite(coefficients(learner)))
+
+
+def test_a_verdict_says_where_the_joint_release_has_the_larger_error():
+    low, one, high = Measured(0.1), Measured(1.7), Measured(14.0)
+    assert behind({10.0: (low, one), 5.0: (one, high)}, "epsilon") == ""
+    assert behind({10.0: (low, one), 5.0: (high, one), 3.0: (high, one)}, "epsilon") == (
+        " The joint release has the larger median error at epsilon = 5, 3; both are worse than zero coefficients there."
+    )
+    assert behind({5.0: (one, low)}, "p") == " The joint release has the larger median error at p = 5."

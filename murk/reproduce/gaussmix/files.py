@@ -233,8 +233,8 @@ BIKE: Final = (
         target="cnt",
         coded=("season", "weathersit"),
         own=False,
-        note="The file that the paper cites, with the features of its public code in the units of this file; the code has "
-        "train.csv, some of its hours.",
+        note="The file that the paper cites, with the features of its public code in the units of this file; the code "
+        "has train.csv, some of its hours.",
     ),
     Source(
         name=_BIKE,

@@ -232,14 +232,15 @@ def verdict_of(gaps: Mapping[str, Gaps]) -> str:
 
     def words(place: int, sign: float) -> str:
         at = {name: [f"{e:.3g}" for e, each in by.items() if decided(each[place], sign)] for name, by in gaps.items()}
-        return "; ".join(f"{', '.join(each)} for {name}" for name, each in at.items() if each) or "none"
+        said = "; ".join(f"{', '.join(each)} for {name}" for name, each in at.items() if each)
+        return f"epsilon = {said}" if said else "no epsilon"
 
     ahead = [decided(each[0], 1.0) for by in gaps.values() for each in by.values()]
     seen = "Seen" if all(ahead) else "Seen in part" if any(ahead) else "Not seen"
 
     return (
         f"{seen} on these stand-ins that the sketch is more accurate than objective perturbation: by 4 standard errors "
-        f"it is so at epsilon = {words(0, 1.0)}, and less accurate at {words(0, -1.0)}. With k = 4 d, chosen without "
+        f"it is so at {words(0, 1.0)}, and less accurate at {words(0, -1.0)}. With k = 4 d, chosen without "
         f"looking, it is more accurate at {words(1, 1.0)}, less at {words(1, -1.0)}. Second moments are more accurate "
         f"than objective perturbation at {words(2, 1.0)}, less at {words(2, -1.0)}."
     )

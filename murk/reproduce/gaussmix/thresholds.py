@@ -107,8 +107,9 @@ def analyses(ratios: Sequence[float], gain: float, deltas: Mapping[float, float]
     wrong = [f"{g:g}" for g, delta in deltas.items() if delta > DELTA]
     fails = f"is no bound at gamma = {', '.join(wrong)}" if wrong else "is a bound where it was tried"
     return (
-        f"{seen}: Sheffet's bound is {min(ratios):.3g} to {max(ratios):.3g} times lemma 1's epsilon. At gamma = 3 that "
-        f"is {gain:.2g} times what the exact distribution of a sketch gives. The closed form in the text {fails}."
+        f"{seen}: Sheffet's bound is {min(ratios):.3g} to {max(ratios):.3g} times lemma 1's epsilon. At gamma = 3 "
+        f"lemma 1's is itself {gain:.2g} times what the exact distribution of a sketch gives. The closed form in the "
+        f"text {fails}."
     )
 
 

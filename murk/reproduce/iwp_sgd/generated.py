@@ -184,6 +184,9 @@ def _paths(
     return {name: case.loss.risk(theta, test) for name, theta in paths.items()}
 
 
+OTHER: Final = "The data are those of the other rows; a ridge of .1 is not the paper's."
+
+
 def _rows(setting: Setting, found: dict[Case, Found]) -> list[Row]:
     rows = []
     for case, paths in found.items():
@@ -211,10 +214,9 @@ def _rows(setting: Setting, found: dict[Case, Found]) -> list[Row]:
             own = case.own or PRODUCT in name
             rows.append(
                 Row(
-                    what=f"{what}: {name}", tag="stand-in" if case.own else setting.tag(),
+                    what=f"{what}: {name}", tag=setting.tag(),
                     published="not in the paper" if own else "figure only",
-                    as_published=published_here, default=usual, note=f"{note} A ridge of .1 is not the paper's."
-                    if case.own else note,
+                    as_published=published_here, default=usual, note=f"{note}. {OTHER}" if case.own else note,
                 )
             )  # fmt: skip
     return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -117,7 +117,7 @@ def _by_privacy(setting: Setting, model: Model, design: Design, part: int, parts
             Check.near(f"{model}: without noise, logarithm of the error", quiet, np.log(expected), within=np.log(2.0))
         )
     return Outcome(
-        rows=rows, checks=checks, verdict=_verdict(model, errors, epsilons[0], counts),
+        rows=rows, checks=checks, verdict=_verdict(model, errors, epsilons, counts, "epsilon"),
         panels=_panels(f"{model}, p = 10", errors, epsilons, counts, "epsilon"),
     )  # fmt: skip
 
@@ -142,7 +142,8 @@ def _by_dimension(setting: Setting, model: Model, design: Design, part: int, par
         claim = f"{model}: the joint release's error grows with p (means of logarithms)"
         checks.append(Check.less(claim, Measured(few.value + np.log(1.5), few.error), many))
     return Outcome(
-        rows=rows, checks=checks, verdict=_verdict(f"{model}, p = {dimensions[-1]}", errors, dimensions[-1], counts),
+        rows=rows, checks=checks,
+        verdict=_verdict(f"{model}, p = {dimensions[-1]}", errors, dimensions[::-1], counts, "p"),
         panels=_panels(f"{model}, epsilon = 10", errors, dimensions, counts, "p"),
     )  # fmt: skip
 
@@ -226,14 +227,26 @@ def _behind(claim: str, small: NDArray[np.float64], large: NDArray[np.float64], 
     return Check.less_paired(f"{claim} (logarithms{times})", small + np.log(by), large)
 
 
-def _verdict(what: str, errors: Errors, curve: float, counts: Sequence[int]) -> str:
+def _verdict(what: str, errors: Errors, curves: Sequence[float], counts: Sequence[int], name: str) -> str:
+    """Of the first curve; and on which the joint release is behind the published one."""
     most = max(counts)
-    as_published, joint, own = (errors.at(method, curve, most) for method in METHODS)
+    as_published, joint, own = (errors.at(method, curves[0], most) for method in METHODS)
     seen = "does not appear" if as_published.value > 0.5 else "appears"
     return (
         f"{what}, epsilon = 10, n = {most:,}: with the printed noise the printed curve {seen} (median squared relative "
         f"error {as_published}; zero coefficients have 1); the joint release has {joint}, Murk's default {own}."
+        f"{behind({c: (errors.at('corrected', c, most), errors.at('published', c, most)) for c in curves}, name)}"
     )
+
+
+def behind(medians: Mapping[float, tuple[Measured, Measured]], name: str) -> str:
+    """Where the joint release's median error is above the one as published, which says little where both exceed 1."""
+    worse = [curve for curve, (joint, published) in medians.items() if joint.value > published.value]
+    if not worse:
+        return ""
+    both = all(min(one.value for one in medians[curve]) > 1.0 for curve in worse)
+    said = "; both are worse than zero coefficients there" if both else ""
+    return f" The joint release has the larger median error at {name} = {', '.join(f'{c:g}' for c in worse)}{said}."
 
 
 def _panels(title: str, errors: Errors, curves: Sequence[float], counts: Sequence[int], name: str) -> list[Panel]:
