@@ -67,6 +67,7 @@ def test_relative_orders_are_as_expected_or_no_less_than_bounds():
     assert relative("R", Measured(0.2, 0.1), 1 / 3, None).holds
     assert not relative("R", Measured(0.2, 0.03), 1 / 3, None).holds
     assert relative("R", Measured(0.9, 0.03), 1 / 3, None).holds
+    assert "at least 0," in relative("R", Measured(0.9, 0.03), 5.5e-17, None).found
 
 
 def test_a_slope_fails_where_it_is_off_beyond_its_noise_and_not_by_the_seed():

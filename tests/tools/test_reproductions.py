@@ -72,3 +72,6 @@ def test_results_of_the_papers_files_go_to_one_table_each_once(tmp_path):
 def test_every_figure_has_a_filled_place_on_a_page():
     text = "\n".join(page.read_text() for page in PAGES.glob("*.md"))
     assert [name for name in experiments() if f"<!-- {name} -->\n`murk reproduce {name}" not in text] == []
+    # A block made before its figure showed something else has another title.
+    pictures = {name: f"![{one.title}]({name.replace('/', '-')}.png)" for name, one in experiments().items()}
+    assert [name for name, picture in pictures.items() if picture not in text] == []

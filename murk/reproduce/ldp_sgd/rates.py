@@ -200,6 +200,7 @@ def _between(claim: str, found: Measured, low: float, high: float, *, within: fl
     """
     noise = STANDARD_ERRORS * found.error
     holds = low - within - noise <= found.value <= high + within + noise
+    low, high = round(low, 9), round(high, 9)
     ends = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
     if math.isinf(low) or math.isinf(high):
         ends = f"at most {high:.3g}" if math.isinf(low) else f"at least {low:.3g}"
