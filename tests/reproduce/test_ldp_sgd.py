@@ -24,10 +24,10 @@ from murk.reproduce.ldp_sgd.simulate import (
     KNOWN,
     LEVELS,
     RUNS,
+    at_least,
     distances,
     near_known,
     nearer,
-    no_less,
     published,
     replicate,
     truth,
@@ -99,13 +99,12 @@ def test_an_error_is_compared_as_far_as_its_noise_allows():
     assert weighed(Measured(0.050, 0.0003), theirs) == "above 0.016 ± 0.001"
 
 
-def test_no_less_than_twice_as_far_as_four_standard_errors_tell():
-    # Logarithms of -1 and 1, turn about: a standard error of 1/4 of 16 runs, where log 2 = .69 is within 4, .1 of 100.
-    noise = np.exp(np.tile([-1.0, 1.0], 50))
-    small = np.ones(100)
-    assert no_less("it", small, 3.0 * noise, 2.0).holds
-    assert no_less("it", small[:16], 1.0 * noise[:16], 2.0).holds
-    assert not no_less("it", small, 1.0 * noise, 2.0).holds
+def test_a_ratio_is_measured_by_the_means_of_logarithms():
+    # A geometric mean of 2.5 and of 1.5, whatever the means are.
+    noise = np.exp(np.tile([-1.0, 1.0], 8))
+    assert at_least("it", np.ones(16), 2.5 * noise, 2.0).holds
+    assert not at_least("it", np.ones(16), 1.5 * noise, 2.0).holds
+    assert at_least("it", np.ones(16), 2.5 * noise, 2.0).found.startswith("2.5 times")
 
 
 def test_neighbouring_decay_rates_are_told_apart_by_four_standard_errors():

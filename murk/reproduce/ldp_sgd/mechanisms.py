@@ -20,10 +20,10 @@ from murk.reproduce.ldp_sgd.simulate import (
     Maker,
     N,
     as_known,
+    at_least,
     distances,
     lines,
     nearer,
-    no_less,
     points,
     published,
     replicate,
@@ -180,7 +180,7 @@ def fig4(setting: Setting) -> Outcome:
             over = "d = 10: Laplace at epsilon = 3 over GDP at mu = 1 (iterate)"
             checks += [
                 nearer(over, *pair, times=setting.of(tiny=1.0, reduced=1.0, full=2.0)),
-                no_less(over, *pair, 2.0),
+                at_least(over, *pair, 2.0),
             ]
         checks.append(_noise_ratio(d))
     rows += _privacy_rows()
