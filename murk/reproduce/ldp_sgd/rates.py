@@ -259,7 +259,7 @@ def _orders(setting: Setting, linear: Rates, logistic: Rates) -> Outcome:
             if alpha < least:
                 continue
             orders_here[alpha] = order
-            expected = rate(alpha)[0] - rate(alpha)[1]
+            expected = round(rate(alpha)[0] - rate(alpha)[1], 9)
             rows.append(Row(
                 what=f"{name}, alpha = {fraction(alpha)}: from the table's rates {expected:.3g}", tag=setting.tag(),
                 corrected=order, note=_NOTE,
