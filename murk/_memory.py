@@ -1,29 +1,34 @@
 """What kernels see of memory by its address: arrays there, and random words of the operating system.
 
 A kernel that takes an address takes a third of the time to call of one that takes the arrays. Whoever gives an address
-keeps the array that it is of. These functions work in compiled code only.
+keeps the array that it is of. What stands here is for kernels that are interpreted (``NUMBA_DISABLE_JIT``); compiled
+ones have `register`'s.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 
 def integers_at(address: int, size: int) -> Any:
     """``size`` int64 numbers at an address."""
-    raise NotImplementedError
+    return np.ctypeslib.as_array((ctypes.c_int64 * int(size)).from_address(int(address)))
 
 
 def words_at(address: int, size: int) -> Any:
     """``size`` uint64 numbers at an address."""
-    raise NotImplementedError
+    return np.ctypeslib.as_array((ctypes.c_uint64 * int(size)).from_address(int(address)))
 
 
 def numbers_at(address: int, size: int) -> Any:
     """``size`` float64 numbers at an address."""
-    raise NotImplementedError
+    return np.ctypeslib.as_array((ctypes.c_double * int(size)).from_address(int(address)))
 
 
 def random_words(address: int, size: int) -> bool:
@@ -31,14 +36,13 @@ def random_words(address: int, size: int) -> bool:
 
     By the C library's getrandom, which Linux has: it needs no state here, so no fork and no copy can repeat words.
     """
-    raise NotImplementedError
+    words_at(address, size)[:] = np.frombuffer(os.urandom(8 * int(size)), dtype=np.uint64)
+    return True
 
 
 @cache
 def register() -> None:
     """Tell numba of these functions."""
-    import ctypes
-
     from numba import carray, types
     from numba.extending import intrinsic, overload
 

@@ -201,3 +201,29 @@ def test_nothing_is_loaded_for_kernels_that_nobody_calls():
     code = "import sys, murk.learners.scores.engine; print('numba' in sys.modules, 'scipy.optimize' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+LEARNING = """
+import hashlib, json
+from murk.learners import IWPSGDClassifier, LDPSGDClassifier
+from murk.privacy import GaussianDP
+for kind in (LDPSGDClassifier, IWPSGDClassifier):
+    model = kind(budget=GaussianDP(2.0), features=["a", "b"], seed=3)
+    for record in range(20):
+        model.learn_one({"a": record / 20, "b": -0.5}, record % 3 == 0)
+    print(hashlib.sha256(json.dumps(model.state_dict(), sort_keys=True).encode()).hexdigest())
+    secure = kind(budget=GaussianDP(2.0), features=["a", "b"], seed=None)
+    secure.learn_one({"a": 0.1, "b": 0.2}, True)
+"""
+
+
+def test_learners_without_compiled_code_learn_the_same():
+    found = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore::RuntimeWarning", "-c", LEARNING], capture_output=True, text=True,
+            check=True, env={**os.environ, **environment},
+        ).stdout
+        for environment in ({}, {"NUMBA_DISABLE_JIT": "1"})
+    ]  # fmt: skip
+    assert found[0] == found[1]
+    assert len(set(found[0].split())) == 2
