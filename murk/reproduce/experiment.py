@@ -308,6 +308,16 @@ class Outcome:
     checks: Sequence[Check]
     verdict: str
 
+    @classmethod
+    def joined(cls, parts: Sequence[Outcome]) -> Outcome:
+        """Several as one."""
+        return cls(
+            rows=[row for part in parts for row in part.rows],
+            panels=[panel for part in parts for panel in part.panels],
+            checks=[check for part in parts for check in part.checks],
+            verdict=" ".join(part.verdict for part in parts),
+        )
+
     @property
     def holds(self) -> bool:
         """Whether every check holds."""

@@ -78,7 +78,12 @@ def command(
 def _not_made(error: Exception) -> UserError:
     """Why a figure could not be made: whatever it was, of one or of several, the status is 2; 1 is a failed check's."""
     if isinstance(error, OSError):
-        words = f"{error.filename}: {error.strerror}: check the path, its permissions and the room on its disk"
+        what = (
+            f"{error.filename}: {error.strerror}"
+            if error.filename
+            else f"the system refused: {error.strerror or error}"
+        )
+        words = f"{what}: check the path, its permissions and the room on its disk"
         return UserError(words, code="MURK-FILE-001")
     return UserError(str(error), code=error.code if isinstance(error, MurkError) else None)
 

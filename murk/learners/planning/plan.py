@@ -298,7 +298,7 @@ def _nothing(tasks: Sequence[Task | str], population: Population) -> str:
                 return TOO_FEW
         except UserError:
             continue
-    return "no interval by any of these protocols, however many people release (why is said above)"
+    return "no interval by any of these protocols, however many people release"
 
 
 def why_not(one: Cell) -> str:

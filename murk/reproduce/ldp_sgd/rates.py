@@ -125,13 +125,7 @@ def table1(setting: Setting) -> Outcome:
     linear = _slopes(setting, "linear", times, n, (0.0, 0.4), limit=True)
     logistic = _slopes(setting, "logistic", times, n, (0.4, 0.8), limit=True)
     theirs = _slopes(setting, "linear", max(4, times // 2), min(n, N), (0.8, 1.0), limit=False)
-    parts = _table(setting, linear, theirs, logistic, min(n, N)), _orders(setting, linear, logistic)
-    return Outcome(
-        rows=[row for part in parts for row in part.rows],
-        panels=[panel for part in parts for panel in part.panels],
-        checks=[check for part in parts for check in part.checks],
-        verdict=" ".join(part.verdict for part in parts),
-    )
+    return Outcome.joined([_table(setting, linear, theirs, logistic, min(n, N)), _orders(setting, linear, logistic)])
 
 
 def _table(setting: Setting, linear: Rates, theirs: Rates, logistic: Rates, early_n: int) -> Outcome:

@@ -52,7 +52,7 @@ def fig1(setting: Setting) -> Outcome:
     outcomes = [
         _by_privacy(setting, "logistic", "diagonal", 0, 2), _by_privacy(setting, "poisson", "rotated", 1, 2),
     ]  # fmt: skip
-    return _joined(outcomes)
+    return Outcome.joined(outcomes)
 
 
 def fig2(setting: Setting) -> Outcome:
@@ -60,7 +60,7 @@ def fig2(setting: Setting) -> Outcome:
     outcomes = [
         _by_dimension(setting, "logistic", "diagonal", 0, 2), _by_dimension(setting, "poisson", "rotated", 1, 2),
     ]  # fmt: skip
-    return _joined(outcomes)
+    return Outcome.joined(outcomes)
 
 
 def fig3(setting: Setting) -> Outcome:
@@ -80,16 +80,7 @@ def fig5(setting: Setting) -> Outcome:
 
 def _two_values(setting: Setting, model: Model) -> Outcome:
     parts = [_by_privacy(setting, model, "bernoulli", 0, 2), _by_dimension(setting, model, "bernoulli", 1, 2)]
-    return _joined(parts)
-
-
-def _joined(parts: Sequence[Outcome]) -> Outcome:
-    return Outcome(
-        rows=[row for part in parts for row in part.rows],
-        panels=[panel for part in parts for panel in part.panels],
-        checks=[check for part in parts for check in part.checks],
-        verdict=" ".join(part.verdict for part in parts),
-    )
+    return Outcome.joined(parts)
 
 
 def _by_privacy(setting: Setting, model: Model, design: Design, part: int, parts: int) -> Outcome:

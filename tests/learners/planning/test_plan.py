@@ -41,8 +41,7 @@ def test_where_no_protocol_has_an_interval_it_is_said_why_and_not_put_down_to_pr
         "privacy: {guarantee: {gdp: {mu: 4.0}}}"
     )
     found = plan(classes, people=[20_000], budgets=[1.0], protocols=["scores"], draws=1)
-    assert found.chosen[20_000] == ("", "no interval by any of these protocols, however many people release (why is "
-                                        "said above)")  # fmt: skip
+    assert found.chosen[20_000] == ("", "no interval by any of these protocols, however many people release")
     assert any("need public covariates" in one for one in remarks(found))
     few = plan(task(0.05), people=[3_000], budgets=[1.0], protocols=["scores"], draws=1)
     assert few.chosen[3_000] == ("", "not to be learned at this privacy by so many people")

@@ -81,7 +81,7 @@ def _normals(size: int) -> Array:
     The first number's quantiles, at each of them the other numbers at the ends of an orthogonal frame turned at random,
     as long as normal ones are: so that for each first number the others have the second moments of normal ones, too.
     """
-    # Most tasks have public rows, or solve elsewhere: a start without SciPy is a sixth shorter.
+    # Loading it takes longer than what most processes do with it: those with public rows, or that solve nothing.
     from scipy import special
 
     other = max(size - 1, 0)
