@@ -4,12 +4,12 @@ import array
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -40,11 +40,10 @@ class Process:
         return self.returncode
 
     def wait(self, timeout: float = 600.0) -> int:
-        deadline = time.monotonic() + timeout
-        while (status := self.poll()) is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired(f"murk, process {self.pid}", timeout)
-            time.sleep(0.005)
+        if self.poll() is None:
+            sleep_until_ended(self.pid, timeout)
+        if (status := self.poll()) is None:
+            raise subprocess.TimeoutExpired(f"murk, process {self.pid}", timeout)
         return status
 
     def communicate(self, timeout: float = 600.0) -> tuple[str, str]:
@@ -84,6 +83,15 @@ class Process:
         # Of one that was killed, and whose output nobody wanted.
         self.stdout.close()
         self.stderr.close()
+
+
+def sleep_until_ended(pid: int, timeout: float) -> None:
+    """Wait, at most so many seconds, for the end of a process that is another's child and that it has not asked for."""
+    handle = os.pidfd_open(pid)
+    try:
+        select.select([handle], [], [], timeout)
+    finally:
+        os.close(handle)
 
 
 @cache

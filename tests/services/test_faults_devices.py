@@ -62,7 +62,7 @@ def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
 
 # Kills at points in turn, each at most so many sends after the last one; anyone who waits for no model sends blocks.
 POPULATIONS = [
-    (GRADIENTS, 200, 4, POINTS, 15, []),
+    (GRADIENTS, 80, 4, POINTS, 15, []),
     (EXAMPLES, 400, 4, POINTS, 15, ["--block", 5]),
     (DIRECTIONS, 900, 2, POINTS, 15, ["--block", 5]),
     # So many that each chain ends its first epoch.

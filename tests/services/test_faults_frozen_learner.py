@@ -9,13 +9,21 @@ from murk.stream.log.base import FencedError
 from murk.stream.worker.worker import Worker
 from tests.protocols import EXAMPLES, GRADIENTS, GRAM, MOMENTS
 from tests.services.faults.nursery import Nursery
-from tests.services.faults.world import as_if_undisturbed, caught_up, disturbed, new_log, put, stock
-from tests.services.services import eventually
+from tests.services.faults.world import (
+    as_if_undisturbed,
+    caught_up,
+    disturbed,
+    new_log,
+    offsets,
+    put,
+    putting,
+    seen,
+    stock,
+)
 
 
-def owners(url):
-    with open_log(url, create=False) as log:
-        return {chain: int(owner.rpartition(":")[2]) for chain, owner in log.owners().items()}
+def owners(log):
+    return {int(owner.rpartition(":")[2]) for owner in log.owners().values()}
 
 
 # On how many chains of how many releases each.
@@ -32,43 +40,43 @@ def test_a_learner_that_wakes_writes_nothing_and_takes_its_place_again(broker, t
         [values[cut[place] : cut[place + 1]] for values, cut in zip(messages, cuts, strict=True)] for place in range(3)
     ]
     url = new_log(broker, task)
+    with (
+        Nursery(tmp_path / "children", [protocol], MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery,
+        open_log(url, create=False) as log,
+        putting(broker, url) as send,
+    ):
 
-    def arrive(third):
-        for chain, values in enumerate(third):
-            put(broker, url, values, chain)
+        def arrive(partitions):
+            for chain, values in enumerate(partitions):
+                send(values, chain)
 
-    with Nursery(tmp_path / "children", [protocol], MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
         sleeper = nursery.learner(url)
         arrive(thirds[0])
         caught_up(url, sleeper)
-        assert set(owners(url).values()) == {sleeper.pid}
+        assert owners(log) == {sleeper.pid}
         # In the middle of work, so that it wakes with a step half done.
-        for chain, values in enumerate(thirds[1]):
-            put(broker, url, values[:50], chain)
+        arrive([values[:50] for values in thirds[1]])
         sleeper.freeze()
         other = nursery.learner(url)
-        for chain, values in enumerate(thirds[1]):
-            put(broker, url, values[50:], chain)
+        arrive([values[50:] for values in thirds[1]])
         caught_up(url, other)
-        assert set(owners(url).values()) == {other.pid}
-        with open_log(url, create=False) as log:
-            before = [log.checkpoint(chain) for chain in range(chains)]
+        assert owners(log) == {other.pid}
+        before = offsets(log)
         sleeper.thaw()
         # It has noticed when it is in the group again, which gives it chains of its own.
         arrive([values[:20] for values in thirds[2]])
         rest = [values[20:] for values in thirds[2]]
 
-        def shared():
+        def shared(log):
             if rest[0]:
                 arrive([values[:5] for values in rest])
                 rest[:] = [values[5:] for values in rest]
-            return set(owners(url).values()) == {sleeper.pid, other.pid}
+            return owners(log) == {sleeper.pid, other.pid}
 
-        eventually(shared, 120, every=0.2)
+        seen(url, shared, every=0.2)
         arrive(rest)
         caught_up(url, sleeper, other)
-        with open_log(url, create=False) as log:
-            assert all(log.checkpoint(chain).offset > before[chain].offset for chain in range(chains))
+        assert all(now > then for now, then in zip(offsets(log), before, strict=True))
         for learner in (sleeper, other):
             assert learner.stop() == 0, learner.err
             assert "murk:" not in learner.err, learner.err

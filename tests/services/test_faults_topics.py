@@ -8,7 +8,7 @@ from murk.stream.log.kafka import topics
 from tests.cli import harness
 from tests.services.clients import KafkaAdminClient
 from tests.services.faults.nursery import Nursery
-from tests.services.faults.world import caught_up, names, new_log, put, stock, task_text
+from tests.services.faults.world import caught_up, names, new_log, offsets, put, seen, stock, task_text
 from tests.services.services import eventually
 
 KINDS = ("releases", "models", "states", "dead")
@@ -73,7 +73,7 @@ def test_a_topic_is_deleted_while_learners_are_at_work(broker, world, kind, busy
     early = -100 if busy else 100
     arrive(broker, url, part(released, 0, early))
     if busy:
-        eventually(lambda: any(point.offset for point in states_as(url)), 120)
+        seen(url, lambda log: any(offsets(log)))
     else:
         caught_up(url, learner)
     without(broker, getattr(names(url), kind))
@@ -99,7 +99,7 @@ def test_a_topic_is_recreated_while_learners_are_at_work(broker, world, kind, bu
     first = part(released, 0, 700)
     arrive(broker, url, first)
     if busy:
-        eventually(lambda: any(point.offset for point in states_as(url)), 120)
+        seen(url, lambda log: any(offsets(log)))
     else:
         caught_up(url, learner)
     # So quickly that a learner may not have noticed that it was gone.

@@ -34,7 +34,7 @@ def test_the_commands_for_kafka_run(broker, tmp_path):
                 done = harness.murk(*command, folder=tmp_path)
                 assert done.status == 0, done.err
         look = ["status", "--log", url, "--json"]
-        eventually(lambda: harness.murk(*look, folder=tmp_path).json["releases"] == ROWS)
+        eventually(lambda: harness.murk(*look, folder=tmp_path).json["releases"] == ROWS, every=0.5)
         assert all(process.poll() is None for process in running)
     finally:
         for process in running:

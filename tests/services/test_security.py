@@ -188,7 +188,7 @@ def test_every_role_does_its_work(secure_broker, folder, users, tmp_path):
     def status():
         return json.loads(Run(folder, users["reader"], "status", "--log", url, "--json").good())
 
-    assert eventually(lambda: (found := status())["releases"] == 61 and found)["dead_letters"] == {}
+    assert eventually(lambda: (found := status())["releases"] == 61 and found, every=0.5)["dead_letters"] == {}
     eventually(lambda: monitor.out.read_text().endswith("\n"))
     page = json.loads(monitor.out.read_text())["url"]
 
@@ -285,7 +285,7 @@ def test_a_right_that_is_taken_away_while_a_learner_runs(secure_broker, folder, 
         assert learner.child.status is None, learner.done()
         return json.loads(Run(folder, users["reader"], "status", "--log", url, "--json").good())["lag"]
 
-    eventually(lambda: lag() == 0)
+    eventually(lambda: lag() == 0, every=0.5)
     secure_broker.forbid("learner", "TOPIC", topic, operation)
     try:
         admin_sends(secure_broker, Names(name).releases, b"no release")

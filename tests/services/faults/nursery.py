@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.cli.harness import LOGGED
+from tests.cli.processes import sleep_until_ended
 from tests.services.services import eventually
 
 ROOT = Path(__file__).parents[3]
@@ -122,12 +123,14 @@ class Child:
         return self.wait()
 
     def wait(self, limit=LIMIT):
-        eventually(lambda: self.status is not None, limit, every=0.01)
+        if self.status is None:
+            sleep_until_ended(self.pid, limit)
+        assert self.status is not None, f"process {self.pid} has not ended within {limit} s"
         return self._status
 
     def said(self, words, limit=LIMIT):
         """Wait until it has printed some words."""
-        eventually(lambda: words in self.out + self.err or self._ended(words), limit, every=0.02)
+        eventually(lambda: words in self.out + self.err or self._ended(words), limit)
 
     def _ended(self, words):
         assert self.status is None, f"ended with {self._status} without {words!r}: {self.out}{self.err}"

@@ -4,6 +4,7 @@ import json
 import random
 import tempfile
 import uuid
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -83,20 +84,35 @@ def plain_producer(broker, **settings):
     )  # fmt: skip
 
 
-def put(broker, url, messages, partition=0):
-    """Send messages as anybody could."""
+@contextmanager
+def putting(broker, url):
+    """A function that sends messages to a partition as anybody could: ``put(messages, partition)``."""
     producer = plain_producer(broker)
-    try:
+
+    def put(messages, partition=0):
         for answer in [producer.send(names(url).releases, one, partition=partition) for one in messages]:
             answer.get(timeout=60)
+
+    try:
+        yield put
     finally:
         producer.close()
+
+
+def put(broker, url, messages, partition=0):
+    """The same, once."""
+    with putting(broker, url) as send:
+        send(messages, partition)
 
 
 def messages_of(url):
     """All that is on a log, by partition."""
     with open_log(url, create=False) as log:
-        return [read_all(log, number) for number in range(log.partitions)]
+        return _messages(log)
+
+
+def _messages(log):
+    return [read_all(log, number) for number in range(log.partitions)]
 
 
 def alone(task, partitions):
@@ -129,27 +145,42 @@ def offsets(log):
     return [log.checkpoint(number).offset for number in range(log.partitions)]
 
 
+def seen(url, look, limit=180.0, every=0.1):
+    """Call a function of the log until what it returns is true, and return that; a broker may be away meanwhile.
+
+    The log is opened once, and anew when the broker was away: to open it takes a hundred times what looking does.
+    """
+    opened = []
+    with ExitStack() as stack:
+
+        def looked():
+            try:
+                if not opened:
+                    opened.append(stack.enter_context(open_log(url, create=False)))
+                return look(opened[0])
+            except UnreachableError:
+                opened.clear()
+                stack.close()
+                return False
+
+        return eventually(looked, limit, every)
+
+
 def caught_up(url, *children, limit=180.0):
     """Wait until learners have read all that is on a log; the children that are given must be alive meanwhile."""
 
-    def look():
+    def look(log):
         for child in children:
             assert child.status is None, child.err
-        try:
-            with open_log(url, create=False) as log:
-                ends = [log.end(number) for number in range(log.partitions)]
-                return offsets(log) == ends
-        except UnreachableError:
-            return False
+        return offsets(log) == [log.end(number) for number in range(log.partitions)]
 
-    eventually(look, limit, every=0.2)
+    seen(url, look, limit)
 
 
 def as_if_undisturbed(url, task):
     """The log's states are those of one process, and every message was counted once."""
-    there = messages_of(url)
     with open_log(url, create=False) as log:
-        found = states(log)
+        there, found = _messages(log), states(log)
         dead = [list(log.dead_letters(number)) for number in range(log.partitions)]
     assert found == alone(task, there)
     for (_, counters), values, letters in zip(found, there, dead, strict=True):
