@@ -72,14 +72,18 @@ def drawn(setting, rng):
 def summed_moments(problem, X, y, rng):
     """The estimate of released second moments."""
     layout, mechanism = problem.layout, problem.mechanisms["default"]
-    # Nobody is left out: a missing target counts as the middle of its range.
-    targets = np.nan_to_num(2.0 * y - 1.0 if problem.binary else y)
+    # A missing target counts as none where that is told, and else as the middle of its range.
+    targets, there = np.nan_to_num(2.0 * y - 1.0 if problem.binary else y), ~np.isnan(y)
+    if layout.observed:
+        X, targets = X[there], targets[there]
     total = (X.T @ X)[np.triu_indices(layout.size)]
     off = ~np.eye(layout.size, dtype=bool)[np.triu_indices(layout.size)]
     total[off] *= layout.root
     total = np.append(total[: layout.cross], layout.weight * (X.T @ targets))
-    total += math.sqrt(len(X) * mechanism.variance) * rng.normal(size=layout.dimension)
-    level, n = Level.of(mechanism, layout), float(len(X))
+    if layout.observed:
+        total[layout.cross - 1] = layout.presence * float(np.sum(2.0 * there - 1.0))
+    total += math.sqrt(len(there) * mechanism.variance) * rng.normal(size=layout.dimension)
+    level, n = Level.of(mechanism, layout), float(len(there))
     weights, variances = level.weights, level.variances
     sums = np.zeros(kernels.SUMS)
     for part in (0, 1):
@@ -87,7 +91,7 @@ def summed_moments(problem, X, y, rng):
         sums[kernels.NOISE + part] = n * weights[part] ** 2 * variances[part]
         sums[kernels.SQUARES + part] = n * weights[part] ** 2
     total *= np.repeat(weights, [layout.cross, layout.size])
-    return problem.model.fit(MomentSums(total, sums, len(X)), layout).estimate
+    return problem.model.fit(MomentSums(total, sums, len(there)), layout).estimate
 
 
 def summed_gram(problem, X, y, rng):

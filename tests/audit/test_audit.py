@@ -96,7 +96,8 @@ def test_what_the_search_finds():
         "examples joint, label",
         "examples joint, real",
         "examples separate, real",
-        "moments joint, gaussian",
+        "moments observed, gaussian",
+        "moments joint",
         *(name for name in found if name.startswith("scores") and name != "scores scatter, laplace"),
     ):
         assert 0.999 < found[name] <= 1.0

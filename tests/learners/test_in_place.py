@@ -30,6 +30,7 @@ LEARNERS = {
     "outer products": ("IWPSGDClassifier", {}),
     "outer products of targets": ("IWPSGDRegressor", {}),
     "moments": ("PublicGLMClassifier", {}),
+    "joint moments": ("PublicGLMClassifier", {"release": "joint"}),
     "moments without a constant": ("PublicGLMRegressor", {"intercept": False, "radius": 0.7}),
     "directed moments": ("PublicGLMClassifier", PUBLIC),
     "directed moments of targets": ("PublicGLMRegressor", PUBLIC),

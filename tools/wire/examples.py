@@ -111,7 +111,7 @@ def examples(magnitude: int) -> dict[str, Example]:
         ],
         **when,
     )  # fmt: skip
-    moments = [518_003, -1_904_381, 76_044, 2_250_107, -419_876, 312_268, -98_710, 1_188_254]
+    moments = [518_003, -1_904_381, 76_044, 2_250_107, -419_876, 903_471, 312_268, -98_710, 1_188_254]
     moment = MomentRelease(id=_LAST, task=MOMENTS.hash, level="default", chain=0, payload=moments, **when)
     sketch = SketchRelease(
         id=_LAST,

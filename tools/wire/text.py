@@ -79,8 +79,9 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "moment": (
         "A release of moments",
-        "`protocol: moments`, with `release: joint` or `separate`: the upper triangle of x x' and then x y. See "
-        "[public-data GLM](public-glm.md).",
+        "`protocol: moments`, with `release: observed`: the upper triangle of x x', in place of whose last number, the "
+        "constant's own, stands whether there is a target, and then x y; all numbers but that one are 0 where there is "
+        "none. With `joint` or `separate`: without that number. See [public-data GLM](public-glm.md).",
     ),
     "sketch": (
         "A release of a sketch",

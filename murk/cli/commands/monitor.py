@@ -122,4 +122,5 @@ def _compare(task: Task, carried: Task, url: str) -> None:
     from murk.stream.task.change import check_task_change
 
     # The author's file does not hold the covariates; everything else must be the same.
-    check_task_change(url, carried.without_public().document(), task.with_simulated(carried.simulated).document())
+    own = task.with_defaults_of(carried).without_public().with_simulated(carried.simulated)
+    check_task_change(url, carried.without_public().document(), own.document())

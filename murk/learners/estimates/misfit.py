@@ -5,8 +5,14 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 UNLIKE: Final = 3.72
 """Standard deviations: one false alarm in 10,000 checks."""
+MOST_NUMBERS: Final = 600
+"""Numbers of a matrix up to which two are compared: those of 34 coefficients."""
+_NULL = 1e-9
 
 
 def excess(square: float, free: float) -> float:
@@ -30,3 +36,17 @@ def excess(square: float, free: float) -> float:
     """
     spread = 2.0 / (9.0 * free)
     return float((square / free) ** (1.0 / 3.0) - 1.0 + spread) / math.sqrt(spread)
+
+
+def misfit(off: NDArray[np.float64], covariance: NDArray[np.float64]) -> float:
+    """By how many standard deviations ``off' covariance^-1 off`` is larger than chance makes it, were off normal.
+
+    Directions without any variance are left out.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > _NULL * values[-1]
+    free = int(kept.sum())
+    if not free:
+        return 0.0
+    square = float(np.sum((vectors[:, kept].T @ off) ** 2 / values[kept]))
+    return excess(square, free)

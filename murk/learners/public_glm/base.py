@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from river.utils import dataframe
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 from murk.learners.base import Record, StreamEstimator
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.public_glm.directed import OF_MOMENTS, Directions, check_directions, release_by_rule
@@ -22,7 +22,7 @@ from murk.learners.public_glm.fitting.curves import LOSSES, Curve
 from murk.learners.public_glm.fitting.fit import Response
 from murk.learners.public_glm.fitting.root import NoRootError
 from murk.learners.public_glm.fitting.statistics import Statistics, balanced
-from murk.learners.public_glm.mechanism import calibrated
+from murk.learners.public_glm.mechanism import WHOLE, calibrated
 from murk.learners.public_glm.problem import check_size
 from murk.learners.public_glm.public import PublicSample
 from murk.learners.scores.local import LocalScores
@@ -31,11 +31,12 @@ from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.stream.messages.codec import RejectedError
+from murk.stream.task.protocols.registry import FORMER_RELEASES
 
 Floats = NDArray[np.float64]
 
 _CHOICES = {
-    "release": (None, "directions", "joint", "separate"),
+    "release": (None, "directions", "observed", "joint", "separate"),
     "design": ("bounded", "gaussian"),
     "covariance": ("both", "private", "pooled"),
     "solver": ("stein", "score"),
@@ -56,7 +57,7 @@ class PublicMoments(StreamEstimator):
     design: Literal["bounded", "gaussian"]
     people: int
     failure: float
-    release: Literal["directions", "joint", "separate"] | None
+    release: Literal["directions", "observed", "joint", "separate"] | None
     target_weight: float | None
     covariance: Literal["both", "private", "pooled"]
     solver: Literal["stein", "score"]
@@ -65,8 +66,11 @@ class PublicMoments(StreamEstimator):
     inputs: Literal["records", "released"]
     noise: NoiseSource | None
 
-    def _prepare(self) -> None:
-        """Set what is not a constructor argument; check what can be checked without a record."""
+    def _prepare(self, former: str | None = None) -> None:
+        """Set what is not a constructor argument; check what can be checked without a record.
+
+        ``former`` is a release that used to be the default.
+        """
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UserError(f"{name}={getattr(self, name)!r}; one of {', '.join(map(repr, filter(None, choices)))}")
@@ -83,7 +87,7 @@ class PublicMoments(StreamEstimator):
         arguments, curve = {name: getattr(self, name) for name in (*OF_MOMENTS, "public")}, self._curve().name
         if self.release == "directions":
             check_directions(arguments, curve)
-        self._released = self.release or release_by_rule(arguments, curve)
+        self._released = self.release or former or release_by_rule(arguments, curve)
         self._directions: Directions | None = None
         self._sample = None if self.public is None else PublicSample.read(self.public, self.features)
         if isinstance(self.public, Iterator):
@@ -135,15 +139,16 @@ class PublicMoments(StreamEstimator):
             raise UserError(f"radius={reach!r} is no bound of the features' norm; give a positive number")
         # In units in which a feature's share of the bound is 1, like the constant.
         self._gain = math.sqrt(k) / reach
-        joint = self._released == "joint"
+        whole = self._released in WHOLE
         bound = math.sqrt(k + self.intercept)
         weight = self.target_weight
         if weight is None:
-            weight = balanced(bound) if joint else 1.0
+            weight = balanced(bound) if whole else 1.0
         response = self._response()
         layout = Statistics(
             coded if self.intercept else coded[:-1], bound, weight, self.intercept,
-            math.sqrt(2.0) if joint else 1.0, self.beyond == "zero", (self._gain, response.half, response.middle),
+            math.sqrt(2.0) if whole else 1.0, self.beyond == "zero", (self._gain, response.half, response.middle),
+            self._released == "observed",
         )  # fmt: skip
         check_size(layout)
         public = None if sample is None else sample.coded(reach, self._gain, self.intercept)
@@ -197,7 +202,7 @@ class PublicMoments(StreamEstimator):
         self._require()
         if self._directions is not None:
             raise UserError(
-                "directions have no moments: give release='joint', or what devices released to learn_release"
+                "directions have no moments: give release='observed', or what devices released to learn_release"
             )
         return self._layout.labels
 
@@ -241,7 +246,8 @@ class PublicMoments(StreamEstimator):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state of a learner with the same settings.
 
-        That of moments of a learner that was given no ``release``, as all were until 0.4, is gone on with as such.
+        That of a learner that was given no ``release`` goes on with the one that was the default when it was made:
+        joint moments.
 
         Raises
         ------
@@ -249,11 +255,22 @@ class PublicMoments(StreamEstimator):
             If the state is malformed or belongs to other features.
         """
         fold = state.get("fold") if isinstance(state, Mapping) else None
-        of_moments = isinstance(fold, Mapping) and "moments" in fold and self.release is None
-        if of_moments and self._released == "directions" and not self.n_releases:
-            self._released, self._directions = "joint", None
-            self._engine = None if self.features is None else self._begin(tuple(self.features))
-        super().load_state_dict(state)
+        of_moments = isinstance(fold, Mapping) and "moments" in fold and self.release is None and not self.n_releases
+        try:
+            super().load_state_dict(state)
+        except MurkError:
+            if not (of_moments and any(self._goes_on_with(former, state) for former in FORMER_RELEASES["moments"])):
+                if of_moments:
+                    self._prepare()
+                raise
+
+    def _goes_on_with(self, former: str, state: Mapping[str, Any]) -> bool:
+        try:
+            self._prepare(former)
+            super().load_state_dict(state)
+        except MurkError:
+            return False
+        return True
 
     # What was learned
 

@@ -43,9 +43,14 @@ TOLD: Final = (*moments.TOLD, "exp")
 
 
 def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
-    """What is released where nobody said: directions, if covariates are public and nothing asks for moments."""
+    """What is released where nobody said: directions, if covariates are public and nothing asks for moments.
+
+    Else moments of the records that have a target; how many these are is not told without the constant.
+    """
     unasked = all(arguments[name] == default for name, default in OF_MOMENTS.items())
-    return "directions" if arguments["public"] is not None and curve in TOLD and unasked else "joint"
+    if arguments["public"] is not None and curve in TOLD and unasked:
+        return "directions"
+    return "observed" if arguments["intercept"] else "joint"
 
 
 def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
@@ -56,7 +61,7 @@ def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
     UserError
         Naming the argument and what to do.
     """
-    remedy = "use release='joint'"
+    remedy = "use release='observed'"
     if arguments["public"] is None:
         raise UserError(
             f"release='directions' solves for coefficients over public covariates: give public=, or {remedy}"

@@ -1,7 +1,8 @@
 """Compiled loops: a record's moments, their randomization, and the sums of releases. No BLAS.
 
 The moments of ``(x, y)`` with p features are the upper triangle of ``x x'`` row by row, off-diagonal entries times
-``root``, then ``weight x y``. Where the last feature is the constant 1, the entry 1*1 is public and left out.
+``root``, then ``weight x y``. Where the last feature is the constant 1, the entry 1*1 is public and left out; or, with
+a ``presence`` c above 0, it is c where the record has a target, and -c, all others being 0, where it has none.
 """
 
 from __future__ import annotations
@@ -18,18 +19,26 @@ Array = NDArray[Any]
 
 
 @jit
-def moments(x: Array, y: float, root: float, weight: float, out: Array) -> None:
-    """Write the moments of a record into ``out``, whose length says whether the entry 1*1 is left out."""
+def moments(x: Array, y: float, root: float, weight: float, presence: float, out: Array) -> None:
+    """Write the moments of a record into ``out``, whose length says whether the entry 1*1 is left out.
+
+    The work is the same whether there is a target or not.
+    """
     p, at = x.shape[0], 0
+    there, target = 1.0, y
+    if presence > 0.0 and y != y:
+        there, target = 0.0, 0.0
     for i in range(p):
         if at + p < out.shape[0]:
-            out[at] = x[i] * x[i]
+            out[at] = there * x[i] * x[i]
             at += 1
         for j in range(i + 1, p):
-            out[at] = root * x[i] * x[j]
+            out[at] = there * root * x[i] * x[j]
             at += 1
     for i in range(p):
-        out[at + i] = weight * x[i] * y
+        out[at + i] = weight * x[i] * target
+    if presence > 0.0:
+        out[at - 1] = presence * (2.0 * there - 1.0)
 
 
 @jit
@@ -60,20 +69,28 @@ def confine(x: Array, reach: float, constant: bool, zero: bool) -> bool:
 
 @jit
 def moments_of(
-    X: Array, y: Array, reach: float, constant: bool, zero: bool, root: float, weight: float, out: Array
-) -> int:
-    """Moments of the rows of ``X`` in turn; return how many were beyond the bound. A NaN target counts as 0."""
+    X: Array, y: Array, reach: float, constant: bool, zero: bool, root: float, weight: float, presence: float,
+    out: Array,
+) -> int:  # fmt: skip
+    """Moments of the rows of ``X`` in turn; return how many were beyond the bound.
+
+    A NaN target counts as 0, or, with a ``presence``, as none.
+    """
     beyond = 0
     x = np.empty(X.shape[1])
     for i in range(X.shape[0]):
         for j in range(x.shape[0]):
             x[j] = X[i, j]
-        target = min(max(y[i], -1.0), 1.0) if y[i] == y[i] else 0.0
+        target = y[i]
+        if y[i] == y[i]:
+            target = min(max(y[i], -1.0), 1.0)
+        elif presence == 0.0:
+            target = 0.0
         if confine(x, reach, constant, zero):
             beyond += 1
-            if zero:
+            if zero and target == target:
                 target = 0.0
-        moments(x, target, root, weight, out[i])
+        moments(x, target, root, weight, presence, out[i])
     return beyond
 
 
@@ -123,8 +140,8 @@ def _row(i: int, p: int) -> int:
 
 @jit
 def randomize_block(
-    vectors: Array, size: int, reach: float, constant: bool, root: float, weight: float, spacing: float, noise: Array,
-    out: Array,
+    vectors: Array, size: int, reach: float, constant: bool, root: float, weight: float, presence: float,
+    spacing: float, noise: Array, out: Array,
 ) -> None:  # fmt: skip
     """Randomize moments: those of the nearest record within the bounds, in whole lattice steps, plus noise."""
     x, v = np.empty(size), np.empty(vectors.shape[1])
@@ -132,8 +149,11 @@ def randomize_block(
     for i in range(vectors.shape[0]):
         target = recover(vectors[i], root, weight, constant, x)
         target = min(max(target, -1.0), 1.0) if target == target else 0.0
+        # What is no record's moments has no target.
+        if presence > 0.0 and not vectors[i, v.shape[0] - size - 1] >= 0.0:
+            target = math.nan
         confine(x, reach, constant, False)
-        moments(x, target, root, weight, v)
+        moments(x, target, root, weight, presence, v)
         for j in range(v.shape[0]):
             out[i, j] = np.int64(v[j] * steps) + noise[i, j]
 

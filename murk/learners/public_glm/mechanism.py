@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ from murk.privacy.noise import NoiseSource
 
 Vectors = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+
+WHOLE: Final = ("observed", "joint")
+"""Releases of all moments by one mechanism, at the scale of the target that suits it."""
 
 # P(|x| > 13 S) < 2 exp(-13^2 / 2) = 4e-37, as for the Gaussian mechanism itself.
 _TAIL = 13
@@ -156,7 +159,7 @@ class MomentMechanism:
         layout = self.statistics
         out = np.empty(rows.shape, dtype=np.int64)
         kernels.randomize_block(
-            rows, layout.size, layout.reach, layout.constant, layout.root, layout.weight, self.spacing,
+            rows, layout.size, layout.reach, layout.constant, layout.root, layout.weight, layout.presence, self.spacing,
             noise.gaussian(indices, self.dimension), out,
         )  # fmt: skip
         return out
@@ -196,11 +199,11 @@ def calibrated(
     statistics
         The layout and bounds of the moments.
     release
-        ``"joint"``: one mechanism for all moments. ``"separate"``, as published: ``x x'`` and ``x y`` by a
-        Gaussian each, with half the budget each and the sensitivities ``2 r^2`` and ``2 b r``.
+        ``"observed"``, ``"joint"``: one mechanism for all moments. ``"separate"``, as published: ``x x'`` and ``x y``
+        by a Gaussian each, with half the budget each and the sensitivities ``2 r^2`` and ``2 b r``.
     kind
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"`` (``joint`` only); None or ``"best"`` for the one
-        of smallest variance: means of moments need nothing of the noise but that it is unbiased.
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"`` (not of ``separate``); None or ``"best"`` for the
+        one of smallest variance: means of moments need nothing of the noise but that it is unbiased.
     method
         ``"classic"`` for the textbook's Gaussian calibration. For ``separate`` it gives the paper's constants,
         variances ``32 r^4 log(2.5/delta) / eps^2`` and ``32 r^2 log(2.5/delta) / eps^2``.
@@ -210,7 +213,7 @@ def calibrated(
     UserError
         If the mechanism cannot give the guarantee; the message says which can.
     """
-    if release == "joint":
+    if release in WHOLE:
         if kind == "gaussian" or (kind in (None, BEST) and not is_pure(guarantee)):
             half = statistics.sensitivity / 2.0
             found = calibrate("gaussian", guarantee, dimension=statistics.dimension, radius=half, method=method)
@@ -219,9 +222,9 @@ def calibrated(
             return own if kind == "gaussian" or method != "analytic" else _better(own, guarantee)
         return calibrate(kind, guarantee, dimension=statistics.dimension, radius=statistics.norm, method=method)
     if release != "separate":
-        raise UserError(f'release={release!r}; one of "joint", "separate"')
+        raise UserError(f'release={release!r}; one of "observed", "joint", "separate"')
     if kind not in (None, BEST, "gaussian"):
-        raise UserError(f"two separate releases of moments are Gaussian, not {kind!r}; use release='joint'")
+        raise UserError(f"two separate releases of moments are Gaussian, not {kind!r}; use release='observed'")
     parts = []
     for part, (size, bound) in zip(
         divided(guarantee, 0.5, label=False),
@@ -240,11 +243,18 @@ def _better(own: MomentMechanism, guarantee: Guarantee) -> Randomizer:
         return own
     statistics = own.statistics
     pure = calibrate(BEST, PureDP(guarantee.epsilon), dimension=statistics.dimension, radius=statistics.norm)
-    return pure if _worst(pure) < 0.99 * own.variance else own
+    return pure if _noise(pure, statistics) < 0.99 * own.variance else own
 
 
-def _worst(mechanism: Any) -> float:
-    """Variance of the noise in the worst direction, at most."""
+def _noise(mechanism: Any, statistics: Statistics) -> float:
+    """What one release of a mechanism counts as varying by, in a coordinate.
+
+    Of a direction (PrivUnit, l2 ball) the mean square of a coordinate. Joint releases count that along the direction
+    itself, which is mostly the signal: under epsilon of 8 or more Gaussian noise is then taken that is the larger. A
+    task has what it was begun with.
+    """
+    if statistics.observed:
+        return float(mechanism.variance)
     return float(max(getattr(mechanism, "second_moment", (mechanism.variance,))))
 
 
@@ -261,8 +271,7 @@ class Level:
     weights
         Of a release in the means of ``x x'`` and of ``x y``: ``1 / (noise variance + spread of the moments)``.
     variances
-        Of the noise on their coordinates. For directions, the mean square of a release in the worst one: people's
-        moments point much the same way.
+        Of the noise on their coordinates; for directions what a release's mean square is taken as.
     """
 
     ball: bool
@@ -277,7 +286,7 @@ class Level:
         if isinstance(mechanism, CompositeMechanism):
             units, noise = mechanism.units, mechanism.variances
         else:
-            units, noise = np.full(d, mechanism.unit), np.full(d, _worst(mechanism))
+            units, noise = np.full(d, mechanism.unit), np.full(d, _noise(mechanism, statistics))
         # What moments vary by even without noise, at most: a share of the squared norm for each coordinate.
         spreads = (statistics.radius**4 / cross, (statistics.weight * statistics.radius) ** 2 / statistics.size)
         variances = (float(noise[0]), float(noise[cross]))

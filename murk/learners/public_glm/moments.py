@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.estimates.misfit import UNLIKE
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.fitting.statistics import Statistics
 from murk.learners.public_glm.public import Covariates
 
 Floats = NDArray[np.float64]
+
+_FEWEST = 1e-6
+"""Where there is no noise to speak of: a smaller share of targets counts as this."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,12 @@ class Private:
     cross_noise
         Variance of the noise on an entry of ``E x y``.
     people
-        Effective numbers of people behind the two, (2,): fewer than released where budgets differ.
+        Effective numbers of people with a target behind the two, (2,): fewer than released where budgets differ.
+    share_noise
+        Variance of the noise on the share of people with a target, relative to its square; both moments are divided by
+        that share. 0 where it is not released.
+    missing
+        Whether there are people without a target, beyond what noise makes of none once in 10,000 times.
     """
 
     matrix: Floats
@@ -64,19 +74,35 @@ class Private:
     matrix_noise: Floats
     cross_noise: float
     people: tuple[float, float]
+    share_noise: float = 0.0
+    missing: bool = False
 
     @classmethod
     def of(cls, sums: MomentSums, layout: Statistics) -> Private:
-        """Divide the sums by their weights."""
+        """Divide the sums by their weights, and by the share of people with a target."""
         weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
         noise = sums.sums[kernels.NOISE : kernels.NOISE + 2] / weights**2
         people = weights**2 / sums.sums[kernels.SQUARES : kernels.SQUARES + 2]
         mean = sums.total / np.repeat(weights, [layout.cross, layout.size])
         matrix, cross = layout.matrices(mean)
+        doubt = layout.share_variance(float(noise[0]))
+        # Below twice its own noise a share is not told apart from none, and nothing is to be divided by what is.
+        found = layout.share(mean)
+        share = min(max(found, 2.0 * math.sqrt(doubt), _FEWEST), 1.0)
+        matrix, cross = matrix / share, cross / share
+        if layout.constant:
+            matrix[-1, -1] = 1.0
         return cls(
-            matrix, cross, layout.entry_variances(float(noise[0])), float(noise[1]) / layout.weight**2,
-            (float(people[0]), float(people[1])),
+            matrix, cross, layout.entry_variances(float(noise[0])) / share**2,
+            float(noise[1]) / layout.weight**2 / share**2,
+            (float(people[0]) * share, float(people[1]) * share), doubt / share**2,
+            1.0 - found > UNLIKE * math.sqrt(doubt),
         )  # fmt: skip
+
+    @property
+    def told(self) -> bool:
+        """Whether the share of people with a target is known to within a quarter of it."""
+        return self.share_noise < 1.0 / 16.0
 
 
 @dataclass(frozen=True)

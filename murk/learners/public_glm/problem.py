@@ -18,7 +18,7 @@ from murk.learners.public_glm.fitting.bounds import normal_reach
 from murk.learners.public_glm.fitting.curves import LINKS, LOSSES, curve_of
 from murk.learners.public_glm.fitting.fit import Response
 from murk.learners.public_glm.fitting.statistics import Statistics, balanced
-from murk.learners.public_glm.mechanism import calibrated
+from murk.learners.public_glm.mechanism import WHOLE, calibrated
 from murk.learners.public_glm.public import Covariates
 from murk.learners.scores.problem import covariates_of
 from murk.privacy.mechanisms.base import Randomizer
@@ -77,7 +77,7 @@ class MomentProblem:
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Moments of coded records, (m, d); a NaN target counts as the middle of its range. No model is needed."""
+        """Moments of coded records, (m, d); what a NaN target counts as is the layout's. No model is needed."""
         targets = np.asarray(y, dtype=np.float64)
         return self.layout.vectors(X, 2.0 * targets - 1.0 if self.binary else targets)
 
@@ -101,8 +101,9 @@ def check_size(layout: Statistics) -> None:
     fits = min((MAX_MESSAGE - _ENVELOPE) // _NUMBER, (MAX_STATE - trail_bytes(layout.size) - 4096) // _STATE_NUMBER)
     if layout.dimension <= fits:
         return
-    # p (p + 1) / 2 + p numbers, one fewer with a constant.
-    most = int((math.isqrt(9 + 8 * (fits + layout.constant)) - 3) // 2)
+    # p (p + 1) / 2 + p numbers, one fewer with a constant whose own entry is public.
+    public = layout.constant and not layout.observed
+    most = int((math.isqrt(9 + 8 * (fits + public)) - 3) // 2)
     raise UserError(
         f"{layout.size:,} coded features have {layout.dimension:,} second moments, and a release of so many is longer "
         f"than a log takes ({MAX_MESSAGE:,} bytes): at most {most:,} coded features would do (the constant is one of "
@@ -129,7 +130,7 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
     >>> problem_for(task).layout.labels  # type: ignore[union-attr]
-    ('age*age', 'age*intercept', 'age*target', 'intercept*target')
+    ('age*age', 'age*intercept', 'observed', 'age*target', 'intercept*target')
     """
     block, coding = task.moments, task.coding
     assert block is not None
@@ -148,14 +149,15 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     if block.design == "gaussian" and public is not None:
         reach = normal_reach(public.second_moment[:-1, :-1], published=block.release == "separate")
         radius = min(radius, math.sqrt(1.0 + reach**2))
-    joint = block.release == "joint"
-    layout = Statistics(coding.names, radius, balanced(radius) if joint else 1.0, root=math.sqrt(2.0) if joint else 1.0)
+    whole = block.release in WHOLE
+    layout = Statistics(
+        coding.names, radius, balanced(radius) if whole else 1.0, root=math.sqrt(2.0) if whole else 1.0,
+        observed=block.release == "observed",
+    )  # fmt: skip
     # Before a mechanism of so many numbers is sought, which may not exist.
     check_size(layout)
     mechanisms = {
-        level: calibrated(
-            guarantee, layout, release="joint" if joint else "separate", kind=task.privacy.kind_for(guarantee)
-        )
+        level: calibrated(guarantee, layout, release=block.release or "observed", kind=task.privacy.kind_for(guarantee))
         for level, guarantee in task.privacy.levels.items()
     }
     return MomentProblem(

@@ -6,6 +6,7 @@ import csv
 import gzip
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.public_glm import kernels
+from murk.learners.scores.layout import flattened, matrix_size
 
 Floats = NDArray[np.float64]
 
@@ -23,6 +25,8 @@ KEPT = 20_000
 """Rows that are kept, drawn evenly from all: the root needs their scores. Of the others only the moments stay."""
 
 _CHUNK = 4096
+# Numbers that are made at once.
+_AT_ONCE = 2**20
 # Which rows are kept is no secret and shall repeat.
 _SEED = 20_210_316
 
@@ -54,6 +58,18 @@ class Covariates:
         """From a task's points and counts."""
         people = float(public.counts.sum())
         return cls(public.points, public.counts / people, people, public.second_moment)
+
+    @cached_property
+    def scatter(self) -> Floats:
+        """Covariance of one row's ``x x'``, as the numbers that :func:`flattened` makes of it, (q, q)."""
+        q = matrix_size(self.points.shape[1])
+        mean, square, block = np.zeros(q), np.zeros((q, q)), max(_AT_ONCE // q, 1)
+        for start in range(0, len(self.points), block):
+            points, share = self.points[start : start + block], self.shares[start : start + block]
+            numbers = flattened(points[:, :, None] * points[:, None, :])
+            mean += share @ numbers
+            square += (numbers * share[:, None]).T @ numbers
+        return np.asarray(square - np.outer(mean, mean))
 
     @property
     def spread(self) -> float:

@@ -20,9 +20,9 @@ from murk.privacy.noise.kernels import simulated_gaussian
 FEATURES, NUMBERS, CONSTANT, ZERO, SIMULATED, SEED, WHOLE_HEADER = range(7)
 # Places in ``real``; what is learned, from COUNT to the sums and totals behind the header, is read at once.
 (
-    GAIN, REACH, ROOT, WEIGHT, SPACING, FIRST_WEIGHT, SECOND_WEIGHT, FIRST_VARIANCE, SECOND_VARIANCE, TARGET, COUNT,
-    REAL_HEADER,
-) = range(12)  # fmt: skip
+    GAIN, REACH, ROOT, WEIGHT, PRESENCE, SPACING, FIRST_WEIGHT, SECOND_WEIGHT, FIRST_VARIANCE, SECOND_VARIANCE, TARGET,
+    COUNT, REAL_HEADER,
+) = range(13)  # fmt: skip
 
 
 @within
@@ -67,11 +67,11 @@ def learn_record(address: int, y: float, trials: int) -> int:
     moments = real[x + p + 1 : reals].reshape((1, d))
     moments_of(
         real[x : x + p].reshape((1, p)), real[TARGET : TARGET + 1], real[REACH], constant, whole[ZERO] == 1,
-        real[ROOT], real[WEIGHT], moments,
+        real[ROOT], real[WEIGHT], real[PRESENCE], moments,
     )  # fmt: skip
     randomize_block(
-        moments, p, real[REACH], constant, real[ROOT], real[WEIGHT], real[SPACING], noise.reshape((1, d)),
-        payload.reshape((1, d)),
+        moments, p, real[REACH], constant, real[ROOT], real[WEIGHT], real[PRESENCE], real[SPACING],
+        noise.reshape((1, d)), payload.reshape((1, d)),
     )  # fmt: skip
     total = real[REAL_HEADER + SUMS : x]
     unit, cross = real[SPACING], d - p
@@ -118,7 +118,7 @@ class MomentMemory(KernelMemory):
         if seed is not None:
             whole[SIMULATED], whole.view(np.uint64)[SEED] = 1, seed
         real[GAIN], real[REACH], real[ROOT], real[WEIGHT] = layout.gain, layout.reach, layout.root, layout.weight
-        real[SPACING], real[COUNT] = mechanism.spacing, learned.count
+        real[PRESENCE], real[SPACING], real[COUNT] = layout.presence, mechanism.spacing, learned.count
         real[FIRST_WEIGHT:FIRST_VARIANCE], real[FIRST_VARIANCE:TARGET] = level.weights, level.variances
         self._bind()
         real[REAL_HEADER : REAL_HEADER + SUMS] = learned.sums

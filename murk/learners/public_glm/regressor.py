@@ -68,11 +68,13 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     people, failure
         For ``design="gaussian"``.
     release
-        ``"directions"``: ``y z / |z|``, z the features whitened by the public ones, one number a feature. ``"joint"``:
-        ``x x'`` and ``x y`` by one mechanism. ``"separate"``: by one each. By default directions where covariates are
-        public, the link is not cubic and no argument is given that only moments have: ``calibration``, ``radius``,
-        ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``;
-        else joint.
+        ``"directions"``: ``y z / |z|``, z the features whitened by the public ones, one number a feature.
+        ``"observed"``: ``x x'`` and ``x y`` by one mechanism, zeros where the target is missing, and a number that says
+        whether it is. ``"joint"``: without that number, a missing target being the middle of its range. ``"separate"``:
+        joint ones by a mechanism each. By default directions where covariates are public, the link is not cubic
+        and no argument is given that only moments have: ``calibration``, ``radius``, ``beyond``, ``design``,
+        ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``; else ``"observed"``, and
+        ``"joint"`` without an intercept.
     target_weight
         What the coded target is multiplied by before the joint release; by default ``sqrt 2`` times the bound of
         ``||x||``, at which ``x y`` is as little noisy as if it were released alone.
@@ -132,7 +134,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         design: Literal["bounded", "gaussian"] = "bounded",
         people: int = 1_000_000,
         failure: float = 0.05,
-        release: Literal["directions", "joint", "separate"] | None = None,
+        release: Literal["directions", "observed", "joint", "separate"] | None = None,
         target_weight: float | None = None,
         covariance: Literal["both", "private", "pooled"] = "both",
         solver: Literal["stein", "score"] = "stein",

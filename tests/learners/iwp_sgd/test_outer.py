@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from murk.errors import MurkError, UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.estimates.misfit import UNLIKE
+from murk.learners.estimates.misfit import UNLIKE, misfit
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd import outer_engine
 from murk.learners.iwp_sgd.estimation.inference import estimate
 from murk.learners.iwp_sgd.estimation.public import PUBLIC_ROWS
-from murk.learners.iwp_sgd.estimation.rows import Released, Rows, hidden, misfit, size_of_error, unlike
+from murk.learners.iwp_sgd.estimation.rows import Released, Rows, hidden, size_of_error, unlike
 from murk.learners.iwp_sgd.outer import matrix_of, to_units
 from murk.learners.scores import mechanism as score_mechanism
 from murk.learners.scores.layout import flattened, matrix_size

@@ -15,6 +15,10 @@ from tests.learners.public_glm.test_statistics import records
 
 R = math.sqrt(3.0)
 LAYOUT = Statistics(("a", "b", "1"), R, balanced(R))
+OBSERVED = replace(LAYOUT, observed=True)
+LAYOUTS = pytest.mark.parametrize(
+    "layout", [LAYOUT, replace(LAYOUT, constant=False), OBSERVED], ids=["constant", "none", "observed"]
+)
 
 
 class NoNoise:
@@ -30,14 +34,13 @@ def quantised(mechanism, vectors):
     return mechanism.randomize(vectors, NoNoise(), np.arange(len(vectors)))
 
 
-@pytest.mark.parametrize("constant", [True, False])
-def test_the_integers_of_two_records_are_within_what_the_guarantee_is_for(constant):
-    layout = Statistics(("a", "b", "1"), R, balanced(R), constant)
+@LAYOUTS
+def test_the_integers_of_two_records_are_within_what_the_guarantee_is_for(layout):
     mechanism = calibrated(GaussianDP(1.0), layout)
     rng = np.random.default_rng(2)
-    X, y = records(rng, 3000, 3, R, constant)
-    Z = np.where(rng.random((3000, 1)) < 0.5, X, records(rng, 3000, 3, R, constant)[0])
-    here, there = layout.vectors(X, np.sign(y)), layout.vectors(Z, -np.sign(y))
+    X, y = records(rng, 3000, 3, R, layout.constant)
+    Z = np.where(rng.random((3000, 1)) < 0.5, X, records(rng, 3000, 3, R, layout.constant)[0])
+    here, there = layout.vectors(X, np.sign(y)), layout.vectors(Z, np.where(y < 0.9, -np.sign(y), np.nan))
     # Any vectors at all, and moments pushed beyond what records can have.
     wild = rng.normal(size=here.shape) * 10.0 ** rng.integers(-3, 200, size=(3000, 1))
     hostile = np.full((4, layout.dimension), [[np.nan], [np.inf], [-np.inf], [1e308]])
@@ -53,11 +56,11 @@ def test_the_integers_of_two_records_are_within_what_the_guarantee_is_for(consta
     assert np.max(np.abs(integers)) + 13 * 2**20 <= mechanism.magnitude
 
 
-@pytest.mark.parametrize("constant", [True, False])
-def test_honest_moments_go_through_unchanged(constant):
-    layout = Statistics(("a", "b", "1"), R, balanced(R), constant)
+@LAYOUTS
+def test_honest_moments_go_through_unchanged(layout):
     mechanism = calibrated(GaussianDP(1.0), layout)
-    X, y = records(np.random.default_rng(3), 500, 3, R, constant)
+    X, y = records(np.random.default_rng(3), 500, 3, R, layout.constant)
+    y[::7] = np.nan
     vectors = layout.vectors(X, y)
     # Truncation takes less than a step, rounding of floats far less than a hundredth of one.
     assert np.max(np.abs(mechanism.decode(quantised(mechanism, vectors)) - vectors)) < 1.01 * mechanism.spacing
@@ -148,8 +151,22 @@ def test_the_better_mechanism_is_taken(epsilon, delta, kind):
     assert Level.of(best, LAYOUT).variances == (worst[kind], worst[kind])
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "kind"), [(1.0, 1e-6, "privunit"), (10.0, 1e-6, "privunit"), (0.01, 0.3, "gaussian")]
+)
+def test_observed_moments_take_the_mechanism_of_smaller_mean_square(epsilon, delta, kind):
+    """What stands along the direction is mostly the signal: with it, Gaussian noise is taken from epsilon = 10 on."""
+    best, gaussian = (calibrated(ApproxDP(epsilon, delta), OBSERVED, kind=kind) for kind in (None, "gaussian"))
+    assert best.kind == kind
+    assert best.variance <= gaussian.variance
+    assert Level.of(best, OBSERVED).variances == (best.variance, best.variance)
+    joint = calibrated(ApproxDP(10.0, 1e-6), LAYOUT)
+    assert joint.kind == "gaussian"
+    assert joint.variance > 2.0 * calibrated(ApproxDP(10.0, 1e-6), OBSERVED).variance
+
+
 def test_what_cannot_be_given_is_refused():
-    with pytest.raises(UserError, match="joint"):
+    with pytest.raises(UserError, match="observed"):
         calibrated(GaussianDP(1.0), LAYOUT, release="separate", kind="l2-ball")
     with pytest.raises(UserError, match="Gaussian noise"):
         calibrated(PureDP(1.0), LAYOUT, release="separate")

@@ -60,6 +60,48 @@ def test_no_two_records_are_further_apart_than_the_sensitivity(p, r, b, constant
     assert np.linalg.norm(vectors, axis=1).max() <= shape.norm * (1 + 1e-12)
 
 
+@given(p=st.integers(2, 4), r=st.floats(1.01, 4), b=st.floats(0.1, 8), seed=st.integers(0, 2**32))
+def test_a_missing_target_is_no_further_from_another_record_than_the_sensitivity(p, r, b, seed):
+    shape = layout(p, radius=r, weight=b, observed=True)
+    rng = np.random.default_rng(seed)
+    X, y = records(rng, 200, p, r, True)
+    y = np.where(rng.random(200) < 0.5, np.sign(y), y)
+    with_target, without = shape.vectors(X, y), shape.vectors(X, np.full(200, np.nan))
+    for one, other in ((with_target, without), (with_target, shape.vectors(X[::-1], -y[::-1])), (without, without)):
+        assert np.linalg.norm(one - other, axis=1).max() <= shape.sensitivity * (1 + 1e-12)
+    assert np.linalg.norm(np.concatenate([with_target, without]), axis=1).max() <= shape.norm * (1 + 1e-12)
+    # Who has no target tells nothing else.
+    assert len(np.unique(without, axis=0)) == 1
+
+
+@pytest.mark.parametrize("r", [1.01, math.sqrt(2), 3.0])
+def test_telling_who_has_a_target_costs_nothing_at_the_balanced_scale(r):
+    one = layout(2, radius=r, weight=balanced(r), observed=True)
+    assert one.sensitivity == layout(2, radius=r, weight=balanced(r)).sensitivity
+    # A smaller scale of the target pays for it, as the second bound says.
+    assert layout(2, radius=r, weight=0.01, observed=True).sensitivity >= 2.0 * one.presence
+
+
+def test_moments_of_the_records_with_a_target():
+    shape = layout(2, radius=2.0, weight=3.0, observed=True)
+    assert shape.labels == ("x0*x0", "x0*x1", "observed", "x0*target", "x1*target")
+    vectors = shape.vectors(np.array([[0.5, 1.0], [0.7, 1.0], [9.0, 1.0]]), np.array([-1.0, np.nan, 0.5]))
+    assert vectors[0] == pytest.approx([0.25, math.sqrt(2) * 0.5, 2.0, -1.5, -3.0])
+    assert vectors[1].tolist() == [0.0, 0.0, -2.0, 0.0, 0.0]
+    matrix, cross = shape.matrices(vectors[:2].mean(axis=0))
+    assert matrix == pytest.approx(np.array([[0.125, 0.25], [0.25, 0.5]]))
+    assert cross == pytest.approx([-0.25, -0.5])
+    assert shape.share(vectors.mean(axis=0)) == pytest.approx(2 / 3)
+    with pytest.raises(UserError, match="without the constant"):
+        layout(2, False, observed=True)
+
+
+def test_what_is_not_told_leaves_fingerprints_as_they_were():
+    """States of joint releases go on: this is the one that they carry since 0.3."""
+    assert Statistics(("a", "b", "1"), 2.0, 1.5).digest == "f1909a094888c446"
+    assert Statistics(("a", "b", "1"), 2.0, 1.5, observed=True).digest != "f1909a094888c446"
+
+
 @pytest.mark.parametrize(("r", "b"), [(1.0, 1.0), (1.0, 0.3), (2.0, balanced(2.0)), (1.0, 3.0)])
 def test_the_sensitivity_is_reached(r, b):
     """Brute force over the angle: the bound is the largest distance, not only above it."""

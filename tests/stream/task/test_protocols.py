@@ -58,8 +58,8 @@ def test_every_kind_of_release_is_of_a_protocol() -> None:
         ("scores", HUBER, {"exponent": None}),
         ("examples", LOGISTIC, {"loss": "quadratic", "release": "outer"}),
         ("examples", HUBER, {"loss": "squared", "release": "outer"}),
-        ("moments", LOGISTIC, {"loss": "logistic", "link": None, "release": "joint"}),
-        ("moments", HUBER, {"loss": None, "link": "identity", "release": "joint"}),
+        ("moments", LOGISTIC, {"loss": "logistic", "link": None, "release": "observed"}),
+        ("moments", HUBER, {"loss": None, "link": "identity", "release": "observed"}),
         ("sketch", LOGISTIC, {"method": "moments", "window": None}),
     ],
 )
@@ -102,12 +102,18 @@ def test_least_squares_needs_no_public_features_however_it_is_solved() -> None:
 
 
 def test_a_log_that_was_begun_with_the_former_sample_goes_on() -> None:
-    """Up to 0.3 Murk wrote a sample of 1,000 into the document of moments whose author named none."""
-    author = task("moments")
+    """Up to 0.3 Murk wrote a sample of 1,000 into the document of moments whose author named none.
+
+    They were released jointly, up to 0.4 without a sample, too.
+    """
     joint = "moments: {release: joint}"
     former = task("moments", LOGISTIC, "public: {set_aside: 1000}", joint)
+    for first in (former, task("moments", LOGISTIC, joint)):
+        author = task("moments").with_defaults_of(first)
+        assert author == first
+        assert check_task_change("here", first.document(), author.document()) is None
+    author = task("moments", LOGISTIC, joint)
     assert check_task_change("here", former.document(), author.document()) is None
-    assert author.with_defaults_of(former) == former
     for other in (task("moments", LOGISTIC, "public: {set_aside: 999}", joint), task("examples")):
         with pytest.raises(UserError, match="differs in"):
             check_task_change("here", other.document(), author.document())

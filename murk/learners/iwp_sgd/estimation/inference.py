@@ -23,12 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import FEWEST, RANDOM_SCALING, Estimate, PublicCovariates
-from murk.learners.estimates.misfit import UNLIKE
+from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.estimation.polish import TRUST, uncertainty
 from murk.learners.iwp_sgd.estimation.public import PUBLIC_ROWS, UNUSED, rows_are_used, with_public
 from murk.learners.iwp_sgd.estimation.rows import (
-    MOST_NUMBERS,
     Released,
     Rows,
     hidden,

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
-from murk.learners.estimates.misfit import UNLIKE
+from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE, misfit
 from murk.learners.iwp_sgd import layout as k
-from murk.learners.iwp_sgd.estimation.rows import MOST_NUMBERS, Rows, misfit
+from murk.learners.iwp_sgd.estimation.rows import Rows
 from murk.learners.scores.layout import flattened, matrix_size, symmetric
 from murk.stream.task.protocols.examples import LOUD, ROWS_OF_EACH
 

@@ -28,30 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.estimates.misfit import excess
+from murk.learners.estimates.misfit import misfit
 from murk.learners.scores.layout import flattened, matrix_size, symmetric
 
 Array = NDArray[np.float64]
 
-MOST_NUMBERS = 600
-"""Numbers of a matrix up to which rows are used: 34 coefficients."""
 _FACTOR, _MOST, _RIGHT = 4.0, 0.25, 0.5
 _AT_ONCE = 2**20
 _NULL = 1e-9
-
-
-def misfit(off: Array, covariance: Array) -> float:
-    """By how many standard deviations ``off' covariance^-1 off`` is larger than chance makes it, were off normal.
-
-    Directions without any variance are left out.
-    """
-    values, vectors = np.linalg.eigh(covariance)
-    kept = values > _NULL * values[-1]
-    free = int(kept.sum())
-    if not free:
-        return 0.0
-    square = float(np.sum((vectors[:, kept].T @ off) ** 2 / values[kept]))
-    return excess(square, free)
 
 
 @dataclass(frozen=True)

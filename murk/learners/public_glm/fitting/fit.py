@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.public_glm.fitting.alike import usable
 from murk.learners.public_glm.fitting.curves import Curve
 from murk.learners.public_glm.fitting.root import NoRootError, solve
 from murk.learners.public_glm.fitting.score import score_covariance, solve_score
@@ -38,16 +39,24 @@ NODES = 61
 """Points of the normal distribution that stands for public covariates where there are none."""
 
 _PRESENT = "needs next to no target missing"
+_LIKE = "needs public covariates that are like the people"
+_SCORED = "{}, the model to be right, and public covariates that are like the private ones (docs/public-glm.md)"
 
-SCORED = f"{_PRESENT}, the model to be right, and public covariates that are like the private ones (docs/public-glm.md)"
-
+_FEW = "the noise hides how many targets are missing"
 _FIXED = "the noisy second moments had to be fixed, which pulls coefficients towards 0"
 _LEFT = "noise outweighs the second moments, which repair=False leaves as they are"
 
 _COVERS = (
     "for what the method converges to: on features that are far from normal that is not quite the model's own "
-    f"coefficients; {_PRESENT} (docs/public-glm.md)"
+    "coefficients"
 )
+
+
+def _needs(layout: Statistics, public: Covariates | None) -> str:
+    """What intervals need of the people, in words."""
+    if not layout.observed:
+        return f"; {_PRESENT} (docs/public-glm.md)"
+    return "" if public is None else f"; {_LIKE} (docs/public-glm.md)"
 
 
 @dataclass(frozen=True)
@@ -121,7 +130,8 @@ def fit(
 
     ``solver="score"`` solves the model's own equations over public covariates (see
     :mod:`murk.learners.public_glm.fitting.score`) in place of the paper's two. ``repair=False`` leaves second moments
-    that noise outweighs as they are.
+    that noise outweighs as they are. Where releases tell who has a target, public covariates that are unlike the
+    people are not used (:mod:`murk.learners.public_glm.fitting.alike`).
     """
     p = layout.size
     if sums.count == 0:
@@ -130,6 +140,8 @@ def fit(
         none = Estimate(layout.names, nothing, DELTA, np.full(p, np.inf), "no release yet", chains, 0)
         return Fit(middle, None, nothing, lambda: none)
     private = Private.of(sums, layout)
+    like, why = (None, None) if public is None or not layout.observed else usable(private, public)
+    public = public if why is None else None
     design = design_of(private, public, covariance, repair)
     beta = np.asarray(np.linalg.solve(design.matrix, private.cross), dtype=np.float64)
     direction = response.half * beta
@@ -139,7 +151,7 @@ def fit(
         mean = response.middle + response.half * float(private.cross[-1])
     slopes = direction[:-1] if layout.constant else direction
     if solver == "score" and public is not None and curve.name != "identity":
-        return _scored(sums, layout, curve, response, public, private, direction, chains)
+        return _scored(sums, layout, curve, response, public, private, direction, chains, like)
     normal = public is None
     if public is not None:
         points, shares, people = public.points, public.shares, public.people
@@ -165,24 +177,28 @@ def fit(
         spread = np.full(p, np.inf)
         if missing is not None:
             note = f"none: {missing}"
+        elif not private.told:
+            note = f"none: {_FEW}"
         elif design.doubtful:
             note = f"none: {_FIXED if repair else _LEFT}"
         else:
             at = _At(layout, private, design.matrix, design.share, beta, response, curve, points, shares, people, a, c)
             spread = np.sqrt(np.maximum(np.diag(_covariance(at)), 0.0))
             if curve.name == "identity":
-                note = f"for the population's best linear fit; {_PRESENT} (docs/public-glm.md)"
+                note = "for the population's best linear fit" + _needs(layout, public)
             else:
-                note = _COVERS + ("; scores are taken as normal, for want of public covariates" if normal else "")
+                note = _COVERS + _needs(layout, public)
+                note += "; scores are taken as normal, for want of public covariates" if normal else ""
+        note = note if why is None else f"{note}; {why}"
         method = DELTA if missing is None else LEAST_SQUARES
-        return Estimate(layout.names, values, method, spread, note, chains, sums.count)
+        return Estimate(layout.names, values, method, spread, note, chains, sums.count, alike=like)
 
     return Fit(direction, missing, values, judge)
 
 
 def _scored(
     sums: MomentSums, layout: Statistics, curve: Curve, response: Response, public: Covariates, private: Private,
-    direction: Floats, chains: int,
+    direction: Floats, chains: int, like: bool | None,
 ) -> Fit:  # fmt: skip
     """The fit by the model's own equations."""
     half, middle = response.half, response.middle if layout.constant else 0.0
@@ -201,14 +217,20 @@ def _scored(
     def judge() -> Estimate:
         if missing is not None:
             spread, note = np.full(layout.size, np.inf), f"none: {missing}"
+        elif not private.told:
+            spread, note = np.full(layout.size, np.inf), f"none: {_FEW}"
         else:
             # x y varies by at most x x' without the mean's square, as |y| <= 1 in coded units.
             varies = (public.second_moment - np.outer(private.cross, private.cross)) / private.people[1]
-            own = half**2 * (private.cross_noise * np.eye(layout.size) + varies)
+            by_share = private.share_noise * np.outer(private.cross, private.cross)
+            own = half**2 * (private.cross_noise * np.eye(layout.size) + varies + by_share)
             found = score_covariance(curve, public, values, middle, own)
-            spread, note = np.sqrt(np.maximum(np.diag(found), 0.0)), SCORED
+            spread, note = (
+                np.sqrt(np.maximum(np.diag(found), 0.0)),
+                _SCORED.format(_LIKE if layout.observed else _PRESENT),
+            )
         method = DELTA if missing is None else LEAST_SQUARES
-        return Estimate(layout.names, values, method, spread, note, chains, sums.count)
+        return Estimate(layout.names, values, method, spread, note, chains, sums.count, alike=like)
 
     return Fit(direction, missing, values, judge)
 
@@ -264,6 +286,12 @@ def _covariance(at: _At) -> Floats:
     noise = private.matrix_noise * np.outer(beta, beta)
     np.fill_diagonal(noise, private.matrix_noise @ beta**2)
     found += share**2 * through @ noise @ through.T
+    if private.share_noise > 0.0:
+        # Both moments are divided by the share of targets, but for the constant's own entry, which is 1.
+        scaled = private.matrix @ beta
+        scaled[-1] -= beta[-1]
+        by_share = share * through @ scaled - by_cross @ private.cross
+        found += private.share_noise * np.outer(by_share, by_share)
 
     # Whom the releases are of: residuals, and what x x' varies by beyond them.
     shares, fitted = at.shares, at.points @ beta

@@ -104,7 +104,8 @@ class TopicSetup:
         carried = self._carried()
         if carried is None:
             return False
-        check_task_change(self.url, carried.without_public().document(), self._task.without_public().document())
+        own = self._task.with_defaults_of(carried).without_public()
+        check_task_change(self.url, carried.without_public().document(), own.document())
         return True
 
     def _carried(self) -> Task | None:

@@ -19,11 +19,13 @@ OF_MOMENTS: Final = {"design": "bounded", "covariance": "both", "solver": "stein
 class MomentsBlock(Block):
     """Released moments, for public-data GLM (`protocol: moments`)."""
 
-    release: Literal["directions", "joint", "separate"] | None = Field(
+    release: Literal["directions", "observed", "joint", "separate"] | None = Field(
         default=None,
-        description="`directions` releases y z / abs(z), z the features whitened by the public ones; `joint` "
-        "randomizes x x' and x y as one vector; `separate` as two, as published; `null`: `directions` with public "
-        "covariates, unless the link is cubic or a key below asks for more; else `joint`",
+        description="`directions` releases y z / abs(z), z the features whitened by the public ones; `observed` "
+        "randomizes x x' and x y as one vector, zeros where the target is missing, with a number that says which; "
+        "`joint` the same without that number, a missing target being the middle of its range; `separate` as two, "
+        "as published; `null`: `directions` with public covariates, unless the link is cubic or a key below asks for "
+        "more; else `observed`",
     )
     loss: Literal["logistic", "poisson", "boosting"] | None = Field(
         default=None, description="of a binary target's model; `null`: logistic"
@@ -51,7 +53,7 @@ def release_by_rule(block: Mapping[str, Any], public: bool) -> str:
     """What moments release: directions where covariates are public, unless what is asked for takes second moments."""
     asked = [key for key, value in OF_MOMENTS.items() if block.get(key, value) != value]
     told = block.get("loss") in TOLD or block.get("link") in TOLD
-    return "directions" if public and told and not asked else "joint"
+    return "directions" if public and told and not asked else "observed"
 
 
 def check_public(moments: MomentsBlock) -> None:
@@ -89,13 +91,15 @@ def check_directions(block: MomentsBlock, curve: str) -> None:
     chosen = getattr(block, curve)
     if chosen not in TOLD:
         raise task_error(
-            f"{chosen} is not learned from directions, which tell {', '.join(TOLD)} models only; say release: joint, "
-            "or leave release out",
+            f"{chosen} is not learned from directions, which tell {', '.join(TOLD)} models only; say "
+            "release: observed, or leave release out",
             "moments", "release",
         )  # fmt: skip
     for key, value in OF_MOMENTS.items():
         if getattr(block, key) != value:
-            raise task_error("has no effect with release: directions; remove it, or say release: joint", "moments", key)
+            raise task_error(
+                "has no effect with release: directions; remove it, or say release: observed", "moments", key
+            )
 
 
 class MomentsProtocol(TaskProtocol):
