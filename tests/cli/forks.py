@@ -5,6 +5,7 @@ and answers with its process number; later with its status, once it has ended. S
 """
 
 import ctypes
+import gc
 import io
 import json
 import os
@@ -37,6 +38,8 @@ def warm(task: str = TASK) -> None:
         run = ["run", "--source", f"{folder}/people.csv", "--log", log, "--ledger", ledger, "--seed", "1", "--json"]
         for command in ([*run, f"{folder}/task.yaml"], ["status", "--log", log], ["ledger", ledger]):
             cli(command, standalone_mode=False)
+    gc.collect()
+    gc.freeze()
 
 
 def forked(
