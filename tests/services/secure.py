@@ -168,11 +168,7 @@ class SecureBroker(Broker):
 
     def allow(self, user, kind, name, *operations):
         """Permit a user operations on a resource: ``allow("device", "TOPIC", "t", "WRITE", "DESCRIBE")``."""
-        with self._admin() as admin:
-            rules = _rules(user, kind, name, operations)
-            refused = admin.create_acls(rules)["failed"]
-            assert not refused, refused
-            _until(lambda: all(admin.describe_acls(one)[0] for one in map(_filter, rules)))
+        self._permit(_rules(user, kind, name, operations))
 
     def forbid(self, user, kind, name, *operations):
         """Take back what was permitted."""
@@ -183,10 +179,25 @@ class SecureBroker(Broker):
 
     def allow_task(self, name, *roles, chains=1):
         """Permit the roles (by default all) what `RIGHTS` says, for the log of that name."""
-        for right in RIGHTS:
-            if not roles or right.role in roles:
-                for resource in right_names(right, name, chains):
-                    self.allow(right.role, right.kind, resource, *right.operations)
+        self._permit([
+            rule
+            for right in RIGHTS
+            if not roles or right.role in roles
+            for resource in right_names(right, name, chains)
+            for rule in _rules(right.role, right.kind, resource, right.operations)
+        ])  # fmt: skip
+
+    def _permit(self, rules):
+        waiting = list(map(_filter, rules))
+
+        def are_there():
+            waiting[:] = [one for one in waiting if not admin.describe_acls(one)[0]]
+            return not waiting
+
+        with self._admin() as admin:
+            refused = admin.create_acls(rules)["failed"]
+            assert not refused, refused
+            _until(are_there)
 
     @contextmanager
     def _admin(self):
