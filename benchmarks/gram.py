@@ -24,6 +24,7 @@ from benchmarks.gaussmix import (
     records,
     synthetic,
 )
+from murk.learners.estimates.biased import around_biased
 from murk.learners.gaussmix.baselines import AdaSSP, ObjectivePerturbation
 from murk.learners.gaussmix.baselines.common import Draws
 from murk.learners.gaussmix.problem import NewtonProblem
@@ -36,6 +37,9 @@ from murk.privacy import ApproxDP, SimulatedNoise
 from murk.privacy.gaussmix import GaussMixMechanism, NewtonMechanism
 from murk.privacy.mechanisms import calibrate
 from murk.reproduce.gaussmix.draws import released
+
+OBJECTIVE = "objective perturbation"
+METHODS = ("moments", "mixing", "newton", OBJECTIVE)
 
 
 def moments(second, n, budget, rng, bound=None, kind="real", largest=1.0):
@@ -140,34 +144,35 @@ def newton(x, y, budget, seed, largest=1.0, first=None):
     return engine.estimate()
 
 
-def logistic(repeats):
-    """Excess log loss per record on third_child, and what a coefficient misses."""
+def logistic(repeats, methods):
+    """Excess log loss per record on third_child, and what a coefficient misses, by some methods."""
     from statsmodels.api import Logit
 
     x, y = mothers("third_child")
     exact = Logit((y + 1) / 2, x).fit(disp=0).params
     least, records = log_loss(exact, x, y), np.column_stack([x, y])
     second, table = records.T @ records, []
+
+    def fits(method, budget, r):
+        if method == "moments":
+            return moments(second, len(y), budget, np.random.default_rng(r), kind="binary")
+        if method == "newton":
+            return newton(x, y, budget, r)
+        if method == "mixing":
+            rng = np.random.default_rng(r)
+            return gaussmix(second, len(y), budget, default_rows(7), rng, kind="binary", analysis="tight")
+        return ObjectivePerturbation(budget, math.sqrt(6), noise=SimulatedNoise(r)).fit(x, y)
+
     for epsilon in (0.5, 1.0, 4.0):
-        budget = ApproxDP(epsilon, DELTA)
-        found = [moments(second, len(y), budget, np.random.default_rng(r), kind="binary") for r in range(repeats)]
-        rows = default_rows(7)
-        mixed = [gaussmix(second, len(y), budget, rows, np.random.default_rng(r), kind="binary", analysis="tight")
-                 for r in range(repeats)]  # fmt: skip
-        steps = [newton(x, y, budget, r) for r in range(repeats)]
-        other = [ObjectivePerturbation(budget, math.sqrt(6), noise=SimulatedNoise(r)).fit(x, y)
-                 for r in range(min(5, repeats))]  # fmt: skip
-        for name, fits in (
-            ("moments", [one.values for one in found]),
-            ("mixing", [one.values for one in mixed]),
-            ("newton", [one.values for one in steps]),
-            ("objective perturbation", other),
-        ):
+        for method in methods:
+            count = min(5, repeats) if method == OBJECTIVE else repeats
+            found = [fits(method, ApproxDP(epsilon, DELTA), r) for r in range(count)]
+            values = found if method == OBJECTIVE else [one.values for one in found]
             table.append({
-                "epsilon": epsilon, "method": name,
-                "excess log loss, 1e-6": mean([1e6 * (log_loss(fit, x, y) - least) for fit in fits]),
-                "rmse of coefficients": math.sqrt(np.mean([np.sum((fit - exact) ** 2) for fit in fits])),
-                **stated(name, {"moments": found, "newton": steps}),
+                "epsilon": epsilon, "method": method,
+                "excess log loss, 1e-6": mean([1e6 * (log_loss(fit, x, y) - least) for fit in values]),
+                "rmse of coefficients": math.sqrt(np.mean([np.sum((fit - exact) ** 2) for fit in values])),
+                **stated(found if method in ("moments", "newton") else None),
             })  # fmt: skip
     return table
 
@@ -204,9 +209,8 @@ def by_design(repeats):
     return table
 
 
-def stated(name, found):
-    """Half widths of `same_sex` that a method states, of log odds and of the average effect in points."""
-    of = found.get(name)
+def stated(of):
+    """Half widths of `same_sex` that estimates state, of log odds and of the average effect in points."""
     if of is None:
         return {"half width": math.nan, "of the effect, points": math.nan}
     return {
@@ -236,13 +240,22 @@ def designs():
     return found
 
 
-def coverage(repeats, binary, step=False):
+def by_chance(found, half):
+    """Which share of the half widths of a Newton step's intervals is there for noise and sampling alone."""
+    known = np.isfinite(half)
+    joint = around_biased(found.spread, found.beyond) <= half
+    return (1.96 * np.where(joint, found.spread, found.alone))[known] / half[known]
+
+
+def coverage(repeats, binary, step=False, only=("",)):
     """How often 95% intervals hold the truth, of those that there are: by design, over n and epsilon."""
     table = []
     for name, (p, draw) in designs().items():
+        if not name.startswith(tuple(only)):
+            continue
         theta = np.random.default_rng(7).normal(size=p)
         theta *= (1.5 if binary else 0.3) / np.linalg.norm(theta)
-        held, told, least, effects, widths = 0, 0, 1.0, [], []
+        held, told, least, effects, widths, shares = 0, 0, 1.0, [], [], []
         many = np.random.default_rng(9)
         score = np.column_stack([draw(many, 400_000), np.ones(400_000)]) @ theta
         slope = float(np.mean(1.0 / (2.0 + np.exp(score) + np.exp(-score))))
@@ -268,6 +281,7 @@ def coverage(repeats, binary, step=False):
                     if np.any(np.isfinite(half)):
                         runs.append(float(np.mean((np.abs(found.values - theta) < half)[np.isfinite(half)])))
                     widths += half[np.isfinite(half)].tolist()
+                    shares += by_chance(found, half).tolist() if step else []
                     if found.effects() is not None:
                         effect, wide = (each[:-1] for each in found.effects())
                         effects += (np.abs(effect - slope * theta[:-1]) < wide)[np.isfinite(wide)].tolist()
@@ -279,6 +293,7 @@ def coverage(repeats, binary, step=False):
             "of these held": float(held / told) if told else math.nan, "by runs": mean(runs),
             "least, by n and epsilon": float(least),
             "half width, median": float(np.median(widths)) if widths else math.nan,
+            **({"of it noise and sampling": float(np.median(shares)) if shares else math.nan} if step else {}),
             **({"effects held": float(np.mean(effects)) if effects else math.nan} if binary else {}),
         })  # fmt: skip
     return table
@@ -312,16 +327,22 @@ def main(argv):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--methods", nargs="+", choices=METHODS, default=METHODS, help="of the regression of third_child"
+    )
+    parser.add_argument("--designs", nargs="+", default=("",), help="of a Newton step's coverage, as their names begin")
     parser.add_argument("--only", nargs="+", default=("",), help="parts whose titles begin so")
     given = parser.parse_args(argv)
     parts = {
         f"Excess risk relative to the exact fit's gain, delta = {DELTA:g}": lambda: linear(given.repeats),
         "Iterated Hessian mixing": lambda: iterated(given.repeats),
-        "Logistic regression of third_child": lambda: logistic(given.repeats),
+        "Logistic regression of third_child": lambda: logistic(given.repeats, given.methods),
         "Logistic models by design: excess log loss, 1e-6": lambda: by_design(max(2, given.repeats // 4)),
         "Coverage, real targets": lambda: coverage(2 * given.repeats, binary=False),
         "Coverage, log odds of length 1.5": lambda: coverage(given.repeats, binary=True),
-        "Coverage, log odds of length 1.5, by a Newton step": lambda: coverage(given.repeats, binary=True, step=True),
+        "Coverage, log odds of length 1.5, by a Newton step": lambda: coverage(
+            given.repeats, binary=True, step=True, only=given.designs
+        ),
         "Coverage on parts of the mothers data": lambda: on_records(10 * given.repeats),
     }
     results = {}

@@ -1,15 +1,14 @@
 r"""From sums of Newton steps to logistic coefficients and their intervals: pure functions.
 
 A window's first part tells a model s as second moments do (`estimates`); its other rows tell the logistic loss's
-gradient b and Hessian L there. With the truth at ``s + d`` and ``|x'd| <= r``
+gradient b and Hessian L there. With the truth at ``s + d``
 
-.. math:: b = L d + e + R, \qquad |[L^{-1} R]_j| \le \tfrac12 e^{r} \rho \sum_k |[L^{-1}]_{jk}|\; d'L d,
+.. math:: b = L d + e + R,
 
-as the slope w of the logistic curve changes by at most the factor ``e^|u|`` over a distance u, and its own slope is at
-most w; rho bounds a feature. e is what labels and noise add. So ``L^{-1} (b + L s)`` is the truth but for that, and
-windows with other models add up: ``sum (b + L s)`` over ``sum L``. The noise's part is that of `gram_solver`, at the
-distance from s in place of the coefficients; labels add at most ``L``, as they have the variance ``h^2 w`` where the
-Hessian has ``h w``.
+with e what labels and noise add, and R of second order in d, which `second_order` bounds. So ``L^{-1} (b + L s)`` is
+the truth but for that, and windows with other models add up: ``sum (b + L s)`` over ``sum L``. The noise's part is that
+of `gram_solver`, at the distance from s in place of the coefficients; labels add at most ``L``, as they have the
+variance ``h^2 w`` where the Hessian has ``h w``.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.learners.estimates.biased import around_biased
 from murk.learners.gaussmix.solving.estimates import (
     FALLBACK_RANGE,
     GramEstimate,
@@ -31,6 +31,7 @@ from murk.learners.gaussmix.solving.estimates import (
     without_constant,
 )
 from murk.learners.gaussmix.solving.gram_solver import EDGE, LOADING, solve_gram
+from murk.learners.gaussmix.solving.second_order import Scores
 from murk.learners.gaussmix.solving.surrogate import by_normal_scores, by_quadratic
 from murk.learners.gaussmix.windows.gram_sums import GramSums
 from murk.learners.gaussmix.windows.newton_settings import NewtonSettings
@@ -47,9 +48,6 @@ MOST = 1000.0
 
 _APART = 4.0
 """Squared distance of start and step, against their variances, from which the start is taken for biased."""
-
-# The largest slope of the logistic curve where records count for less.
-_STEEPEST_BEYOND = math.exp(1.0) / (1.0 + math.exp(1.0)) ** 2
 
 _NOTE = (
     "of the logistic model, by a Newton step from what each window's first records tell: noise, the sampling of "
@@ -104,7 +102,8 @@ def estimate_newton(
         settings.names, values, METHOD, spread, note, len(sums), merged.releases, covariance,
         beyond=np.abs(left) @ start.beyond + (1.0 - share) * step.beyond,
         alone=alone,
-        alone_beyond=np.abs(step.left) @ start.beyond + step.beyond + share * np.abs(start.values - step.values),
+        alone_beyond=np.abs(step.left) @ start.beyond + step.beyond,
+        apart=share * np.abs(start.values - step.values),
         slope=_slope(merged, step) if settings.constant else None,
     )  # fmt: skip
 
@@ -130,15 +129,17 @@ class Slope:
 class NewtonEstimate(MomentEstimate):
     """Log odds from Newton steps, with what a step of second order may miss.
 
-    Two intervals hold: one adds to the standard errors of start and step together what either may miss, the other to
-    those of the step alone how far the estimate is from it. The narrower one is stated.
+    Two intervals hold: one of start and step together, by what either may miss, the other of the step alone, and how
+    far the estimate is from it. The narrower one is stated.
 
     Attributes
     ----------
     beyond
-        What comes on top of `spread`, ``(p,)``.
+        How far its mean may be from the truth, ``(p,)``.
     alone, alone_beyond
-        The step's own standard errors, and what comes on top of them.
+        The step's own standard errors, and how far its mean may be.
+    apart
+        How far the estimate is from the step alone.
     slope
         The mean slope of the logistic curve; None without a constant, which tells it.
     """
@@ -146,12 +147,13 @@ class NewtonEstimate(MomentEstimate):
     beyond: Vector = field(kw_only=True)
     alone: Vector = field(kw_only=True)
     alone_beyond: Vector = field(kw_only=True)
+    apart: Vector = field(kw_only=True)
     slope: Slope | None = field(kw_only=True)
 
     def half_widths(self, level: float = 0.95) -> Vector:
         """Half widths of the intervals at ``level``."""
-        other = NormalDist().inv_cdf(0.5 + level / 2.0) * self.alone + self.alone_beyond
-        return np.minimum(super().half_widths(level) + self.beyond, other)
+        other = around_biased(self.alone, self.alone_beyond, level) + self.apart
+        return np.minimum(around_biased(self.spread, self.beyond, level), other)
 
     def effects(self, level: float = 0.95) -> tuple[Vector, Vector] | None:
         """Average marginal effects on the probability, and their half widths: log odds by the curve's mean slope."""
@@ -179,16 +181,15 @@ class _Start:
 class _Step:
     """A step from the start: ``left`` of the start's error remains, and ``covariance`` and ``beyond`` are added to it.
 
-    ``square`` is ``d'L d`` and ``reach`` how far scores may have moved; ``hidden`` are the coefficients that lie in
-    directions which the noise hides, of which there are ``directions``.
+    ``scores`` are what distributions of scores the step allows; ``hidden`` are the coefficients that lie in directions
+    which the noise hides, of which there are ``directions``.
     """
 
     values: Vector
     left: Matrix
     covariance: Matrix
     beyond: Vector
-    square: float
-    reach: float
+    scores: Scores
     hidden: NDArray[np.bool_]
     directions: int
 
@@ -232,28 +233,33 @@ def _solved(sums: NewtonSums, target_weight: float, start: _Start, settings: New
     sampled = (vectors * (np.maximum(eigenvalues, 0.0) / kept**2)) @ vectors.T
     first = inverse @ noisy @ inverse + sums.step_sampled / sums.stepped * sampled
     covariance = first + 0.5 * noise * inverse @ (float(np.trace(first)) * unit + first) @ inverse
-    at = np.concatenate([values, [0.0, -1.0]])
-    square = max(float(at @ sums.step @ at), 0.0)
-    largest = math.sqrt(min(settings.largest, settings.feature_bound**2))
-    far = np.maximum(np.abs(values - sums.low), np.abs(values - sums.high))
-    # A bound that is beyond all scores says nothing, and must not overflow.
-    reach = min(largest * float(far.sum()), settings.feature_bound * float(np.linalg.norm(far)), 100.0)
-    beyond = 0.5 * math.exp(reach) * largest * np.abs(inverse).sum(axis=1) * square
+    bounds = (math.sqrt(min(settings.largest, settings.feature_bound**2)), settings.feature_bound)
+    # A row within the bounds of each feature is not scaled down, and its constant is 1.
+    whole = settings.constant and bounds[0] ** 2 * p <= bounds[1] ** 2 * (1.0 + 1e-9)
+    scores = Scores.of(
+        sums, values, covariance, people=_counted(sums, settings), bounds=bounds, target_weight=target_weight,
+        constant=whole,
+    )  # fmt: skip
+    beyond = scores.remainder(inverse, information, bounds)
     hidden = np.einsum("ij,ij->i", vectors[:, lost], vectors[:, lost]) > LOADING
-    return _Step(values, left, covariance, beyond, square, reach, hidden, count)
+    return _Step(values, left, covariance, beyond, scores, hidden, count)
+
+
+def _counted(sums: NewtonSums, settings: NewtonSettings) -> tuple[float, float]:
+    """How many of the steps' people have a target, as the others are rows of zeros, and how far off that may be.
+
+    The first part's constants tell; without them all are taken to have one.
+    """
+    if not settings.constant:
+        return sums.stepped, 0.0
+    p = sums.columns - 1
+    share, error = float(sums.moment[p - 1, p - 1]) / sums.people, math.sqrt(sums.noise) / sums.people
+    return max(min(share, 1.0) * sums.stepped, 1.0), 3.0 * error * sums.stepped
 
 
 def _slope(sums: NewtonSums, step: _Step) -> Slope:
-    p = sums.columns - 1
-    # Records without a target are rows of zeros: the first part's constants tell how many there are.
-    seen, root = float(sums.moment[p - 1, p - 1]), math.sqrt(sums.noise)
-    share = min(max(seen / sums.people, 1e-3), 1.0)
-    counted = share * sums.stepped
-    slope, kept = float(sums.step[p - 1, p - 1]) / counted, float(sums.step[p, p]) / counted
-    # Records beyond the edge count for h: what they would add is at most the steepest slope there.
-    left = _STEEPEST_BEYOND * max(1.0 - kept, 0.0)
-    # The curve's slope w changes by ``w tanh(|t| / 2)``, t the score, so by less than ``w |t| / 2``.
-    moved = math.sqrt(max(float(sums.step[p + 1, p + 1]), 0.0) * step.square) + step.square
-    moved *= math.exp(step.reach) / (2.0 * counted)
-    error = math.hypot(math.sqrt(sums.step_noise[p, p]) / counted, slope * root / max(seen, root))
-    return Slope(slope + left / 2.0, left / 2.0 + moved, math.hypot(error, 0.25 / math.sqrt(counted)))
+    scores = step.scores
+    guess, least, most = scores.slope()
+    # Of the number of people it is divided by, and of their being a sample.
+    counted = guess * float(scores.doubt[0]) / 3.0
+    return Slope(guess, max(guess - least, most - guess), math.hypot(counted, 0.25 / math.sqrt(scores.people)))
