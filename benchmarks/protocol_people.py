@@ -11,7 +11,8 @@ import numpy as np
 from benchmarks.pipe import learn
 from benchmarks.score_people import answer, covariates_of, features
 from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
-from murk.learners.gaussmix.problem import GramProblem
+from murk.learners.gaussmix.problem import GramProblem, NewtonProblem
+from murk.learners.gaussmix.solving.newton import model_of
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.estimation.inference import estimate as estimate_examples
 from murk.learners.iwp_sgd.estimation.rows import acting
@@ -19,6 +20,7 @@ from murk.learners.iwp_sgd.outer_engine import engine_of
 from murk.learners.iwp_sgd.problem import ExampleProblem
 from murk.learners.ldp_sgd.problem import GradientProblem
 from murk.learners.links import logistic
+from murk.learners.planning.windows import noise_of
 from murk.learners.problem import problem_for
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.mechanism import Level
@@ -26,9 +28,17 @@ from murk.learners.public_glm.moments import MomentSums
 from murk.learners.results.report import average_effects
 from murk.learners.scores.layout import symmetric
 from murk.learners.scores.problem import ScoreProblem
+from murk.privacy.gaussmix.newton import EDGE
+from murk.privacy.gaussmix.newton_accumulator import at_model
 from murk.stream import Task
 
 TEST = 20_000
+# An organisation hides which record it was, as local guarantees do.
+SKETCHES = {
+    "sketch": "sketch: {neighbours: replace-one}",
+    "newton": "sketch: {method: newton, neighbours: replace-one}",
+}
+_BLOCK = 2**16
 
 
 @dataclass(frozen=True)
@@ -42,11 +52,11 @@ class Setting:
     rows: int
 
     def task(self, protocol, more=""):
-        """The task of one protocol; an organisation hides which record it was, as local guarantees do."""
+        """The task of one protocol."""
         names = ", ".join(f"{{name: x{j}, low: -1, high: 1}}" for j in range(self.d))
         target = "kind: binary, positive: 'yes'" if self.kind == "binary" else "kind: real, low: -1, high: 1"
-        if protocol == "sketch":
-            more = "sketch: {neighbours: replace-one}"
+        if protocol in SKETCHES:
+            protocol, more = "sketch", SKETCHES[protocol]
         elif self.rows:
             more += f"\npublic: {{set_aside: {self.rows}}}"
         return Task.parse(
@@ -98,12 +108,26 @@ def summed_gram(problem, X, y, rng):
     """The estimate of an organisation's one window."""
     mechanism, engine = problem.mechanisms["default"], problem.engine()
     z = problem.records(X, y)
-    d = z.shape[1]
-    noise = np.triu(rng.normal(size=(d, d)))
-    noise[np.triu_indices(d, 1)] /= math.sqrt(2.0)
-    weights = np.append(np.ones(d - 1), mechanism.target_weight)
-    noise = mechanism.scale * (noise + np.triu(noise, 1).T) / np.outer(weights, weights)
+    noise = noise_of(mechanism, z.shape[1], rng)
     engine.sums.add(z.T @ z + noise, records=len(X), noise=mechanism.scale**2, weight=1.0)
+    return engine.estimate()
+
+
+def summed_steps(problem, X, y, rng):
+    """The estimate of an organisation's one window by a Newton step from its first records."""
+    mechanism, engine = problem.mechanisms["default"], problem.engine()
+    z = problem.records(X, y)
+    d = z.shape[1]
+    own, _ = mechanism.parts(len(z))
+    first = z[:own].T @ z[:own] + noise_of(mechanism.start, d, rng)
+    model = model_of(problem.settings, mechanism.start, first, own)
+    step = noise_of(mechanism.step, d, rng)
+    for start in range(own, len(z), _BLOCK):
+        rows = z[start : start + _BLOCK]
+        seen = np.zeros_like(rows)
+        at_model(rows, model, mechanism.feature_bound, EDGE, np.zeros((1, d)), seen)
+        step += seen.T @ seen
+    engine.learn_matrices(first, step, model=model, records=len(z), mechanism=mechanism)
     return engine.estimate()
 
 
@@ -155,6 +179,8 @@ def estimate_of(task, X, y, public, rng):
         engine.covariates = problem.covariates
         engine.learn_records(X, y, [problem.mechanisms["default"]])
         return estimate_examples([engine])
+    if isinstance(problem, NewtonProblem):
+        return summed_steps(problem, X, y, rng)
     return (summed_gram if isinstance(problem, GramProblem) else summed_moments)(problem, X, y, rng)
 
 

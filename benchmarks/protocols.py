@@ -7,8 +7,9 @@ records, an organisation too. Engines alone, no pipe: ten minutes on a free core
 
 *effect*: root mean squared error of the average marginal effect of a standard deviation of a feature, and the median
 half width of its 95% interval, where there is any; *prediction*: root mean squared distance to the true probabilities,
-or means. *none* is the error of who says that nothing has an effect: errors near it are of nothing learned. *rule* is
-what `murk.learners.choice` recommends where devices can read a model, and where they release once.
+or means. *none* is the error of who says that nothing has an effect: errors near it are of nothing learned. *newton* is
+an organisation's sketch by a Newton step, of binary targets. *rule* is what `murk.learners.choice` recommends where
+devices can read a model, and where they release once.
 
 ``--women``: the same of the demonstration's people, against the same fits of raw records.
 """
@@ -23,13 +24,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.mothers import raw
-from benchmarks.protocol_people import Setting, drawn, estimate_of, outcome, predictions
+from benchmarks.protocol_people import SKETCHES, Setting, drawn, estimate_of, outcome, predictions
 from murk.learners.choice import recommend
 from murk.learners.estimates.units import units
 from murk.learners.results.report import average_effects
 from murk.stream import Task
 
-PROTOCOLS = ("scores", "gradients", "examples", "moments", "sketch")
+PROTOCOLS = ("scores", "gradients", "examples", "moments", "sketch", "newton")
 KINDS, FEATURES, PEOPLE, BUDGETS = ("binary", "real"), (2, 10, 50), (10**4, 10**5, 10**6), (0.25, 1.0, 4.0)
 ROWS = 5_000
 
@@ -42,14 +43,16 @@ def grid(quick, budgets):
             yield Setting(kind, d, n, mu, rows)
 
 
-def slow(setting, protocol):
-    """Whether it would take minutes: without public rows the scores of many features are many sums."""
+def left_out(setting, protocol):
+    """Whether it has no such model, or would take minutes: without public rows many features' scores are many sums."""
+    if protocol == "newton":
+        return setting.kind == "real"
     return protocol == "scores" and setting.d > 10 and not setting.rows and (setting.mu, setting.n) != (1.0, 10**5)
 
 
 def measured(setting, protocols, replications, seed):
     """What each protocol came to in one cell."""
-    found = {name: [] for name in protocols if not slow(setting, name)}
+    found = {name: [] for name in protocols if not left_out(setting, name)}
     for replication in range(replications):
         rng = np.random.default_rng([seed, setting.d, setting.n, replication])
         X, y, public, test, theta = drawn(setting, rng)
@@ -122,23 +125,26 @@ target: {name: weeks_worked, kind: real, low: 0, high: 52}
 }
 
 
-def women(replications, seed, mu=1.0):
+def women(replications, seed, protocols, mu=1.0):
     """Effects of the demonstration's people, 5,000 of them public, by each protocol at one budget."""
     for name, text in WOMEN.items():
         privacy = f"privacy: {{guarantee: {{gdp: {{mu: {mu:g}}}}}}}"
         print(
             f"\n| {name}, mu = {mu:g} | effect | error | half width | held | predictions |\n|---|---|---|---|---|---|"
         )
-        for protocol in PROTOCOLS:
-            more = "sketch: {neighbours: replace-one}" if protocol == "sketch" else f"public: {{set_aside: {ROWS}}}"
-            task = Task.parse(f"{text}\nprotocol: {protocol}\n{more}\n{privacy}")
+        for protocol in protocols:
+            if protocol == "newton" and "kind: real" in text:
+                continue
+            more = SKETCHES.get(protocol, f"public: {{set_aside: {ROWS}}}")
+            kind = "sketch" if protocol in SKETCHES else protocol
+            task = Task.parse(f"{text}\nprotocol: {kind}\n{more}\n{privacy}")
             X, y = raw(task)
             scale, exact, effect, unit = exact_fit(task, X, y)
             found = []
             for replication in range(replications):
                 rng = np.random.default_rng([seed, replication])
                 order = rng.permutation(len(X))
-                aside, people = order[:ROWS], order[ROWS if protocol != "sketch" else 0 :]
+                aside, people = order[:ROWS], order[0 if kind == "sketch" else ROWS :]
                 estimate = estimate_of(task, X[people], y[people], X[aside], rng)
                 own = average_effects(task.coefficient_scale, units(task), estimate, 0.95)
                 value, half = estimate.values[0] * effect / exact[0], float("inf")
@@ -180,10 +186,12 @@ def main(arguments=None):
     parser.add_argument("--json", type=Path, help="where to write all figures")
     chosen = parser.parse_args(arguments)
     if chosen.women:
-        women(max(chosen.replications, 5), chosen.seed)
+        women(max(chosen.replications, 5), chosen.seed, chosen.protocols)
         return
     start, table = time.monotonic(), []
     for setting in grid(chosen.quick, chosen.mu):
+        if all(left_out(setting, name) for name in chosen.protocols):
+            continue
         count = max(1, chosen.replications // 2) if setting.d == 50 else chosen.replications
         found = measured(setting, chosen.protocols, count, chosen.seed)
         table.append({**vars(setting), "rule": recommended(setting), "found": found})
@@ -191,7 +199,9 @@ def main(arguments=None):
         if chosen.json:
             chosen.json.write_text(json.dumps(table, indent=1))
     for kind in KINDS:
-        show(kind, [row for row in table if row["kind"] == kind], chosen.protocols)
+        rows = [row for row in table if row["kind"] == kind]
+        if rows:
+            show(kind, rows, [name for name in chosen.protocols if kind == "binary" or name != "newton"])
 
 
 if __name__ == "__main__":

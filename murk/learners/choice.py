@@ -43,6 +43,8 @@ _ORDER: Final = ("scores", "moments", "gradients", "examples", "sketch")
 """Of protocols that do about equally well the first is taken: it asks least of the public rows, or for least trust."""
 
 _EQUAL: Final = 1.25
+_NOTHING: Final = 0.1
+"""Points of error below which it is all one: nobody need be trusted for less."""
 # c, with public rows and without: of gradients and examples (their directions) those of a binary target.
 _FACTORS: Final[Mapping[str, tuple[float, float]]] = {
     "scores": (1.7, 2.7),
@@ -76,6 +78,8 @@ class Recommendation:
         Protocol to the reason for which it would not.
     measure
         What is expected: an ``error``, or a ``half width``.
+    method
+        Of a sketch, ``sketch.method`` where another than the default is expected to do clearly better.
     """
 
     protocol: str
@@ -83,11 +87,13 @@ class Recommendation:
     expected: Mapping[str, float]
     refused: Mapping[str, str] = field(default_factory=dict)
     measure: Literal["error", "half width"] = "error"
+    method: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
             "protocol": self.protocol,
+            **({} if self.method is None else {"method": self.method}),
             "reason": self.reason,
             f"expected_{self.measure.replace(' ', '_')}_points": dict(self.expected),
             "refused": dict(self.refused),
@@ -135,6 +141,7 @@ def recommend(
         raise UserError(f"people={people!r}: give how many will release, at least 1")
     expected: dict[str, float] = {}
     refused: dict[str, str] = {}
+    better: str | None = None
     for name in PROTOCOLS:
         if name in ONLINE and not online:
             refused[name] = "devices would have to read a model before they release"
@@ -151,26 +158,43 @@ def recommend(
                 continue
             try:
                 expected[name] = expected_error(task, name, people)
+                if name == "sketch" and task.target.kind == "binary":
+                    step = expected_error(task, name, people, method="newton")
+                    if step * _EQUAL < expected[name]:
+                        expected[name], better = step, "newton"
             except UserError as error:
                 refused[name] = str(error)
     if not expected:
         raise UserError("no protocol can give this: " + "; ".join(f"{name}: {why}" for name, why in refused.items()))
     least = min(expected.values())
-    best = next(name for name in _ORDER if expected.get(name, math.inf) <= _EQUAL * least)
+    enough = _EQUAL * least if half_widths is not None else max(_EQUAL * least, _NOTHING)
+    best = next(name for name in _ORDER if expected.get(name, math.inf) <= enough)
     ranked = {best: expected[best]} | dict(sorted(expected.items(), key=lambda pair: pair[1]))
     measure: Literal["error", "half width"] = "error" if half_widths is None else "half width"
-    return Recommendation(best, _reason(task, best, ranked, people, measure), ranked, refused, measure)
+    method = better if best == "sketch" else None
+    return Recommendation(best, _reason(task, best, ranked, people, measure, method), ranked, refused, measure, method)
 
 
-def expected_error(task: Task, protocol: str, people: int) -> float:
+def expected_error(task: Task, protocol: str, people: int, **settings: str) -> float:
     """The expected error of an average effect of a standard deviation of a feature, in points, by one protocol.
+
+    Parameters
+    ----------
+    task
+        Features, target, guarantee of the default level, and whether there are public covariates.
+    protocol
+        Its name.
+    people
+        How many will release.
+    settings
+        Keys of the protocol's block that are not to have their defaults.
 
     Raises
     ------
     UserError
         If the protocol cannot learn this task, or give its guarantee.
     """
-    own = task.with_protocol(protocol)
+    own = task.with_protocol(protocol, **settings)
     problem = problem_for(own)
     problem.check_state()
     return 50.0 * math.sqrt(_variance(problem, own, people))
@@ -219,7 +243,7 @@ def _of_moments(cross: float, squares: float, n: float) -> float:
     return (cross + squares * _EXPLAINED / _VARIANCE) / (n * _VARIANCE)
 
 
-def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, measure: str) -> str:
+def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, measure: str, method: str | None) -> str:
     """In words."""
     each = "per standard deviation of a feature"
     words = [f"{best}: an expected {measure} of {_points(ranked[best])} {each}, with {people:,} people"]
@@ -228,7 +252,12 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, mea
     others = [f"{name} {_points(value)}" for name, value in ranked.items() if name != best]
     if others:
         words.append("others: " + ", ".join(others))
-    if best == "sketch" and task.target.kind == "binary":
+    if method is not None:
+        words.append(
+            f"with sketch: {{method: {method}}}, whose first records tell where all others are looked at from; second "
+            "moments alone leave what they do not tell of a logistic model"
+        )
+    elif best == "sketch" and task.target.kind == "binary":
         words.append(
             "the intervals of a binary target's effects are wide, as they hold for any distribution of the features"
         )

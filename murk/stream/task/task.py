@@ -380,8 +380,8 @@ class Task(Block):
         """Return the task for simulated releases, or for real ones."""
         return self._with(simulated=bool(simulated))
 
-    def with_protocol(self, protocol: str) -> Self:
-        """Return the task by another protocol, with that one's own defaults; resolved public covariates stay.
+    def with_protocol(self, protocol: str, **settings: object) -> Self:
+        """Return the task by another protocol, its own defaults but ``settings``; resolved public covariates stay.
 
         Raises
         ------
@@ -391,12 +391,12 @@ class Task(Block):
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         for key in ("objective", "learner", "max_staleness", "forget", *BLOCKS):
             content.pop(key, None)
-        privacy, released = dict(content["privacy"]), release_named({**content, "protocol": protocol})
+        content |= {"protocol": protocol} | ({protocol: settings} if settings else {})
+        privacy, released = dict(content["privacy"]), release_named(content)
         offer = PROTOCOLS[protocol].offer_of(released) if protocol in PROTOCOLS else None
         if offer is None or privacy.get("mechanism") not in offer.mechanisms:
             privacy["mechanism"] = None
-        content |= {"protocol": protocol, "privacy": filled_in(privacy, protocol, released)}
-        return self._resolve(content, self.name, {})
+        return self._resolve({**content, "privacy": filled_in(privacy, protocol, released)}, self.name, {})
 
     def with_budget(self, factor: float) -> Self:
         """Return the task with all levels' budgets times so much (rho: its square), and no cap."""
