@@ -42,7 +42,8 @@ from murk.stream.task.task import Task
 _ORDER: Final = ("scores", "moments", "gradients", "examples", "sketch")
 """Of protocols that do about equally well the first is taken: it asks least of the public rows, or for least trust."""
 
-_EQUAL: Final = 1.25
+EQUAL: Final = 1.25
+"""What is larger by less does about equally well."""
 _NOTHING: Final = 0.1
 """Points of error below which it is all one: nobody need be trusted for less."""
 # c, with public rows and without: of gradients and examples (their directions) those of a binary target.
@@ -160,14 +161,14 @@ def recommend(
                 expected[name] = expected_error(task, name, people)
                 if name == "sketch" and task.target.kind == "binary":
                     step = expected_error(task, name, people, method="newton")
-                    if step * _EQUAL < expected[name]:
+                    if step * EQUAL < expected[name]:
                         expected[name], better = step, "newton"
             except UserError as error:
                 refused[name] = str(error)
     if not expected:
         raise UserError("no protocol can give this: " + "; ".join(f"{name}: {why}" for name, why in refused.items()))
     least = min(expected.values())
-    enough = _EQUAL * least if half_widths is not None else max(_EQUAL * least, _NOTHING)
+    enough = EQUAL * least if half_widths is not None else max(EQUAL * least, _NOTHING)
     best = next(name for name in _ORDER if expected.get(name, math.inf) <= enough)
     ranked = {best: expected[best]} | dict(sorted(expected.items(), key=lambda pair: pair[1]))
     measure: Literal["error", "half width"] = "error" if half_widths is None else "half width"

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from murk.errors import UserError
-from murk.learners.choice import recommend
+from murk.learners.choice import EQUAL, recommend
 from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import People
 from murk.learners.estimates.units import units
@@ -213,6 +213,11 @@ def plan(
         for count in people
         if 1.0 in budgets
     }
+    if task.of_organisations:
+        chosen = {
+            count: (name, why + (_by_newton(task, cells, count, found[0], draws) if name == "sketch" else ""))
+            for count, (name, why) in chosen.items()
+        }
     if not all(name for name, _ in chosen.values()):
         least = _nothing([_variant(task, name, 1.0) for name in names], found[0])
         chosen = {count: (name, why if name else least) for count, (name, why) in chosen.items()}
@@ -288,6 +293,18 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
     if not task.of_organisations and math.isfinite(points.get("sketch", math.inf)):
         reason += f"; an organisation that is trusted with the records: sketch {points['sketch']:.2g} points"
     return found.protocol, reason
+
+
+def _by_newton(task: Task, cells: Sequence[Cell], people: int, design: Population, draws: int) -> str:
+    """What a Newton step would do, where an organisation releases second moments and it does clearly better."""
+    block = task.sketch
+    if block is None or block.method != "moments" or block.range is not None or task.target.kind != "binary":
+        return ""
+    own = next(one for one in cells if (one.protocol, one.people, one.budget) == ("sketch", people, 1.0))
+    settings = block.model_dump(mode="json") | {"method": "newton"}
+    step = _cell(task.with_protocol("sketch", **settings), "sketch", people, 1.0, design, draws)
+    better = EQUAL * step.points < own.points
+    return f"; with sketch: {{method: newton}} {step.points:.2g} points" if better else ""
 
 
 def _nothing(tasks: Sequence[Task | str], population: Population) -> str:

@@ -1,6 +1,7 @@
 """What a plan would choose: by forecasts, in agreement with the rule that goes by errors; and what an error takes."""
 
 import math
+import re
 
 import pytest
 
@@ -32,6 +33,22 @@ def test_about_equal_half_widths_go_to_what_asks_for_least():
     assert (name, "not to be learned at this privacy" in why) == ("", True)
     own = task(1.0, protocol="sketch")
     assert choose(own, cells(scores=1.0, sketch=0.1))[0] == "sketch"
+
+
+def test_an_organisation_is_told_of_a_newton_step_where_it_would_do_clearly_better():
+    def why(people, **more):
+        found = plan(
+            task(1.0, protocol="sketch", **more), people=[people], budgets=[1.0], protocols=["sketch"], draws=2
+        )
+        return found.chosen[people]
+
+    name, words = why(200_000)
+    assert name == "sketch"
+    said = re.search(r"with sketch: \{method: newton\} ([\d.]+) points", words)
+    assert float(said[1]) < float(re.search(r"half width of ([\d.]+) points", words)[1]) / 1.25
+    # Its first records are all there are; and of a line second moments tell everything.
+    assert "newton" not in why(5_000)[1]
+    assert "newton" not in why(200_000, kind="real")[1]
 
 
 def test_where_no_protocol_has_an_interval_it_is_said_why_and_not_put_down_to_privacy():
