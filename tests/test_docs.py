@@ -18,6 +18,7 @@ import pytest
 import murk
 import tools
 from murk.demo import DATA
+from tests.cli import harness
 from tests.services.faults.nursery import Nursery
 
 ROOT = Path(__file__).parent.parent
@@ -91,9 +92,9 @@ def test_commands_for_a_task_file_run(files, commands, tmp_path):
     for command in commands:
         words = shlex.split(command)
         assert words[0] == "murk"
-        done = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-        assert done.stdout.strip()
+        done = harness.murk(*words[1:], folder=tmp_path)
+        assert done.status == 0, f"{command}\n{done.err}"
+        assert done.out.strip()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,18 @@ from tests.cli.harness import traces
 WRITES = {"execute", "executemany", "connect", "fsync", "replace", "link", "unlink", "write", "flock", "open", "close"}
 
 
-class Killer:
+def killer(point: int) -> Callable[[Any, str, Any], None]:
     """A profiler that ends the process, as SIGKILL does, at the n-th beginning or end of a write."""
+    left = point
 
-    def __init__(self, point: int) -> None:
-        self.left = point
-
-    def __call__(self, frame: Any, event: str, argument: Any) -> None:
-        if event in ("c_call", "c_return") and getattr(argument, "__name__", "") in WRITES:
-            self.left -= 1
-            if self.left == 0:
+    def look(frame: Any, event: str, argument: Any) -> None:
+        nonlocal left
+        if (event == "c_call" or event == "c_return") and argument.__name__ in WRITES:
+            left -= 1
+            if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
+
+    return look
 
 
 def end(arguments: Sequence[str], point: int) -> tuple[bool, dict[str, Any]]:
@@ -42,8 +43,8 @@ def end(arguments: Sequence[str], point: int) -> tuple[bool, dict[str, Any]]:
     people = Path(shutil.copy(arguments[place], folder)).resolve()
     arguments = [*arguments[:place], str(people), *arguments[place + 1 :]]
     with (folder / "out").open("w+") as out:
-        killer = Killer(point)
-        killed = forked(arguments, folder, out.fileno(), 2, lambda: sys.setprofile(killer)) == -signal.SIGKILL
+        look = killer(point)
+        killed = forked(arguments, folder, out.fileno(), 2, lambda: sys.setprofile(look)) == -signal.SIGKILL
         out.seek(0)
         out.truncate()
         status = forked(arguments, folder, out.fileno(), 2)
