@@ -247,11 +247,11 @@ def by_chance(found, half):
     return (1.96 * np.where(joint, found.spread, found.alone))[known] / half[known]
 
 
-def coverage(repeats, binary, step=False, only=("",)):
+def coverage(repeats, binary, step=False, only=("",), first=None):
     """How often 95% intervals hold the truth, of those that there are: by design, over n and epsilon."""
     table = []
     for name, (p, draw) in designs().items():
-        if not name.startswith(tuple(only)):
+        if not any(part in name for part in only):
             continue
         theta = np.random.default_rng(7).normal(size=p)
         theta *= (1.5 if binary else 0.3) / np.linalg.norm(theta)
@@ -274,7 +274,10 @@ def coverage(repeats, binary, step=False, only=("",)):
                     z = np.column_stack([x, y])
                     kind = "binary" if binary else "real"
                     budget = ApproxDP(epsilon, DELTA)
-                    found = newton(x, y, budget, r) if step else moments(z.T @ z, n, budget, rng, kind=kind)
+                    if step:
+                        found = newton(x, y, budget, r, first=None if first is None else int(first * n))
+                    else:
+                        found = moments(z.T @ z, n, budget, rng, kind=kind)
                     half = found.half_widths()
                     some += np.isfinite(half)
                     hits += np.isfinite(half) & (np.abs(found.values - theta) < half)
@@ -330,7 +333,8 @@ def main(argv):
     parser.add_argument(
         "--methods", nargs="+", choices=METHODS, default=METHODS, help="of the regression of third_child"
     )
-    parser.add_argument("--designs", nargs="+", default=("",), help="of a Newton step's coverage, as their names begin")
+    parser.add_argument("--designs", nargs="+", default=("",), help="of a Newton step's coverage, by parts of names")
+    parser.add_argument("--first", type=float, help="the first records' share, of a Newton step's coverage")
     parser.add_argument("--only", nargs="+", default=("",), help="parts whose titles begin so")
     given = parser.parse_args(argv)
     parts = {
@@ -341,7 +345,7 @@ def main(argv):
         "Coverage, real targets": lambda: coverage(2 * given.repeats, binary=False),
         "Coverage, log odds of length 1.5": lambda: coverage(given.repeats, binary=True),
         "Coverage, log odds of length 1.5, by a Newton step": lambda: coverage(
-            given.repeats, binary=True, step=True, only=given.designs
+            given.repeats, binary=True, step=True, only=given.designs, first=given.first
         ),
         "Coverage on parts of the mothers data": lambda: on_records(10 * given.repeats),
     }

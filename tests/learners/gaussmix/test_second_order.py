@@ -130,3 +130,13 @@ def test_sums_that_no_distribution_has_are_taken_as_bounds():
 def test_a_step_that_goes_nowhere_misses_nothing():
     _, _, bound = scores([(drawn("numbers"), MODEL)], MODEL)
     assert np.all(bound < 1e-9)
+
+
+def test_a_model_that_is_certain_of_everybody_bounds_nothing():
+    sums, nothing = NewtonSums(4), np.zeros((4, 4))
+    model = np.array([1.0, 1.0, 500.0])
+    sums.add(nothing, nothing, model=model, records=(0, PEOPLE), noise=(0.0, 0.0), weights=(1.0, 1.0))
+    of = scores_of(sums, MODEL)
+    found = of.remainder(np.eye(3), np.eye(3), (1.0, math.sqrt(3.0)))
+    assert np.all(np.isinf(found))
+    assert of.slope() == (0.125, 0.0, 0.25)

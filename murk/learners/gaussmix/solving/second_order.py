@@ -128,7 +128,7 @@ class Scores:
             for score, place, square in ((u, 6, 2), (v, 7, 4)):
                 mean = known[place] / known[5]
                 likely = likely * np.exp(-((score - mean) ** 2) / 8.0 / max(known[square] / known[5] - mean**2, 1e-6))
-        units = np.maximum(np.abs(rows).max(axis=1), 1e-12)
+        units = np.abs(rows).max(axis=1, initial=1e-12)
         return cls(
             u, v, kept * own, likely, count, rows / units[:, None], known / units, np.array(doubt) / count / units,
             constant,
@@ -138,6 +138,9 @@ class Scores:
         """The largest sum over people of a function of (u, v); infinite where none is found."""
         from scipy.optimize import linprog
 
+        if not len(cost):
+            # Everybody's score is farther than any that is looked for.
+            return math.inf
         size = float(np.abs(cost).max())
         if not size > 0.0:
             return 0.0
@@ -166,6 +169,8 @@ class Scores:
 
     def slope(self) -> tuple[float, float, float]:
         """The mean slope of the logistic curve over people after the step: a guess, the least and the largest."""
+        if not len(self.u):
+            return 0.125, 0.0, 0.25
         after = _slope(self.u + self.v)
         ends = -self.most(-after) / self.people, self.most(after) / self.people
         root = np.sqrt(self.likely)
@@ -192,7 +197,7 @@ def _figure(
         return fixed + min(bounds[0] * float(sizes.sum()), bounds[1] * float(np.linalg.norm(sizes)))
 
     low, high = [-farthest(-1.0, 0.0), -farthest(0.0, -1.0)], [farthest(1.0, 0.0), farthest(0.0, 1.0)]
-    low, high = [max(end, -_FARTHEST) for end in low], [min(end, _FARTHEST) for end in high]
+    low, high = (np.clip(each, -_FARTHEST, _FARTHEST).tolist() for each in (low, high))
     u, v = (each.ravel() for each in np.meshgrid(*map(np.linspace, low, high, (_SCORES, _MOVES))))
     cell = [(high[0] - low[0]) / (_SCORES - 1), (high[1] - low[1]) / (_MOVES - 1)]
     wide, far = (max(end - start, 1e-9) for start, end in zip(low, high, strict=True))
