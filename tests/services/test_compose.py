@@ -5,13 +5,12 @@ Against a real broker with the file's settings, and a real Prometheus with the m
 
 import json
 import math
-import subprocess
-import sys
 import time
 
 import pytest
 
 from murk.monitoring.metrics.catalogue import METRICS
+from tests.cli.harness import murk
 from tests.services.composed import ROOT, Composed
 from tests.services.services import PROMETHEUS, eventually, require, require_kafka
 from tests.services.test_prometheus import OWN, substituted, targets, values
@@ -40,12 +39,7 @@ def composed(tmp_path_factory):
 
 
 def status(composed):
-    done = subprocess.run(
-        [sys.executable, "-m", "murk", "status", "--log", f"{composed.broker.url}/third-child", "--json"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return murk("status", "--log", f"{composed.broker.url}/third-child", "--json", folder=ROOT).json
 
 
 def test_all_services_become_healthy(composed):

@@ -17,6 +17,7 @@ from murk.stream.worker.worker import Worker
 from tests.cli import harness
 from tests.protocols import GRADIENTS
 from tests.services.clients import KafkaProducer
+from tests.services.faults.nursery import Nursery
 from tests.services.services import eventually
 from tests.stream.harness import hostile, read_all
 
@@ -40,9 +41,11 @@ def folder_of(place, rows, partitions=2, protocol=GRADIENTS):
 @cache
 def stock(partitions=2, rows=3000, protocol=GRADIENTS):
     """A task, and what its people have released, by partition: from a simulated run on a log in a file."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as place:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as place, Nursery(place, [protocol]) as nursery:
         folder = folder_of(place, rows, partitions, protocol)
-        assert harness.run(folder, prepare=lambda: None).json["releases"] == protocol.releases(rows)
+        run = nursery.murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json")
+        assert run.wait() == 0, run.err
+        assert json.loads(run.out)["releases"] == protocol.releases(rows)
         with open_log(f"sqlite:///{folder}/third-child.db") as log:
             task = Task.from_document(log.document())
             return task, [read_all(log, number) for number in range(partitions)]
