@@ -5,6 +5,7 @@ from importlib import import_module
 
 NAMES = {
     "speed": "learn_one, learn_many, secure noise, the ledger: ratios against peers (1 minute)",
+    "many": "learn_many of each protocol against a bare compiled loop: ratios (2 minutes)",
     "start": "CPU time of a first small run, cold and warm, each protocol (5 minutes)",
     "worker": "records per second through the embedded log, and what takes the time (1 minute)",
     "kafka": "the same on Kafka beside bare kafka-python, and sending, sharing, commits (6 minutes; needs Java)",

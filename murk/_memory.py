@@ -40,19 +40,35 @@ def random_words(address: int, size: int) -> bool:
     return True
 
 
+def borrowed(array: Any) -> Any:
+    """The same numbers in the same place, as an array whose references are not counted.
+
+    Compiled code counts references to arrays atomically, again and again within a loop that hands them on: of a
+    microsecond's work that took half. Whoever calls a kernel keeps what it borrows: so only what a kernel was given is
+    borrowed, never what it made. Where the numbers do not lie in one piece, it is the array itself.
+    """
+    return array
+
+
 @cache
 def register() -> None:
     """Tell numba of these functions."""
     from numba import carray, types
     from numba.extending import intrinsic, overload
 
-    def place(dtype: Any) -> Any:
+    @cache
+    def pointer_to(dtype: Any) -> Any:
         @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
         def pointer(typing: Any, address: Any) -> Any:
             def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
                 return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
             return types.CPointer(dtype)(types.int64), generate
+
+        return pointer
+
+    def place(dtype: Any) -> Any:
+        pointer = pointer_to(dtype)
 
         # Both with the same annotations: numba compares them.
         def view(address: Any, size: Any) -> Any:
@@ -66,6 +82,18 @@ def register() -> None:
     overload(integers_at)(place(types.int64))
     overload(words_at)(place(types.uint64))
     overload(numbers_at)(place(types.float64))
+
+    @overload(borrowed)  # type: ignore[untyped-decorator, unused-ignore]
+    def _borrowed(array: Any) -> Any:
+        pointer = pointer_to(array.dtype)
+
+        def lent(array: Any) -> Any:
+            return carray(pointer(np.int64(array.ctypes.data)), array.shape)
+
+        def itself(array: Any) -> Any:
+            return array
+
+        return lent if array.layout == "C" else itself
 
     # An address is handed over as the integer that it is.
     getrandom = types.ExternalFunction("getrandom", types.int64(types.int64, types.int64, types.uint32))

@@ -86,6 +86,14 @@ def test_matrices():
     assert np.count_nonzero(found[0]) > RECORDS
 
 
+def test_matrices_with_noise():
+    given = rows(np.random.default_rng(5), RECORDS, 6)
+    noise = SimulatedNoise(3).gaussian(np.arange(RECORDS), 21)
+    found = both(scores.noisy_outer, given, 1e-3, noise, out=np.empty((RECORDS, 21), dtype=np.int64))
+    np.testing.assert_array_equal(*found)
+    assert np.count_nonzero(found[0] - noise) > RECORDS
+
+
 def test_another_rounding_would_be_seen():
     """The twin: sums in another order."""
 

@@ -104,7 +104,9 @@ def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
     except ValueError:
         # A list among the labels: numpy knows no such column.
         array = np.empty(0, dtype=object)
-    if array.dtype.kind in "biuf" and len(codes) <= 16:
+    if array.dtype.kind == "b":
+        return np.array([codes.get(label, math.nan) for label in (False, True)])[array.astype(np.int8)]
+    if array.dtype.kind in "iuf" and len(codes) <= 16:
         found = np.full(len(array), math.nan)
         for label, code in codes.items():
             found[array == label] = code

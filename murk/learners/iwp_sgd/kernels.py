@@ -13,12 +13,13 @@ import math
 import numpy as np
 
 from murk._jit import inlined, jit
+from murk._memory import borrowed
 from murk.learners.iwp_sgd.directions import own_variance, quantise_direction, read_direction, ridge_of, to_direction
 from murk.learners.iwp_sgd.estimation.polish import follow, refresh
 from murk.learners.iwp_sgd.layout import *
 from murk.learners.iwp_sgd.transforms import SQUARED, slopes, value
 from murk.privacy.mechanisms import lattice
-from murk.privacy.noise.kernels import simulated_gaussian
+from murk.privacy.noise.kernels import fast_gaussian, room_for
 from murk.privacy.noise.philox import Purpose, block
 
 _TOSS, _FIRST = np.uint64(Purpose.COIN), np.uint64(0)
@@ -304,6 +305,7 @@ def learn_records(
     ``wholes``; where it is empty all rows are at the current level. A release is randomized and decoded before the
     state sees it: what is learned from is what would have left the device.
     """
+    whole, real = borrowed(whole), borrowed(real)
     p, size = whole[FEATURES], whole[NUMBERS]
     theta, average, a, b, gathered, reference, x, u = state_views(real, whole)
     own_noise = whole[WHOLE_HEADER : WHOLE_HEADER + size]
@@ -312,6 +314,8 @@ def learn_records(
     simulated, seed = whole[SIMULATED] == 1, np.uint64(whole[SEED])
     label = whole[FORM] == LABEL
     drawn = own_noise[: p - 1] if label else own_noise
+    room_start = WHOLE_HEADER + 2 * size
+    room = whole[room_start : room_start + room_for(drawn.shape[0])].view(np.uint64)
     in_place = X.shape[0] == 0
     for i in range(1 if in_place else X.shape[0]):
         target = real[TARGET]
@@ -322,7 +326,7 @@ def learn_records(
         if levels.shape[0] > 0:
             set_level(real, whole, reals, wholes, levels[i])
         if simulated:
-            simulated_gaussian(seed, np.int64(whole[COUNT]), drawn)
+            fast_gaussian(seed, np.int64(whole[COUNT]), room, drawn)
             if label:
                 word = block(seed, np.uint64(whole[COUNT]), _TOSS, _FIRST)[0]
         elif not in_place:
@@ -340,6 +344,8 @@ def learn_records(
         u[j] = 0.0
         own_noise[j] = 0
         payload[j] = 0
+    for j in range(room.shape[0]):
+        room[j] = np.uint64(0)
     real[TARGET] = 0.0
     whole[COIN] = 0
 
@@ -347,6 +353,7 @@ def learn_records(
 @jit
 def learn_releases(real: Array, whole: Array, payloads: Array, levels: Array, reals: Array, wholes: Array) -> None:
     """Learn from released examples in turn."""
+    whole, real, payloads = borrowed(whole), borrowed(real), borrowed(payloads)
     theta, average, a, b, gathered, reference, _, u = state_views(real, whole)
     for i in range(payloads.shape[0]):
         set_level(real, whole, reals, wholes, levels[i])
@@ -359,6 +366,7 @@ def learn_releases(real: Array, whole: Array, payloads: Array, levels: Array, re
 @jit
 def learn_decoded(real: Array, whole: Array, vectors: Array, targets: Array) -> None:
     """Learn from decoded releases (m, p) at the current level; targets are 0 for products."""
+    whole, real = borrowed(whole), borrowed(real)
     theta, average, a, b, gathered, reference, _, u = state_views(real, whole)
     for i in range(vectors.shape[0]):
         for j in range(vectors.shape[1]):

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import inlined, jit, patient
-from murk._memory import integers_at, numbers_at
+from murk._memory import borrowed, integers_at, numbers_at
 from murk.learners.in_place import LEARNED
 from murk.learners.iwp_sgd.directions import to_direction
 from murk.learners.iwp_sgd.kernels import add_loss, set_level, state_views, step_on
@@ -36,7 +36,7 @@ from murk.learners.iwp_sgd.layout import *
 from murk.learners.iwp_sgd.record import take_words
 from murk.learners.scores.kernels import outer
 from murk.learners.scores.layout import symmetric
-from murk.privacy.noise.kernels import simulated_gaussian
+from murk.privacy.noise.kernels import fast_gaussian, room_for
 
 _HALF = math.sqrt(0.5)
 
@@ -63,6 +63,7 @@ def to_unit(form: int, boxed: int, bound: float, x: Array, y: float, out: Array)
 @jit
 def to_units(form: int, boxed: int, bound: float, X: Array, y: Array, out: Array) -> None:
     """:func:`to_unit` of every row."""
+    X, out = borrowed(X), borrowed(out)
     for i in range(X.shape[0]):
         to_unit(form, boxed, bound, X[i], y[i], out[i])
 
@@ -177,6 +178,7 @@ def learn_matrix(
 @jit
 def learn_outer(real: Array, whole: Array, numbers: Array, levels: Array, reals: Array, wholes: Array) -> None:
     """Learn from decoded outer products (m, numbers); where ``levels`` is empty all are at the current level."""
+    whole, real = borrowed(whole), borrowed(real)
     theta, average, a, b, gathered, reference, _, u = state_views(real, whole)
     pulled = np.zeros(whole[FEATURES] + 1)
     for i in range(numbers.shape[0]):
@@ -198,7 +200,11 @@ def learn_record(address: int, y: float, trials: int) -> int:
     p, numbers = whole[FEATURES], whole[NUMBERS]
     noise = whole[WHOLE_HEADER : WHOLE_HEADER + numbers]
     if whole[SIMULATED] == 1:
-        simulated_gaussian(np.uint64(whole[SEED]), np.int64(whole[COUNT]), noise)
+        start = WHOLE_HEADER + 2 * numbers
+        room = whole[start : start + room_for(numbers)].view(np.uint64)
+        fast_gaussian(np.uint64(whole[SEED]), np.int64(whole[COUNT]), room, noise)
+        for j in range(room.shape[0]):
+            room[j] = np.uint64(0)
     elif trials > 0:
         found = take_words(whole, address, trials)
         if found != LEARNED:

@@ -20,7 +20,8 @@ from murk.learners.levels import levels_of
 from murk.learners.scores.mechanism import OuterGaussian
 from murk.stream.messages.releases import ExampleRelease
 
-_BLOCK = 4096
+# Records whose numbers stay in the processor's cache.
+_BLOCK = 512
 _ALL = np.zeros(0, dtype=np.int64)
 """In place of each release's level, where all are at the current one."""
 _NO_LEVELS = np.zeros((0, k.LEVEL_REALS)), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
@@ -68,20 +69,23 @@ class OuterEngine(IWPEngine):
         p, m = self.settings.features, len(rows)
         # A copy of our own in any case, so that it can be wiped.
         whole = np.ones((m, p))
-        vectors, numbers = np.empty((m, p + 1)), np.empty((m, self.dimension))
+        vectors = np.empty((m, p + 1))
         indices = np.arange(self.n_releases, self.n_releases + m, dtype=np.int64)
         try:
             whole[:, : rows.shape[1]] = rows
             scale = float(self.real[k.TARGET_SCALE])
             to_units(self.settings.form, int(self.settings.boxed), scale, whole, targets, vectors)
+            if len(used) == 1:
+                return np.asarray(used[0].decode(used[0].randomize(vectors, self._noise, indices)))
+            numbers = np.empty((m, self.dimension))
             for place, mechanism in enumerate(used):
-                own = levels == place if len(levels) else slice(None)
+                own = levels == place
                 numbers[own] = mechanism.decode(mechanism.randomize(vectors[own], self._noise, indices[own]))
+            return numbers
         finally:
             # Nothing of a record stays behind.
             whole[:] = 0.0
             vectors[:] = 0.0
-        return numbers
 
     @in_turn
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from murk._jit import brief, inlined, jit, within
-from murk._memory import integers_at, numbers_at, random_words, words_at
+from murk._memory import borrowed, integers_at, numbers_at, random_words, words_at
 from murk.learners.in_place import LEARNED, NO_WORDS, TOO_FEW
 from murk.learners.ldp_sgd.delays import age_factor, note_age
 from murk.learners.ldp_sgd.gradients import *
@@ -21,7 +21,14 @@ from murk.learners.ldp_sgd.layout import *
 from murk.learners.ldp_sgd.losses import HUBER_SCALE
 from murk.privacy.mechanisms import lattice
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE
-from murk.privacy.noise.kernels import draw, simulated_gaussian, simulated_laplace, simulated_words
+from murk.privacy.noise.kernels import (
+    draw,
+    fast_gaussian,
+    room_for,
+    simulated_gaussian,
+    simulated_laplace,
+    simulated_words,
+)
 from murk.privacy.noise.philox import Purpose
 from murk.privacy.noise.streaming import DONE
 from murk.stream.worker.publication import spacing
@@ -31,7 +38,7 @@ _GAUSSIAN_SHAPE, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_NOISE.shape, GAUSSI
 _LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_NOISE.shape, LAPLACE_NOISE.table, LAPLACE_NOISE.guide
 
 # A stand-in for what a single record, learned in place, does not need.
-_NO_PARAMETERS = np.zeros((0, 4), dtype=np.int64)
+_NO_NOISE = np.zeros((0, 0), dtype=np.int64)
 
 # Simulated coins are drawn for this purpose (a constant that the compiler can fold).
 _COIN = int(Purpose.COIN)
@@ -114,8 +121,12 @@ def apply(
     share = precision / real[SUM_PRECISION]
     counts = 1.0 / count
     if whole[DELAYS] == 1:
-        counts = note_age(whole, real, at, mean_at, release, mean_gradient, precision)
-        step *= age_factor(whole, real)
+        if whole[AGE] > 0 or real[MEAN_AGE] > 0.0:
+            counts = note_age(whole, real, at, mean_at, release, mean_gradient, precision)
+            step *= age_factor(whole, real)
+        else:
+            real[COUNTED] += 1.0
+            counts = 1.0 / real[COUNTED]
 
     slopes = p if scaled else d
     square = 0.0
@@ -201,8 +212,8 @@ def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, 
 
 
 @jit
-def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """Views of x, z, the gradient, the noise and the payload."""
+def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """Views of x, z, the gradient, the noise, the payload and the words."""
     p, d = whole[FEATURES], whole[DIMENSION]
     _, x, z, g, _, _ = places(whole)
     noise = WHOLE_HEADER + whole[RING]
@@ -210,7 +221,7 @@ def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array,
         z = x
     return (
         real[x : x + p], real[z : z + p], real[g : g + d], whole[noise : noise + d],
-        whole[noise + d : noise + 2 * d],
+        whole[noise + d : noise + 2 * d], whole[noise + 2 * d :].view(np.uint64),
     )  # fmt: skip
 
 
@@ -275,10 +286,11 @@ def learn_records(
     level. A release is randomized and decoded before the state sees it: what is learned from is what would have
     left the device.
     """
+    whole, real, noise = borrowed(whole), borrowed(real), borrowed(noise)
     d = whole[DIMENSION]
     theta, average, a, b, mean_at, mean_gradient = state_views(real, whole)
-    x, z, g, own_noise, payload = record_views(real, whole)
-    own_coins = np.zeros(3, dtype=np.uint64)
+    x, z, g, own_noise, payload, words = record_views(real, whole)
+    own_coins, room = words[:3], words[WORDS_HEADER : WORDS_HEADER + room_for(d)]
     simulated, seed = whole[SIMULATED] == 1, np.uint64(whole[SEED])
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
@@ -294,7 +306,7 @@ def learn_records(
             for j in range(3):
                 own_coins[j] = coins[i, j]
         elif whole[KIND] == lattice.GAUSSIAN:
-            simulated_gaussian(seed, np.int64(whole[COUNT]), own_noise)
+            fast_gaussian(seed, np.int64(whole[COUNT]), room, own_noise)
         else:
             simulate_other(whole, seed, np.int64(whole[COUNT]), own_noise, own_coins)
         learn_row(
@@ -302,6 +314,8 @@ def learn_records(
             i, y[i],
         )  # fmt: skip
     forget(real, whole, x, z, own_noise, payload)
+    for j in range(words.shape[0]):
+        words[j] = np.uint64(0)
 
 
 @brief
@@ -326,9 +340,9 @@ def learn_record(address: int, y: float, trials: int) -> int:
     if whole[SIMULATED] == 1:
         seed = np.uint64(whole[SEED])
         if whole[KIND] == lattice.GAUSSIAN:
-            simulated_gaussian(seed, np.int64(whole[COUNT]), noise)
+            fast_gaussian(seed, np.int64(whole[COUNT]), words[WORDS_HEADER : WORDS_HEADER + room_for(d)], noise)
         else:
-            simulate_other(whole, seed, np.int64(whole[COUNT]), noise, words)
+            simulate_other(whole, seed, np.int64(whole[COUNT]), noise, words[:3])
     elif trials > 0:
         # Three words fewer are a tenth of a microsecond, where no coin is thrown.
         unused = 0 if whole[KIND] in lattice.DIRECTIONS else 3
@@ -347,7 +361,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
     learn_row(
         whole, real, numbers_at(state, d), numbers_at(state + 8 * d, d), numbers_at(state + 16 * d, d),
         numbers_at(state + 24 * d, d), numbers_at(state + 32 * d, d), numbers_at(state + 40 * d, d), x, z, g, noise,
-        payload, words, _NO_PARAMETERS, 0, y,
+        payload, words, _NO_NOISE, 0, y,
     )  # fmt: skip
     forget(real, whole, x, z, noise, payload)
     for j in range(room):
@@ -361,6 +375,7 @@ def learn_releases(
     variances: Array,
 ) -> int:  # fmt: skip
     """Learn from released gradients in turn; return how many were learned before a version was unknown."""
+    whole, real, payloads = borrowed(whole), borrowed(real), borrowed(payloads)
     d = whole[DIMENSION]
     theta, average, a, b, mean_at, mean_gradient = state_views(real, whole)
     _, _, _, g_at, _, ring_at = places(whole)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import jit
+from murk._memory import borrowed
 
 Array = NDArray[Any]
 
@@ -76,6 +77,7 @@ def moments_of(
 
     A NaN target counts as 0, or, with a ``presence``, as none.
     """
+    out = borrowed(out)
     beyond = 0
     x = np.empty(X.shape[1])
     for i in range(X.shape[0]):
@@ -144,6 +146,7 @@ def randomize_block(
     spacing: float, noise: Array, out: Array,
 ) -> None:  # fmt: skip
     """Randomize moments: those of the nearest record within the bounds, in whole lattice steps, plus noise."""
+    vectors = borrowed(vectors)
     x, v = np.empty(size), np.empty(vectors.shape[1])
     steps = 1.0 / spacing
     for i in range(vectors.shape[0]):

@@ -14,7 +14,7 @@ from murk.learners.public_glm.fitting.statistics import Statistics
 from murk.learners.public_glm.kernels import SUMS, add_release, moments_of, randomize_block
 from murk.learners.public_glm.mechanism import Level, MomentMechanism
 from murk.learners.public_glm.moments import MomentSums
-from murk.privacy.noise.kernels import simulated_gaussian
+from murk.privacy.noise.kernels import fast_gaussian, room_for
 
 # Places in ``whole``.
 FEATURES, NUMBERS, CONSTANT, ZERO, SIMULATED, SEED, WHOLE_HEADER = range(7)
@@ -52,7 +52,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
     words_place = WHOLE_HEADER + 2 * d
     words_start, words = address + 8 * words_place, words_at(address + 8 * words_place, size - words_place)
     if whole[SIMULATED] == 1:
-        simulated_gaussian(np.uint64(whole[SEED]), np.int64(real[COUNT]), noise)
+        fast_gaussian(np.uint64(whole[SEED]), np.int64(real[COUNT]), words[: room_for(d)], noise)
     elif trials > 0:
         if not random_words(words_start, 2 * trials + SPARE):
             return NO_WORDS

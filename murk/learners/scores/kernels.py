@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._jit import deferred
+from murk._jit import deferred, deferred_to
+from murk._memory import borrowed
 
 Array = NDArray[Any]
 
@@ -141,3 +142,30 @@ def outer(rows: Array, out: Array) -> None:
                 out[i, at + k - j] = v[j] * v[k] * math.sqrt(2.0)
             at += p - j
     v[:] = 0.0
+
+
+def _noisy_outer_early(rows: Array, unit: float, noise: Array, out: Array) -> None:
+    matrices = np.empty(out.shape)
+    steps = np.empty(out.shape, dtype=np.int64)
+    try:
+        with np.errstate(all="ignore"):
+            outer(rows, matrices)
+        matrices /= unit
+        steps[:] = np.rint(matrices, out=matrices)
+        np.add(steps, noise, out=out)
+    finally:
+        # Nothing of a record stays behind, and from the steps the noise could be taken off.
+        matrices[:] = 0.0
+        steps[:] = 0
+
+
+@deferred_to(_noisy_outer_early)
+def noisy_outer(rows: Array, unit: float, noise: Array, out: Array) -> None:
+    """`outer` in steps of ``unit``, plus noise, as integers into ``out``."""
+    rows = borrowed(rows)
+    matrix = np.empty((1, out.shape[1]))
+    for i in range(rows.shape[0]):
+        outer(rows[i : i + 1], matrix)
+        for j in range(out.shape[1]):
+            out[i, j] = np.int64(np.rint(matrix[0, j] / unit)) + noise[i, j]
+    matrix[:] = 0.0

@@ -117,22 +117,16 @@ class OuterGaussian(Wrapped):
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize ``v v'`` of m vectors v (m, p) into payloads, int64 of shape (m, d)."""
         indices = np.asarray(records, dtype=np.int64)
-        matrices = outer(vectors, self.features)
-        steps = np.zeros(matrices.shape, dtype=np.int64)
-        try:
-            if indices.shape != (len(matrices),):
-                raise UserError(f"{len(matrices)} vectors need as many record indices, got shape {indices.shape}")
-            matrices /= self.unit
-            steps[:] = np.rint(matrices, out=matrices)
-            return np.asarray(steps + noise.gaussian(indices, self.dimension))
-        finally:
-            # Nothing of a record stays behind, and from the steps the noise could be taken off.
-            matrices[:] = 0.0
-            steps[:] = 0
+        rows = _rows(vectors, self.features)
+        if indices.shape != (len(rows),):
+            raise UserError(f"{len(rows)} vectors need as many record indices, got shape {indices.shape}")
+        released = np.empty((len(rows), self.dimension), dtype=np.int64)
+        kernels.noisy_outer(rows, self.unit, noise.gaussian(indices, self.dimension), released)
+        return released
 
     def decode(self, payload: npt.ArrayLike) -> Vectors:
         """Turn payloads (m, d) into unbiased estimates (m, d)."""
-        return np.asarray(self.unit * np.asarray(payload, dtype=np.float64))
+        return np.multiply(payload, self.unit, dtype=np.float64)
 
     def to_dict(self) -> dict[str, Any]:
         """The public parameters and what follows from them, as plain data."""
@@ -317,9 +311,14 @@ def score_mechanisms(
 
 def outer(vectors: npt.ArrayLike, features: int) -> Vectors:
     """``v v'`` of rows v (m, p), as vectors; rows longer than 1 are shortened, what is not finite counts as 0."""
+    rows = _rows(vectors, features)
+    found = np.empty((len(rows), matrix_size(features)))
+    kernels.outer(rows, found)
+    return found
+
+
+def _rows(vectors: npt.ArrayLike, features: int) -> Vectors:
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != features:
         raise UserError(f"vectors come as (m, {features}), got {rows.shape}")
-    found = np.empty((len(rows), matrix_size(features)))
-    kernels.outer(np.ascontiguousarray(rows), found)
-    return found
+    return np.ascontiguousarray(rows)

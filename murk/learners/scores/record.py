@@ -13,7 +13,7 @@ from murk._memory import integers_at, numbers_at, random_words, words_at
 from murk.learners.in_place import LEARNED, NO_WORDS, NOT_NOW, SPARE, TOO_FEW, draw_from, trials_for, words_for
 from murk.learners.scores.kernels import SCORE, class_scores, outer, vectors
 from murk.privacy.mechanisms.lattice import quantise_l2
-from murk.privacy.noise.kernels import simulated_gaussian
+from murk.privacy.noise.kernels import fast_gaussian, room_for
 from murk.privacy.noise.philox import Purpose, block
 
 # Places in ``whole``; what is released of one level, from COUNT on, is read at once.
@@ -65,7 +65,8 @@ def learn_record(address: int, y: float, trials: int) -> int:
     if whole[SIMULATED] == 1:
         seed, record = np.uint64(whole[SEED]), whole[START] + whole[COUNT]
         question = _asked(whole, block(seed, np.uint64(record), _QUESTION, _FIRST)[0])
-        simulated_gaussian(seed, np.int64(record), noise[: d if question == SCORE else m])
+        wanted = d if question == SCORE else m
+        fast_gaussian(seed, np.int64(record), words[: room_for(wanted)], noise[:wanted])
     elif trials > 0:
         # The last word is for the question.
         last = 2 * trials + SPARE

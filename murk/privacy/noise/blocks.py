@@ -10,13 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._jit import deferred_to
+from murk._memory import borrowed
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NoiseDistribution
 from murk.privacy.noise.kernels import (
     Progress,
     draw,
+    fast_gaussian,
     fill_words,
     finish_simulated_trial,
     finish_trial,
+    room_for,
     simulated_gaussian,
     simulated_laplace,
 )
@@ -119,8 +122,9 @@ def _words_early(seed: np.uint64, records: Integers, purpose: int, out: Words) -
 @deferred_to(_gaussians_early)
 def simulated_gaussians(seed: np.uint64, records: Integers, out: Integers) -> None:
     """`simulated_gaussian` of each record into its row of ``out``."""
+    room, noise = np.empty(room_for(out.shape[1]), dtype=np.uint64), borrowed(out)
     for i in range(out.shape[0]):
-        simulated_gaussian(seed, records[i], out[i])
+        fast_gaussian(seed, records[i], room, noise[i])
 
 
 @deferred_to(_laplaces_early)

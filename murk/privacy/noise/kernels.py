@@ -19,10 +19,10 @@ decomposition; von Neumann (1951).
 
 import numpy as np
 
-from murk._jit import jit
+from murk._jit import jit, within
 from murk.errors import MurkError
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE
-from murk.privacy.noise.philox import Purpose, block
+from murk.privacy.noise.philox import Purpose, block, blocks
 from murk.privacy.noise.streaming import DEEPER, DONE, REJECTED, SPARE, WORDS, Integers, Words
 
 # (status, values produced, trials used, spare words used)
@@ -33,7 +33,7 @@ _ONE = np.uint64(1)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _NOISE = np.uint64(Purpose.NOISE)
 _SPARE = np.uint64(Purpose.SPARE)
-_FIRST_SPARES = 8
+_FIRST_SPARES = 2
 
 # The two distributions in use, as constants of the compiled code.
 _GAUSSIAN, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_NOISE.shape, GAUSSIAN_NOISE.table, GAUSSIAN_NOISE.guide
@@ -57,6 +57,20 @@ def simulated_gaussian(seed: np.uint64, record: np.int64, out: Integers) -> None
     """Fill ``out`` with ``SimulatedNoise(seed).gaussian([record], len(out))[0]``."""
     s, r = np.uint64(seed), np.uint64(record)
     _draw(_GAUSSIAN, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE, _NO_WORDS, _NO_WORDS, True, s, r, out)
+
+
+@jit
+def fast_gaussian(seed: np.uint64, record: np.int64, room: Words, out: Integers) -> None:
+    """`simulated_gaussian`, in half of the time: its words are drawn several at once, in ``room``, two a trial."""
+    s, r = np.uint64(seed), np.uint64(record)
+    blocks(s, r, _NOISE, room)
+    _draw(_GAUSSIAN, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE, room, _NO_WORDS, True, s, r, out)
+
+
+@within
+def room_for(size: int) -> int:
+    """Words that `fast_gaussian` mostly needs for so many numbers; it takes longer where they do not suffice."""
+    return 2 * (size + size // 40 + 1)
 
 
 @jit
@@ -95,25 +109,27 @@ def _draw(
     guide_shift = np.uint64(shape[5])
     digits = table[0]
     while produced < out.shape[0]:
-        if simulated:
-            a, b = block(seed, record, _NOISE, np.uint64(trial))
-        elif trial < trials:
+        if trial < trials:
             a, b = words[2 * trial], words[2 * trial + 1]
+        elif simulated:
+            a, b = block(seed, record, _NOISE, np.uint64(trial))
         else:
             return np.int64(WORDS), produced, trial, used
         word = a & word_mask
         # Unsigned, so that no index can mean "from the end".
         k = np.uint64(guide[word >> guide_shift])
+        # Without a branch, which nothing could predict: mostly it is this k or the next, and more is seldom left over.
+        k += np.uint64(digits[k] < word)
         while digits[k] < word:
             k += _ONE
         j = np.int64(b & step_mask)
         negative = np.int64((b >> step_bits) & _ONE)
         u1 = np.int64((b >> step_bits >> _ONE) & u1_mask)
-        if j < step and u1 < denominator:
-            start = np.int64(k) * step
-            numerator = j * (2 * start + j) if quadratic else j
-            x = start + j
-            if u1 < numerator or digits[k] == word:
+        start = np.int64(k) * step
+        x = start + j
+        if (j < step) & (u1 < denominator):
+            numerator = j * (start + x) if quadratic else j
+            if (u1 < numerator) | (digits[k] == word):
                 if simulated:
                     x, used = finish_simulated_trial(shape, table, a, b, seed, record, used)
                 else:
@@ -123,8 +139,8 @@ def _draw(
                 if x != REJECTED:
                     out[produced] = x
                     produced += 1
-            elif x > 0 or negative == 0:
-                # The sign without a branch, which nothing could predict.
+            elif x >= negative:
+                # All but the negative zero; of two conditions one would be on the sign, which cannot be predicted.
                 out[produced] = (x ^ -negative) + negative
                 produced += 1
         trial += 1

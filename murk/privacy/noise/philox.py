@@ -7,8 +7,11 @@ uint64 that holds 32 bits, so no product overflows.
 from enum import IntEnum
 
 import numpy as np
+import numpy.typing as npt
 
-from murk._jit import jit
+from murk._jit import inlined, jit
+
+Words = npt.NDArray[np.uint64]
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -31,11 +34,11 @@ class Purpose(IntEnum):
     QUESTION = 7
 
 
-@jit
-def philox(
+@inlined
+def rounds(
     c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Four 32-bit counters and two 32-bit keys (all uint64) to four 32-bit outputs."""
+    """:func:`philox`, compiled into its callers, so that those with a loop do several at once."""
     for _ in range(10):
         p0 = _MULTIPLIER_0 * c0
         p1 = _MULTIPLIER_1 * c2
@@ -46,6 +49,22 @@ def philox(
         k0 = (k0 + _WEYL_0) & _LOW
         k1 = (k1 + _WEYL_1) & _LOW
     return c0, c1, c2, c3
+
+
+@jit
+def philox(
+    c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64
+) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """Four 32-bit counters and two 32-bit keys (all uint64) to four 32-bit outputs."""
+    return rounds(c0, c1, c2, c3, k0, k1)
+
+
+@jit
+def blocks(seed: np.uint64, record: np.uint64, purpose: np.uint64, out: Words) -> None:
+    """Fill ``out``, of even length, with a record's first words for a purpose."""
+    for index in range(out.shape[0] // 2):
+        w0, w1, w2, w3 = rounds(np.uint64(index), purpose, record & _LOW, record >> _HALF, seed & _LOW, seed >> _HALF)
+        out[2 * index], out[2 * index + 1] = w0 | (w1 << _HALF), w2 | (w3 << _HALF)
 
 
 @jit

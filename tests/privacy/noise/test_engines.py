@@ -185,10 +185,12 @@ def test_no_float_in_the_compiled_sampler(monkeypatch: pytest.MonkeyPatch) -> No
     fresh = [fresh_module(module, monkeypatch) for module in (philox, kernels)]
     block, fresh_kernels = fresh[0].block, fresh[1]
     block(*[np.uint64(1)] * 4)
+    fresh[0].blocks(*[np.uint64(1)] * 3, np.empty(4, dtype=np.uint64))
     no_words, out = np.empty(0, dtype=np.uint64), np.empty(100, dtype=np.int64)
     no_words.setflags(write=False)
     fresh_kernels.draw(*_arrays(GAUSSIAN_NOISE), no_words, no_words, out)
     fresh_kernels.simulated_gaussian(np.uint64(1), np.int64(1), out)
+    fresh_kernels.fast_gaussian(np.uint64(1), np.int64(1), np.empty(4, dtype=np.uint64), out)
     fresh_kernels.simulated_laplace(np.uint64(1), np.int64(1), out)
     fresh_kernels.simulated_words(np.uint64(1), np.int64(1), 2, no_words.copy())
     dispatchers = [f for m in fresh for f in vars(m).values() if isinstance(f, Dispatcher)]

@@ -152,6 +152,14 @@ def fused(seed, records, purpose, gaussian, laplace, words):  # type: ignore[no-
         kernels.simulated_words(seed, records[i], purpose, words[i])
 
 
+@pytest.mark.parametrize("words", [0, 2, 8, kernels.room_for(300), 700])
+def test_room_for_words_changes_no_draw(words: int) -> None:
+    room, drawn = np.empty(words, dtype=np.uint64), np.empty(300, dtype=np.int64)
+    for record in (0, 1, 500, 2**50):
+        kernels.fast_gaussian(np.uint64(2**63 + 1), np.int64(record), room, drawn)
+        np.testing.assert_array_equal(drawn, SimulatedNoise(2**63 + 1).gaussian([record], 300)[0])
+
+
 @pytest.mark.parametrize("seed", [0, 2**63 + 1])
 def test_fused_draws_are_the_same(seed: int) -> None:
     records = np.array([0, 1, 500, 2**50])

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._jit import deferred, jit
+from murk._memory import borrowed
 from murk.privacy.mechanisms.kernel_codes import DIRECTIONS, GAUSSIAN, L2BALL, PRIVUNIT
 from murk.privacy.mechanisms.lattice.quantise import Integers, Vector, largest_size, quantise_l1, quantise_l2, share_of
 
@@ -216,6 +217,7 @@ def randomize_block(
     out: Integers,
 ) -> None:
     """`randomize` for every row."""
+    vectors, noise, coins, out = borrowed(vectors), borrowed(noise), borrowed(coins), borrowed(out)
     for i in range(vectors.shape[0]):
         randomize(code, vectors[i], radius, spacing, steps, threshold, noise[i], coins[i], out[i])
 
