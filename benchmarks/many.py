@@ -65,7 +65,7 @@ def bare_joint(X, y, seed, root, weight, spacing, total):
     d, steps = total.shape[0], 1.0 / spacing
     v, noise = np.empty(d), np.empty(d, dtype=np.int64)
     for i in range(X.shape[0]):
-        moments(X[i], y[i], root, weight, v)
+        moments(X[i], y[i], root, weight, 0.0, v)
         simulated_gaussian(seed, i, noise)
         for j in range(d):
             total[j] += spacing * (np.int64(v[j] * steps) + noise[j])
