@@ -10,21 +10,19 @@ import pytest
 
 from murk.stream import Task, open_log
 from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, OTHERS, SKETCH
+from tests.services.faults.devices import PAUSED
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, folder_of, offsets, seen
+from tests.services.services import eventually
 
+DEVICES = "tests.services.faults.devices"
 # Longer than any client waits for one answer; the long campaign makes it 20.
 FROZEN = float(os.environ.get("MURK_FREEZE", "12"))
 # Anyone who waits for no model is much quicker.
-ROWS = {GRADIENTS: 80, EXAMPLES: 480, MOMENTS: 480, SKETCH: 2_400}
+ROWS = {GRADIENTS: 60, EXAMPLES: 480, MOMENTS: 480, SKETCH: 2_400}
 # Small blocks, so that there is something in flight at every moment.
 BLOCKS = {GRADIENTS: 10, EXAMPLES: 4, MOMENTS: 4, SKETCH: 10}
-SOME = 20
-
-
-def arrived(log):
-    """How many releases there are; none before there is a task."""
-    return sum(log.end(chain) for chain in range(log.partitions)) if log.document() else 0
+SENDS = 10
 
 
 def further(url, before):
@@ -48,19 +46,18 @@ def test_everything_goes_on_when_the_broker_is_back(own_broker, tmp_path, protoc
                     for one, url in urls.items()}  # fmt: skip
         people = {}
         for one, url in urls.items():
-            child = nursery.murk(
-                "produce", "task.yaml", "--source", "people.csv", "--log", url, "--seed", 1, "--block", BLOCKS[one],
-                "--patience", 120, "--json", folder=folders[one],
+            people[one] = child = nursery.call(
+                f"{DEVICES}:produce", PAUSED, SENDS, "task.yaml", "--source", "people.csv", "--log", url, "--seed", 1,
+                "--block", BLOCKS[one], "--patience", 120, "--json", folder=folders[one],
             )  # fmt: skip
-            seen(url, lambda log: arrived(log) >= SOME, every=0.02)
             # Until all have come so far.
-            child.freeze()
-            assert child.status is None, f"{one}: over too soon"
-            people[one] = child
+            eventually(lambda child=child: child.is_stopped)
         before = {protocol: further(url, 0) for protocol, url in urls.items()}
         for child in people.values():
             child.thaw()
         time.sleep(0.1)
+        for protocol, child in people.items():
+            assert child.status is None, f"{protocol}: over too soon"
         if disturb == "kill":
             own_broker.kill()
             time.sleep(0.5)

@@ -16,12 +16,17 @@ from tests.cli.harness import HEADER, ROWS
 
 POINTS = ("before", "after")
 """Where a process is killed: debited and not sent; sent and not confirmed."""
+PAUSED = "paused"
+"""Where a process stops itself, until it is let go on: debited and not sent."""
 AMID = "amid"
 """Where an organisation's is killed besides: in the middle of a window, of which nothing was debited."""
 
 
 def die_at(point, number):
-    """End this process, as SIGKILL does, around the number-th send, or after rows were added so many times."""
+    """End this process, as SIGKILL does, around the number-th send, or after rows were added so many times.
+
+    Or only stop it.
+    """
     if point == AMID:
         die_amid(int(number))
         return
@@ -29,8 +34,8 @@ def die_at(point, number):
 
     def append(self, batch):
         left[0] -= bool(batch)
-        if left[0] == 0 and point == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
+        if left[0] == 0 and point in ("before", PAUSED):
+            os.kill(os.getpid(), signal.SIGSTOP if point == PAUSED else signal.SIGKILL)
         send(self, batch)
         if left[0] == 0 and point == "after":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -85,7 +90,7 @@ def release():
 
 
 def produce():
-    """POINT NUMBER ARGUMENTS: `murk produce`, killed around a send."""
+    """POINT NUMBER ARGUMENTS: `murk produce`, killed or stopped around a send."""
     from murk.cli import main
 
     point, number, *arguments = sys.argv[1:]

@@ -105,6 +105,12 @@ class Child:
         if self.status is None:
             os.kill(self.pid, number)
 
+    @property
+    def is_stopped(self):
+        """Whether it is frozen, by whomever; it must not have ended."""
+        assert self.status is None, f"ended with {self._status}: {self.err}"
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
     def kill(self):
         """End it at once, as a power cut would."""
         self.send(signal.SIGKILL)
