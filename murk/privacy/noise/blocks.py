@@ -122,14 +122,15 @@ def _words_early(seed: np.uint64, records: Integers, purpose: int, out: Words) -
 @deferred_to(_gaussians_early)
 def simulated_gaussians(seed: np.uint64, records: Integers, out: Integers) -> None:
     """`simulated_gaussian` of each record into its row of ``out``."""
-    room, noise = np.empty(room_for(out.shape[1]), dtype=np.uint64), borrowed(out)
+    out, room = borrowed(out), np.empty(room_for(out.shape[1]), dtype=np.uint64)
     for i in range(out.shape[0]):
-        fast_gaussian(seed, records[i], room, noise[i])
+        fast_gaussian(seed, records[i], room, out[i])
 
 
 @deferred_to(_laplaces_early)
 def simulated_laplaces(seed: np.uint64, records: Integers, out: Integers) -> None:
     """`simulated_laplace` of each record into its row of ``out``."""
+    out = borrowed(out)
     for i in range(out.shape[0]):
         simulated_laplace(seed, records[i], out[i])
 
@@ -137,5 +138,6 @@ def simulated_laplaces(seed: np.uint64, records: Integers, out: Integers) -> Non
 @deferred_to(_words_early)
 def simulated_words(seed: np.uint64, records: Integers, purpose: int, out: Words) -> None:
     """``SimulatedNoise(seed).words(records, out.shape[1], purpose)`` into ``out``."""
+    out = borrowed(out)
     for i in range(out.shape[0]):
         fill_words(seed, np.uint64(records[i]), np.uint64(purpose), _START, out[i])
