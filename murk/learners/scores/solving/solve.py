@@ -73,9 +73,9 @@ class _Equation:
     start: Array
     tangent: Array
 
-    def curved(self, theta: Array, logit: Array) -> Array:
-        """What G_k is beyond its tangent at the origin, (p,)."""
-        return np.asarray(self.expected.score(logit) - self.start - self.tangent @ (theta - self.origin))
+    def curved(self, theta: Array, score: Array) -> Array:
+        """What G_k, a score of theta, is beyond its tangent at the origin, (p,)."""
+        return np.asarray(score - self.start - self.tangent @ (theta - self.origin))
 
 
 class Solution:
@@ -151,15 +151,16 @@ class Solution:
 
     # The equations
 
-    def _noise(self, one: _Equation, theta: Array, spread: Array, error: float) -> tuple[Array, Array]:
+    def _noise(
+        self, one: _Equation, theta: Array, score: Array, spread: Array, error: float
+    ) -> tuple[Array, Array]:  # fmt: skip
         """S_k at theta: what is the epoch's own, and what comes of a correction's error, which all epochs share."""
         identity = np.eye(self.features)
         own = one.answer.noise * identity + one.answer.share * spread + one.answer.whole * one.expected.square
-        logit = self.rows.points @ theta
         h = one.into @ (theta - one.origin)
         known = error * gain(one.carried) ** 2
         shared = known / 2.0 * (float(h @ h) * identity + np.outer(h, h))
-        bent = self.curvature.ratio * _BENT * one.curved(theta, logit)
+        bent = self.curvature.ratio * _BENT * one.curved(theta, score)
         own = own + float(bent @ bent) / self.features * identity + np.outer(bent, bent)
         return own, shared
 
@@ -173,7 +174,11 @@ class Solution:
         ratio = max(ratio, _LEAST)
         slope = ratio * slope + (one.correction + more * np.outer(one.along, one.along)) @ one.into
         expected = ratio * score + one.correction @ h + more * along
-        return expected, np.column_stack([slope, np.column_stack([score, along]) @ self.curvature.root])
+        return expected, np.column_stack([slope, self._by_unknowns(score, along)])
+
+    def _by_unknowns(self, score: Array, along: Array) -> Array:
+        """The expected score's slope in the two unknowns of the curvature, (p, 2)."""
+        return np.asarray(np.column_stack([score, along]) @ self.curvature.root)
 
     def _terms(self, solution: Array, pull: Array, inverses: Sequence[Array]) -> tuple[Array, Array, float]:
         """Curvature, gradient and value of the sum to be minimized, with given S_k^-1."""
@@ -196,7 +201,7 @@ class Solution:
             inverses = []
             for one in self._equations:
                 spread = self.curvature.ratio * one.expected.spread(logit)
-                own, shared = self._noise(one, theta, spread, self.curvature.error)
+                own, shared = self._noise(one, theta, one.expected.score(logit), spread, self.curvature.error)
                 inverses.append(inverse(own + shared))
             solution = descend(solution, partial(self._terms, pull=pull, inverses=inverses), _STEPS)
         if not np.all(np.isfinite(solution)):
@@ -223,14 +228,13 @@ class Solution:
         p, curvature = self.features, self.curvature
         logit, prior = self.rows.points @ theta, _beside(np.eye(p) / PRIOR_VARIANCE)
         information, middle, by_number = prior.copy(), prior.copy(), np.zeros((p + 2, p, p))
-        solution = np.concatenate([theta, self._solution[p:]])
         for one, slope, spread in zip(self._equations, self._slopes, self._spreads, strict=True):
-            own, shared = self._noise(one, theta, spread, curvature.caution)
-            slope = np.column_stack([slope[:, :p], self._at(one, solution, logit)[1][:, p:]])
+            score, h = one.expected.score(logit), one.into @ (theta - one.origin)
+            own, shared = self._noise(one, theta, score, spread, curvature.caution)
+            slope = np.column_stack([slope[:, :p], self._by_unknowns(score, float(one.along @ h) * one.along)])
             weigh = np.asarray(np.linalg.solve(own + shared, slope), dtype=np.float64)
             information += slope.T @ weigh
             middle += weigh.T @ own @ weigh
-            h = one.into @ (theta - one.origin)
             by_number += (weigh.T @ one.carried)[:, :, None] * (one.carried.T @ h)[None, None, :]
         # A symmetric matrix of errors, of this variance on the diagonal and half of it beside it.
         flat, turned = by_number.reshape(p + 2, -1), by_number.transpose(0, 2, 1).reshape(p + 2, -1)
