@@ -20,6 +20,7 @@ from murk.learners.iwp_sgd.outer_engine import engine_of
 from murk.learners.iwp_sgd.problem import ExampleProblem
 from murk.learners.ldp_sgd.problem import GradientProblem
 from murk.learners.links import logistic
+from murk.learners.planning.sums import released_sum
 from murk.learners.planning.windows import noise_of
 from murk.learners.problem import problem_for
 from murk.learners.public_glm import kernels
@@ -28,6 +29,7 @@ from murk.learners.public_glm.moments import MomentSums
 from murk.learners.results.report import average_effects
 from murk.learners.scores.layout import symmetric
 from murk.learners.scores.problem import ScoreProblem
+from murk.learners.scores.sums import direction_spread
 from murk.privacy.gaussmix.newton import EDGE
 from murk.privacy.gaussmix.newton_accumulator import at_model
 from murk.stream import Task
@@ -84,6 +86,8 @@ def summed_moments(problem, X, y, rng):
     layout, mechanism = problem.layout, problem.mechanisms["default"]
     # A missing target counts as none where that is told, and else as the middle of its range.
     targets, there = np.nan_to_num(2.0 * y - 1.0 if problem.binary else y), ~np.isnan(y)
+    directed = layout.observed and direction_spread(mechanism)[1] is not None
+    vectors = problem.vectors(X, y) if directed else None
     if layout.observed:
         X, targets = X[there], targets[there]
     total = (X.T @ X)[np.triu_indices(layout.size)]
@@ -92,7 +96,10 @@ def summed_moments(problem, X, y, rng):
     total = np.append(total[: layout.cross], layout.weight * (X.T @ targets))
     if layout.observed:
         total[layout.cross - 1] = layout.presence * float(np.sum(2.0 * there - 1.0))
-    total += math.sqrt(len(there) * mechanism.variance) * rng.normal(size=layout.dimension)
+    if vectors is None:
+        total += math.sqrt(len(there) * mechanism.variance) * rng.normal(size=layout.dimension)
+    else:
+        total = released_sum(mechanism, vectors, np.ones(len(there)), rng)
     level, n = Level.of(mechanism, layout), float(len(there))
     weights, variances = level.weights, level.variances
     sums = np.zeros(kernels.SUMS)

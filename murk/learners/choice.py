@@ -220,6 +220,8 @@ def _variance(problem: Problem, task: Task, n: int) -> float:
         return _of_moments(2.0 * scale**2 / part.target_weight**2, 8.0 * scale**2, left * left) + 1.0 / left
     if isinstance(problem, MomentProblem):
         squares, cross = Level.of(made, problem.layout).variances
+        # Where targets are told, both numbers have the first's noise.
+        cross = squares if problem.layout.observed else cross
         return factor**2 * _of_moments(cross / problem.layout.weight**2, squares / 2.0, n) + missed
     if isinstance(problem, ScoreProblem):
         noise = made.score.variance

@@ -8,7 +8,7 @@ import numpy as np
 
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.planning.design import Records
-from murk.learners.planning.sums import split
+from murk.learners.planning.sums import released_sum, split
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.mechanism import Level
 from murk.learners.public_glm.moments import MomentSums
@@ -24,10 +24,14 @@ def estimate(
     parts = [layout.cross, layout.dimension - layout.cross]
     total, sums = np.zeros(layout.dimension), np.zeros(kernels.SUMS)
     for name, size in split(people, levels).items():
-        level = Level.of(problem.mechanisms[name], layout)
-        weights, variances = np.array(level.weights), np.array(level.variances)
-        noise = np.sqrt(size * np.repeat(variances, parts)) * rng.normal(size=layout.dimension)
-        total += np.repeat(weights, parts) * (records.drawn(size, rng) @ V + noise)
+        mechanism = problem.mechanisms[name]
+        level = Level.of(mechanism, layout)
+        weights, variances, drawn = np.array(level.weights), np.array(level.variances), records.drawn(size, rng)
+        if layout.observed:
+            released = released_sum(mechanism, V, drawn, rng)
+        else:
+            released = drawn @ V + np.sqrt(size * np.repeat(variances, parts)) * rng.normal(size=layout.dimension)
+        total += np.repeat(weights, parts) * released
         for part in (0, 1):
             sums[kernels.WEIGHTS + part] += size * weights[part]
             sums[kernels.NOISE + part] += size * weights[part] ** 2 * variances[part]

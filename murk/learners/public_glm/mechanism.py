@@ -12,6 +12,7 @@ import numpy.typing as npt
 from murk.errors import UserError
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.fitting.statistics import Statistics
+from murk.learners.scores.sums import direction_spread
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.mechanisms import (
     BEST,
@@ -224,7 +225,9 @@ def calibrated(
     if release != "separate":
         raise UserError(f'release={release!r}; one of "observed", "joint", "separate"')
     if kind not in (None, BEST, "gaussian"):
-        raise UserError(f"two separate releases of moments are Gaussian, not {kind!r}; use release='observed'")
+        raise UserError(
+            f"two separate releases of moments are Gaussian, not {kind!r}; use release='joint' or 'observed'"
+        )
     parts = []
     for part, (size, bound) in zip(
         divided(guarantee, 0.5, label=False),
@@ -250,8 +253,8 @@ def _noise(mechanism: Any, statistics: Statistics) -> float:
     """What one release of a mechanism counts as varying by, in a coordinate.
 
     Of a direction (PrivUnit, l2 ball) the mean square of a coordinate. Joint releases count that along the direction
-    itself, which is mostly the signal: under epsilon of 8 or more Gaussian noise is then taken that is the larger. A
-    task has what it was begun with.
+    itself, which is mostly the signal: under an epsilon of 10 Gaussian noise is then taken that is the larger. A task
+    has what it was begun with.
     """
     if statistics.observed:
         return float(mechanism.variance)
@@ -269,9 +272,12 @@ class Level:
     units
         What decoding multiplies each coordinate by.
     weights
-        Of a release in the means of ``x x'`` and of ``x y``: ``1 / (noise variance + spread of the moments)``.
+        Of a release in the means of ``x x'`` and of ``x y``: ``1 / (noise variance + spread of the moments)``. If the
+        layout is ``observed`` they are one: all means are divided by the same share of targets.
     variances
-        Of the noise on their coordinates; for directions what a release's mean square is taken as.
+        Of the noise on their coordinates; for directions the mean square of a release in the worst one, as people's
+        moments point much the same way. If the layout is ``observed``: of the noise across a vector's direction, and
+        how much more the mean square is along it, whatever the vector's length; 0 for noise that has no direction.
     """
 
     ball: bool
@@ -283,12 +289,17 @@ class Level:
     def of(cls, mechanism: Any, statistics: Statistics) -> Level:
         """Read it off a mechanism that :func:`calibrated` made."""
         d, cross = statistics.dimension, statistics.cross
+        ball = getattr(mechanism, "code", None) in DIRECTIONS
         if isinstance(mechanism, CompositeMechanism):
             units, noise = mechanism.units, mechanism.variances
         else:
             units, noise = np.full(d, mechanism.unit), np.full(d, _noise(mechanism, statistics))
+        if statistics.observed:
+            across, along = direction_spread(mechanism)
+            weight = 1.0 / (float(noise[0]) + statistics.norm**2 / d)
+            return cls(ball, units, (weight, weight), (across, along or 0.0))
         # What moments vary by even without noise, at most: a share of the squared norm for each coordinate.
         spreads = (statistics.radius**4 / cross, (statistics.weight * statistics.radius) ** 2 / statistics.size)
         variances = (float(noise[0]), float(noise[cross]))
         weights = (1.0 / (variances[0] + spreads[0]), 1.0 / (variances[1] + spreads[1]))
-        return cls(getattr(mechanism, "code", None) in DIRECTIONS, units, weights, variances)
+        return cls(ball, units, weights, variances)

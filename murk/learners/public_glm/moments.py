@@ -16,6 +16,8 @@ from murk.learners.public_glm.public import Covariates
 
 Floats = NDArray[np.float64]
 
+# People whose vectors are shorter than is typical count for more in it.
+_SHORTER = 0.7
 _FEWEST = 1e-6
 """Where there is no noise to speak of: a smaller share of targets counts as this."""
 
@@ -78,20 +80,33 @@ class Private:
     missing: bool = False
 
     @classmethod
-    def of(cls, sums: MomentSums, layout: Statistics) -> Private:
-        """Divide the sums by their weights, and by the share of people with a target."""
+    def of(cls, sums: MomentSums, layout: Statistics, labels: bool = False) -> Private:
+        """Divide the sums by their weights, and by the share of people with a target, who have ``labels`` or numbers.
+
+        If the layout is ``observed``, releases that are directions vary by ``v I + a u u'``, u being the vector's own
+        direction. What the second adds to any mean that people's vectors f enter as ``g'f`` is ``a (g'f)^2 / |f|^2``:
+        where all are as long as the bound lets them be it is what they differ by themselves, and where they are
+        shorter it counts as if there were fewer of them. Of a missing target it is on the share alone.
+        """
         weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
         noise = sums.sums[kernels.NOISE : kernels.NOISE + 2] / weights**2
         people = weights**2 / sums.sums[kernels.SQUARES : kernels.SQUARES + 2]
         mean = sums.total / np.repeat(weights, [layout.cross, layout.size])
         matrix, cross = layout.matrices(mean)
-        doubt = layout.share_variance(float(noise[0]))
+        along = 0.0
+        if layout.observed:
+            noise, along = np.repeat(noise[0], 2), float(noise[1])
         # Below twice its own noise a share is not told apart from none, and nothing is to be divided by what is.
-        found = layout.share(mean)
-        share = min(max(found, 2.0 * math.sqrt(doubt), _FEWEST), 1.0)
+        own, found = float(noise[0]), layout.share(mean)
+        share = min(max(found, 2.0 * math.sqrt(layout.share_variance(own)), _FEWEST), 1.0)
         matrix, cross = matrix / share, cross / share
         if layout.constant:
             matrix[-1, -1] = 1.0
+        if along > 0.0:
+            square = _square(layout, matrix, cross, labels)
+            people = 1.0 / (1.0 / people + along * (1.0 / square - 1.0 / layout.norm**2))
+            own += along * (1.0 - share + share * layout.presence**2 / square)
+        doubt = layout.share_variance(own)
         return cls(
             matrix, cross, layout.entry_variances(float(noise[0])) / share**2,
             float(noise[1]) / layout.weight**2 / share**2,
@@ -103,6 +118,14 @@ class Private:
     def told(self) -> bool:
         """Whether the share of people with a target is known to within a quarter of it."""
         return self.share_noise < 1.0 / 16.0
+
+
+def _square(layout: Statistics, matrix: Floats, cross: Floats, labels: bool) -> float:
+    """The typical square of the norm of a vector with a target, as far as the means tell it; no more than the bound."""
+    features = max(float(np.trace(matrix)), 1.0)
+    target = 1.0 if labels else min(float(cross[-1]) ** 2, 1.0)
+    square = features**2 - 1.0 + layout.presence**2 + layout.weight**2 * features * target
+    return min(_SHORTER * square, layout.norm**2)
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,20 @@ from murk.learners.public_glm.moments import Private
 from murk.learners.public_glm.public import Covariates
 from murk.learners.scores.layout import flattened, matrix_size
 
-UNLIKE_ROWS = "public covariates are not used: they are unlike the people"
+UNLIKE_ROWS = "public covariates are not used: they are unlike the people with a target"
 OTHERS = "public covariates are not used: they are of everybody, and targets are missing"
 
 
 def usable(private: Private, public: Covariates) -> tuple[bool | None, str | None]:
-    """Whether public covariates are like the people (None: not known), and why they are not to be used, if so.
+    """Whether public covariates are like the people with a target (None: not known), and why they may not be used.
 
-    Where targets are missing, what is fitted is of those that are there, and nothing says that they are missing
-    whatever the features.
+    Where targets are missing, what is fitted is of those that are there: rows may be somewhat unlike these without
+    being found out, and intervals would not know.
     """
-    if private.missing:
-        return None, OTHERS
     like = alike(private, public)
-    return like, UNLIKE_ROWS if like is False else None
+    if like is False:
+        return like, UNLIKE_ROWS
+    return like, OTHERS if private.missing else None
 
 
 def alike(private: Private, public: Covariates) -> bool | None:

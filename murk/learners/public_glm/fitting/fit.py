@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.public_glm.fitting.alike import usable
-from murk.learners.public_glm.fitting.curves import Curve
+from murk.learners.public_glm.fitting.curves import LOSSES, Curve
 from murk.learners.public_glm.fitting.root import NoRootError, solve
 from murk.learners.public_glm.fitting.score import score_covariance, solve_score
 from murk.learners.public_glm.fitting.statistics import Statistics
@@ -139,9 +139,11 @@ def fit(
         middle[-1] = response.middle if layout.constant else 0.0
         none = Estimate(layout.names, nothing, DELTA, np.full(p, np.inf), "no release yet", chains, 0)
         return Fit(middle, None, nothing, lambda: none)
-    private = Private.of(sums, layout)
+    private = Private.of(sums, layout, curve.name in LOSSES)
     like, why = (None, None) if public is None or not layout.observed else usable(private, public)
-    public = public if why is None else None
+    # The model's own equations have no other solution than over rows: there is no interval where these may be wrong.
+    scored = solver == "score" and public is not None and curve.name != "identity"
+    public = public if why is None or (scored and like is not False) else None
     design = design_of(private, public, covariance, repair)
     beta = np.asarray(np.linalg.solve(design.matrix, private.cross), dtype=np.float64)
     direction = response.half * beta
@@ -150,7 +152,7 @@ def fit(
         direction[-1] += response.middle
         mean = response.middle + response.half * float(private.cross[-1])
     slopes = direction[:-1] if layout.constant else direction
-    if solver == "score" and public is not None and curve.name != "identity":
+    if scored and public is not None:
         return _scored(sums, layout, curve, response, public, private, direction, chains, like)
     normal = public is None
     if public is not None:
@@ -175,10 +177,14 @@ def fit(
 
     def judge() -> Estimate:
         spread = np.full(p, np.inf)
-        if missing is not None:
-            note = f"none: {missing}"
-        elif not private.told:
+        if not private.told:
             note = f"none: {_FEW}"
+        elif missing is not None:
+            note = f"none: {missing}"
+        elif scored:
+            note = (
+                "none: solver 'score' needs public covariates that are like the people, and this is the other solver's"
+            )
         elif design.doubtful:
             note = f"none: {_FIXED if repair else _LEFT}"
         else:
@@ -215,10 +221,13 @@ def _scored(
         values = near
 
     def judge() -> Estimate:
-        if missing is not None:
-            spread, note = np.full(layout.size, np.inf), f"none: {missing}"
-        elif not private.told:
-            spread, note = np.full(layout.size, np.inf), f"none: {_FEW}"
+        none = np.full(layout.size, np.inf)
+        if not private.told:
+            spread, note = none, f"none: {_FEW}"
+        elif missing is not None:
+            spread, note = none, f"none: {missing}"
+        elif private.missing:
+            spread, note = none, "none: targets are missing, and public covariates are of everybody"
         else:
             # x y varies by at most x x' without the mean's square, as |y| <= 1 in coded units.
             varies = (public.second_moment - np.outer(private.cross, private.cross)) / private.people[1]
