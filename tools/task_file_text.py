@@ -126,10 +126,11 @@ like any other sample.
 - The constant 1 comes last, named `intercept`.
 - Missing values, undeclared categories and what is not a finite number are 0 on a device. `murk run` and other file
   populations stop at undeclared and non-finite values, and under `missing: error` at missing ones, too.
-- A missing or undeclared target gives a gradient or a score of zero (a row of zeros in a sketch or an example, second
-  moments with the middle of the target's range, a direction of zero), which is randomized and released like any other:
-  nobody is left out because of what their record says. Many missing targets bias second moments, directions of more
-  than 34 coefficients, and examples of a real target that are released jointly or separately.
+- A missing or undeclared target gives a gradient, a score or a direction of zero, a row of zeros in a sketch or an
+  example, second moments of zero beside a number that says so, which is randomized and released like any other:
+  nobody is left out because of what their record says. Many missing targets bias second moments that are released
+  jointly or separately (there they count as the middle of the range), directions of more than 34 coefficients, and
+  examples of a real target that are released jointly or separately.
 - A binary target is 1 or 0 (in examples and sketches +1 or -1), classes are numbered in their order, a real target
   maps [`low`, `high`] to [-1, 1].
 - Coefficients are in coded units. Per unit of a number they are 2 `unit` / (`high` - `low`) times as much; for a

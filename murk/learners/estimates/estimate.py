@@ -130,6 +130,8 @@ class Estimate:
         Whether public covariates pass a check that they are like the people's; None where none is made.
     kept
         Newest releases that it is of, where older ones were forgotten; None where it is of all.
+    absent
+        Share of the people whose target is surely missing; 0 where that cannot be told from none.
     forecasts
         Whether it can tell what it would take to learn the rest (`needs`).
     """
@@ -147,6 +149,7 @@ class Estimate:
     people: People | None = None
     alike: bool | None = None
     kept: int | None = None
+    absent: float = 0.0
 
     @property
     def releases_used(self) -> int:
@@ -178,7 +181,7 @@ class Estimate:
 
     def missing(self) -> float:
         """Share of the people whose target is surely missing; 0 where that cannot be told from none."""
-        return 0.0
+        return self.absent
 
     def not_learned(self, level: float = 0.95) -> list[str]:
         """Names of the coefficients that noise hides, where the method can tell; others have no end of an interval."""

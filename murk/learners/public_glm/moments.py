@@ -68,7 +68,7 @@ class Private:
         Variance of the noise on the share of people with a target, relative to its square; both moments are divided by
         that share. 0 where it is not released.
     missing
-        Whether there are people without a target, beyond what noise makes of none once in 10,000 times.
+        Share of people without a target; 0 up to what noise makes of none once in 10,000 times.
     """
 
     matrix: Floats
@@ -77,7 +77,7 @@ class Private:
     cross_noise: float
     people: tuple[float, float]
     share_noise: float = 0.0
-    missing: bool = False
+    missing: float = 0.0
 
     @classmethod
     def of(cls, sums: MomentSums, layout: Statistics, labels: bool = False) -> Private:
@@ -111,7 +111,7 @@ class Private:
             matrix, cross, layout.entry_variances(float(noise[0])) / share**2,
             float(noise[1]) / layout.weight**2 / share**2,
             (float(people[0]) * share, float(people[1]) * share), doubt / share**2,
-            1.0 - found > UNLIKE * math.sqrt(doubt),
+            1.0 - share if 1.0 - found > UNLIKE * math.sqrt(doubt) else 0.0,
         )  # fmt: skip
 
     @property

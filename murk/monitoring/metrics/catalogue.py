@@ -100,7 +100,7 @@ METRICS = (
     Metric(
         "murk_public_covariates_alike", "gauge",
         "1 while the public covariates pass the check that they are like the people's, else 0.",
-        optional="where public covariates are checked: scores, examples, and directions of moments",
+        optional="where public covariates are checked: scores, examples and moments (not joint or separate ones)",
     ),
     Metric(
         "murk_iterate_gap", "gauge", "Euclidean distance between the chain's newest iterate and its average.",

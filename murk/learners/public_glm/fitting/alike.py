@@ -22,7 +22,7 @@ def usable(private: Private, public: Covariates) -> tuple[bool | None, str | Non
     like = alike(private, public)
     if like is False:
         return like, UNLIKE_ROWS
-    return like, OTHERS if private.missing else None
+    return like, OTHERS if private.missing > 0.0 else None
 
 
 def alike(private: Private, public: Covariates) -> bool | None:

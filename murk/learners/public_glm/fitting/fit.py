@@ -197,7 +197,9 @@ def fit(
                 note += "; scores are taken as normal, for want of public covariates" if normal else ""
         note = note if why is None else f"{note}; {why}"
         method = DELTA if missing is None else LEAST_SQUARES
-        return Estimate(layout.names, values, method, spread, note, chains, sums.count, alike=like)
+        return Estimate(
+            layout.names, values, method, spread, note, chains, sums.count, alike=like, absent=private.missing
+        )
 
     return Fit(direction, missing, values, judge)
 
@@ -226,7 +228,7 @@ def _scored(
             spread, note = none, f"none: {_FEW}"
         elif missing is not None:
             spread, note = none, f"none: {missing}"
-        elif private.missing:
+        elif private.missing > 0.0:
             spread, note = none, "none: targets are missing, and public covariates are of everybody"
         else:
             # x y varies by at most x x' without the mean's square, as |y| <= 1 in coded units.
@@ -239,7 +241,9 @@ def _scored(
                 _SCORED.format(_LIKE if layout.observed else _PRESENT),
             )
         method = DELTA if missing is None else LEAST_SQUARES
-        return Estimate(layout.names, values, method, spread, note, chains, sums.count, alike=like)
+        return Estimate(
+            layout.names, values, method, spread, note, chains, sums.count, alike=like, absent=private.missing
+        )
 
     return Fit(direction, missing, values, judge)
 
