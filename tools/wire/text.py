@@ -79,11 +79,12 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "moment": (
         "A release of moments",
-        "`protocol: moments`, with `release: observed`: the upper triangle of x x', row after row, with its numbers "
-        "off the diagonal times sqrt 2, and then b x y, of coded features with the constant last, y in [-1, 1] (of a label "
-        "-1 or +1), r the bound of the length of x and b = sqrt 2 r. In place of the constant's own number stands r, "
-        "or -r where the target is missing, all others being 0 then. With `joint`: without that number, y being 0 where "
-        "it is missing. With `separate`: as `joint`, without the factors. See [public-data GLM](public-glm.md).",
+        "`protocol: moments`, with `release: observed`: the upper triangle of x x', row after row, with its "
+        "numbers off the diagonal times sqrt 2, and then b x y, of coded features with the constant last, y "
+        "in [-1, 1] (of a label -1 or +1), r the bound of the length of x and b = sqrt 2 r. In place of the "
+        "constant's own number stands r, or -r where the target is missing, all others being 0 then. With "
+        "`joint`: without that number, y being 0 where it is missing. With `separate`: as `joint`, without "
+        "the factors. See [public-data GLM](public-glm.md).",
     ),
     "sketch": (
         "A release of a sketch",
