@@ -15,6 +15,7 @@ from river.utils import dataframe
 from murk.errors import MurkError, UserError
 from murk.learners.base import Record, StreamEstimator
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.line import LineEstimate
 from murk.learners.public_glm.directed import OF_MOMENTS, Directions, check_directions, release_by_rule
 from murk.learners.public_glm.engine import BLOCK, MomentEngine, MomentModel, merged
 from murk.learners.public_glm.fitting.bounds import normal_reach
@@ -278,6 +279,8 @@ class PublicMoments(StreamEstimator):
         scale = np.full(len(found.names), self._gain)
         if self.intercept:
             scale[-1] = 1.0
+        if isinstance(found, LineEstimate):
+            return found.scaled(scale)
         return replace(found, values=found.values * scale, spread=found.spread * scale)
 
     def estimate(self) -> Estimate:

@@ -10,9 +10,9 @@ from scipy.special import expit
 
 from murk.errors import MurkError, UserError
 from murk.learners import GaussMixClassifier, GaussMixRegressor
+from murk.learners.estimates.unknown_distribution import allowance
 from murk.learners.gaussmix.problem import GramProblem, SketchProblem, problem_for
 from murk.learners.gaussmix.solving.gram_solver import solve_gram
-from murk.learners.gaussmix.solving.unknown_distribution import allowance
 from murk.learners.gaussmix.windows.gram_engine import GramEngine
 from murk.learners.gaussmix.windows.gram_settings import GramSettings, fits_message
 from murk.learners.gaussmix.windows.gram_sums import GramSums

@@ -10,6 +10,7 @@ import pytest
 import statsmodels.api as sm
 
 from murk.learners.estimates.estimate import PublicCovariates
+from murk.learners.estimates.line import LineEstimate
 from murk.learners.planning.sums import released_sum
 from murk.learners.public_glm.fitting.curves import LINKS, LOSSES
 from murk.learners.public_glm.fitting.fit import DELTA, LEAST_SQUARES, Response, fit
@@ -455,3 +456,28 @@ def test_the_models_own_equations_have_no_interval_where_targets_are_missing():
     assert np.all(np.isinf(wrong.spread))
     assert "solver 'score'" in wrong.note
     assert (whole.alike, part.alike, wrong.alike) == (True, True, False)
+
+
+def test_log_odds_without_public_covariates_hold_for_every_distribution_of_the_features():
+    """A coin of one in five and a number: normal scores are off by a fifth, and no number of people mends it."""
+    rng, n = np.random.default_rng(13), 400_000
+    X = np.column_stack([np.where(rng.random(n) < 0.2, 1.0, -1.0), np.clip(rng.normal(size=n), -1, 1), np.ones(n)])
+    theta = np.array([1.0, 0.7, -0.3])
+    chance = 1 / (1 + np.exp(-X @ theta))
+    y = np.where(rng.random(n) < chance, 1.0, -1.0)
+    layout = replace(layout_of(X), observed=True)
+    sums = exact(layout, X, y, noise=1.0, rng=rng)
+    found = fit(sums, layout, LOSSES["logistic"], BINARY, None, "private").estimate
+    assert isinstance(found, LineEstimate)
+    off = np.abs(found.values - theta)
+    # Noise and sampling alone, which is what a joint release's interval has, do not hold the first.
+    assert off[0] > 5 * found.spread[0]
+    assert np.all(off <= found.half_widths())
+    effects, halves = found.effects()
+    truth = theta * np.mean(chance * (1 - chance))
+    assert np.all(np.abs(effects - truth)[:2] <= halves[:2])
+    # Half the line is nearly the average effect.
+    assert np.all(np.abs(effects - truth)[:2] < 0.05)
+    other = found.scaled(np.array([2.0, 2.0, 1.0]))
+    np.testing.assert_allclose(other.half_widths(), found.half_widths() * [2.0, 2.0, 1.0])
+    np.testing.assert_allclose(other.effects()[1], halves * [2.0, 2.0, 1.0])

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.line import LineEstimate, MomentEstimate
+from murk.learners.estimates.unknown_distribution import allowance
 from murk.learners.gaussmix.solving.gram_solver import GramSolution, solve_gram
 from murk.learners.gaussmix.solving.solver import FEWEST, Solution, solve
 from murk.learners.gaussmix.solving.surrogate import by_normal_scores, by_quadratic
-from murk.learners.gaussmix.solving.unknown_distribution import Allowance, allowance
 from murk.learners.gaussmix.windows.gram_settings import GramSettings
 from murk.learners.gaussmix.windows.gram_sums import GramSums
 from murk.learners.gaussmix.windows.sketch_settings import SketchSettings
@@ -79,44 +78,10 @@ def estimate_grams(settings: GramSettings, target_weight: float, sums: Sequence[
     beyond = allowance(solution.values, values, features, solution.inverse, largest)
     error = np.sqrt(np.maximum(np.diag(solution.covariance), 0.0))
     error[solution.hidden] = math.inf
-    return GramEstimate(
+    return LineEstimate(
         names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance,
         fit=solution.values, error=error, beyond=beyond,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class MomentEstimate(Estimate):
-    """Coefficients from released moments, of which noise may hide some."""
-
-    def not_learned(self, level: float = 0.95) -> list[str]:
-        """Names of the coefficients that noise hides."""
-        return self._without_end(level)
-
-
-@dataclass(frozen=True)
-class GramEstimate(MomentEstimate):
-    """Log odds from released moments, with intervals that hold for every distribution of the features.
-
-    Attributes
-    ----------
-    fit, error
-        Least squares on labels -1 and +1, and its standard errors, ``(p,)``.
-    beyond
-        What the distribution of the features may add, which the moments do not tell.
-    """
-
-    fit: Vector = field(kw_only=True)
-    error: Vector = field(kw_only=True)
-    beyond: Allowance = field(kw_only=True)
-
-    def half_widths(self, level: float = 0.95) -> Vector:
-        """Half widths of the intervals at ``level``."""
-        return super().half_widths(level) + self.beyond.coefficients
-
-    def effects(self, level: float = 0.95) -> tuple[Vector, Vector]:
-        """Average marginal effects on the probability, and their half widths: half the line, and what it may miss."""
-        return self.fit / 2.0, NormalDist().inv_cdf(0.5 + level / 2.0) * self.error / 2.0 + self.beyond.effects
 
 
 def _model(settings: SketchSettings | GramSettings, solution: Solution | GramSolution) -> tuple[Vector, Matrix, str]:

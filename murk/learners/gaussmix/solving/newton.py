@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimates.biased import around_biased
+from murk.learners.estimates.line import LineEstimate, MomentEstimate
 from murk.learners.gaussmix.solving.estimates import (
     FALLBACK_RANGE,
-    GramEstimate,
-    MomentEstimate,
     estimate_grams,
     mean_label,
     without_constant,
@@ -196,7 +195,7 @@ class _Step:
 
 def _start(first: MomentEstimate, settings: NewtonSettings) -> _Start:
     p, halves = settings.features, first.half_widths()
-    if isinstance(first, GramEstimate) and first.covariance is not None and np.all(np.isfinite(halves)):
+    if isinstance(first, LineEstimate) and first.covariance is not None and np.all(np.isfinite(halves)):
         return _Start(first.values, first.covariance, first.beyond.coefficients, True)
     return _Start(first.values, 4.0 * settings.slope**2 * np.eye(p), np.zeros(p), False)
 

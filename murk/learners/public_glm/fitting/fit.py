@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.line import LineEstimate
+from murk.learners.estimates.unknown_distribution import allowance
 from murk.learners.public_glm.fitting.alike import usable
-from murk.learners.public_glm.fitting.curves import LOSSES, Curve
+from murk.learners.public_glm.fitting.curves import LINKS, LOSSES, Curve
 from murk.learners.public_glm.fitting.root import NoRootError, solve
 from murk.learners.public_glm.fitting.score import score_covariance, solve_score
 from murk.learners.public_glm.fitting.statistics import Statistics
@@ -50,6 +52,7 @@ _COVERS = (
     "for what the method converges to: on features that are far from normal that is not quite the model's own "
     "coefficients"
 )
+_ANY = "for the log odds of a model that is right, whatever the distribution of the features"
 
 
 def _needs(layout: Statistics, public: Covariates | None) -> str:
@@ -192,6 +195,9 @@ def fit(
             spread = np.sqrt(np.maximum(np.diag(_covariance(at)), 0.0))
             if curve.name == "identity":
                 note = "for the population's best linear fit" + _needs(layout, public)
+            elif normal and layout.observed and curve.name == "logistic":
+                note = _ANY if why is None else f"{_ANY}; {why}"
+                return _of_line(at, values, spread, note, chains, sums.count, like)
             else:
                 note = _COVERS + _needs(layout, public)
                 note += "; scores are taken as normal, for want of public covariates" if normal else ""
@@ -202,6 +208,21 @@ def fit(
         )
 
     return Fit(direction, missing, values, judge)
+
+
+def _of_line(
+    at: _At, values: Floats, spread: Floats, note: str, chains: int, releases: int, like: bool | None
+) -> LineEstimate:  # fmt: skip
+    """Log odds with intervals that hold for every distribution of the features, and the line's average effects."""
+    line = replace(at, response=Response(-1.0, 1.0), curve=LINKS["identity"], a=float(at.beta[-1]), c=1.0)
+    error = np.sqrt(np.maximum(np.diag(_covariance(line)), 0.0))
+    # Tasks code each feature to [-1, 1]; of learners only the norm is bounded.
+    largest = at.layout.reach if at.layout.units else 1.0
+    beyond = allowance(at.beta, values, at.matrix, np.asarray(np.linalg.inv(at.matrix)), largest)
+    return LineEstimate(
+        at.layout.names, values, DELTA, spread, note, chains, releases, alike=like, absent=at.private.missing,
+        fit=at.beta, error=error, beyond=beyond,
+    )  # fmt: skip
 
 
 def _scored(
