@@ -66,7 +66,11 @@ def test_where_no_protocol_has_an_interval_it_is_said_why_and_not_put_down_to_pr
 
 
 def test_coefficients_without_average_effects_are_not_called_too_few_people():
-    of = task(8.0, protocol="moments")
+    # Coefficients of this loss are no log odds.
+    of = Task.parse(
+        "name: t\nfeatures: [{name: a, low: -1, high: 1}]\ntarget: {name: y, kind: binary, positive: p, negative: n}\n"
+        "protocol: moments\nmoments: {loss: boosting}\nprivacy: {guarantee: {gdp: {mu: 8.0}}}"
+    )
     found = plan(of, people=[300_000], budgets=[1.0], protocols=["moments"], within={None: 0.005}, draws=1)
     assert any(one.without_effects for one in found.cells)
     assert found.needs == {}
