@@ -118,3 +118,10 @@ def test_classes_have_coefficients_and_no_average_effects():
     assert own.forecast.learned
     assert found.chosen[6_000][0] == "scores"
     assert {one.protocol for one in found.cells if one.refused} == {"moments", "sketch"}
+
+
+def test_draws_with_and_without_an_interval_are_compared():
+    """Moments without public rows, at a budget at which only some draws have one."""
+    of = task(1.0, protocol="moments")
+    found = plan(of, people=[10_000], budgets=[1.0, 2.0, 4.0], protocols=["moments"], draws=5)
+    assert not any(one.without_effects for one in found.cells)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.line import LineEstimate
-from murk.learners.estimates.unknown_distribution import allowance
+from murk.learners.estimates.unknown_distribution import Allowance, allowance
 from murk.learners.public_glm.fitting.alike import usable
 from murk.learners.public_glm.fitting.curves import LINKS, LOSSES, Curve
 from murk.learners.public_glm.fitting.root import NoRootError, solve
@@ -179,7 +179,7 @@ def fit(
     values = np.append(c * slopes, [a] * layout.constant)
 
     def judge() -> Estimate:
-        spread = np.full(p, np.inf)
+        spread, of_line = np.full(p, np.inf), normal and layout.observed and curve.name == "logistic"
         if not private.told:
             note = f"none: {_FEW}"
         elif missing is not None:
@@ -195,7 +195,7 @@ def fit(
             spread = np.sqrt(np.maximum(np.diag(_covariance(at)), 0.0))
             if curve.name == "identity":
                 note = "for the population's best linear fit" + _needs(layout, public)
-            elif normal and layout.observed and curve.name == "logistic":
+            elif of_line:
                 note = _ANY if why is None else f"{_ANY}; {why}"
                 return _of_line(at, values, spread, note, chains, sums.count, like)
             else:
@@ -203,6 +203,12 @@ def fit(
                 note += "; scores are taken as normal, for want of public covariates" if normal else ""
         note = note if why is None else f"{note}; {why}"
         method = DELTA if missing is None else LEAST_SQUARES
+        if of_line:
+            # Its effects are of the same kind, whether there is an interval or not.
+            return LineEstimate(
+                layout.names, values, method, spread, note, chains, sums.count, alike=like, absent=private.missing,
+                fit=beta, error=spread, beyond=Allowance(np.zeros(p), np.zeros(p)),
+            )  # fmt: skip
         return Estimate(
             layout.names, values, method, spread, note, chains, sums.count, alike=like, absent=private.missing
         )
