@@ -337,6 +337,21 @@ class StreamEstimator(base.Estimator):
                 self._prepare()
             raise
 
+    def _load_or_go_on(self, state: Mapping[str, Any], former: Sequence[str]) -> None:
+        """Take over a state by this learner's release, or by the first ``former`` default that it is of."""
+        try:
+            StreamEstimator.load_state_dict(self, state)
+        except MurkError:
+            for release in former:
+                try:
+                    self._prepare(release)  # type: ignore[call-arg]
+                    return StreamEstimator.load_state_dict(self, state)
+                except MurkError:
+                    continue
+            if former:
+                self._prepare()
+            raise
+
     def _unit_test_skips(self) -> set[str]:
         return set()
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.errors import MurkError, UserError
+from murk.errors import UserError
 from murk.learners.base import Record
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.iwp_sgd import layout as k
@@ -191,21 +191,7 @@ class IWPSGD(SGDEstimator):
             If the state is malformed or belongs to other features.
         """
         by_default = self.release is None and not self.n_releases
-        try:
-            super().load_state_dict(state)
-        except MurkError:
-            if not (by_default and any(self._goes_on_with(former, state) for former in FORMER_RELEASES["examples"])):
-                if by_default:
-                    self._prepare()
-                raise
-
-    def _goes_on_with(self, former: str, state: Mapping[str, Any]) -> bool:
-        try:
-            self._prepare(former)
-            super().load_state_dict(state)
-        except MurkError:
-            return False
-        return True
+        self._load_or_go_on(state, FORMER_RELEASES["examples"] if by_default else ())
 
     # What was learned
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from river.utils import dataframe
 
-from murk.errors import MurkError, UserError
+from murk.errors import UserError
 from murk.learners.base import Record, StreamEstimator
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.line import LineEstimate
@@ -257,21 +257,7 @@ class PublicMoments(StreamEstimator):
         """
         fold = state.get("fold") if isinstance(state, Mapping) else None
         of_moments = isinstance(fold, Mapping) and "moments" in fold and self.release is None and not self.n_releases
-        try:
-            super().load_state_dict(state)
-        except MurkError:
-            if not (of_moments and any(self._goes_on_with(former, state) for former in FORMER_RELEASES["moments"])):
-                if of_moments:
-                    self._prepare()
-                raise
-
-    def _goes_on_with(self, former: str, state: Mapping[str, Any]) -> bool:
-        try:
-            self._prepare(former)
-            super().load_state_dict(state)
-        except MurkError:
-            return False
-        return True
+        self._load_or_go_on(state, FORMER_RELEASES["moments"] if of_moments else ())
 
     # What was learned
 
