@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
+from kafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
+
 from murk.stream.log.base import UnreachableError
+from murk.stream.log.kafka.connection.batches import send_at_once, takes_batches
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
 from murk.stream.log.kafka.connection.errors import translate_errors
 
@@ -27,6 +30,7 @@ class Sending:
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._producer: Any = None
+        self._at_once = False
         self._not_before, self._pause = 0.0, _SHORTEST
 
     def deliver(self, topic: str, records: Sequence[tuple[int, bytes]], *, key: bytes | None = None, ms: int) -> None:
@@ -38,12 +42,20 @@ class Sending:
             When that was not confirmed in time, or the last failure was a moment ago.
         """
         with self._trying():
-            futures = [
-                self._producer.send(topic, value, key=key, partition=partition, timestamp_ms=ms)
-                for partition, value in records
-            ]
-            for future in futures:
-                future.get(timeout=3 * PATIENCE_MS / 1000)
+            if key is None and self._at_once:
+                try:
+                    self._wait(self._send_batches(topic, records, ms))
+                    return
+                except (MessageSizeTooLargeError, RecordListTooLargeError):
+                    # A topic that takes less than a batch: the library splits those that it made itself. What was
+                    # taken already counts once.
+                    self._at_once = False
+            self._wait(
+                [
+                    self._producer.send(topic, value, key=key, partition=partition, timestamp_ms=ms)
+                    for partition, value in records
+                ]
+            )
 
     def start(self, topic: str, partition: int, value: bytes, key: bytes) -> Any:
         """Send a record without waiting; give what says when it has arrived.
@@ -62,6 +74,20 @@ class Sending:
             self._producer.leave(1.0)
             self._producer = None
 
+    def _send_batches(self, topic: str, records: Sequence[tuple[int, bytes]], ms: int) -> list[Any]:
+        values: dict[int, list[bytes]] = {}
+        for partition, value in records:
+            values.setdefault(partition, []).append(value)
+        return [
+            future
+            for partition, own in values.items()
+            for future in send_at_once(self._producer, topic, partition, own, ms)
+        ]
+
+    def _wait(self, futures: Sequence[Any]) -> None:
+        for future in futures:
+            future.get(timeout=3 * PATIENCE_MS / 1000)
+
     @contextmanager
     def _trying(self) -> Iterator[None]:
         # Otherwise a burst of models would wait, each one, for a topic that is gone.
@@ -70,6 +96,7 @@ class Sending:
         try:
             if self._producer is None:
                 self._producer = self._clients.sender()
+                self._at_once = takes_batches(self._producer)
             with translate_errors(self._clients.url, "sending"):
                 yield
             self._pause = _SHORTEST
