@@ -103,6 +103,8 @@ class Models:
         # What a hostile iterate overflows on the way to being refused is nobody's concern.
         with np.errstate(over="ignore"):
             self._problem.check_iterate(iterate)
+        # Everybody who releases at it shares it.
+        iterate.setflags(write=False)
         return model.version, iterate
 
     def _refused(self, chain: int, why: str) -> UserError:

@@ -108,6 +108,8 @@ class Producer(Releaser["PersonProblem"]):
         super().__init__(task, log, ledger, noise=noise, policy=policy, clock=clock, problem=problem)
         self.counts = Counts()
         self._models = models_of(log, task, self._problem)
+        # Only what is of a model says of which one; where nobody reads any, it is that of version 0.
+        self._versioned = "version" in KINDS[self._problem.kind].model_fields
 
     def release(
         self, record: Mapping[str, Any], *, person: str = "me", key: str | None = None, level: str = "default"
@@ -285,10 +287,8 @@ class Producer(Releaser["PersonProblem"]):
         now: float,
     ) -> list[bytes]:
         write, fields = writer(self._problem.kind), self._fields(now)
-        # Only what is of a model says of which one; where nobody reads any, it is that of version 0.
-        versioned = "version" in KINDS[self._problem.kind].model_fields
         of: dict[int, dict[str, Any]] = {
-            chain: {"version": model.version} if versioned else {} for chain, model in models.items()
+            chain: {"version": model.version} if self._versioned else {} for chain, model in models.items()
         }
         # And only what is one of several answers, which question it is to.
         asked: Iterable[dict[str, Any]] = (

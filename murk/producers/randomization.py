@@ -33,6 +33,8 @@ def answers_of(
     -------
     Payloads, and the question of each; None where the problem has but one.
     """
+    if len(x) == 1:
+        return _answer_of(problem, x, y, iterates[chains[0]], levels[0], noise, indices)
     if not hasattr(problem, "ask"):
         return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
     from murk.learners.problem import SingleQuestionProblem
@@ -58,12 +60,26 @@ def answers_of(
     return payloads, asked.tolist()
 
 
+def _answer_of(
+    problem: PersonProblem, x: NDArray[np.float64], y: NDArray[np.float64], model: NDArray[np.float64] | None,
+    level: str, noise: NoiseSource, indices: NDArray[np.int64],
+) -> tuple[list[list[int]], list[str] | None]:  # fmt: skip
+    """The same of one record, which needs no sorting by question, chain and level."""
+    if not hasattr(problem, "ask"):
+        return problem.mechanisms[level].randomize(problem.vectors(x, y, model), noise, indices).tolist(), None
+    asking = cast("AskingProblem", problem)
+    assert model is not None
+    (question,) = asking.ask(noise, indices, model)
+    vectors = asking.vectors(x, y, model, question)
+    return asking.mechanism(level, question).randomize(vectors, noise, indices).tolist(), [question]
+
+
 def payloads_of(
     problem: Releasing, x: NDArray[np.float64], y: NDArray[np.float64], chains: Sequence[int],
     iterates: Mapping[int, NDArray[np.float64] | None], levels: Sequence[str], noise: NoiseSource,
     indices: NDArray[np.int64],
 ) -> NDArray[np.int64]:  # fmt: skip
-    """Randomize coded records into the payloads of a problem of one question: the one place where a device does so.
+    """Randomize coded records into the payloads of a problem of one question, as a device does.
 
     Parameters
     ----------

@@ -151,7 +151,8 @@ class GradientProblem:
         out = np.zeros((X.shape[0], self.dimension))
         memory = self._memory
         k.gradients(
-            memory.real, memory.whole, np.ascontiguousarray(theta, dtype=np.float64),
+            # A copy: what devices share is not written to, and would be another type to compile the kernel for.
+            memory.real, memory.whole, np.array(theta, dtype=np.float64),
             np.ascontiguousarray(X, dtype=np.float64), np.ascontiguousarray(y, dtype=np.float64), out,
         )  # fmt: skip
         return out

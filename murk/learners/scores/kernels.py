@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,49 @@ LARGEST_LOGIT = 50.0
 SCORE, SCATTER = 0, 1
 
 
-@deferred
+def _vectors_early(
+    X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, binary: bool, question: int,
+    out: Array,
+) -> None:  # fmt: skip
+    # Line by line what is compiled, on Python's own numbers: they are added in a third of the time of an array's.
+    shift, rows = origin.tolist(), transform.tolist()
+    for i, (x, target) in enumerate(zip(X.tolist(), y.tolist(), strict=True)):
+        v, logit, largest, square = [], 0.0, 0.0, 0.0
+        for value, weight, row in zip(x, shift, rows, strict=True):
+            logit += value * weight
+            z = 0.0
+            for factor, one in zip(row, x, strict=True):
+                z += factor * one
+            v.append(z)
+            largest = max(largest, abs(z))
+        if largest > 0.0:
+            v = [z / largest for z in v]
+            for z in v:
+                square += z * z
+        norm = math.sqrt(square)
+        length = largest * norm
+        logit = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
+        high, low = 1.0, -1.0
+        if binary:
+            high, low = min(1.0, math.exp(-exponent * logit)), -min(1.0, math.exp(exponent * logit))
+        if question == SCORE:
+            scale = min(max(target, -1.0), 1.0)
+            if binary:
+                scale = high if target > 0.5 else low
+            scale *= min(1.0, reach / length) if length > 0.0 else 0.0
+        else:
+            weight = 0.5
+            if question != SCATTER and binary:
+                probability = 1.0 / (1.0 + math.exp(-logit))
+                weight = probability * (1.0 - probability) * (high - low)
+            scale = math.sqrt(2.0 * weight * min(length, reach) / reach)
+        factor = scale / norm if norm > 0.0 else 0.0
+        v = [z * factor for z in v]
+        finite = (question == SCATTER or target == target) and all(z - z == 0.0 for z in v)
+        out[i] = v if finite else 0.0
+
+
+@deferred_to(_vectors_early)
 def vectors(
     X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, binary: bool, question: int,
     out: Array,
@@ -116,7 +159,29 @@ def class_scores(
     odds[:] = 0.0
 
 
-@deferred
+@cache
+def _triangle(p: int) -> tuple[Array, Array, Array]:
+    """Row and column of each number of an upper triangle, and what it is multiplied by."""
+    row, column = np.triu_indices(p)
+    return row, column, np.where(row == column, 1.0, math.sqrt(2.0))
+
+
+def _outer_early(rows: Array, out: Array) -> None:
+    # The same operations in the same order, a column of numpy's for each line; a running sum adds one after another.
+    v = np.where(np.isfinite(rows), rows, 0.0)
+    with np.errstate(all="ignore"):
+        largest = np.maximum(np.abs(v).max(axis=1, initial=1.0), 1.0)[:, None]
+        v /= largest
+        square = np.multiply(v, v)
+        v /= np.maximum(np.sqrt(square.cumsum(axis=1)[:, -1:]), 1.0 / largest)
+        row, column, factor = _triangle(rows.shape[1])
+        np.multiply(v[:, row], v[:, column], out=out)
+        out *= factor
+    v[:] = 0.0
+    square[:] = 0.0
+
+
+@deferred_to(_outer_early)
 def outer(rows: Array, out: Array) -> None:
     """The upper triangle of ``v v'`` of rows v (m, p), off the diagonal times sqrt 2, into ``out``.
 
@@ -148,8 +213,7 @@ def _noisy_outer_early(rows: Array, unit: float, noise: Array, out: Array) -> No
     matrices = np.empty(out.shape)
     steps = np.empty(out.shape, dtype=np.int64)
     try:
-        with np.errstate(all="ignore"):
-            outer(rows, matrices)
+        _outer_early(rows, matrices)
         matrices /= unit
         steps[:] = np.rint(matrices, out=matrices)
         np.add(steps, noise, out=out)

@@ -85,10 +85,10 @@ class Model:
         return min(self.reach, _MATRIX_REACH * math.sqrt(len(self.transform)))
 
     @cached_property
-    def thresholds(self) -> tuple[np.uint64, np.uint64]:
+    def thresholds(self) -> tuple[int, int]:
         """Words of 64 bits below which a person is asked for a scatter, and for a matrix of either kind."""
         shares = (self.scatter, self.scatter + self.curvature)
-        first, second = (np.uint64(min(int(share * 2.0**64), 2**64 - 1)) for share in shares)
+        first, second = (min(int(share * 2.0**64), 2**64 - 1) for share in shares)
         return first, second
 
     def rounded(self) -> Model:

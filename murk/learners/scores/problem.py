@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -50,6 +50,9 @@ class ScoreProblem:
     mechanisms: dict[str, ScoreMechanisms]
     kind: ClassVar[str] = "score"
     interactive: ClassVar[bool] = True
+    _last: list[tuple[NDArray[np.float64], Model] | None] = field(
+        default_factory=lambda: [None], init=False, repr=False, compare=False
+    )
 
     @property
     def dimension(self) -> int:
@@ -69,7 +72,9 @@ class ScoreProblem:
     @cached_property
     def initial(self) -> NDArray[np.float64]:
         """The model of version 0."""
-        return self.settings.first_model(self.mechanisms).flat
+        flat = self.settings.first_model(self.mechanisms).flat
+        flat.setflags(write=False)
+        return flat
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -113,7 +118,12 @@ class ScoreProblem:
     def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: NDArray[np.float64]) -> list[Question]:
         """Draw the question that each person answers, by the model's shares: never by a record."""
         words = noise.words(indices, 1, Purpose.QUESTION)[:, 0]
-        return [QUESTIONS[place] for place in asked(words, Model.of(model, self.settings.features)).tolist()]
+        shown = self._model(model)
+        if len(words) > 1:
+            return [QUESTIONS[place] for place in asked(words, shown).tolist()]
+        scatter, matrix = shown.thresholds
+        score, first, second = QUESTIONS
+        return [first if word < scatter else second if word < matrix else score for word in words.tolist()]
 
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None,
@@ -123,9 +133,19 @@ class ScoreProblem:
 
         A NaN (missing) target gives zeros, but in a scatter, which is of the features alone.
         """
-        model = Model.of(self.initial if theta is None else theta, self.settings.features)
+        model = self._model(self.initial if theta is None else theta)
         # A hostile model's overflow comes to zeros, whatever the record says.
         return vectors(X, y, model, self.settings.response, question)
+
+    def _model(self, flat: NDArray[np.float64]) -> Model:
+        """The model of its numbers; the last one that cannot be written to is remembered, for devices one by one."""
+        (last,) = self._last
+        if last is not None and last[0] is flat:
+            return last[1]
+        model = Model.of(flat, self.settings.features)
+        if not flat.flags.writeable and flat.flags.owndata:
+            self._last[0] = flat, model
+        return model
 
     def mechanism(self, level: str, question: Question) -> Randomizer:
         """What randomizes the answer to a question."""

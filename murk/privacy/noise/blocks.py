@@ -29,6 +29,7 @@ from murk.privacy.noise.streaming import DONE, REJECTED, WORDS, Integers, Words
 Flags = npt.NDArray[np.bool_]
 
 _START = np.int64(0)
+_FEW = 32
 # It serves arrays as it serves numbers.
 _blocks: Any = block
 
@@ -47,7 +48,43 @@ def _decide(shape: Integers, table: Words, a: Words, b: Words) -> tuple[Integers
     return np.where(negative, -x, x), inside & ~undecided & ((x > 0) | ~negative), undecided
 
 
+def _draw_few(shape: Integers, table: Words, words: Words, spare: Words, out: Integers) -> Progress:
+    """`_draw_early` trial by trial, for the numbers of one record: numpy takes as long to begin."""
+    step, step_bits, denominator, denominator_bits, width, _, quadratic = shape.tolist()
+    chosen = words[: len(words) // 2 * 2 : 2] & np.uint64((1 << width) - 1)
+    places = np.searchsorted(table[0], chosen, side="left")
+    ties, step_mask, u1_mask = (table[0][places] == chosen).tolist(), (1 << step_bits) - 1, (1 << denominator_bits) - 1
+    values: list[Any] = []
+    used, count = _START, len(out)
+    for trial, (k, tied, b) in enumerate(zip(places.tolist(), ties, words[1::2].tolist(), strict=True)):
+        if len(values) == count:
+            out[:] = values
+            return np.int64(DONE), np.int64(count), np.int64(trial), used
+        j, u1 = b & step_mask, b >> (step_bits + 1) & u1_mask
+        if j >= step or u1 >= denominator:
+            continue
+        x = k * step + j
+        if tied or u1 < (j * (k * step + x) if quadratic else j):
+            pair = words[2 * trial], words[2 * trial + 1]
+            status, value, position = finish_trial(shape, table, *pair, spare, used)
+            if status != DONE:
+                out[: len(values)] = values
+                return status, np.int64(len(values)), np.int64(trial), used
+            used = position
+            if value != REJECTED:
+                values.append(value)
+        elif not b >> step_bits & 1:
+            values.append(x)
+        elif x:
+            values.append(-x)
+    out[: len(values)] = values
+    status = np.int64(DONE if len(values) == count else WORDS)
+    return status, np.int64(len(values)), np.int64(len(words) // 2), used
+
+
 def _draw_early(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:
+    if len(out) <= _FEW:
+        return _draw_few(shape, table, words, spare, out)
     trials = len(words) // 2
     values, kept, undecided = _decide(shape, table, words[: 2 * trials : 2], words[1 : 2 * trials : 2])
     before = np.cumsum(kept)

@@ -19,6 +19,7 @@ from murk.privacy import PrivacyLoss
 from murk.producers.ledger import outbox, statements
 from murk.producers.ledger.accounts import Account, CapStatus, Totals
 from murk.producers.ledger.aggregates import GroupSums
+from murk.producers.ledger.common import Common
 from murk.producers.ledger.naming.key import NameKey
 from murk.producers.ledger.naming.names import Names
 from murk.producers.ledger.prices import Charge, Promise
@@ -88,6 +89,7 @@ class Ledger:
             self._file.close()
             raise
         self._prices = Prices()
+        self._common = Common(self._prices)
         self._tasks: dict[str, Booked] = {}
         self._sources = Sources(self.names)
         self._confirmed: list[tuple[int, int]] = []
@@ -143,6 +145,7 @@ class Ledger:
         UserError
             When a cap is larger than the one that was promised before: a promise is only ever tightened.
         """
+        self._common.forget()
         self._tasks[task_hash] = book(self._file, self._prices, task_hash, charges, caps, lifetime)
 
     def loosen(self, cap: PrivacyLoss, *, task_hash: str | None = None, level: str = "") -> None:
@@ -155,6 +158,7 @@ class Ledger:
         task_hash, level
             The task and level it is for; by default the cap over all tasks.
         """
+        self._common.forget()
         loosen(self._file, self._number(task_hash) or 0, level, cap)
 
     def promises(self, task_hash: str | None = None) -> list[Promise]:
@@ -190,18 +194,21 @@ class Ledger:
         booked = self._booked(task_hash)
         requests = requests.checked()
         with self._settling() as connection:
+            common = self._common
+            common.refresh(connection)
+            common.forget()
             spend = Spending(
                 connection,
-                task=booked.number,
-                levels=booked.levels,
+                task=booked,
                 source=self._sources.number(connection, requests.source),
                 requests=requests,
-                prices=self._prices.refresh(connection),
+                common=common,
                 names=NameKey(None) if requests.people is None else self.names.writing(connection),
             )
             spend.decide()
             yield spend
             spend.write()
+        common.keep(spend.numbers.stop)
 
     def pending(self, task_hash: str | None = None) -> int:
         """Count the releases that wait in the outbox, of one task or of all."""
@@ -260,6 +267,7 @@ class Ledger:
         task = self._number(task_hash)
         person = known_by(person, source)
         with self._settling() as connection:
+            self._common.forget()
             home = self._sources.number(connection, source)
             known = person if source is not None else self.names.writing(connection).person(person)
             connection.execute(

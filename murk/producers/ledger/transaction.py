@@ -10,9 +10,11 @@ from typing import Any, cast
 
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss
+from murk.producers.ledger.common import Common
 from murk.producers.ledger.naming.key import Id, NameKey
-from murk.producers.ledger.prices import Price, Promise
+from murk.producers.ledger.prices import Promise
 from murk.producers.ledger.requests import Key, ReleaseRequests
+from murk.producers.ledger.tasks import Booked
 from murk.producers.ledger.windows import WindowNotes
 
 DAY = 86_400
@@ -85,20 +87,19 @@ class Spending:
         self,
         connection: Connection,
         *,
-        task: int,
-        levels: Mapping[str, int],
+        task: Booked,
         source: int,
         requests: ReleaseRequests,
-        prices: Mapping[int, Price],
+        common: Common,
         names: NameKey,
     ) -> None:
         self._connection = connection
         self._names = names
-        self._task = task
-        self._prices_of_levels = levels
+        self._booked, self._task = task, task.number
+        self._prices_of_levels = task.levels
         self._source = source
         self._requests = requests
-        self._prices = prices
+        self._common, self._prices = common, common.prices
         self._home = source if requests.people is None else 0
         # Without names every row is a person, and its key is their name.
         self._called = cast(Sequence[Key], requests.keys if requests.people is None else requests.people)
@@ -107,7 +108,7 @@ class Spending:
         self._keys: Sequence[Id | None] = requests.keys
         if source == 0:
             self._keys = [names.record(key, person) for key, person in zip(requests.keys, self._people, strict=True)]
-        self._first = int(connection.execute("SELECT value FROM meta WHERE key = 'next'").fetchone()[0])
+        self._first = common.next
         self._paid: list[int] = []
         self._messages: Sequence[bytes] | None = None
         self._addresses: Sequence[tuple[int, int]] = ()
@@ -144,9 +145,10 @@ class Spending:
     def decide(self) -> None:
         """Sort the block into granted, known and refused, each record after those before it."""
         known, history, withdrawn = self._known(), self._history(), self._withdrawn()
-        caps = self._caps()
+        caps, fresh = self._common.terms(self._connection, self._booked)
         wanted = [self._price_of(level) for level in self._requests.levels]
-        fresh = {number: self._lacking(caps[number], {}, number) for number in set(wanted)}
+        for number in set(wanted) - fresh.keys():
+            fresh[number] = self._lacking(caps[number], {}, number)
         keep = self._requests.keep_levels
         own_keys = self._source == 0
         for place, (key, person, number) in enumerate(zip(self._keys, self._people, wanted, strict=True)):
@@ -306,7 +308,7 @@ class Spending:
         return history
 
     def _withdrawn(self) -> set[Id]:
-        if self._connection.execute("SELECT 1 FROM withdrawals LIMIT 1").fetchone() is None:
+        if not self._common.withdrawals:
             return set()
         # From a task they withdrew by its name, and a task that was changed is asked of the same people under it.
         named = "SELECT number FROM tasks WHERE name = (SELECT name FROM tasks WHERE number = ? AND name <> '')"
@@ -322,15 +324,6 @@ class Spending:
             chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))
             marks = ",".join("?" * len(chunk))
             yield from self._connection.execute(query.format(marks), (*values, *chunk))
-
-    def _caps(self) -> dict[int, list[Promise]]:
-        """The caps that hold for a release at each price."""
-        rows = self._connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (self._task,))
-        caps = [Promise(*row) for row in rows]
-        return {
-            number: [cap for cap in caps if cap.level in ("", level)]
-            for level, number in self._prices_of_levels.items()
-        }
 
     def _lacking(
         self, caps: Sequence[Promise], past: Mapping[int, int], number: int

@@ -37,6 +37,11 @@ TRIM_CHUNK = 10_000
 """Messages removed in one transaction: appends wait no longer than that takes."""
 
 _DEAD_PAGE = 256
+# Both of one moment.
+_MODEL_AND_END = (
+    'SELECT message, "end" FROM streams LEFT JOIN models ON models.chain = streams."partition" '
+    'WHERE streams."partition" = ?'
+)
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -201,6 +206,15 @@ class SqliteLog(Log):
         self._check(chain)
         rows = self._database.query("SELECT message FROM models WHERE chain = ?", (chain,), (bytes,))
         return bytes(rows[0][0]) if rows else None
+
+    def cached_model(self, chain: int) -> tuple[bytes | None, int]:
+        """Return a chain's newest model and the end of its partition, as they are now."""
+        self._check(chain)
+        rows = self._database.query(_MODEL_AND_END, (chain,), ((bytes, type(None)), int))
+        if not rows:
+            raise self._incomplete(chain)
+        message, end = rows[0]
+        return message, end
 
     @property
     def takes_estimates(self) -> bool:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from murk._jit import deferred, jit
+from murk._jit import deferred, deferred_to, jit
 from murk._memory import borrowed
 from murk.privacy.mechanisms.kernel_codes import DIRECTIONS, GAUSSIAN, L2BALL, PRIVUNIT
 from murk.privacy.mechanisms.lattice.quantise import Integers, Vector, largest_size, quantise_l1, quantise_l2, share_of
@@ -204,7 +204,38 @@ def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
         out[i] = factor * payload[i]
 
 
-@deferred
+def _randomize_early(
+    code: int,
+    vectors: Vector,
+    radius: float,
+    spacing: float,
+    steps: int,
+    threshold: np.uint64,
+    noise: Integers,
+    coins: Words,
+    out: Integers,
+) -> None:
+    for i in range(vectors.shape[0]):
+        if code == GAUSSIAN and (steady := _quantised(vectors[i], spacing, steps)) is not None:
+            np.add(steady, noise[i], out=out[i])
+            continue
+        with np.errstate(all="ignore"):
+            randomize(code, vectors[i], radius, spacing, steps, threshold, noise[i], coins[i], out[i])
+
+
+def _quantised(v: Vector, spacing: float, steps: int) -> list[int] | None:
+    """What `quantise_l2` gives of a vector within the bound, in Python's own numbers; None for any other."""
+    found, total = [], 0
+    for t in [value / spacing for value in v.tolist()]:
+        if not abs(t) <= steps:
+            return None
+        q = int(t)
+        found.append(q)
+        total += q * q
+    return found if total <= steps * steps else None
+
+
+@deferred_to(_randomize_early)
 def randomize_block(
     code: int,
     vectors: Vector,
