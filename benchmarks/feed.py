@@ -14,15 +14,20 @@ NUMBERS = 9
 """Features, beside the constant."""
 
 
-def task_of(protocol="gradients", guarantee="gdp: {mu: 1.0}", more="", block=""):
-    """A task of ten coefficients, whose log keeps messages for two seconds."""
-    return Task.parse(
+def written(protocol="gradients", guarantee="gdp: {mu: 1.0}", more="", block=""):
+    """The file of a task of ten coefficients, whose log keeps messages for two seconds."""
+    return (
         "name: feed\nfeatures: ["
         + ", ".join(f"{{name: x{i}, low: -1, high: 1}}" for i in range(NUMBERS))
         + "]\ntarget: {name: y, kind: binary, positive: 'yes'}\n"
         f"privacy: {{guarantee: {{{guarantee}}}{more}}}\nprotocol: {protocol}\n"
         f"granularity: 1s\nexpiry: 2s\nlog: {{retention: 2s}}\n{block}"
-    ).with_simulated(True)
+    )
+
+
+def task_of(*given):
+    """The task that `written` describes, of simulated people."""
+    return Task.parse(written(*given)).with_simulated(True)
 
 
 TASK = task_of()

@@ -1,37 +1,77 @@
 """Memory over millions of releases, with retention trimming the log: ``python -m benchmarks.memory``.
 
 A worker learns 10^7 gradients, or with ``--protocol`` 10^6 examples or moments; or an organisation sketches 10^6 rows
-in windows of a thousand and a worker learns the sketches, both in this process.
+in windows of a thousand and a worker learns the sketches, both in this process. With ``--monitor`` ``murk monitor``
+reads the log beside it, and its metrics and page are fetched every second.
 """
 
 import argparse
+import contextlib
+import json
 import os
+import subprocess
+import sys
 import tempfile
+import threading
 import time
+import urllib.request
 
 import numpy as np
 
-from benchmarks.feed import NUMBERS, Feed, task_of
+from benchmarks.feed import NUMBERS, Feed, task_of, written
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, SketchProducer
 from murk.stream import Worker, open_log
 
-MARKS = [10**5, 2 * 10**5, 5 * 10**5, 10**6, 2 * 10**6, 5 * 10**6, 10**7]
+MARKS = [10**5, 2 * 10**5, 5 * 10**5, 10**6, 2 * 10**6, 5 * 10**6, 10**7, 2 * 10**7, 5 * 10**7, 10**8]
 # Windows add up; any number of them fits under this.
 WINDOWS = "approx: {epsilon: 1.0, delta: 1.0e-6}", ", per_person: {approx: {epsilon: 1.0e+6, delta: 0.5}}"
 ROWS, WINDOW = 50, 1000
+SKETCH = "sketch", *WINDOWS, f"sketch: {{rows: {ROWS}, window: {WINDOW}}}\n"
 
 
-def resident() -> float:
-    """Resident memory of this process in MiB (Linux)."""
-    with open("/proc/self/statm") as handle:
+def resident(process="self") -> float:
+    """Resident memory of a process in MiB (Linux)."""
+    with open(f"/proc/{process}/statm") as handle:
         return int(handle.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def seconds_of(process) -> float:
+    """CPU seconds of a process and its threads (Linux)."""
+    with open(f"/proc/{process}/stat") as handle:
+        user, system = handle.read().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def monitored(folder, protocol, *more):
+    """``murk monitor`` of the log in ``folder``, scraped and looked at every second; gives its process."""
+    with open(f"{folder}/task.yaml", "w") as handle:
+        handle.write(written(protocol, *more))
+    log = f"sqlite:///{folder}/log.db"
+    command = ["-m", "murk", "monitor", handle.name, "--log", log, "--port", "0", "--json"]
+    with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True) as process:
+        address, done = json.loads(process.stdout.readline())["url"], threading.Event()
+
+        def scrape():
+            while not done.wait(1.0):
+                for page in ("metrics", "api/status"):
+                    with urllib.request.urlopen(f"{address.rstrip('/')}/{page}") as answer:
+                        answer.read()
+
+        reader = threading.Thread(target=scrape)
+        reader.start()
+        try:
+            yield process
+        finally:
+            done.set()
+            reader.join()
+            process.terminate()
 
 
 def people(protocol, log):
     """Feed people's releases to a worker; yields how many it has learned."""
     feed = Feed(task_of(protocol))
-    log.register_task(feed.task.document())
     engine = feed.problem.engine()
     with Worker(log, feed.task, engine) as worker:
         while True:
@@ -45,8 +85,7 @@ def people(protocol, log):
 
 def organisation(folder, log):
     """Feed an organisation's rows to its producer, and what it releases to a worker; yields how many were mixed."""
-    task = task_of("sketch", *WINDOWS, f"sketch: {{rows: {ROWS}, window: {WINDOW}}}\n")
-    log.register_task(task.document())
+    task = task_of(*SKETCH)
     rng, done = np.random.default_rng(1), 0
     with Ledger(f"{folder}/ledger.db") as ledger:
         producer = SketchProducer(task, log, ledger, noise=SimulatedNoise(1))
@@ -63,30 +102,38 @@ def main(argv):
     parser = argparse.ArgumentParser()
     parser.add_argument("--protocol", choices=["gradients", "examples", "moments", "sketch"], default="gradients")
     parser.add_argument("--releases", type=int, help="or rows of the sketch  [default: 10^7 gradients, 10^6 others]")
+    parser.add_argument("--monitor", action="store_true", help="beside a monitor")
     given = parser.parse_args(argv)
     n = given.releases or (10**7 if given.protocol == "gradients" else 10**6)
     start, marks = time.monotonic(), list(MARKS)
     with tempfile.TemporaryDirectory() as folder, open_log(f"sqlite:///{folder}/log.db") as log:
         print(
             f"| {'rows' if given.protocol == 'sketch' else 'releases'} ({given.protocol}) | resident memory (MiB) | "
-            "log on disk (MiB) | state (bytes) | seconds |"
+            "log on disk (MiB) | state (bytes) | seconds | CPU us each |"
+            + (" monitor's memory (MiB) | its CPU (s) |" if given.monitor else "")
         )
-        print("|---|---|---|---|---|")
-        sketch = given.protocol == "sketch"
-        for done in organisation(folder, log) if sketch else people(given.protocol, log):
-            if done >= marks[0]:
+        print("|---|---|---|---|---|---|" + "---|---|" * given.monitor)
+        sketch, before, used = given.protocol == "sketch", 0, time.process_time()
+        described = SKETCH if sketch else (given.protocol,)
+        log.register_task(task_of(*described).document())
+        with monitored(folder, *described) if given.monitor else contextlib.nullcontext() as monitor:
+            for done in organisation(folder, log) if sketch else people(given.protocol, log):
+                if done < marks[0]:
+                    continue
                 marks.pop(0)
                 size = os.path.getsize(f"{folder}/log.db") / 2**20
                 state = len(log.checkpoint(0).state)
+                each = 1e6 * (time.process_time() - used) / (done - before)
+                before, used = done, time.process_time()
+                beside = f" {resident(monitor.pid):.0f} | {seconds_of(monitor.pid):.0f} |" if monitor else ""
                 print(
-                    f"| {done:,} | {resident():.0f} | {size:.0f} | {state:,} | {time.monotonic() - start:.0f} |",
+                    f"| {done:,} | {resident():.0f} | {size:.0f} | {state:,} | {time.monotonic() - start:.0f} | "
+                    f"{each:.1f} |{beside}",
                     flush=True,
                 )
-            if done >= n:
-                return
+                if done >= n:
+                    return
 
 
 if __name__ == "__main__":
-    import sys
-
     main(sys.argv[1:])
