@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from murk.learners.scores.model import Model, Response
 from murk.learners.scores.solving.expected import mean_matrix
-from murk.learners.scores.solving.moments import facing, pooled
+from murk.learners.scores.solving.moments import Pooled, facing, pooled
 from murk.learners.scores.solving.rows import Rows, inverse
 from murk.learners.scores.sums import Summary
 
@@ -58,27 +58,18 @@ class Curvature:
         size = p * (p + 1) / 2
         along = inverse(newest.transform).T @ newest.origin
         turn, known = facing(along), bool(np.any(along))
-        together = pooled(
-            [(each.model, each.curvature, partial(mean_matrix, each.model, rows, response)) for each in found],
-            turn @ newest.transform,
-        )
-        if together is None:
+        released = [(each.model, each.curvature, partial(mean_matrix, each.model, rows, response)) for each in found]
+        moved = [_moved(each.model, newest, rows, response) for each in found]
+        everywhere, here = (pooled(released, turn @ newest.transform, doubts) for doubts in ((), moved))
+        if everywhere is None or here is None:
             return cls._unknown(newest, rows, response)
-        measured, expected, variances = together.measured, together.expected, together.variances
         # Two things may be wrong with many numbers at once: how much curvature there is, and how much of it lies along
-        # the coefficients. They are fitted; of the rest each number is drawn towards zero.
-        first = np.zeros((p, p))
-        first[0, 0] = 1.0
-        basis = np.array([expected.ravel(), first.ravel()])[: 1 + known]
-        weighed = basis / variances.ravel()
-        gram = weighed @ basis.T
-        # Of two features, one direction and what is predicted may be the same matrix.
-        gram += 1e-9 * np.diag(np.diag(gram))
-        if known:
-            gram[1, 1] += 1.0 / (_ALONG * expected[0, 0]) ** 2
-        errors = inverse(gram)
-        fitted = errors @ (weighed @ measured.ravel())
-        ratio, variance = _drawn(float(fitted[0]), float(errors[0, 0]))
+        # the coefficients. They are fitted, the first, which is the same wherever people were asked, to all alike; of
+        # the rest each number is drawn towards zero.
+        _, alike, doubts = _two(everywhere, known)
+        ratio, variance = _drawn(float(alike[0]), float(doubts[0, 0]))
+        basis, fitted, errors = _two(here, known)
+        measured, variances, first = here.measured, here.variances, basis[-1].reshape(p, p)
         # The other number follows, as far as both hang together.
         if known:
             tied = errors[1, 0] / errors[0, 0]
@@ -112,6 +103,39 @@ class Curvature:
         nothing = np.eye(p)[0], np.diag([math.sqrt(0.1), 0.0]), np.zeros((p, p))
         loose = 0.3 * float(np.trace(mean_matrix(newest, rows, response))) / p
         return cls(1.0, *nothing, loose**2, loose**2)
+
+
+def _two(found: Pooled, known: bool) -> tuple[Array, Array, Array]:
+    """How much there is of what is predicted, and how much more along the first direction if ``known``, fitted.
+
+    Returns
+    -------
+    Their matrices as numbers, (1 or 2, p p); both; and their covariance.
+    """
+    first = np.zeros_like(found.expected)
+    first[0, 0] = 1.0
+    basis = np.array([found.expected.ravel(), first.ravel()])[: 1 + known]
+    weighed = basis / found.variances.ravel()
+    gram = weighed @ basis.T
+    # Of two features, one direction and what is predicted may be the same matrix.
+    gram += 1e-9 * np.diag(np.diag(gram))
+    if known:
+        gram[1, 1] += 1.0 / (_ALONG * found.expected[0, 0]) ** 2
+    errors = inverse(gram)
+    return basis, errors @ (weighed @ found.measured.ravel()), errors
+
+
+def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Array:
+    """By how much what is wrong with an epoch's predicted curvature may differ from that at later origins, (p, p).
+
+    At an origin of zero nothing is wrong but the share of targets, whatever the distribution: every weight is the same.
+    So what is wrong elsewhere comes with the way there, and may be as much as what rows predict of that way. Later
+    origins lie near each other.
+    """
+    if np.any(model.origin):
+        return np.zeros_like(model.transform)
+    there = mean_matrix(replace(model, origin=newest.origin), rows, response)
+    return there - mean_matrix(model, rows, response)
 
 
 def _drawn(ratio: float, variance: float) -> tuple[float, float]:

@@ -194,7 +194,9 @@ class Pooled:
     variances: Array
 
 
-def pooled(answers: Sequence[tuple[Model, Answer | None, Callable[[], Array]]], onto: Array) -> Pooled | None:
+def pooled(
+    answers: Sequence[tuple[Model, Answer | None, Callable[[], Array]]], onto: Array, doubts: Sequence[Array] = ()
+) -> Pooled | None:
     """Released matrices in the coordinates ``onto``, (p, p), each number by its precision; None if there are none.
 
     Parameters
@@ -203,15 +205,20 @@ def pooled(answers: Sequence[tuple[Model, Answer | None, Callable[[], Array]]], 
         Models, what was released at them, and what is predicted of it.
     onto
         A transform, of whose coordinates the first may be one that other epochs hardly know.
+    doubts
+        By how much each answer's matrix may stand for another one than is asked for, (p, p).
     """
     p = len(onto)
     measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
-    for model, answer, predicted in answers:
+    for place, (model, answer, predicted) in enumerate(answers):
         if answer is None:
             continue
         into = onto @ inverse(model.transform)
         grown = np.sum(into * into, axis=1)
-        share = 1.0 / (own_variance(answer, p) * np.outer(grown, grown))
+        variance = own_variance(answer, p) * np.outer(grown, grown)
+        if doubts:
+            variance = variance + (into @ doubts[place] @ into.T) ** 2
+        share = 1.0 / variance
         measured += share * (into @ answer.mean @ into.T)
         expected += share * (into @ predicted() @ into.T)
         weights += share
