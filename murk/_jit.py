@@ -155,8 +155,13 @@ def patient(function: F) -> F:
     return _kernel(function, patience=PATIENCE, direct=True, cache=True, nogil=False)
 
 
+def awaited(function: F) -> F:
+    """Like :func:`patient`, for a kernel of many records, during which other threads run."""
+    return _kernel(function, patience=PATIENCE, direct=True, cache=True, nogil=True)
+
+
 def due(kernel: Any, numbers: int) -> bool:
-    """Whether compiling a `patient` kernel pays by now; if not, others work on so many numbers in its place."""
+    """Whether compiling a `patient` or `awaited` kernel pays by now; if not, others work on so many numbers in its place."""
     left = getattr(kernel, "_patience", 0)
     if left <= 0:
         return True

@@ -15,9 +15,10 @@ from murk.learners.public_glm.directions import own_curve
 from murk.learners.public_glm.fitting.curves import Curve
 from murk.learners.public_glm.fitting.fit import Response
 from murk.learners.public_glm.public import PublicSample
-from murk.learners.scores.engine import BLOCK, merged
+from murk.learners.scores.engine import merged
 from murk.learners.scores.local import LocalScores
 from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
+from murk.learners.scores.model import with_constant
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.privacy import Guarantee
@@ -126,13 +127,7 @@ class Directions:
             raise UserError(f"X has {len(rows)} rows, budget has {len(budgets)}")
         levels = ["default" if one is None else engine.level(one) for one in budgets]
         targets = (1.0 + y) / 2.0 if self.settings.binary else y
-        for start in range(0, len(rows), BLOCK):
-            block = slice(start, start + BLOCK)
-            coded = with_constant(rows[block])
-            try:
-                engine.learn_records(coded, targets[block], levels[block] if each else levels)
-            finally:
-                coded.fill(0.0)
+        engine.learn_records(rows, targets, levels)
 
     def in_units(self, found: ScoreEstimate) -> ScoreEstimate:
         """An estimate of a real target's line in its own units."""
@@ -152,10 +147,3 @@ class Directions:
         if self.curve.name == "identity":
             return np.asarray(self.response.middle + self.response.half * linear)
         return self.curve.mean(linear)
-
-
-def with_constant(rows: Floats) -> Floats:
-    """Rows with the constant; what is not finite counts as 0."""
-    coded = np.ones((len(rows), rows.shape[1] + 1))
-    coded[:, :-1] = np.where(np.isfinite(rows), rows, 0.0)
-    return coded

@@ -15,10 +15,11 @@ from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.public_glm.public import PublicSample
 from murk.learners.scores.drift import drift_of
-from murk.learners.scores.engine import BLOCK, merged
+from murk.learners.scores.engine import merged
 from murk.learners.scores.layout import FEWEST_KEPT
 from murk.learners.scores.local import LocalScores
 from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
+from murk.learners.scores.model import with_constant
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.privacy import Guarantee
@@ -63,7 +64,7 @@ class Scores(StreamEstimator):
         coded, covariates = self._coded_names(names), None
         if self._sample is not None:
             points, counts = np.unique(self._sample.select(names).rows, axis=0, return_counts=True)
-            covariates = PublicCovariates(self._coded(points), counts.astype(np.int64))
+            covariates = PublicCovariates(with_constant(points), counts.astype(np.int64))
         noise: NoiseSource = SecureNoise() if self.noise is None else self.noise
         if self.seed is not None:
             noise = SimulatedNoise(self.seed)
@@ -96,25 +97,13 @@ class Scores(StreamEstimator):
                 raise UserError(f"X has {len(rows)} rows, budget has {len(levels)}")
         else:
             levels = ["default" if budget is None else engine.level(budget)]
-        for start in range(0, len(rows), BLOCK):
-            block = slice(start, start + BLOCK)
-            coded = self._coded(rows[block])
-            try:
-                engine.learn_records(coded, self._held(y[block]), levels[block] if len(levels) > 1 else levels)
-            finally:
-                coded.fill(0.0)
+        engine.learn_records(rows, self._held(y), levels)
         if self._first_records is not None:
             self._survey_rows(X, y)
 
     def _held(self, y: Floats) -> Floats:
         """Coded targets as they are learned from: within their bounds."""
         return y
-
-    def _coded(self, rows: Floats) -> Floats:
-        """With the constant; what is not finite counts as 0."""
-        coded = np.ones((len(rows), rows.shape[1] + 1))
-        coded[:, :-1] = np.where(np.isfinite(rows), rows, 0.0)
-        return coded
 
     # What was learned
 
@@ -154,4 +143,4 @@ class Scores(StreamEstimator):
     def _linear(self, rows: Floats) -> Floats:
         """Logits, or coded targets, of rows of features without the constant, (n,); of contrasts, (n, K - 1)."""
         shown = self._require().shown()
-        return np.asarray(self._coded(rows) @ shown.reshape(-1, rows.shape[1] + 1).T)
+        return np.asarray(with_constant(rows) @ shown.reshape(-1, rows.shape[1] + 1).T)

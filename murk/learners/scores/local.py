@@ -17,12 +17,15 @@ from murk.learners.scores.answers import Answers, in_place
 from murk.learners.scores.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
 from murk.learners.scores.layout import shown_next
 from murk.learners.scores.mechanism import ScoreMechanisms
-from murk.learners.scores.model import QUESTIONS, Question, asked, vectors
+from murk.learners.scores.model import QUESTIONS, Question, asked, vectors, with_constant
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.learners.scores.sums import Epoch
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
+
+TURN: Final = 65_536
+"""Records learned before it is another thread's turn."""
 
 MOST_BUDGETS: Final = 64
 """People's own budgets that a learner tells apart: it keeps sums for each."""
@@ -147,25 +150,60 @@ class LocalScores(RecordEngine, ScoreEngine):
     def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
         self._learn_records(X, y, (self.current or "default",))
 
-    @in_turn
     def learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
         """Randomize the answers of coded records, and learn from the results, one after another.
 
         Parameters
         ----------
         X, y
-            Coded features with the constant last, (m, p), and targets, (m,); NaN where one is missing.
+            Coded features, (m, p) with the constant last or (m, p - 1) without, and targets, (m,); NaN where one is
+            missing.
         levels
             Each record's, or one for all.
         """
+        for start in range(0, len(X), TURN):
+            part = slice(start, start + TURN)
+            self._learn_in_turn(X[part], y[part], levels if len(levels) == 1 else levels[part])
+
+    @in_turn
+    def _learn_in_turn(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
         self._learn_records(X, y, levels)
 
     def _learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
+        alike = len(levels) == 1 and self._seed is not None and in_place(self.mechanisms[levels[0]])
+        together = alike and due(k.learn_rows, len(X) * self.settings.dimension)
         done = 0
         while done < len(X):
             part = slice(done, min(len(X), done + self._until_next_model()))
-            self._add(self._answers(X[part], y[part], levels if len(levels) == 1 else levels[part]))
+            if together:
+                self._learn_rows(X[part], y[part], levels[0])
+            else:
+                self._answer_rows(X[part], y[part], levels if len(levels) == 1 else levels[part])
             done = part.stop
+
+    def _learn_rows(self, X: NDArray[np.float64], y: NDArray[np.float64], level: str) -> None:
+        """Learn from rows of one level, no more than are left of the epoch, in one call of a kernel."""
+        now = self._now
+        # Of its own, so that nobody reads half of a row while the kernel runs without the interpreter's lock.
+        held = Answers(now, level, self.mechanisms[level], self.settings, len(X), self._seed)
+        rows, targets = (np.ascontiguousarray(values, dtype=np.float64) for values in (X, y))
+        try:
+            k.learn_rows(held.address, rows, targets)
+        except BaseException:
+            held.wipe()
+            raise
+        finally:
+            if rows.base is None:
+                rows.fill(0.0)
+        self._now = held.joined(self._advanced)
+
+    def _answer_rows(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
+        coded = X if X.shape[1] == self.settings.features else with_constant(X)
+        try:
+            self._add(self._answers(coded, y, levels))
+        finally:
+            if coded is not X:
+                coded.fill(0.0)
 
     def _answers(
         self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]

@@ -220,3 +220,10 @@ def vectors(X: Array, y: Array, model: Model, response: Response, question: Ques
         QUESTIONS.index(question), found,
     )  # fmt: skip
     return found
+
+
+def with_constant(rows: Array) -> Array:
+    """Coded features with the constant; what is not finite counts as 0."""
+    coded = np.ones((len(rows), rows.shape[1] + 1))
+    coded[:, :-1] = np.where(np.isfinite(rows), rows, 0.0)
+    return coded

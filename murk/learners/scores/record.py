@@ -6,9 +6,12 @@ its memory is full, or randomness is missing, it does nothing and says so.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from murk._jit import patient, within
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._jit import awaited, jit, patient, within
 from murk._memory import integers_at, numbers_at, random_words, words_at
 from murk.learners.in_place import LEARNED, NO_WORDS, NOT_NOW, SPARE, TOO_FEW, draw_from, trials_for, words_for
 from murk.learners.scores.kernels import SCORE, class_scores, outer, vectors
@@ -23,6 +26,8 @@ from murk.privacy.noise.philox import Purpose, block
 ) = range(18)  # fmt: skip
 # Places in ``real``.
 REACH, MATRIX_REACH, EXPONENT, SPACING, UNIT, TARGET, REAL_HEADER = range(7)
+
+Array = NDArray[Any]
 
 _QUESTION, _FIRST = np.uint64(Purpose.QUESTION), np.uint64(0)
 
@@ -80,16 +85,53 @@ def learn_record(address: int, y: float, trials: int) -> int:
         if draw_from(words_start, trials, noise[: d if question == SCORE else m]) != LEARNED:
             return TOO_FEW
 
-    transform = REAL_HEADER + d
-    basis = transform + p * p
     x = reals - m - d - p
     for j in range(x, x + p - 1):
         if real[j] - real[j] != 0.0:
             real[j] = 0.0
     real[TARGET] = y
+    answer(whole, real, noise, payload, question)
+    forget(whole, real, noise, payload, words)
+    return LEARNED
+
+
+@awaited
+def learn_rows(address: int, X: Array, y: Array) -> None:
+    """Learn from the rows of ``X``, with or without the constant, as :func:`learn_record` would with simulated noise.
+
+    The memory at the address, which nobody else sees, has room for as many.
+    """
+    header = integers_at(address, WHOLE_HEADER)
+    p, d, m, classes = header[FEATURES], header[NUMBERS], header[MATRIX], header[CLASSES]
+    size, words_place, reals = sizes(d, m, p, classes)
+    whole, wide = integers_at(address, size), max(d, m)
+    words = words_at(address + 8 * words_place, size - words_place)
+    noise, payload = whole[words_place - 2 * wide : words_place - wide], whole[words_place - wide : words_place]
+    real = numbers_at(address + 8 * size, reals)
+    x, seed = reals - m - d - p, np.uint64(whole[SEED])
+    for i in range(X.shape[0]):
+        for j in range(p - 1):
+            value = X[i, j]
+            real[x + j] = value if value - value == 0.0 else 0.0
+        real[TARGET] = y[i]
+        record = whole[START] + whole[COUNT]
+        question = _asked(whole, block(seed, np.uint64(record), _QUESTION, _FIRST)[0])
+        wanted = d if question == SCORE else m
+        fast_gaussian(seed, np.int64(record), words[: room_for(wanted)], noise[:wanted])
+        answer(whole, real, noise, payload, question)
+    forget(whole, real, noise, payload, words)
+
+
+@jit
+def answer(whole: Array, real: Array, noise: Array, payload: Array, question: int) -> None:
+    """Add the answer of the one record that stands in the memory, with its noise, to the sums."""
+    p, d, m, classes = whole[FEATURES], whole[NUMBERS], whole[MATRIX], whole[CLASSES]
+    reals, transform = real.shape[0], REAL_HEADER + d
+    basis = transform + p * p
+    x = reals - m - d - p
     rows, target = real[x : x + p].reshape((1, p)), real[TARGET : TARGET + 1]
     origin, turned = real[REAL_HEADER:transform], real[transform:basis].reshape((p, p))
-    sums = WHOLE_HEADER
+    sums, size = WHOLE_HEADER, d
     if question == SCORE:
         v = real[x + p : x + p + d]
         if classes > 0:
@@ -101,7 +143,6 @@ def learn_record(address: int, y: float, trials: int) -> int:
                 v.reshape((1, p)),
             )  # fmt: skip
         quantise_l2(v, real[SPACING], whole[STEPS], payload[:d])
-        size = d
     else:
         v, matrix = real[x + p : x + 2 * p], real[reals - m :]
         vectors(
@@ -111,28 +152,31 @@ def learn_record(address: int, y: float, trials: int) -> int:
         outer(v.reshape((1, p)), matrix.reshape((1, m)))
         for j in range(m):
             payload[j] = np.int64(np.rint(matrix[j] / real[UNIT]))
-        sums += d + (question - 1) * m
-        size = m
+        sums, size = sums + d + (question - 1) * m, m
     for j in range(size):
         whole[sums + j] += payload[j] + noise[j]
     whole[COUNT] += 1
     whole[SCORES + question] += 1
 
-    for j in range(x, reals):
+
+@jit
+def forget(whole: Array, real: Array, noise: Array, payload: Array, words: Array) -> None:
+    """Wipe what is of a record."""
+    p, x = whole[FEATURES], real.shape[0] - whole[MATRIX] - whole[NUMBERS] - whole[FEATURES]
+    for j in range(x, real.shape[0]):
         real[j] = 0.0
     real[x + p - 1] = 1.0
     real[TARGET] = 0.0
     whole[ASKED] = 0
-    for j in range(wide):
+    for j in range(noise.shape[0]):
         noise[j] = 0
         payload[j] = 0
     for j in range(words.shape[0]):
         words[j] = np.uint64(0)
-    return LEARNED
 
 
 @within
-def _asked(whole: np.ndarray, word: np.uint64) -> int:
+def _asked(whole: Array, word: np.uint64) -> int:
     """The question of a word, as `murk.learners.scores.model.asked` has it."""
     if word < np.uint64(whole[SCATTER_BELOW]):
         return 1
