@@ -19,7 +19,7 @@ from murk._memory import words_at
 from murk._turns import Turns, occupied
 from murk.learners.values import number
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, NoiseDistribution
-from murk.privacy.noise.kernels import draw
+from murk.privacy.noise.kernels import draw_gaussian
 from murk.privacy.noise.sources import fill_from
 from murk.privacy.noise.streaming import DONE
 
@@ -29,8 +29,6 @@ LEARNED, TOO_FEW, NO_WORDS, NOT_NOW = range(4)
 
 SPARE: Final = 4
 """Words of one record that a rare trial needs beyond its own."""
-
-_SHAPE, _TABLE, _GUIDE = GAUSSIAN_NOISE.shape, GAUSSIAN_NOISE.table, GAUSSIAN_NOISE.guide
 
 
 @within
@@ -52,7 +50,7 @@ def draw_from(address: int, trials: int, noise: Any) -> int:
     Returns `LEARNED` or `TOO_FEW`.
     """
     pairs, spare = words_at(address, 2 * trials), words_at(address + 16 * trials, SPARE)
-    return LEARNED if draw(_SHAPE, _TABLE, _GUIDE, pairs, spare, noise)[0] == DONE else TOO_FEW
+    return LEARNED if draw_gaussian(pairs, spare, noise)[0] == DONE else TOO_FEW
 
 
 def finish_draw(

@@ -20,9 +20,10 @@ from murk.learners.ldp_sgd.gradients import *
 from murk.learners.ldp_sgd.layout import *
 from murk.learners.ldp_sgd.losses import HUBER_SCALE
 from murk.privacy.mechanisms import lattice
-from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE
+from murk.privacy.noise.distributions import LAPLACE_NOISE
 from murk.privacy.noise.kernels import (
     draw,
+    draw_gaussian,
     fast_gaussian,
     room_for,
     simulated_gaussian,
@@ -33,8 +34,7 @@ from murk.privacy.noise.philox import Purpose
 from murk.privacy.noise.streaming import DONE
 from murk.stream.worker.publication import spacing
 
-# The two distributions, as constants of the compiled code.
-_GAUSSIAN_SHAPE, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE = GAUSSIAN_NOISE.shape, GAUSSIAN_NOISE.table, GAUSSIAN_NOISE.guide
+# As constants of the compiled code.
 _LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE = LAPLACE_NOISE.shape, LAPLACE_NOISE.table, LAPLACE_NOISE.guide
 
 # A stand-in for what a single record, learned in place, does not need.
@@ -352,7 +352,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
         if whole[KIND] == lattice.LAPLACE:
             status = draw(_LAPLACE_SHAPE, _LAPLACE_TABLE, _LAPLACE_GUIDE, pairs, spare, noise)[0]
         else:
-            status = draw(_GAUSSIAN_SHAPE, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE, pairs, spare, noise)[0]
+            status = draw_gaussian(pairs, spare, noise)[0]
         if status != DONE:
             return TOO_FEW
     state = start + 8 * REAL_HEADER

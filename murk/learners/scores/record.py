@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import awaited, jit, patient, within
-from murk._memory import integers_at, numbers_at, random_words, words_at
+from murk._memory import integers_at, numbers_at, random_words, rows_at, words_at
 from murk.learners.in_place import LEARNED, NO_WORDS, NOT_NOW, SPARE, TOO_FEW, draw_from, trials_for, words_for
 from murk.learners.scores.kernels import SCORE, class_scores, outer, vectors
 from murk.privacy.mechanisms.lattice import quantise_l2
@@ -90,7 +90,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
         if real[j] - real[j] != 0.0:
             real[j] = 0.0
     real[TARGET] = y
-    answer(whole, real, noise, payload, question)
+    answer(address + 8 * size, whole, real, noise, payload, question)
     forget(whole, real, noise, payload, words)
     return LEARNED
 
@@ -118,43 +118,45 @@ def learn_rows(address: int, X: Array, y: Array) -> None:
         question = _asked(whole, block(seed, np.uint64(record), _QUESTION, _FIRST)[0])
         wanted = d if question == SCORE else m
         fast_gaussian(seed, np.int64(record), words[: room_for(wanted)], noise[:wanted])
-        answer(whole, real, noise, payload, question)
+        answer(address + 8 * size, whole, real, noise, payload, question)
     forget(whole, real, noise, payload, words)
 
 
 @jit
-def answer(whole: Array, real: Array, noise: Array, payload: Array, question: int) -> None:
-    """Add the answer of the one record that stands in the memory, with its noise, to the sums."""
+def answer(start: int, whole: Array, real: Array, noise: Array, payload: Array, question: int) -> None:
+    """Add the answer of the one record that stands in the memory, with its noise, to the sums.
+
+    ``start`` is the address of ``real``.
+    """
     p, d, m, classes = whole[FEATURES], whole[NUMBERS], whole[MATRIX], whole[CLASSES]
     reals, transform = real.shape[0], REAL_HEADER + d
-    basis = transform + p * p
     x = reals - m - d - p
-    rows, target = real[x : x + p].reshape((1, p)), real[TARGET : TARGET + 1]
-    origin, turned = real[REAL_HEADER:transform], real[transform:basis].reshape((p, p))
-    sums, size = WHOLE_HEADER, d
+    rows, target = rows_at(start + 8 * x, 1, p), real[TARGET : TARGET + 1]
+    origin, turned = real[REAL_HEADER:transform], rows_at(start + 8 * transform, p, p)
+    vector_at, sums, size = start + 8 * (x + p), WHOLE_HEADER, d
     if question == SCORE:
-        v = real[x + p : x + p + d]
         if classes > 0:
-            contrasts = real[basis:x].reshape((classes, classes - 1))
-            class_scores(rows, target, origin, turned, real[REACH], real[EXPONENT], contrasts, v.reshape((1, d)))
+            basis = rows_at(start + 8 * (transform + p * p), classes, classes - 1)
+            class_scores(rows, target, origin, turned, real[REACH], real[EXPONENT], basis, rows_at(vector_at, 1, d))
         else:
             vectors(
                 rows, target, origin, turned, real[REACH], real[EXPONENT], whole[BINARY] == 1, question,
-                v.reshape((1, p)),
+                rows_at(vector_at, 1, p),
             )  # fmt: skip
-        quantise_l2(v, real[SPACING], whole[STEPS], payload[:d])
+        quantise_l2(numbers_at(vector_at, d), real[SPACING], whole[STEPS], payload[:d])
     else:
-        v, matrix = real[x + p : x + 2 * p], real[reals - m :]
         vectors(
             rows, target, origin[:p], turned, real[MATRIX_REACH], real[EXPONENT], whole[BINARY] == 1, question,
-            v.reshape((1, p)),
+            rows_at(vector_at, 1, p),
         )  # fmt: skip
-        outer(v.reshape((1, p)), matrix.reshape((1, m)))
+        outer(rows_at(vector_at, 1, p), rows_at(start + 8 * (reals - m), 1, m))
+        matrix, unit = real[reals - m :], real[UNIT]
         for j in range(m):
-            payload[j] = np.int64(np.rint(matrix[j] / real[UNIT]))
+            payload[j] = np.int64(np.rint(matrix[j] / unit))
         sums, size = sums + d + (question - 1) * m, m
+    total = whole[sums : sums + size]
     for j in range(size):
-        whole[sums + j] += payload[j] + noise[j]
+        total[j] += payload[j] + noise[j]
     whole[COUNT] += 1
     whole[SCORES + question] += 1
 
