@@ -14,7 +14,7 @@ from murk.errors import MurkError, UserError
 from murk.learners.in_place import TOO_FEW, Held, RecordEngine, finish_draw, trials_for
 from murk.learners.scores import record as k
 from murk.learners.scores.answers import Answers, in_place
-from murk.learners.scores.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
+from murk.learners.scores.engine import BLOCK, Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
 from murk.learners.scores.layout import shown_next
 from murk.learners.scores.mechanism import ScoreMechanisms
 from murk.learners.scores.model import QUESTIONS, Question, asked, vectors, with_constant
@@ -25,7 +25,7 @@ from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 
 TURN: Final = 65_536
-"""Records learned before it is another thread's turn."""
+"""Records learned before it is another thread's turn; the sum of so many integers of our own is within 64 bits."""
 
 MOST_BUDGETS: Final = 64
 """People's own budgets that a learner tells apart: it keeps sums for each."""
@@ -174,7 +174,8 @@ class LocalScores(RecordEngine, ScoreEngine):
         together = alike and due(k.learn_rows, len(X) * self.settings.dimension)
         done = 0
         while done < len(X):
-            part = slice(done, min(len(X), done + self._until_next_model()))
+            left = self._left() if together else self._until_next_model()
+            part = slice(done, min(len(X), done + left))
             if together:
                 self._learn_rows(X[part], y[part], levels[0])
             else:
@@ -227,8 +228,12 @@ class LocalScores(RecordEngine, ScoreEngine):
     # What predictions are by
 
     def _until_next_model(self) -> int:
+        return min(BLOCK, self._left())
+
+    def _left(self) -> int:
+        """How many records there are to the end of the epoch, or to what is to be predicted by."""
         count = self._now.count
-        return min(super()._until_next_model(), shown_next(count, self.settings.longest) - count)
+        return min(self.settings.epoch_end(count), shown_next(count, self.settings.longest)) - count
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
         now = super()._advanced(before, count, epochs)
