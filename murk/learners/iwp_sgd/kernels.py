@@ -15,7 +15,7 @@ import numpy as np
 from murk._jit import inlined, jit
 from murk._memory import borrowed
 from murk.learners.iwp_sgd.directions import own_variance, quantise_direction, read_direction, ridge_of, to_direction
-from murk.learners.iwp_sgd.estimation.polish import follow, refresh
+from murk.learners.iwp_sgd.estimation.polish import follow, follow_direction, refresh
 from murk.learners.iwp_sgd.layout import *
 from murk.learners.iwp_sgd.transforms import SQUARED, slopes, value
 from murk.privacy.mechanisms import lattice
@@ -209,7 +209,9 @@ def apply(
         plausible = total * total - total * total == 0.0
     if plausible:
         follow_loss(whole, real, at, v_at, target, weight)
-        if whole[POLISH] == 1:
+        if whole[POLISH] == 1 and directed:
+            follow_direction(whole, real, reference, u, at, target, weight)
+        elif whole[POLISH] == 1:
             follow(whole, real, reference, u, at, v_at, target, weight)
         for j in range(last):
             gathered[j] += weight * (pull * u[j] - push * variance * theta[j])

@@ -78,45 +78,77 @@ def follow(whole: Array, real: Array, rho: Array, u: Array, z: float, v: float, 
     aimed = real[at : at + p]
     at = REAL_HEADER + ROWS * p
     bend, meat = real[at : at + size], real[at + size : at + 2 * size]
-    square, variance, ridge, own_ridge = weight * weight, real[VARIANCE], real[RIDGE], 0.0
-    directed, means = whole[FORM] >= DIRECTED_LABEL, REAL_HEADER + FIRST * p
-    if directed:
-        own_ridge, variance = ridge_of(whole, real, u[p - 1], target), 0.0
-        ridge += own_ridge
-        for j in range(p):
-            variance += u[j] * u[j]
-        variance = own_variance(p, variance, u[p])
+    square, ridge = weight * weight, real[RIDGE]
     # With d = D rho: H rho = (outer z - cross v) u~ + (fourth v - cross z - inner) d, as u~'rho = z and d'rho = v.
     along, beside = outer * z - cross * v, fourth * v - cross * z - inner
     uu, ud, dd, trace, squares = 0.0, 0.0, 0.0, 0.0, 0.0
+    # Unsigned, or every access would ask whether to count from the end.
+    place = np.uintp(0)
     for i in range(p):
-        own = real[CONSTANT_VARIANCE] if i == p - 1 and not directed else variance
+        own = real[CONSTANT_VARIANCE] if i == p - 1 else real[VARIANCE]
         ui, di = u[i], own * rho[i]
         aimed[i] += weight * ((along - pull) * ui + (beside + push) * di)
-        if directed:
-            real[means + i] += weight * ui
-            real[means + p + i] += square * ui * ui
         uu, ud, dd = uu + ui * ui, ud + ui * di, dd + di * di
-        trace += own * (outer * ui * ui - 2.0 * cross * ui * di + fourth * di * di)
+        own_bend = outer * ui * ui - 2.0 * cross * ui * di + fourth * di * di
+        trace += own * own_bend
         squares += own * own
-        start = triangle(i)
-        first, second = weight * (outer * ui - cross * di), weight * variance * (fourth * di - cross * ui)
+        first, second = weight * (outer * ui - cross * di), weight * real[VARIANCE] * (fourth * di - cross * ui)
         residual = square * (pull * ui - push * di + ridge * rho[i])
-        by_u, by_rho = residual * pull, residual * (ridge - push * variance)
+        by_u, by_rho = residual * pull, residual * (ridge - push * real[VARIANCE])
         for j in range(i):
-            # Unsigned, or every access would ask whether to count from the end.
-            place = np.uintp(start + j)
             bend[place] += first * u[j] + second * rho[j]
             meat[place] += by_u * u[j] + by_rho * rho[j]
-        bend[start + i] += weight * (outer * ui * ui - 2.0 * cross * ui * di + fourth * di * di - inner * own)
-        bend[start + i] += weight * own_ridge
-        meat[start + i] += residual * (pull * ui - push * di + ridge * rho[i])
+            place += np.uintp(1)
+        bend[place] += weight * (own_bend - inner * own)
+        meat[place] += residual * (pull * ui - push * di + ridge * rho[i])
+        place += np.uintp(1)
     length = outer * outer * uu * uu + 2.0 * cross * cross * (uu * dd + ud * ud) + fourth * fourth * dd * dd
     length += 2.0 * outer * fourth * ud * ud - 4.0 * cross * ud * (outer * uu + fourth * dd)
     real[POLISH_WEIGHT] += weight
     real[POLISH_SQUARES] += square
     real[MEAT_SQUARES] += square
     real[BEND_SQUARES] += square * (length - 2.0 * inner * trace + inner * inner * squares)
+
+
+@jit
+def follow_direction(whole: Array, real: Array, rho: Array, u: Array, z: float, target: float, weight: float) -> None:
+    """:func:`follow` of a released direction, whose loss is ``(rho'u - t)^2 / 2``: half of the sums are zero then."""
+    p, pull = rho.shape[0], z - target
+    if not abs(pull) < 1e60:
+        return
+    size, at = triangle(p), REAL_HEADER + ROWS * p
+    bend, meat = real[at : at + size], real[at + size : at + 2 * size]
+    at = REAL_HEADER + AIMED * p
+    aimed, means, squared = real[at : at + p], real[at + p : at + 2 * p], real[at + 2 * p : at + 3 * p]
+    square, own_ridge, uu = weight * weight, ridge_of(whole, real, u[p - 1], target), 0.0
+    ridge, known = real[RIDGE] + own_ridge, z - pull
+    for j in range(p):
+        uu += u[j] * u[j]
+        aimed[j] += weight * (known * u[j])
+        means[j] += weight * u[j]
+        squared[j] += square * u[j] * u[j]
+    variance = own_variance(p, uu, u[p])
+    by_rho, trace, squares = ridge - variance, 0.0, 0.0
+    place = np.uintp(0)
+    for i in range(p):
+        ui = u[i]
+        trace += variance * (ui * ui)
+        squares += variance * variance
+        first, left = weight * ui, pull * ui - variance * rho[i] + ridge * rho[i]
+        residual = square * left
+        to_u, to_rho = residual * pull, residual * by_rho
+        for j in range(i):
+            bend[place] += first * u[j]
+            meat[place] += to_u * u[j] + to_rho * rho[j]
+            place += np.uintp(1)
+        bend[place] += weight * (ui * ui - variance)
+        bend[place] += weight * own_ridge
+        meat[place] += residual * left
+        place += np.uintp(1)
+    real[POLISH_WEIGHT] += weight
+    real[POLISH_SQUARES] += square
+    real[MEAT_SQUARES] += square
+    real[BEND_SQUARES] += square * (uu * uu - 2.0 * trace + squares)
 
 
 @jit
