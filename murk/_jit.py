@@ -161,7 +161,7 @@ def awaited(function: F) -> F:
 
 
 def due(kernel: Any, numbers: int) -> bool:
-    """Whether compiling a `patient` or `awaited` kernel pays by now; if not, others work on so many numbers in its place."""
+    """Whether compiling a `patient` or `awaited` kernel pays by now; if not, others work on so many numbers instead."""
     left = getattr(kernel, "_patience", 0)
     if left <= 0:
         return True

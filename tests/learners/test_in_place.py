@@ -12,8 +12,11 @@ import pandas as pd
 import pytest
 
 from murk.learners import in_place
+from murk.learners.scores import local
+from murk.learners.scores import record as scores
+from murk.learners.scores.answers import Answers
 from murk.privacy import GaussianDP, PureDP
-from murk.privacy.noise import SecureNoise
+from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE
 from murk.privacy.noise.sources import compiled as sampler
 from murk.privacy.noise.streaming import fill
@@ -160,6 +163,74 @@ def test_epochs_end_where_they_do_in_blocks(key):
         many.learn_many(X[start:stop], y[start:stop])
         assert one.state_dict() == many.state_dict()
         assert np.array_equal(one._engine.shown(), many._engine.shown())
+
+
+SCORES = [key for key, (name, more) in LEARNERS.items() if name.startswith("Score") or more is PUBLIC]
+
+
+class Elsewhere(SimulatedNoise):
+    """The draws of a seed, which no kernel of learners knows how to make."""
+
+
+def some_rows(key, count):
+    """Among them what is no number, or none to multiply."""
+    rng = np.random.default_rng(8)
+    X = rng.uniform(-1.5, 1.5, (count, 2))
+    for place, odd in enumerate((math.nan, math.inf, -math.inf, 1e300, -1e-300, 0.0)):
+        X[place :: 17 + place, place % 2] = odd
+    return X, targets(key, count, rng)
+
+
+@pytest.mark.parametrize("key", SCORES)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_rows_in_one_call_are_as_by_their_parts(key, order):
+    """Answers that one kernel gives of many rows, and those that are asked, randomized and added up by turns."""
+    X, y = some_rows(key, 7000)
+    X = np.asarray(X, order=order)
+    fused, parts, other = learner(key, seed=3), learner(key, noise=Elsewhere(3)), learner(key, noise=Elsewhere(4))
+    for start, stop in ((0, 1), (1, 3), (3, 3), (3, 4500), (4500, 7000)):
+        for model in (fused, parts, other):
+            model.learn_many(X[start:stop], y[start:stop])
+    for budget in (STRICT, [STRICT, GaussianDP(1.0)]):
+        for model in (fused, parts, other):
+            model.learn_many(X[:2], y[:2], budget)
+    assert fused.state_dict() == parts.state_dict() != other.state_dict()
+
+
+@pytest.mark.parametrize("key", SCORES)
+@pytest.mark.parametrize("broken", [False, True])
+def test_nothing_of_rows_is_left(key, broken, monkeypatch):
+    """Neither in the memory that they were learned in, nor, where it fails half-way, in that or in the learner."""
+    model, made_of, real = learner(key, seed=3), [], scores.learn_rows
+    X, y = some_rows(key, 50)
+    X[-1] = SECRETS
+
+    def memory(*given):
+        made_of.append(Answers(*given))
+        return made_of[-1]
+
+    def fail(address, X, y):
+        held = made_of[-1]
+        held.features[:] = SECRETS
+        held.noise[:] = held.words[:] = 77
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local, "Answers", memory)
+    monkeypatch.setattr(scores, "learn_rows", fail if broken else real)
+    if broken:
+        with pytest.raises(KeyboardInterrupt):
+            model.learn_many(X, y)
+    else:
+        model.learn_many(X, y)
+    assert model.n_releases == (0 if broken else 50)
+    assert made_of, "the kernel is not used"
+    for held in made_of:
+        assert not left(held)
+        assert not held.noise.any()
+        assert not held.words.any()
+    made_of[-1].features[:] = SECRETS
+    assert len(left(made_of[-1])) == 2, "the search would not find a record"
+    assert np.all(X[-1] == SECRETS), "the caller's own rows are left alone"
 
 
 def test_a_memory_that_is_full_is_joined():

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
-from murk.learners.public_glm.directed import with_constant
 from murk.learners.public_glm.engine import MomentEngine
 from murk.learners.public_glm.fitting.statistics import Statistics
 from murk.learners.public_glm.mechanism import Level
 from murk.learners.scores.local import LocalScores
 from murk.learners.scores.mechanism import outer
+from murk.learners.scores.model import with_constant
 from murk.learners.scores.model import QUESTIONS, asked, vectors
 from murk.learners.scores.sums import direction_spread, step_of
 from murk.learners.state import pack

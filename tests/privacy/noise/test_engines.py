@@ -189,6 +189,7 @@ def test_no_float_in_the_compiled_sampler(monkeypatch: pytest.MonkeyPatch) -> No
     no_words, out = np.empty(0, dtype=np.uint64), np.empty(100, dtype=np.int64)
     no_words.setflags(write=False)
     fresh_kernels.draw(*_arrays(GAUSSIAN_NOISE), no_words, no_words, out)
+    fresh_kernels.draw_gaussian(no_words, no_words, out)
     fresh_kernels.simulated_gaussian(np.uint64(1), np.int64(1), out)
     fresh_kernels.fast_gaussian(np.uint64(1), np.int64(1), np.empty(4, dtype=np.uint64), out)
     fresh_kernels.simulated_laplace(np.uint64(1), np.int64(1), out)
