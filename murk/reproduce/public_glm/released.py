@@ -22,8 +22,7 @@ from murk.learners.public_glm.fitting.statistics import Statistics
 from murk.learners.public_glm.mechanism import Level
 from murk.learners.scores.local import LocalScores
 from murk.learners.scores.mechanism import outer
-from murk.learners.scores.model import with_constant
-from murk.learners.scores.model import QUESTIONS, asked, vectors
+from murk.learners.scores.model import QUESTIONS, asked, vectors, with_constant
 from murk.learners.scores.sums import direction_spread, step_of
 from murk.learners.state import pack
 from murk.privacy.mechanisms.base import Randomizer
