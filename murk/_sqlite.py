@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +26,8 @@ Kinds = type | tuple[type, ...]
 # Of a damaged file SQLite's own message may quote bytes that are no text.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _SIZED = (bytes, str)
+# Rows taken at once beyond what a budget of bytes allows.
+_FETCH = 32
 _LEAST_BYTES = 512  # SQLite's smallest page
 
 
@@ -107,17 +111,18 @@ class Database:
     def rows(self, sql: str, values: tuple[Any, ...], budget: int, kinds: Sequence[Kinds] = ()) -> list[Any]:
         """Run one reading statement, and stop after the row whose last column exhausts a budget of bytes."""
         self.check()
-        found = []
+        found: list[Any] = []
         try:
             cursor = self._connection.execute(sql, values)
-            for row in cursor:
-                found.append(row)
+            while budget > 0 and (some := cursor.fetchmany(_FETCH)):
                 # What is no text or bytes is refused below, and takes no room.
-                value = row[-1]
-                budget -= len(value) if isinstance(value, _SIZED) else 1
-                if budget <= 0:
+                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 1 for row in some]
+                left = budget - sum(sizes)
+                if left <= 0:
                     cursor.close()
-                    break
+                    some = some[: bisect_left([*accumulate(sizes)], budget) + 1]
+                found += some
+                budget = left
         except _ERRORS as error:
             raise self._explained(error) from error
         return self._checked(found, kinds)

@@ -65,10 +65,13 @@ def test_one_forged_release_reaches_less_far_than_its_coordinates_would_let_it(m
     alone = getattr(mechanism, "magnitudes", np.full(engine.dimension, mechanism.magnitude)).astype(float)
 
     def admitted(factor):
+        one = release([int(v) for v in factor * alone])
         try:
-            engine.admit(release([int(v) for v in factor * alone]))
+            engine.admit(one)
         except RejectedError:
+            assert not engine.admits([one])
             return False
+        assert engine.admits([one])
         return True
 
     low, high = 0.0, 1.0

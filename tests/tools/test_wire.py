@@ -23,8 +23,9 @@ from murk.stream.messages.codec import REASONS, RejectedError, WireRules, decode
 from murk.stream.messages.estimates import EstimateMessage
 from murk.stream.messages.state import Counters, decode_state
 from murk.stream.task.task import Task
+from murk.stream.worker.intake import DEAD_BYTES
 from murk.stream.worker.learner import payload_lengths
-from murk.stream.worker.worker import DEAD_BYTES, Worker
+from murk.stream.worker.worker import Worker
 from tests.stream.by_hand import PAGE, code, release
 from tests.stream.harness import drain
 from tools.wire import examples as wire_examples

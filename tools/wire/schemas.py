@@ -18,7 +18,7 @@ from murk.stream.task.data.features import ADDED as ADDED_TO_FEATURES
 from murk.stream.task.learner import ADDED, ADDED_TO_TASK
 from murk.stream.task.protocols.registry import BLOCKS
 from murk.stream.task.task import SCHEMA_VERSION, Task
-from murk.stream.worker.worker import DEAD_BYTES
+from murk.stream.worker.intake import DEAD_BYTES
 
 Schema = dict[str, Any]
 

@@ -24,6 +24,7 @@ from murk.learners.iwp_sgd.settings import ExampleMechanism, ExampleSettings, le
 from murk.learners.levels import levels_of
 from murk.learners.state import count_of, pack, unpack
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
+from murk.stream.messages.block import block_of
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ExampleRelease
 
@@ -277,15 +278,24 @@ class IWPEngine(RecordEngine):
         if self._labelled and release.payload[-1] not in (-1, 1):
             raise RejectedError("magnitude", f"a label of {release.payload[-1]}, neither -1 nor 1")
 
+    def admits(self, releases: Sequence[ExampleRelease]) -> bool:
+        """Whether `admit` lets all of these be learned."""
+        for level, rows in block_of(releases).split("level").items():
+            bounds = self._bounds[level]
+            if bounds is not None and (np.abs(rows) > bounds).any():
+                return False
+            if self._labelled and (np.abs(rows[:, -1]) != 1).any():
+                return False
+        return True
+
     @in_turn
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
         """Learn from admitted releases in turn."""
         if not releases:
             return
-        if {len(release.payload) for release in releases} != {self.dimension}:
-            raise MurkError(f"a release does not hold the {self.dimension} numbers of an example")
-        payloads = np.array([release.payload for release in releases], dtype=np.int64)
-        levels = np.array([self._levels[release.level] for release in releases], dtype=np.int64)
+        block = block_of(releases)
+        payloads = block.rows(self.dimension)
+        levels = np.array([self._levels[level] for level in block.levels], dtype=np.int64)
         self.current = None
         f.learn_releases(self.real, self.whole, payloads, levels, *self._level_table)
 

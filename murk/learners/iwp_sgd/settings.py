@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -234,7 +235,7 @@ class ExampleSettings:
         """Public bound of the vector that is learned from: of ``||x||``, the constant included; of directions 1."""
         return 1.0 if self.weighted else math.sqrt(self.square)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
         # What was added later says something only where it is not what it was before: older states go on.

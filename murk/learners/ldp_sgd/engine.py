@@ -9,6 +9,7 @@ import copy
 import math
 import os
 from collections.abc import Mapping, Sequence
+from operator import le
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from murk.privacy.mechanisms.kernel_codes import NOISE_OF
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
+from murk.stream.messages.block import block_of
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
 from murk.stream.worker.publication import is_published
@@ -246,6 +248,23 @@ class SGDEngine(RecordEngine):
         if not self._reach[release.level].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
+    def admits(self, releases: Sequence[GradientRelease]) -> bool:
+        """Whether `admit` plainly lets all of these be learned next, in this order."""
+        count, versions = self.n_releases, [release.version for release in releases]
+        if not all(map(le, versions, range(count, count + len(releases)))):
+            return False
+        # What would not be too old as the last of them is not: an age grows with the count, and its share of it, too.
+        last = count + len(releases) - 1
+        age = last - min(versions)
+        if age > self._never_too_old and 1_000_000 * age > self._share_ppm * last:
+            return False
+        floor = self.settings.staleness.floor
+        for version in {*versions} - {self._known_version}:
+            if not is_published(version, floor):
+                return False
+            self._known_version = version
+        return all(self._reach[level].holds_all(rows) for level, rows in block_of(releases).split("level").items())
+
     @in_turn
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
         """Learn from admitted releases in turn.
@@ -258,11 +277,10 @@ class SGDEngine(RecordEngine):
         if not releases:
             return
         memory = self.memory
-        if {len(release.payload) for release in releases} != {self.dimension}:
-            raise MurkError(f"a release does not hold the {self.dimension} numbers of a gradient")
-        payloads = np.array([release.payload for release in releases], dtype=np.int64)
+        block = block_of(releases)
+        payloads = block.rows(self.dimension)
         versions = np.array([release.version for release in releases], dtype=np.int64)
-        levels = np.array([self._levels[release.level] for release in releases], dtype=np.int64)
+        levels = np.array([self._levels[level] for level in block.levels], dtype=np.int64)
         learned = k.learn_releases(
             memory.real, memory.whole, payloads, versions, levels, self._kinds, self._units, self._variances
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -131,7 +132,7 @@ class Settings:
         if length > self.radius:
             raise UserError(f"start= has norm {length:.6g} in working coordinates, beyond radius={self.radius:g}")
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Fingerprint of what decides how it learns: states go on, and chains merge, only between equal ones."""
         apart = ("second_moment", "transform", "intervals", "start", "delays")

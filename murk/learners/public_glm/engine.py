@@ -26,6 +26,7 @@ from murk.learners.public_glm.record import MomentMemory, in_place
 from murk.learners.state import count_of, pack, unpack
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from murk.stream.messages.block import block_of
 from murk.stream.messages.codec import RejectedError
 
 if TYPE_CHECKING:
@@ -248,16 +249,24 @@ class MomentEngine(RecordEngine):
         if not self._reach[release.level].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
+    def admits(self, releases: Sequence[MomentRelease]) -> bool:
+        """Whether `admit` lets all of these be learned."""
+        for level, rows in block_of(releases).split("level").items():
+            bounds = self._bounds.get(level)
+            if bounds is not None and (np.abs(rows) > bounds).any():
+                return False
+            if not self._reach[level].holds_all(rows):
+                return False
+        return True
+
     @in_turn
     def learn_releases(self, releases: Sequence[MomentRelease]) -> None:
         """Learn from admitted releases in turn."""
         if not releases:
             return
-        if {len(release.payload) for release in releases} != {self.dimension}:
-            raise MurkError(f"a release does not hold the {self.dimension} numbers of its moments")
-        payloads = np.array([release.payload for release in releases], dtype=np.int64)
-        levels = np.array([self._places[release.level] for release in releases], dtype=np.int64)
-        self._learn_batch(payloads, levels, self._level_table)
+        block = block_of(releases)
+        levels = np.array([self._places[level] for level in block.levels], dtype=np.int64)
+        self._learn_batch(block.rows(self.dimension), levels, self._level_table)
 
     @in_turn
     def learn_payloads(self, payloads: Integers, level: str) -> None:

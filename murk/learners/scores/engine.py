@@ -22,6 +22,7 @@ from murk.learners.scores.solving.needed import Outlook
 from murk.learners.scores.sums import Epoch, Tally, summaries
 from murk.learners.state import count_of
 from murk.privacy.mechanisms.payload_limits import FORGED, Reach
+from murk.stream.messages.block import block_of
 from murk.stream.messages.codec import RejectedError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 Answered = tuple[int, str, Question]
 """The version that an answer was given at, its level, and the question."""
+_ANSWERED = "version", "level", "question"
 
 BLOCK = 4096
 """Releases learned at once at the most: the sum of so many payloads is within 64 bits."""
@@ -145,6 +147,19 @@ class ScoreEngine:
         if not self._reach[release.level, matrix].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
+    def admits(self, releases: Sequence[ScoreRelease]) -> bool:
+        """Whether `admit` plainly lets all of these be learned next, in this order."""
+        count, settings, lengths = self._now.count, self.settings, self.lengths
+        # By the last of them the oldest epoch may be forgotten.
+        oldest = self._oldest(count + len(releases) - 1)
+        versions = {release.version for release in releases}
+        if not all(oldest <= version <= count and version == settings.epoch_start(version) for version in versions):
+            return False
+        if {(release.question != "score", len(release.payload)) for release in releases} - {*enumerate(lengths)}:
+            return False
+        answers = block_of(releases).split(*_ANSWERED)
+        return all(self._reach[level, asked != "score"].holds_all(rows) for (_, level, asked), rows in answers.items())
+
     def _oldest(self, count: int) -> int:
         """Where the oldest epoch begins that a chain with so many releases remembers."""
         return self.settings.remembered(count)[0]
@@ -161,10 +176,8 @@ class ScoreEngine:
         done = 0
         while done < len(releases):
             stop = min(len(releases), done + self._until_next_model())
-            groups: dict[Answered, list[list[int]]] = {}
-            for release in releases[done:stop]:
-                groups.setdefault((release.version, release.level, release.question), []).append(release.payload)
-            self._add({key: np.array(payloads, dtype=np.int64) for key, payloads in groups.items()})
+            part = releases if stop - done == len(releases) else releases[done:stop]
+            self._add(block_of(part).split(*_ANSWERED))
             done = stop
 
     @in_turn

@@ -152,7 +152,7 @@ class Settings:
         matrix: Any = mechanisms["default"].matrix
         return min(MOST_REACH * typical, max(REACH * typical, _NOISE / (self.features * math.sqrt(matrix.variance))))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Fingerprint of all settings: states go on, and chains merge, only between equal ones."""
         parts = [repr(self.names), repr(self.binary), repr(self.exponent)]

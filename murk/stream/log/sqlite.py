@@ -11,6 +11,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,8 @@ class SqliteLog(Log):
         )
         if not rows or rows[0][0] != offset:
             check_range(self, partition, offset)
-        return [*map(Message._make, rows)]
+        # As `Message._make` does it, which is a function of Python's.
+        return [*map(tuple.__new__, repeat(Message), rows)]
 
     def begin(self, partition: int) -> int:
         """Offset of the oldest message kept."""

@@ -6,11 +6,12 @@ fraction of its time; it may hesitate where `decode` would not, and never takes 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
+from murk.stream.messages.block import Block
 from murk.stream.messages.codec import WireRules, decode
 from murk.stream.messages.releases import KINDS, PackedRelease
 from murk.stream.messages.structs import struct_of
@@ -83,3 +84,61 @@ def receiver(rules: WireRules) -> Callable[[bytes], Received]:
         return decode(data, rules)
 
     return receive
+
+
+def block_receiver(rules: WireRules) -> Callable[[Sequence[bytes]], Block | None]:
+    """Return what reads many messages at once: all of them, as `receiver` would, where all are plainly right.
+
+    It gives None where any may not be, or there are none: then each is read by itself.
+
+    Examples
+    --------
+    >>> read = block_receiver(WireRules("f" * 64, simulated=False, lengths=(3,), magnitudes={"default": 2**40}))
+    >>> read([b"{}"]) is None
+    True
+    """
+    model = KINDS[rules.kind]
+    if issubclass(model, PackedRelease) or not rules.magnitudes:
+        return lambda values: None
+    magnitudes, lengths, longest = dict(rules.magnitudes), frozenset(rules.lengths), rules.max_bytes
+    simulated, partitions, fields = {rules.simulated}, rules.partitions, len(model.model_fields)
+    narrowest, widest = min(magnitudes.values()), max(magnitudes.values())
+    own = struct_of(model, widest, task=(rules.task_hash,), level=tuple(magnitudes))
+    parse: Callable[[bytes], list[Any]] = msgspec.json.Decoder(list[own]).decode  # type: ignore[valid-type]
+
+    def read(values: Sequence[bytes]) -> Block | None:
+        if not (all(values) and max(map(len, values), default=longest + 1) <= longest):
+            return None
+        joined = b",".join(values)
+        # As many colons as fields: no key is given twice, and no text holds one. So each message, beginning and ending
+        # as an object does, is one: what is between two is then the end of an object and the beginning of another.
+        if joined.count(b":") != fields * len(values) or {(data[0], data[-1]) for data in values} != {_BRACES}:
+            return None
+        try:
+            found = Block(parse(b"[%b]" % joined))
+            ids = "".join([release.id for release in found])
+            canonical = bytes.fromhex(ids).hex() == ids
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return None
+        plain = (
+            canonical
+            and len(found) == len(values)
+            and {len(release.id) for release in found} == {32}
+            and {release.simulated for release in found} == simulated
+            and max([release.chain for release in found]) < partitions
+            and lengths.issuperset(map(len, found.payloads))
+            and (narrowest == widest or _within(narrowest, found.payloads) or all(
+                _within(magnitudes[release.level], [release.payload]) for release in found
+            ))
+        )  # fmt: skip
+        return found if plain else None
+
+    return read
+
+
+_BRACES = (ord("{"), ord("}"))
+
+
+def _within(bound: int, payloads: Sequence[Sequence[int]]) -> bool:
+    """Whether no number of some payloads is larger."""
+    return max(map(max, payloads)) <= bound and min(map(min, payloads)) >= -bound

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -14,7 +14,7 @@ LARGEST = 2**62 - 1
 _BOUNDS = ("gt", "ge", "lt", "le")
 
 
-def struct_of(model: type[Release], widest: int = LARGEST) -> type[msgspec.Struct]:
+def struct_of(model: type[Release], widest: int = LARGEST, **only: tuple[str, ...]) -> type[msgspec.Struct]:
     """Return a kind's fields in their order, but for their patterns.
 
     Parameters
@@ -23,11 +23,14 @@ def struct_of(model: type[Release], widest: int = LARGEST) -> type[msgspec.Struc
         A kind whose payload is a list of integers.
     widest
         The largest size of one of them.
+    only
+        The texts that some fields may have.
     """
     types = {name: _typed(field.annotation, field.metadata) for name, field in model.model_fields.items()}
     # Looking for the largest of ten numbers takes Python as long as all the rest.
     limit = min(widest, LARGEST)
     types["payload"] = list[Annotated[int, msgspec.Meta(ge=-limit, le=limit)]]
+    types.update({name: Literal[texts] for name, texts in only.items()})
     fields = [(model.model_fields[name].alias or name, one) for name, one in types.items()]
     # Releases hold no cycles: the garbage collector need not look at them.
     return msgspec.defstruct(model.__name__, fields, frozen=True, forbid_unknown_fields=True, gc=False)

@@ -8,6 +8,7 @@ from logging import Logger
 from time import monotonic
 from typing import Any
 
+from murk.stream.messages.block import block_of
 from murk.stream.messages.releases import GradientRelease
 from murk.stream.messages.state import Counters
 
@@ -43,7 +44,7 @@ class Tally:
         if not releases:
             return
         self._learned += len(releases)
-        self._levels.update([release.level for release in releases])
+        self._levels.update(block_of(releases).levels)
         # Only gradients grow stale, and so have an age; a chain's releases are all of one kind.
         if releases[0].kind != GRADIENT:
             return

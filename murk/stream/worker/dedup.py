@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class DuplicateWindow:
     """Which ids stand among the previous ``size`` offsets of a partition.
@@ -44,11 +46,7 @@ class DuplicateWindow:
 
         Offsets must grow from call to call.
         """
-        block = offset // self.size
-        if block != self._block:
-            self._older = self._newer if block == self._block + 1 else {}
-            self._newer = {}
-            self._block = block
+        self._turn_to(offset)
         key = bytes.fromhex(identifier)
         newer = self._newer
         before = newer.get(key)
@@ -57,6 +55,30 @@ class DuplicateWindow:
         newer[key] = offset
         self._last = (offset, identifier)
         return before is not None and offset - before <= self.size
+
+    def add_new(self, offsets: Sequence[int], identifiers: Sequence[str]) -> bool:
+        """Add ids at offsets if none of them is known and all differ; say whether that was so, else add none.
+
+        That one is known need not mean that it is a duplicate.
+        """
+        if offsets[0] // self.size != offsets[-1] // self.size:
+            return False
+        self._turn_to(offsets[0])
+        keys = [*map(bytes.fromhex, identifiers)]
+        newer = self._newer
+        if len(set(keys)) < len(keys) or not (newer.keys().isdisjoint(keys) and self._older.keys().isdisjoint(keys)):
+            return False
+        newer.update(zip(keys, offsets, strict=True))
+        self._last = (offsets[-1], identifiers[-1])
+        return True
+
+    def _turn_to(self, offset: int) -> None:
+        """Forget what is not within reach of an offset and those after it."""
+        block = offset // self.size
+        if block != self._block:
+            self._older = self._newer if block == self._block + 1 else {}
+            self._newer = {}
+            self._block = block
 
     def newest(self, offset: int) -> str | None:
         """Return the id of the newest message within reach of an offset, or None where there is none."""

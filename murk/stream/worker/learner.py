@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from murk.stream.messages.codec import WireRules
@@ -63,7 +63,8 @@ class StreamLearner(Protocol):
     def admit(self, release: Any, ahead: int) -> None:
         """Raise `RejectedError` when a release cannot be learned as number ``n_releases + ahead``.
 
-        ``ahead`` counts the releases that were admitted since `learn_releases` was last called.
+        ``ahead`` counts the releases that were admitted since `learn_releases` was last called. A learner may have a
+        method ``admits(releases)``, too, which tells whether all of these are plainly admitted next, in this order.
         """
 
     def learn_releases(self, releases: Sequence[Any]) -> None:
@@ -99,3 +100,9 @@ def payload_lengths(learner: StreamLearner) -> tuple[int, ...]:
     """Return the lengths that a payload may have which a learner learns from."""
     lengths: tuple[int, ...] = getattr(learner, "lengths", (learner.dimension,))
     return lengths
+
+
+def admits_of(learner: StreamLearner) -> Callable[[Sequence[Any]], bool]:
+    """Return what tells of several releases whether a learner plainly admits all; where it cannot tell, it says no."""
+    admits: Callable[[Sequence[Any]], bool] = getattr(learner, "admits", lambda releases: False)
+    return admits

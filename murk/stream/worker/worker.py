@@ -15,18 +15,16 @@ from typing import Self
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import MAX_STATE, DeadLetter, FencedError, Log, Message
-from murk.stream.messages.codec import RejectedError, encode_iterate
-from murk.stream.messages.receiving import Received, receiver
+from murk.stream.messages.codec import encode_iterate
+from murk.stream.messages.receiving import Received
 from murk.stream.messages.releases import IterateMessage, truncate_time
 from murk.stream.messages.state import Counters, StateMessage
 from murk.stream.messages.trail import Trail, TrailRecorder, first_point
 from murk.stream.task.task import Task
 from murk.stream.worker.counters import DeadLetterLog, Tally
+from murk.stream.worker.intake import Intake
 from murk.stream.worker.learner import StreamLearner, wire_rules
 from murk.stream.worker.recovery import check_carries, check_last, open_state, rebuild_window
-
-DEAD_BYTES = 2**16
-"""A dead letter keeps this much of a message's beginning: more than what a person sends has."""
 
 _STEP_BYTES = 2**26
 """No step reads more than so many bytes, whatever the batch."""
@@ -164,7 +162,7 @@ class Worker:
         check_carries(log, task)
         self._check_learner()
         rules = wire_rules(task, learner)
-        self._receive = receiver(rules)
+        self._intake = Intake(chain, rules, learner)
         self.batch = max(1, min(batch, _STEP_BYTES // rules.max_bytes))
         self._pending: _Pending | None = None
         self._stopped: str | None = None
@@ -271,7 +269,7 @@ class Worker:
         checkpoint = self._ownership.load()
         message = open_state(self._log, self._task, self.chain, checkpoint)
         self.offset = checkpoint.offset
-        self._window = rebuild_window(self._log, self._task, self.chain, self._receive, self.offset)
+        self._window = rebuild_window(self._log, self._task, self.chain, self._intake.receive, self.offset)
         self._model = self._log.model(self.chain)
         self._model_version = self._published_version = -1
         self._counters = Counters()
@@ -291,38 +289,19 @@ class Worker:
             )
 
     def _learn_batch(self, messages: Sequence[Message]) -> _Pending | None:
-        learner, chain, seen, receive = self._learner, self.chain, self._window.seen, self._receive
-        admit, before = learner.admit, learner.n_releases
-        admitted: list[Received] = []
+        learner, chain, before = self._learner, self.chain, self._learner.n_releases
         dead: list[DeadLetter] = []
         tally = Tally(self._counters)
-        chunk = self._chunk()
-        for offset, appended, value in messages:
-            try:
-                release = receive(value)
-                # Whatever becomes of it, its id is taken: only so is the window a function of the log.
-                duplicate = seen(offset, release.id)
-                if release.chain != chain:
-                    raise RejectedError("chain", f"of chain {release.chain}, on partition {chain}")
-                # Before duplicates: where retention is no shorter than expiry, what it has removed from the
-                # window cannot change what becomes of a message.
-                if appended > release.expires:
-                    raise RejectedError("expired", f"appended {appended - release.expires} s after its expiry")
-                if duplicate:
-                    tally.duplicate()
-                    continue
-                admit(release, len(admitted))
-            except RejectedError as rejected:
-                dead.append(DeadLetter(chain, offset, rejected.reason, rejected.detail, value[:DEAD_BYTES]))
-                tally.dead(rejected.reason)
-                continue
-            admitted.append(release)
-            if len(admitted) == chunk:
-                self._learn(admitted, tally)
+        at = 0
+        while at < len(messages):
+            part = messages[at : at + self._chunk()]
+            at += len(part)
+            judged = self._intake.judge(part, self._window, tally)
+            dead += judged.dead
+            if judged.admitted:
+                self._learn(judged.admitted, tally)
                 self._publish_uncommitted()
-                self._mark(appended)
-                admitted, chunk = [], self._chunk()
-        self._learn(admitted, tally)
+                self._mark(judged.appended)
         learned = learner.n_releases - before
         model = self._newest_model()
         estimate = None if self._estimates is None else self._estimates(learner)
@@ -350,7 +329,7 @@ class Worker:
         return _Pending(encoded, dead, model, estimate, progress)
 
     def _chunk(self) -> int:
-        """How many releases to learn at once: not beyond the next count at which something is to be noted."""
+        """How many messages to judge and learn at once: not beyond the next count at which something is to be noted."""
         count = self._learner.n_releases
         at = self._trail.next(count)
         return min(_LEARN, self._learner.publish_every, _LEARN if at is None else at - count)

@@ -209,12 +209,16 @@ def test_plain_arithmetic_does_overflow():
 def test_admission_checks_each_coordinate():
     made = engine(release="separate")
     honest = made.mechanisms["default"].magnitudes.tolist()
-    made.admit(release([*honest[:2], -1]))
+    good = release([*honest[:2], -1])
+    made.admit(good)
+    assert made.admits([good, good])
     for payload in ([honest[0] + 1, 0, 1], [0, 0, 0], [0, 0, 2], [0, 0, -(2**40)]):
         with pytest.raises(RejectedError) as found:
             made.admit(release(payload))
         assert found.value.reason == "magnitude"
+        assert not made.admits([good, release(payload), good])
     engine().admit(release([1, 2, 3]))
+    assert engine().admits([release([1, 2, 3])])
     with pytest.raises(MurkError, match="3 numbers"):
         made.learn_releases([release([1, 2])])
     assert made.published() is None

@@ -76,6 +76,7 @@ def test_releases_and_records_end_in_the_same_fold():
     here, there, cut = engine(noise=SimulatedNoise(3)), engine(), engine()
     here.learn_records(X, y, own)
     there.learn_releases(releases(40))
+    assert cut.admits(releases(40))
     for one in releases(40):
         cut.admit(one)
         cut.learn_releases([one])

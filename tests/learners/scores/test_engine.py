@@ -102,6 +102,8 @@ def test_what_cannot_be_learned_is_refused_with_its_reason(problem, more, reason
     with pytest.raises(RejectedError) as refused:
         problem.engine().admit(release(problem, 1, **more), 0)
     assert refused.value.reason == reason
+    assert problem.engine().admits([release(problem, 1)])
+    assert not problem.engine().admits([release(problem, 1), release(problem, 1, **more)])
 
 
 def test_epochs_that_never_were_and_forgotten_ones_are_refused():
@@ -114,13 +116,16 @@ def test_epochs_that_never_were_and_forgotten_ones_are_refused():
     assert [epoch.start // FIRST for epoch in engine.epochs] == [2, 4, 8, 16, 32, 64, 128, 256]
     reasons = []
     for version in (2 * FIRST, FIRST, 3 * FIRST, 0):
+        answer = ScoreRelease(
+            id="0" * 32, task="f" * 64, level="default", chain=0, version=version, question="score", payload=[0, 0],
+            time=0, expires=86_400,
+        )  # fmt: skip
         try:
-            engine.admit(ScoreRelease(
-                id="0" * 32, task="f" * 64, level="default", chain=0, version=version, question="score",
-                payload=[0, 0], time=0, expires=86_400,
-            ), 0)  # fmt: skip
+            engine.admit(answer, 0)
+            assert engine.admits([answer])
             reasons.append("")
         except RejectedError as refused:
+            assert not engine.admits([answer])
             reasons.append(refused.reason)
     assert reasons == ["", "stale", "version", "stale"]
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from murk.stream.messages import receiving
 from murk.stream.messages.codec import RejectedError, WireRules, encode, json_schema
-from murk.stream.messages.receiving import receiver
+from murk.stream.messages.receiving import block_receiver, receiver
 from murk.stream.messages.releases import KINDS, PackedRelease, Release
 from murk.stream.messages.structs import struct_of
 from tests.fuzz.mutate import TOKENS, written
@@ -149,3 +149,72 @@ def _plain(schema: dict[str, Any]) -> dict[str, Any]:
         if exclusive in found:
             found[name] = found.pop(exclusive) + step
     return found
+
+
+def block(values: list[bytes], its: WireRules) -> Any:
+    """What a block of messages is taken for; one that is taken holds what each of its messages is taken for."""
+    found = block_receiver(its)(values)
+    if found is not None:
+        alone = [receiver(its)(value) for value in values]
+        names = KINDS[its.kind].model_fields
+        assert [[getattr(one, name.rstrip("_")) for name in names] for one in found] == [
+            [getattr(one, name.rstrip("_")) for name in names] for one in alone
+        ]
+    return found
+
+
+@pytest.mark.parametrize("kind", WITH_NUMBERS)
+def test_a_block_of_honest_releases_is_taken_at_once(kind: str) -> None:
+    its, fields = rules(kind), json.loads(encode(release(kind)))
+    values = [json.dumps(fields | {"id": f"{number:032x}", "chain": number % 2}).encode() for number in range(5)]
+    assert len(block(values, its)) == 5
+    assert len(block([encode(release(kind)), json.dumps(fields, indent=1).encode()], its)) == 2
+    assert block([], its) is None
+
+
+@pytest.mark.parametrize("kind", WITH_NUMBERS)
+def test_a_block_with_anything_odd_is_not(kind: str) -> None:
+    its, good = rules(kind), encode(release(kind))
+    fields = json.loads(good)
+    changes: list[dict[str, Any]] = [
+        {"simulated": True}, {"chain": 2}, {"level": "none"}, {"task": TASK[::-1]}, {"payload": [1]}, {"payload": []},
+        {"payload": [0, 0, 1_001]}, {"level": "open", "payload": [0, -11, 0]}, {"payload": [1, 2, 3.5]},
+        {"id": "F" * 32}, {"id": "f" * 31}, {"id": "f" * 30 + "  "}, {"extra": 1},
+    ]  # fmt: skip
+    odd = [b"", b"{}", good[:-1], good[1:], good + b" ", b" " + good, good + b"," + good, good + good]
+    odd += [b"[" + good + b"]", json.dumps(fields)[:-1].encode() + b', "chain": 1}']
+    odd += [json.dumps(fields | change).encode() for change in changes]
+    for one in odd:
+        assert block([good, one, good], its) is None, one
+        assert block([one], its) is None, one
+    assert len(block([good, json.dumps(fields | {"level": "open", "payload": [0, 9, -10]}).encode()], its)) == 2
+
+
+@pytest.mark.parametrize("kind", WITH_NUMBERS)
+def test_messages_that_are_releases_only_together_are_not_taken(kind: str) -> None:
+    """However two releases are cut into as many messages, only whole ones are taken."""
+    its = rules(kind)
+    for good in (encode(release(kind)), json.dumps(json.loads(encode(release(kind))), indent=1).encode()):
+        both = good + b"," + good
+        for at in (at for at, byte in enumerate(both) if byte == ord(",")):
+            # Joined by a comma again, they are the same bytes.
+            taken = block([both[:at], both[at + 1 :]], its)
+            assert (taken is not None) == (at == len(good))
+        # A text that holds the end of one and the beginning of another.
+        inside = [good.replace(b'"default"', b'"defa},{ult"').replace(b"},{", b"}SPLIT{")]
+        assert block(inside[0].split(b"SPLIT"), its) is None
+    # As many colons in all, one too many in one and one too few in the other.
+    fields = json.loads(encode(release(kind)))
+    twice = json.dumps(fields)[:-1].encode() + b', "chain": 1}'
+    fewer = json.dumps({name: value for name, value in fields.items() if name != "time"}).encode()
+    assert block([twice, fewer], its) is None
+
+
+@pytest.mark.parametrize("kind", WITH_NUMBERS)
+def test_a_block_with_bytes_put_anywhere_is_seen_alike(kind: str) -> None:
+    its, good = rules(kind), encode(release(kind))
+    taken = 0
+    for at in range(0, len(good) + 1, 5):
+        for token in TOKENS:
+            taken += block([good, good[:at] + token + good[at:]], its) is not None
+    assert taken > 0

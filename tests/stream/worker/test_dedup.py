@@ -90,3 +90,34 @@ def test_ids_that_collide_as_integers_cost_no_more() -> None:
 def test_a_window_must_reach_back() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         DuplicateWindow(0)
+
+
+@given(STREAMS, st.integers(1, 12), st.lists(st.integers(1, 6), min_size=1, max_size=4))
+def test_blocks_of_new_ids_are_added_as_one_by_one(
+    stream: list[tuple[int, str | None]], size: int, cuts: list[int]
+) -> None:
+    messages = [(offset, identifier) for offset, identifier in placed(stream, 0) if identifier is not None]
+    alone, blocks = DuplicateWindow(size), DuplicateWindow(size)
+    at = 0
+    for cut in cuts * len(messages):
+        block = messages[at : at + cut]
+        at += cut
+        if not block:
+            break
+        found = run(alone, block)
+        if blocks.add_new([offset for offset, _ in block], [identifier for _, identifier in block]):
+            assert not any(found)
+        else:
+            assert run(blocks, block) == found
+        assert (blocks._newer, blocks._older, blocks._last) == (alone._newer, alone._older, alone._last)
+
+
+def test_a_block_of_new_ids_is_added_at_once() -> None:
+    window = DuplicateWindow(100)
+    assert window.add_new([0, 1, 2], IDS[:3])
+    assert not window.add_new([3, 4], IDS[2:])
+    assert not window.add_new([3, 4], [IDS[3], IDS[3]])
+    assert len(window) == 3
+    assert window.add_new([3], IDS[3:])
+    # Across the end of a dictionary's turn each is looked at by itself.
+    assert not window.add_new([99, 100], ["a" * 32, "b" * 32])

@@ -15,7 +15,8 @@ from murk.stream.log.base import DeadLetter
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.messages.codec import decode_iterate
 from murk.stream.task.task import Task
-from murk.stream.worker.worker import DEAD_BYTES, Progress, Worker
+from murk.stream.worker.intake import DEAD_BYTES
+from murk.stream.worker.worker import Progress, Worker
 from tests.stream.harness import (
     DIMENSION,
     SumLearner,

@@ -1,0 +1,108 @@
+"""Releases in a row, with the columns of them that a learner works on, each made once."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import MurkError
+
+Rows = NDArray[np.int64]
+
+
+class Block(list[Any]):
+    """Releases of one kind, in order; never changed. `block_of` makes one of any sequence of them.
+
+    Examples
+    --------
+    >>> from collections import namedtuple
+    >>> release = namedtuple("release", "level payload")
+    >>> block = Block([release("open", [1, 2]), release("default", [3, 4]), release("open", [5, 6])])
+    >>> block.rows(2).tolist()
+    [[1, 2], [3, 4], [5, 6]]
+    >>> {level: rows.tolist() for level, rows in block.split("level").items()}
+    {'open': [[1, 2], [5, 6]], 'default': [[3, 4]]}
+    """
+
+    _split: tuple[tuple[str, ...], dict[Any, Rows]] = ((), {})
+
+    @cached_property
+    def levels(self) -> list[str]:
+        """The level of each."""
+        return [release.level for release in self]
+
+    @cached_property
+    def payloads(self) -> list[list[int]]:
+        """The payload of each."""
+        return [release.payload for release in self]
+
+    @cached_property
+    def _rows(self) -> Rows:
+        return rows_of(self.payloads, len(self.payloads[0]))
+
+    def rows(self, size: int) -> Rows:
+        """Return the payloads as rows (m, size).
+
+        Raises
+        ------
+        MurkError
+            If one holds another number of numbers: it was not admitted.
+        """
+        if self._rows.shape[1] != size:
+            raise _unlike(size)
+        return self._rows
+
+    def split(self, *names: str) -> dict[Any, Rows]:
+        """Return the rows of each value of a field, or of each tuple of the values of several, as they first come.
+
+        Raises
+        ------
+        MurkError
+            If payloads of one hold different numbers of numbers.
+        """
+        known, found = self._split
+        if known != names:
+            groups: dict[Any, list[list[int]]] = {}
+            keys = self.levels if names == ("level",) else map(attrgetter(*names), self)
+            for key, payload in zip(keys, self.payloads, strict=True):
+                groups.setdefault(key, []).append(payload)
+            alone = len(groups) == 1
+            found = {key: self._rows if alone else rows_of(own, len(own[0])) for key, own in groups.items()}
+            self._split = names, found
+        return found
+
+
+def block_of(releases: Sequence[Any]) -> Block:
+    """Return releases as a block."""
+    return releases if isinstance(releases, Block) else Block(releases)
+
+
+def rows_of(payloads: Sequence[Sequence[int]], size: int) -> Rows:
+    """Return payloads as rows (m, size), in half the time that numpy takes.
+
+    Raises
+    ------
+    MurkError
+        If one does not hold so many whole numbers of 64 bits.
+    """
+    pack = _row(size).pack
+    try:
+        packed = bytearray().join([pack(*payload) for payload in payloads])
+    except struct.error:
+        raise _unlike(size) from None
+    return np.frombuffer(packed, dtype=np.int64).reshape(len(payloads), size)
+
+
+@lru_cache(maxsize=16)
+def _row(size: int) -> struct.Struct:
+    return struct.Struct(f"{size}q")
+
+
+def _unlike(size: int) -> MurkError:
+    return MurkError(f"a release does not hold the {size} numbers that it was to be learned as")
