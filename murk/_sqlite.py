@@ -77,6 +77,7 @@ class Database:
 
     def __init__(self, path: str | Path, kind: FileKind, *, create: bool = True, timeout: float = 30.0) -> None:
         self.path = Path(path)
+        self._place = str(path)
         self.kind = kind
         self._timeout = timeout
         self._immutable = False
@@ -129,26 +130,49 @@ class Database:
 
     def _checked(self, rows: list[Any], kinds: Sequence[Kinds]) -> list[Any]:
         """SQLite checks what is written and not what is read: a damaged page may hold anything."""
+        if not kinds:
+            return rows
         for column, kind in zip(zip(*rows, strict=True), kinds, strict=False):
             if not all(issubclass(found, kind) for found in set(map(type, column))):
-                raise self._damaged("a cell holds another kind of value than its table has")
+                raise self.damaged_cell()
         return rows
+
+    def damaged_cell(self) -> UserError:
+        """What to raise where a cell holds another kind of value than its table has."""
+        return self._damaged("a cell holds another kind of value than its table has")
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """Hold the file's write lock; commit at the end, or leave everything as it was."""
+        connection = self.begin()
+        try:
+            yield connection
+            self.commit()
+        except BaseException as error:
+            self.undo(error)
+            raise
+
+    def begin(self) -> sqlite3.Connection:
+        """Take the file's write lock; `commit` or `undo` gives it back."""
         self.check()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            yield self._connection
-            self._connection.execute("COMMIT")
         except BaseException as error:
-            # SQLite has sometimes rolled back by itself, after a full disk for instance.
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            if isinstance(error, _ERRORS):
-                raise self._explained(error) from error
+            self.undo(error)
             raise
+        return self._connection
+
+    def commit(self) -> None:
+        """Make what was written since `begin` durable."""
+        self._connection.execute("COMMIT")
+
+    def undo(self, error: BaseException) -> None:
+        """Leave everything as it was before `begin`; raise what an error of SQLite's means."""
+        # SQLite has sometimes rolled back by itself, after a full disk for instance.
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        if isinstance(error, _ERRORS):
+            raise self._explained(error) from error
 
     def check(self) -> None:
         """Make sure that the open file is still the one under its name.
@@ -285,7 +309,7 @@ class Database:
 
     def _inode(self) -> tuple[int, int] | None:
         try:
-            status = os.stat(self.path)
+            status = os.stat(self._place)
         except OSError:
             return None
         return status.st_dev, status.st_ino

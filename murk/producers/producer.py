@@ -14,7 +14,7 @@ from murk.privacy.noise import Purpose, identifiers
 from murk.producers.base import Releaser
 from murk.producers.ledger.requests import ReleaseRequests, person_name
 from murk.producers.models import PublishedModel, models_of
-from murk.producers.randomization import answers_of
+from murk.producers.randomization import answer_of, answers_of
 from murk.producers.receipts import BlockReport, Counts, Receipt
 from murk.stream.messages.releases import KINDS
 from murk.stream.messages.writing import writer
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 SINGLES = 1 << 40
 """Where the simulated draws of records begin that come from no file: far beyond every row."""
+
+_ALONE = np.zeros(1, dtype=np.int64)
 
 
 class Producer(Releaser["PersonProblem"]):
@@ -110,6 +112,7 @@ class Producer(Releaser["PersonProblem"]):
         self._models = models_of(log, task, self._problem)
         # Only what is of a model says of which one; where nobody reads any, it is that of version 0.
         self._versioned = "version" in KINDS[self._problem.kind].model_fields
+        self._write = writer(self._problem.kind)
 
     def release(
         self, record: Mapping[str, Any], *, person: str = "me", key: str | None = None, level: str = "default"
@@ -142,17 +145,17 @@ class Producer(Releaser["PersonProblem"]):
         """
         self._ledger.check_thread()
         person = person_name(person)
-        self._check_levels([level])
+        if level not in self._admission.charges:
+            self._check_levels([level])
         # Draws of a simulation are distinguished by the number that the release will get.
-        index = np.array([SINGLES + self._ledger.next_number if self._noise.simulated else 0])
+        index = np.array([SINGLES + self._ledger.next_number]) if self._noise.simulated else _ALONE
         chain = int(self._chains(index)[0])
         model = self._models.cached_model(chain)
         requests = ReleaseRequests([key], [person], [level])
         with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:
                 coded = self.task.coding.encode_record(record)
-                x, y = coded.x[None, :], np.array([coded.y])
-                self._randomize(spend, index, np.array([chain]), {chain: model}, x, y)
+                self._randomize_one(spend, index, chain, model, coded.x[None, :], np.array([coded.y]))
         if spend.refusals:
             return Receipt("refused", "none", spend.refusals[0].reason)
         if spend.known:
@@ -267,6 +270,27 @@ class Producer(Releaser["PersonProblem"]):
         ends = [models[chain].end for chain in names]
         spend.freeze(messages, names, ends, self._expiry(now), self._day(now), self._order(indices))
 
+    def _randomize_one(
+        self,
+        spend: Spending,
+        index: NDArray[np.int64],
+        chain: int,
+        model: PublishedModel,
+        x: NDArray[np.float64],
+        y: NDArray[np.float64],
+    ) -> None:
+        """The same for one record, in half of the time."""
+        (level,), now = spend.levels, self._clock()
+        payload, question = answer_of(self._problem, x, y, model.iterate, level, self._noise, index)
+        fields = self._fields(now)
+        if self._versioned:
+            fields["version"] = model.version
+        if question is not None:
+            fields["question"] = question
+        (name,) = identifiers(self._noise, index)
+        message = self._write(id=name, level=level, chain=chain, payload=payload, **fields)
+        spend.freeze([message], [chain], [model.end], fields["expires"], self._day(now))
+
     def _order(self, indices: NDArray[np.int64]) -> list[int]:
         """The order in which a block is sent, drawn uniformly: that of its file would tell whose each release is."""
         if self._noise.simulated or len(indices) < 2:
@@ -286,7 +310,7 @@ class Producer(Releaser["PersonProblem"]):
         questions: Sequence[str] | None,
         now: float,
     ) -> list[bytes]:
-        write, fields = writer(self._problem.kind), self._fields(now)
+        write, fields = self._write, self._fields(now)
         of: dict[int, dict[str, Any]] = {
             chain: {"version": model.version} if self._versioned else {} for chain, model in models.items()
         }

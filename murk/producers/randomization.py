@@ -33,8 +33,6 @@ def answers_of(
     -------
     Payloads, and the question of each; None where the problem has but one.
     """
-    if len(x) == 1:
-        return _answer_of(problem, x, y, iterates[chains[0]], levels[0], noise, indices)
     if not hasattr(problem, "ask"):
         return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
     from murk.learners.problem import SingleQuestionProblem
@@ -60,18 +58,20 @@ def answers_of(
     return payloads, asked.tolist()
 
 
-def _answer_of(
+def answer_of(
     problem: PersonProblem, x: NDArray[np.float64], y: NDArray[np.float64], model: NDArray[np.float64] | None,
-    level: str, noise: NoiseSource, indices: NDArray[np.int64],
-) -> tuple[list[list[int]], list[str] | None]:  # fmt: skip
-    """The same of one record, which needs no sorting by question, chain and level."""
+    level: str, noise: NoiseSource, index: NDArray[np.int64],
+) -> tuple[list[int], str | None]:  # fmt: skip
+    """The same of one record, which needs no sorting by question, chain and level: its payload and question."""
     if not hasattr(problem, "ask"):
-        return problem.mechanisms[level].randomize(problem.vectors(x, y, model), noise, indices).tolist(), None
+        (payload,) = problem.mechanisms[level].randomize(problem.vectors(x, y, model), noise, index).tolist()
+        return payload, None
     asking = cast("AskingProblem", problem)
     assert model is not None
-    (question,) = asking.ask(noise, indices, model)
+    (question,) = asking.ask(noise, index, model)
     vectors = asking.vectors(x, y, model, question)
-    return asking.mechanism(level, question).randomize(vectors, noise, indices).tolist(), [question]
+    (payload,) = asking.mechanism(level, question).randomize(vectors, noise, index).tolist()
+    return payload, question
 
 
 def payloads_of(

@@ -2,6 +2,7 @@
 
 import math
 import operator
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -194,14 +195,21 @@ class LatticeMechanism:
         return decode_block(self, payload)
 
 
-def randomize_block(
-    mechanism: Mechanism, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike
-) -> Integers:
-    """Randomize m vectors by any lattice mechanism."""
+@cache
+def _tools() -> tuple[Any, Any, Any]:
+    """What randomizing takes, looked up once: to import it within a function takes as long as to quantise a vector."""
     from murk.privacy.mechanisms import lattice
     from murk.privacy.noise import Purpose
     from murk.privacy.noise.sources import draw_noise
 
+    return lattice, draw_noise, Purpose.COIN
+
+
+def randomize_block(
+    mechanism: Mechanism, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike
+) -> Integers:
+    """Randomize m vectors by any lattice mechanism."""
+    lattice, draw_noise, coin = _tools()
     rows = _block(mechanism, vectors, np.float64)
     indices = np.asarray(records, dtype=np.int64)
     if indices.shape != (len(rows),):
@@ -214,7 +222,7 @@ def randomize_block(
         part = slice(start, start + block)
         integers = draw_noise(noise, NOISE_OF[mechanism.code], indices[part], size)
         if mechanism.code in DIRECTIONS:
-            coins = noise.words(indices[part], 3, Purpose.COIN)
+            coins = noise.words(indices[part], 3, coin)
         else:
             coins = np.zeros((len(integers), 0), dtype=np.uint64)
         lattice.randomize_block(

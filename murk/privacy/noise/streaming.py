@@ -25,6 +25,9 @@ REJECTED = -(2**62)
 _BLOCK = 1 << 12
 
 
+_NOTHING = np.empty(0, dtype=np.uint64)
+
+
 class Feed(Protocol):
     """Where words come from: the next ``2 trials`` words for trials, and the next ``spares`` spare words."""
 
@@ -47,14 +50,16 @@ class Draw(Protocol):
 def fill(distribution: NoiseDistribution, out: Integers, feed: Feed, draw: Draw, block: int = _BLOCK) -> None:
     """Fill the vector ``out`` with draws of ``distribution`` from the words of ``feed``."""
     done, status = 0, WORDS
-    words = spare = np.empty(0, dtype=np.uint64)
+    words = spare = _NOTHING
     while done < len(out):
         if status == DEEPER:
             distribution = distribution.deeper()
         else:
             trials = _trials(min(len(out) - done, block)) if status == WORDS else 0
             more, more_spare = feed(trials, 6 + (trials + len(words) // 2) // 16)
-            words, spare = _join(words, more), _join(spare, more_spare)
+            if done or len(words) or len(spare):
+                more, more_spare = _join(words, more), _join(spare, more_spare)
+            words, spare = more, more_spare
         status, produced, trials_used, spare_used = draw(distribution, words, spare, out[done:])
         if status == DONE:
             return

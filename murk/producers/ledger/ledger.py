@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from sqlite3 import Connection
 from types import TracebackType
 from typing import NoReturn, Self
 
@@ -26,6 +25,7 @@ from murk.producers.ledger.prices import Charge, Promise
 from murk.producers.ledger.progress import Run, check_people, read_run, strangers
 from murk.producers.ledger.requests import Key, ReleaseRequests, known_by
 from murk.producers.ledger.schema import LedgerFile
+from murk.producers.ledger.settling import Settling
 from murk.producers.ledger.sources import Sources
 from murk.producers.ledger.tasks import Booked, Prices, bind, book, loosen, promises
 from murk.producers.ledger.transaction import DAY, Spending
@@ -92,7 +92,7 @@ class Ledger:
         self._common = Common(self._prices)
         self._tasks: dict[str, Booked] = {}
         self._sources = Sources(self.names)
-        self._confirmed: list[tuple[int, int]] = []
+        self._settling = Settling(self._file, self.names)
         self.identity = self._file.identity
         """Random name that the ledger was given when it was made."""
         self.check_thread = self._file.check_owner
@@ -193,8 +193,8 @@ class Ledger:
         """
         booked = self._booked(task_hash)
         requests = requests.checked()
-        with self._settling() as connection:
-            common = self._common
+        common, connection = self._common, self._settling.begin()
+        try:
             common.refresh(connection)
             common.forget()
             spend = Spending(
@@ -208,6 +208,10 @@ class Ledger:
             spend.decide()
             yield spend
             spend.write()
+            self._settling.commit()
+        except BaseException as error:
+            self._settling.undo(error)
+            raise
         common.keep(spend.numbers.stop)
 
     def pending(self, task_hash: str | None = None) -> int:
@@ -229,17 +233,17 @@ class Ledger:
 
         A crash before that costs no more than a look at the log before anything is sent again.
         """
-        self._confirmed.extend(outbox.ranges(numbers))
+        self._settling.confirm(numbers)
 
     def delete_confirmed(self) -> None:
         """Delete the bytes of confirmed releases now."""
-        if self._confirmed:
-            with self._settling():
+        if self._settling.is_due:
+            with self._settling.write():
                 pass
 
     def expire(self, task_hash: str, now: float) -> int:
         """Delete what waits beyond its expiry, and count it; the debits stay."""
-        with self._settling() as connection:
+        with self._settling.write() as connection:
             values = self._booked(task_hash).number, int(now)
             return outbox.drop(connection, "task = ? AND expires <= ?", values)
 
@@ -266,7 +270,7 @@ class Ledger:
         """
         task = self._number(task_hash)
         person = known_by(person, source)
-        with self._settling() as connection:
+        with self._settling.write() as connection:
             self._common.forget()
             home = self._sources.number(connection, source)
             known = person if source is not None else self.names.writing(connection).person(person)
@@ -347,7 +351,7 @@ class Ledger:
         begun = self.run(task_hash, source) is not None
         check_people(self._file, task, self.names.source(source), people, begun=begun)
         if not begun:
-            with self._settling() as connection:
+            with self._settling.write() as connection:
                 row = (task, self._sources.number(connection, source), *Run(people, tuple(excluded)).row())
                 connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
         run = self.run(task_hash, source)
@@ -391,17 +395,6 @@ class Ledger:
 
     def __reduce__(self) -> NoReturn:
         raise MurkError("an open ledger cannot be copied or pickled: open it by its path where it is needed")
-
-    @contextmanager
-    def _settling(self) -> Iterator[Connection]:
-        """Open a transaction in which the bytes of confirmed releases are deleted."""
-        confirmed = list(self._confirmed)
-        with self._file.write() as connection:
-            outbox.remove(connection, confirmed)
-            yield connection
-        self.names.committed()
-        # After the commit only: rolled back, the bytes are still there and still to be deleted.
-        del self._confirmed[: len(confirmed)]
 
     def _booked(self, task_hash: str) -> Booked:
         try:

@@ -13,6 +13,9 @@ Key = str | int
 """A person's or record's name: a text, or a row of a file (counted from 0)."""
 
 
+_NO_KEY = [None]
+
+
 @dataclass(frozen=True)
 class ReleaseRequests:
     """One block of records that ask to be released.
@@ -47,6 +50,11 @@ class ReleaseRequests:
             For a name that is empty, not a text, or not one that the ledger gives back as it was; and where
             the three sequences differ in length.
         """
+        if self.source is None and self.keys == _NO_KEY and self.people is not None and len(self.people) == 1:
+            # One record that comes once, of somebody whose name is plain: there is nothing else to see.
+            (name,) = self.people
+            if type(name) is str and len(self.levels) == 1 and are_plain(self.people):
+                return self
         people = self.keys if self.people is None else self.people
         if not len(self.keys) == len(self.levels) == len(people):
             raise UserError("keys, people and levels must be of one length")

@@ -202,7 +202,7 @@ class Spending:
         if not len(messages) == len(chains) == len(since) == len(self.granted):
             raise ValueError("one message, one chain and one offset for each that was granted")
         order = range(len(messages)) if order is None else order
-        if sorted(order) != list(range(len(messages))):
+        if len(order) != len(messages) or set(order) != set(range(len(messages))):
             raise ValueError("each that was granted is sent once")
         self._order = order
         self._messages = messages
@@ -243,12 +243,13 @@ class Spending:
             if self._messages is None:
                 raise MurkError("releases were granted and not made: nothing was debited")
             home, task, source, expires = self._home, self._task, self._source, self._expires
-            rows = list(zip(self.numbers, self.granted, self._paid, strict=True))
+            numbers = self.numbers
+            rows = list(zip(numbers, self.granted, self._paid, strict=True))
             run(
                 "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
                     (number, task, *self._addresses[at], expires, self._messages[at], home, people[place], price)
-                    for number, at in zip(self.numbers, self._order, strict=True)
+                    for number, at in zip(numbers, self._order, strict=True)
                     for place, price in [(self.granted[at], self._paid[at])]
                 ],
             )
@@ -275,7 +276,7 @@ class Spending:
                 "last = coalesce(max(last, excluded.last), excluded.last, last)",
                 [(home, people[place], price, self._day, self._day) for _, place, price in rows],
             )
-            self._connection.execute("UPDATE meta SET value = ? WHERE key = 'next'", (self.numbers.stop,))
+            self._connection.execute("UPDATE meta SET value = ? WHERE key = 'next'", (numbers.stop,))
         if self.refusals:
             run(
                 "INSERT INTO spending VALUES (?, ?, ?, 0, 1, 0, NULL, NULL) "
@@ -294,6 +295,8 @@ class Spending:
     def _known(self) -> dict[Any, int]:
         query = "SELECT key, person, number FROM debits WHERE task = ? AND source = ? AND key IN ({})"
         keys = [key for key in self._keys if key is not None]
+        if not keys:
+            return {}
         rows = self._chunks(query, (self._task, self._source), keys)
         if self._source == 0:
             return {(key, person): number for key, person, number in rows}
@@ -317,6 +320,9 @@ class Spending:
         return {person for (person,) in self._chunks(query + " AND person IN ({})", values, self._people)}
 
     def _chunks(self, query: str, values: tuple[Any, ...], names: Sequence[Id]) -> Iterator[Any]:
+        if len(names) == 1:
+            yield from self._connection.execute(query.format("?"), (*values, names[0]))
+            return
         distinct = list(dict.fromkeys(names))
         for start in range(0, len(distinct), CHUNK):
             chunk = distinct[start : start + CHUNK]

@@ -211,11 +211,13 @@ class SqliteLog(Log):
 
     def cached_model(self, chain: int) -> tuple[bytes | None, int]:
         """Return a chain's newest model and the end of its partition, as they are now."""
-        self._check(chain)
-        rows = self._database.query(_MODEL_AND_END, (chain,), ((bytes, type(None)), int))
+        rows = self._database.query(_MODEL_AND_END, (chain,))
         if not rows:
+            self._check(chain)
             raise self._incomplete(chain)
         message, end = rows[0]
+        if not (message is None or type(message) is bytes) or type(end) is not int:
+            raise self._database.damaged_cell()
         return message, end
 
     @property

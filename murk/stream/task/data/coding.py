@@ -6,6 +6,7 @@ month; the constant 1 comes last. Missing and
 undeclared values are 0 in coded units, whatever the record, so that nobody is left out because of a value.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -132,6 +133,13 @@ class Coding:
                 self._inputs.append(DateColumn(feature.low, feature.high, feature.parts, start))
             else:
                 self._inputs.append(NumberColumn(feature.low, feature.high, start))
+        # Of what is no number nothing lies within these bounds.
+        self._one = [
+            (name, column, column.low, column.high, column.range, column.start)
+            if isinstance(column, NumberColumn)
+            else (name, column, math.inf, -math.inf, 1.0, 0)
+            for name, column in zip(self.columns, self._inputs, strict=True)
+        ]
         self._output = _target_column(target)
         self.names: tuple[str, ...] = (*names, INTERCEPT)
         self.size: int = len(self.names)
@@ -211,8 +219,13 @@ class Coding:
         x[-1] = 1.0
         clamped = missing = 0
         get = record.get
-        for name, column in zip(self.columns, self._inputs, strict=True):
-            cell = column.encode_one(get(name), x)
+        for name, column, low, high, width, place in self._one:
+            value = get(name)
+            if type(value) is float and low <= value <= high:
+                # As `NumberColumn` has it, without a call: most values are numbers within their bounds.
+                x[place] = (value - low) / width * 2.0 - 1.0
+                continue
+            cell = column.encode_one(value, x)
             if cell:
                 if cell == Cell.CLAMPED:
                     clamped += 1

@@ -118,10 +118,6 @@ class NumberColumn:
 
     def encode_one(self, value: Any, x: list[float]) -> int:
         """Write one coded value into its place in x and give what became of it."""
-        if type(value) is float and self.low <= value <= self.high:
-            # As below, for most values.
-            x[self.start] = (value - self.low) / self.range * 2.0 - 1.0
-            return _FINE
         coded, cell = self.target(value)
         if cell < _MISSING:
             x[self.start] = coded
