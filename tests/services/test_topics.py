@@ -347,3 +347,18 @@ def batch_identity(path):
         )
         at += 12 + length
     return found
+
+
+def test_a_topic_that_takes_less_than_a_batch_gets_all_of_it_all_the_same(broker, folder, place):
+    url, names = place
+    assert topics(folder, url).status == 0
+    values = [b"%06d" % number * 50 for number in range(300)]
+    with admin(broker) as client, open_log(url) as log:
+        log.append([(0, b"before")])
+        alter(client, names.releases, max_message_bytes="20000")
+        for part in (values[:200], values[200:]):
+            log.append([(0, value) for value in part])
+        found = []
+        while len(found) < log.end(0):
+            found += [message.value for message in log.read(0, len(found), 1000)]
+    assert found == [b"before", *values]

@@ -413,3 +413,24 @@ def test_what_is_a_mistake_of_ours_is_said_as_it_is(log: SqliteLog, kind: type[s
         if code is not None:
             error.sqlite_errorcode = code
         assert log._database._explained(error) is error
+
+
+@pytest.mark.parametrize(("simulated", "heard", "fresh"), [(False, 1e9, False), (False, 0.0, True), (True, 1e9, True)])
+def test_how_old_a_devices_model_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simulated: bool, heard: float, fresh: bool
+) -> None:
+    monkeypatch.setattr(sqlite, "HEARD", heard)
+    path = tmp_path / "log.db"
+    with SqliteLog(path) as device, SqliteLog(path) as learner:
+        device.register_task(make_task().with_simulated(simulated).document())
+        assert device.cached_model(0) == (None, 0)
+        learner.append([(0, b"one")])
+        learner.publish(0, b"model")
+        assert device.cached_model(0) == ((b"model", 1) if fresh else (None, 0))
+        # The log itself is read whenever it is asked, and what was published through it is known.
+        assert (device.model(0), device.end(0)) == (b"model", 1)
+        device.publish(0, b"own")
+        assert device.cached_model(0) == (b"own", 1)
+        path.unlink()
+        with pytest.raises(MurkError, match="was deleted or replaced"):
+            device.cached_model(0)
