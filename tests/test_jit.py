@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from murk import _jit
-from murk._jit import PATIENCE, WITHOUT_KERNELS, deferred, deferred_to, jit, source_stamp, within
+from murk._jit import PATIENCE, WITHOUT_KERNELS, brief, deferred, deferred_to, jit, source_stamp, within
 from murk.privacy.noise import philox
 
 
@@ -24,6 +24,13 @@ def twice(x):
 @jit
 def four_times(x):
     return twice(twice(x))
+
+
+@brief
+def halved(count, y):
+    if count == 7:
+        raise ValueError
+    return y / count
 
 
 INNER = "from murk._jit import jit\n\n@jit\ndef inner(x):\n    return x + {}\n"
@@ -195,6 +202,24 @@ def test_operations_on_integers_are_not_compiled_by_themselves():
 
 def test_kernels_are_pickled_by_name():
     assert pickle.loads(pickle.dumps(philox.philox)) is philox.philox
+
+
+def test_a_brief_kernel_gives_way_to_its_entry_which_converts_what_it_is_given(monkeypatch):
+    """Whatever kinds of numbers come later, what was compiled for the first is called, and nothing else compiled."""
+    kernel = halved
+    monkeypatch.setitem(globals(), "halved", kernel)
+    assert kernel(2, 3.0) == 1.5
+    if kernel.compiled is kernel._function:
+        pytest.skip("nothing is compiled")
+    assert halved is not kernel
+    for count, y in ((2, 3), (np.int64(2), np.float64(3.0)), (True + 1, np.float32(3.0))):
+        assert halved(count, y) == kernel(2, 3.0) == 1.5
+    assert len(kernel.overloads) == 1
+    for wrong in ((2, None), (2,), (2, 3.0, 4)):
+        with pytest.raises(TypeError):
+            halved(*wrong)
+    with pytest.raises(ValueError):
+        halved(7, 1.0)
 
 
 def test_nothing_is_loaded_for_kernels_that_nobody_calls():

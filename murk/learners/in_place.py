@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -76,15 +77,15 @@ class KernelMemory:
     x, features
         Where the coded features of the next record are put: with the constant, and without.
     way
-        ``(put, bytes, at, address)``: ``put(bytes, at, *values)`` makes numbers the features of the next record,
-        several times as fast as numpy would; ``address`` is where the memory lies.
+        ``(put, address, place)``: ``put(*values)`` makes numbers the features of the next record, several times as
+        fast as numpy would; ``address`` is where the memory lies, ``place`` where in ``real`` the features are.
     """
 
     whole: NDArray[np.int64]
     real: NDArray[np.float64]
     x: NDArray[np.float64]
     features: NDArray[np.float64]
-    way: tuple[Callable[..., None], Any, int, int]
+    way: tuple[Callable[..., None], int, int]
 
     def _allocate(self, wholes: int, reals: int) -> None:
         both = np.zeros(wholes + reals, dtype=np.int64)
@@ -94,13 +95,15 @@ class KernelMemory:
         """Have p features, the constant last, at a place of ``real``."""
         self.x = self.real[x : x + p]
         self.features = self.x[:-1]
-        put = struct.Struct(f"{p - 1}d").pack_into
-        self.way = put, memoryview(self.real).cast("B"), 8 * x, int(self.whole.ctypes.data)  # type: ignore[arg-type]
+        pack = struct.Struct(f"{p - 1}d").pack_into
+        # With where they go in front of them, values are passed on without a list in between.
+        put = partial(pack, memoryview(self.real).cast("B"), 8 * x)  # type: ignore[arg-type]
+        self.way = put, int(self.whole.ctypes.data), x
 
     @property
     def address(self) -> int:
         """Where it lies."""
-        return self.way[3]
+        return self.way[1]
 
     def wipe(self) -> None:
         """Wipe what is of one record: its features, what is released of them, its noise and words."""
@@ -203,11 +206,11 @@ class RecordEngine:
                 if mechanism is not None and mechanism is not self.current:
                     self.use(mechanism)
                 if self._in_place:
-                    put, place, at, address = self.memory.way
+                    put, address, _ = self.memory.way
                     try:
-                        put(place, at, *values)
+                        put(*values)
                     except struct.error:
-                        put(place, at, *map(number, values))
+                        put(*map(number, values))
                     missing = self._kernels.learn_record(address, y, self._trials)
                     if missing:
                         self._learn_slowly(y, missing)

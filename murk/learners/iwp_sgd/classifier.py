@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -211,7 +212,11 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
             directed = getattr(x, "directed", False)
             self._learn_released(x, float(y) if directed else 2.0 * code_of(y, self._codes) - 1.0, budget)
         else:
-            self._learn(x, code_of(y, self._codes), budget)
+            try:
+                code = self._codes.get(y, math.nan)
+            except TypeError:  # what cannot be a key is no class
+                code = math.nan
+            self._learn(x, code, budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
         """Learn from the rows of a data frame or an ``(n, d)`` array of raw records, as one by one.

@@ -43,7 +43,7 @@ class Memory(KernelMemory):
         self.words = whole[k.WHOLE_HEADER + 2 * numbers :].view(np.uint64)
 
     def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
-        x = self.way[2] // 8
+        x = self.way[2]
         real[x:] = 0.0
         real[x + len(self.x) - 1] = 1.0
         real[k.TARGET] = 0.0

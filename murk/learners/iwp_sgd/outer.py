@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import inlined, jit, patient
-from murk._memory import borrowed, integers_at, numbers_at
+from murk._memory import borrowed, integers_at, numbers_at, rows_at
 from murk.learners.in_place import LEARNED
 from murk.learners.iwp_sgd.directions import to_direction
 from murk.learners.iwp_sgd.kernels import add_loss, set_level, state_views, step_on
@@ -212,7 +212,8 @@ def learn_record(address: int, y: float, trials: int) -> int:
     theta, average, a, b, gathered, reference, x, u = state_views(real, whole)
     v = np.empty(p + 1)
     to_unit(whole[FORM], whole[BOXED], real[TARGET_SCALE], x, y, v)
-    outer(v.reshape((1, p + 1)), u.reshape((1, numbers)))
+    # The released vector is the last that there is in ``real``.
+    outer(v.reshape((1, p + 1)), rows_at(address + 8 * (size + reals - numbers), 1, numbers))
     unit = real[UNIT]
     for j in range(numbers):
         u[j] = unit * np.float64(np.int64(np.rint(u[j] / unit)) + noise[j])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from river import base
 
 from murk.learners.base import Record
-from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances, two_labels
+from murk.learners.predictions import LabelEstimator, codes_of, two_chances, two_labels
 from murk.learners.public_glm.base import PublicMoments
 from murk.learners.public_glm.fitting.curves import LOSSES, Curve, curve_of
 from murk.learners.public_glm.fitting.fit import Response
@@ -202,7 +203,11 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         if self.inputs == "released":
             self._learn_released(x, budget)
         else:
-            self._learn(x, code_of(y, self._codes), budget)
+            try:
+                code = self._codes.get(y, math.nan)
+            except TypeError:  # what cannot be a key is no class
+                code = math.nan
+            self._learn(x, code, budget)
 
     def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
         """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import patient, within
-from murk._memory import integers_at, numbers_at, random_words, words_at
+from murk._memory import integers_at, numbers_at, random_words, rows_at, words_at
 from murk.learners.in_place import LEARNED, NO_WORDS, SPARE, TOO_FEW, KernelMemory, draw_from, words_for
 from murk.learners.public_glm.fitting.statistics import Statistics
 from murk.learners.public_glm.kernels import SUMS, add_release, moments_of, randomize_block
@@ -64,9 +64,10 @@ def learn_record(address: int, y: float, trials: int) -> int:
     for j in range(x, x + slopes):
         real[j] = real[j] * real[GAIN] if real[j] - real[j] == 0.0 else 0.0
     real[TARGET] = y
-    moments = real[x + p + 1 : reals].reshape((1, d))
+    start = address + 8 * size
+    moments = rows_at(start + 8 * (x + p + 1), 1, d)
     moments_of(
-        real[x : x + p].reshape((1, p)), real[TARGET : TARGET + 1], real[REACH], constant, whole[ZERO] == 1,
+        rows_at(start + 8 * x, 1, p), real[TARGET : TARGET + 1], real[REACH], constant, whole[ZERO] == 1,
         real[ROOT], real[WEIGHT], real[PRESENCE], moments,
     )  # fmt: skip
     randomize_block(
@@ -134,7 +135,7 @@ class MomentMemory(KernelMemory):
         self._found = self.real[COUNT:x]
 
     def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
-        x = self.way[2] // 8
+        x = self.way[2]
         real[x:] = 0.0
         real[x + len(self.x) - 1] = 1.0
         real[TARGET] = 0.0

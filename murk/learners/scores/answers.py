@@ -76,7 +76,7 @@ class Answers(KernelMemory, Held):
         self._found = self.whole[k.COUNT : k.WHOLE_HEADER + d + 2 * m]
 
     def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
-        x = self.way[2] // 8
+        x = self.way[2]
         real[x:] = 0.0
         real[x + len(self.x) - 1] = 1.0
         real[k.TARGET], whole[k.ASKED] = 0.0, 0

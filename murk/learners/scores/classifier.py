@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from murk.errors import UserError
 from murk.learners.base import Record
 from murk.learners.coordinates import contrasts
 from murk.learners.links import class_probabilities, logistic
-from murk.learners.predictions import LabelEstimator, code_of, codes_of, two_chances
+from murk.learners.predictions import LabelEstimator, codes_of, two_chances
 from murk.learners.scores.base import Scores
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
@@ -140,7 +141,11 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
 
         ``budget`` overrides the learner's for this person.
         """
-        self._learn(x, code_of(y, self._codes), budget)
+        try:
+            code = self._codes.get(y, math.nan)
+        except TypeError:  # what cannot be a key is no class
+            code = math.nan
+        self._learn(x, code, budget)
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
         """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one.
