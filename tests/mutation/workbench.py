@@ -22,7 +22,7 @@ LIBRARIES = (
 )  # fmt: skip
 _STAMP = "_STAMP = source_stamp(Path(__file__).parent)\n"
 _CACHED = 'cached = self._options["cache"]\n'
-KERNELS = ("@jit", "@inlined", "@brief", "@within", "@deferred")
+KERNELS = ("@jit", "@inlined", "@brief", "@patient", "@awaited", "@within", "@deferred")
 
 
 def preload() -> None:
