@@ -168,17 +168,22 @@ def _triangle(p: int) -> tuple[Array, Array, Array]:
 
 def _outer_early(rows: Array, out: Array) -> None:
     # The same operations in the same order, a column of numpy's for each line; a running sum adds one after another.
+    row, column, factor = _triangle(rows.shape[1])
     v = np.where(np.isfinite(rows), rows, 0.0)
+    squares = np.abs(v)
     with np.errstate(all="ignore"):
-        largest = np.maximum(np.abs(v).max(axis=1, initial=1.0), 1.0)[:, None]
+        largest = squares.max(axis=1, initial=1.0, keepdims=True)
         v /= largest
-        square = np.multiply(v, v)
-        v /= np.maximum(np.sqrt(square.cumsum(axis=1)[:, -1:]), 1.0 / largest)
-        row, column, factor = _triangle(rows.shape[1])
-        np.multiply(v[:, row], v[:, column], out=out)
+        np.multiply(v, v, out=squares)
+        sums = squares.cumsum(axis=1)
+        lengths = np.sqrt(sums[:, -1:])
+        np.maximum(lengths, np.divide(1.0, largest, out=largest), out=lengths)
+        v /= lengths
+        left, right = v[:, row], v[:, column]
+        np.multiply(left, right, out=out)
         out *= factor
-    v[:] = 0.0
-    square[:] = 0.0
+    for scratch in (v, squares, largest, sums, lengths, left, right):
+        scratch[:] = 0.0
 
 
 @deferred_to(_outer_early)

@@ -217,7 +217,9 @@ def _randomize_early(
 ) -> None:
     for i in range(vectors.shape[0]):
         if code == GAUSSIAN and (steady := _quantised(vectors[i], spacing, steps)) is not None:
-            np.add(steady, noise[i], out=out[i])
+            # In its place: what it is without noise stands nowhere else.
+            out[i] = steady
+            out[i] += noise[i]
             continue
         with np.errstate(all="ignore"):
             randomize(code, vectors[i], radius, spacing, steps, threshold, noise[i], coins[i], out[i])
