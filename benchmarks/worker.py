@@ -9,7 +9,7 @@ from benchmarks.on_kafka import Clock
 from murk.cli.commands.learn import COLLECT
 from murk.stream import Worker, open_log
 from murk.stream.messages.codec import WireRules
-from murk.stream.messages.receiving import receiver
+from murk.stream.messages.receiving import block_receiver
 
 
 def main(argv):
@@ -53,7 +53,7 @@ def main(argv):
         first = max(log.begin(0), end - 40 * size)
         rules = WireRules(feed.task.hash, True, (feed.problem.dimension,), {
             level: m.magnitude for level, m in feed.problem.mechanisms.items()})  # fmt: skip
-        receive = receiver(rules)
+        receive = block_receiver(rules)
         read = decoded = learned = 0.0
         count = 0
         for offset in range(first, end, size):
@@ -61,8 +61,10 @@ def main(argv):
             messages = log.read(0, offset, size)
             read += clock.stop().cpu
             clock = Clock()
-            releases = [receive(message.value) for message in messages]
+            blocks = [receive([message.value for message in messages[at : at + 256]]) for at in range(0, size, 256)]
             decoded += clock.stop().cpu
+            releases = [release for block in blocks for release in block or ()]
+            assert len(releases) == len(messages)
             versions = {r.version for r in releases}
             if all(any(v == int(w) for w in engine.memory.ring_versions) for v in versions):
                 clock = Clock()

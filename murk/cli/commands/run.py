@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from murk.cli.commands.learn import COLLECT
 from murk.cli.consent import asking
 from murk.cli.options import as_json, population
 from murk.cli.output import print_json, progress
@@ -62,6 +64,7 @@ def execute(
     from murk.producers.populations.local_run import LocalRun
 
     start = monotonic()
+    gc.set_threshold(*COLLECT)
     policy = Policy(lifetime=lifetime, public_sample=True)
     with LocalRun(task, crowd, log_url, ledger, block=block, policy=policy, agree=agree) as run:
         people = run.population

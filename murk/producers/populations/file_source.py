@@ -173,7 +173,7 @@ class FileSource:
 
     @cached_property
     def size(self) -> int:
-        """Number of rows; the file is read through to count them."""
+        """Number of rows; the file is read through to count them, where `blocks` has not come to its end yet."""
         count = sum(1 for _ in self._table.rows(0))
         self._check_unchanged()
         return count
@@ -206,11 +206,15 @@ class FileSource:
         numbered = enumerate(self._table.rows(start), start)
         if left_out:
             numbered = ((row, record) for row, record in numbered if row not in left_out)  # type: ignore[assignment]
+        rows = start
         while True:
             pairs = list(islice(numbered, max(1, size() if callable(size) else size)))
             self._check_unchanged()
             if not pairs:
+                if not start and not left_out:
+                    self.size = rows
                 return
+            rows = pairs[-1][0] + 1
             yield self._block(*zip(*pairs, strict=True))
 
     def select(self, count: int, noise: NoiseSource, *, excluded: Collection[object] = ()) -> list[int]:

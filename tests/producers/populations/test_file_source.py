@@ -554,3 +554,16 @@ class TestPublicSample:
         plain = FileSource(tmp_path / "people.csv", TASK)
         with pytest.raises(UserError, match="has 20"):
             plain.select(21, SecureNoise())
+
+
+def test_rows_are_counted_where_they_were_read_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = csv_file(tmp_path, *ROWS)
+    for start, excluded, reads in ((0, (), 0), (1, (), 1), (9, (), 1), (0, (3,), 1)):
+        source, starts = FileSource(path, TASK), []
+        found = source._table.rows
+        # What a table is asked for from here on.
+        monkeypatch.setattr(source._table, "rows", lambda first, f=found, s=starts: s.append(first) or f(first))
+        for _ in source.blocks(start, size=2, excluded=excluded):
+            pass
+        assert source.size == len(ROWS)
+        assert len(starts) == 1 + reads
