@@ -12,8 +12,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "what is missing is coded by the task's rule, whatever its index",
     (
         "murk/_sqlite.py",
-        "-                budget -= len(value) if isinstance(value, _SIZED) else 1\n"
-        "+                budget -= len(value) if isinstance(value, _SIZED) else 2",
+        "-                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 1 for row in some]\n"
+        "+                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 2 for row in some]",
     ): "a cell that is neither is refused, however many rows were read",
     (
         "murk/producers/ledger/ledger.py",

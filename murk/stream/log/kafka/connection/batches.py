@@ -68,14 +68,14 @@ def send_at_once(producer: Any, topic: str, partition: int, values: Sequence[byt
     Returns
     -------
     Futures
-        One of each batch, as `KafkaProducer.send` returns one of each record.
+        One for each batch: resolved where the broker has confirmed it, failed where it has not.
 
     Raises
     ------
     ValueError
         Where the topic has no such partition.
     KafkaError
-        As `KafkaProducer.partitions_for`, and where the producer was closed.
+        Where what the topic has is not known in time, and where the producer was closed.
     """
     if partition not in producer.partitions_for(topic):
         raise ValueError(f"Unrecognized partition {partition} for topic {topic}")
