@@ -100,7 +100,7 @@ class Forecast:
 
 def forecast(
     task: Task, population: Population, people: int, *, levels: Mapping[str, float] | None = None, draws: int = DRAWS,
-    seed: int = 0, level: float = 0.95, more: bool = True,
+    seed: int = 0, level: float = 0.95, more: bool = True, even_unlearned: bool = True,
 ) -> Forecast:  # fmt: skip
     """What a task is expected to learn of so many people.
 
@@ -119,6 +119,8 @@ def forecast(
     more
         Whether they are drawn up to three times as often where half widths are settled and their median is not known to
         2.5%.
+    even_unlearned
+        Whether they are drawn again where the first draw told nothing.
     level
         Nominal level of the intervals.
 
@@ -135,6 +137,8 @@ def forecast(
     why = ""
     drawn = 0
     while drawn < draws or (more and drawn < _MOST * draws and _unsure([each[0] for each in found], drawn)):
+        if drawn == 1 and not even_unlearned and not any(np.isfinite(halves).any() for halves, _ in found):
+            break
         drawn += 1
         rng = np.random.default_rng([seed, people % 2**32, drawn - 1])
         own = _with_rows(task, population, rng)

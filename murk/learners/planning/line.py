@@ -57,10 +57,8 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL) -> str | None:
         return None
     try:
         population = designs(task, Effects())[0]
-        found = forecast(task, population, people, levels=shares, draws=1)
-        draws = 3 if found.learned and task.coding.size <= SETTLED else 1
-        if draws > 1:
-            found = forecast(task, population, people, levels=shares, draws=draws, more=False)
+        draws = 3 if task.coding.size <= SETTLED else 1
+        found = forecast(task, population, people, levels=shares, draws=draws, more=False, even_unlearned=False)
     except UserError:
         return None
     if not known or (found.learned and not found.effects):

@@ -73,9 +73,71 @@ class _Equation:
     start: Array
     tangent: Array
 
-    def curved(self, theta: Array, score: Array) -> Array:
-        """What G_k, a score of theta, is beyond its tangent at the origin, (p,)."""
-        return np.asarray(score - self.start - self.tangent @ (theta - self.origin))
+
+@dataclass(frozen=True)
+class _Stacked:
+    """All epochs' equations side by side, (k, ...): the parts that noise is made of, which is asked for often.
+
+    Parameters
+    ----------
+    noise, share, whole
+        Of their answers, (k, 1, 1).
+    square
+        As `Expected.square`, (k, p, p).
+    low, rise
+        G_k is ``low + rise @ level`` where rows' probabilities (or means) are ``level``: (k, p) and (k, p, m).
+    carried, into, along, origin, start, tangent
+        As `_Equation` has them.
+    gained
+        What the newest coordinates' noise is in each one's, (k,).
+    """
+
+    noise: Array
+    share: Array
+    whole: Array
+    square: Array
+    low: Array
+    rise: Array
+    carried: Array
+    into: Array
+    along: Array
+    origin: Array
+    start: Array
+    tangent: Array
+    gained: Array
+
+    @classmethod
+    def of(cls, equations: Sequence[_Equation], rows: Rows) -> _Stacked:
+        """That of some equations."""
+        levels = [one.expected.level for one in equations]
+        columns = [one.expected.directions.T * rows.shares for one in equations]
+        answers = [one.answer for one in equations]
+        noise, share, whole = (
+            np.array([getattr(each, name) for each in answers])[:, None, None] for name in ("noise", "share", "whole")
+        )
+        each = {
+            name: np.array([getattr(one, name) for one in equations])
+            for name in ("carried", "into", "along", "origin", "start", "tangent")
+        }
+        return cls(
+            noise,
+            share,
+            whole,
+            np.array([one.expected.square for one in equations]),
+            np.array([part @ low for part, (low, _) in zip(columns, levels, strict=True)]),
+            np.array([part * rise for part, (_, rise) in zip(columns, levels, strict=True)]),
+            gained=np.array([gain(one.carried) for one in equations]),
+            **each,
+        )
+
+    def scores(self, level: Array) -> Array:
+        """G_k of each, (k, p)."""
+        return self.low + self.rise @ level
+
+    def ways(self, theta: Array) -> tuple[Array, Array]:
+        """How far a solution is from each origin, as it is and in that epoch's coordinates, (k, p) each."""
+        way = theta - self.origin
+        return way, (self.into @ way[:, :, None])[:, :, 0]
 
 
 class Solution:
@@ -151,18 +213,24 @@ class Solution:
 
     # The equations
 
-    def _noise(
-        self, one: _Equation, theta: Array, score: Array, spread: Array, error: float
-    ) -> tuple[Array, Array]:  # fmt: skip
-        """S_k at theta: what is the epoch's own, and what comes of a correction's error, which all epochs share."""
-        identity = np.eye(self.features)
-        own = one.answer.noise * identity + one.answer.share * spread + one.answer.whole * one.expected.square
-        h = one.into @ (theta - one.origin)
-        known = error * gain(one.carried) ** 2
-        shared = known / 2.0 * (float(h @ h) * identity + np.outer(h, h))
-        bent = self.curvature.ratio * _BENT * one.curved(theta, score)
-        own = own + float(bent @ bent) / self.features * identity + np.outer(bent, bent)
-        return own, shared
+    @cached_property
+    def _stacked(self) -> _Stacked:
+        return _Stacked.of(self._equations, self.rows)
+
+    def _spreads_at(self, theta: Array) -> Array:
+        """What people's scores vary by at theta, (k, p, p)."""
+        logit = self.rows.points @ theta
+        return self.curvature.ratio * np.array([one.expected.spread(logit) for one in self._equations])
+
+    def _noise(self, theta: Array, scores: Array, spreads: Array, error: float) -> tuple[Array, Array]:
+        """S_k at theta, (k, p, p): what is each epoch's own, and what comes of an error that they share."""
+        all_, identity = self._stacked, np.eye(self.features)
+        way, h = all_.ways(theta)
+        shared = (error * all_.gained**2 / 2.0)[:, None, None] * _lengthened(h, 1.0, identity)
+        # What G_k is beyond its tangent at the origin.
+        curved = scores - all_.start - (all_.tangent @ way[:, :, None])[:, :, 0]
+        bent = _lengthened(self.curvature.ratio * _BENT * curved, 1.0 / self.features, identity)
+        return all_.noise * identity + all_.share * spreads + all_.whole * all_.square + bent, shared
 
     def _at(self, one: _Equation, solution: Array, logit: Array) -> tuple[Array, Array]:
         """The mean score that is expected, (p,), and its slope, (p, p + 2)."""
@@ -174,11 +242,7 @@ class Solution:
         ratio = max(ratio, _LEAST)
         slope = ratio * slope + (one.correction + more * np.outer(one.along, one.along)) @ one.into
         expected = ratio * score + one.correction @ h + more * along
-        return expected, np.column_stack([slope, self._by_unknowns(score, along)])
-
-    def _by_unknowns(self, score: Array, along: Array) -> Array:
-        """The expected score's slope in the two unknowns of the curvature, (p, 2)."""
-        return np.asarray(np.column_stack([score, along]) @ self.curvature.root)
+        return expected, np.column_stack([slope, np.column_stack([score, along]) @ self.curvature.root])
 
     def _terms(self, solution: Array, pull: Array, inverses: Sequence[Array]) -> tuple[Array, Array, float]:
         """Curvature, gradient and value of the sum to be minimized, with given S_k^-1."""
@@ -197,12 +261,9 @@ class Solution:
         """Nonlinear least squares, with the weights S_k^-1 taken again at each of a few solutions."""
         for _ in range(_FITS):
             theta = solution[: self.features]
-            logit = self.rows.points @ theta
-            inverses = []
-            for one in self._equations:
-                spread = self.curvature.ratio * one.expected.spread(logit)
-                own, shared = self._noise(one, theta, one.expected.score(logit), spread, self.curvature.error)
-                inverses.append(inverse(own + shared))
+            scores = self._stacked.scores(self.response.level(self.rows.points @ theta))
+            own, shared = self._noise(theta, scores, self._spreads_at(theta), self.curvature.error)
+            inverses = [inverse(each) for each in own + shared]
             solution = descend(solution, partial(self._terms, pull=pull, inverses=inverses), _STEPS)
         if not np.all(np.isfinite(solution)):
             raise MurkError("the epochs' equations have no finite solution")
@@ -211,31 +272,32 @@ class Solution:
     # What is known of the solution
 
     @cached_property
-    def _slopes(self) -> list[Array]:
+    def _slopes(self) -> Array:
         logit = self.rows.points @ self.values
-        return [self._at(one, self._solution, logit)[1] for one in self._equations]
+        slopes = [self._at(one, self._solution, logit)[1] for one in self._equations]
+        return np.array([slope[:, : self.features] for slope in slopes])
 
     @cached_property
-    def _spreads(self) -> list[Array]:
-        logit = self.rows.points @ self.values
-        return [self.curvature.ratio * one.expected.spread(logit) for one in self._equations]
+    def _spreads(self) -> Array:
+        return self._spreads_at(self.values)
 
     def _covariance(self, theta: Array) -> Array:
         """Covariance of the solution if ``theta`` were the truth.
 
         ``H^-1 M H^-1``: M adds up each epoch's own noise, and the errors that they share as they pull together.
         """
-        p, curvature = self.features, self.curvature
-        logit, prior = self.rows.points @ theta, _beside(np.eye(p) / PRIOR_VARIANCE)
-        information, middle, by_number = prior.copy(), prior.copy(), np.zeros((p + 2, p, p))
-        for one, slope, spread in zip(self._equations, self._slopes, self._spreads, strict=True):
-            score, h = one.expected.score(logit), one.into @ (theta - one.origin)
-            own, shared = self._noise(one, theta, score, spread, curvature.caution)
-            slope = np.column_stack([slope[:, :p], self._by_unknowns(score, float(one.along @ h) * one.along)])
-            weigh = np.asarray(np.linalg.solve(own + shared, slope), dtype=np.float64)
-            information += slope.T @ weigh
-            middle += weigh.T @ own @ weigh
-            by_number += (weigh.T @ one.carried)[:, :, None] * (one.carried.T @ h)[None, None, :]
+        p, curvature, all_ = self.features, self.curvature, self._stacked
+        prior, h = _beside(np.eye(p) / PRIOR_VARIANCE), all_.ways(theta)[1]
+        scores = all_.scores(self.response.level(self.rows.points @ theta))
+        own, shared = self._noise(theta, scores, self._spreads, curvature.caution)
+        along = np.sum(all_.along * h, axis=1, keepdims=True) * all_.along
+        slopes = np.concatenate([self._slopes, np.stack([scores, along], axis=2) @ curvature.root], axis=2)
+        weighed = np.linalg.solve(own + shared, slopes)
+        across = weighed.transpose(0, 2, 1)
+        information = prior + np.sum(slopes.transpose(0, 2, 1) @ weighed, axis=0)
+        middle = prior + np.sum(across @ own @ weighed, axis=0)
+        numbers = (h[:, None, :] @ all_.carried)[:, 0, :]
+        by_number = np.einsum("kia,kb->iab", across @ all_.carried, numbers)
         # A symmetric matrix of errors, of this variance on the diagonal and half of it beside it.
         flat, turned = by_number.reshape(p + 2, -1), by_number.transpose(0, 2, 1).reshape(p + 2, -1)
         middle += curvature.caution / 2.0 * (flat @ flat.T + flat @ turned.T)
@@ -281,6 +343,12 @@ def _beside(pull: Array) -> Array:
     both = np.eye(p + 2)
     both[:p, :p] = pull
     return both
+
+
+def _lengthened(vectors: Array, share: float, identity: Array) -> Array:
+    """Products ``v v' + share |v|^2 I`` of vectors (k, p)."""
+    squares = np.sum(vectors * vectors, axis=1)[:, None, None]
+    return np.asarray(share * squares * identity + vectors[:, :, None] * vectors[:, None, :])
 
 
 def _within(transform: Array, reach: float) -> Array:
