@@ -83,11 +83,11 @@ class _Stacked:
     noise, share, whole
         Of their answers, (k, 1, 1).
     square
-        As `Expected.square`, (k, p, p).
+        Mean of ``c^2 z z'`` over the rows, (k, p, p).
     low, rise
         G_k is ``low + rise @ level`` where rows' probabilities (or means) are ``level``: (k, p) and (k, p, m).
     carried, into, along, origin, start, tangent
-        As `_Equation` has them.
+        Each equation's own, one after the other.
     gained
         What the newest coordinates' noise is in each one's, (k,).
     """
