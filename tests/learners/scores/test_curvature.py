@@ -112,6 +112,25 @@ def test_curvature_along_the_coefficients_is_found_and_its_error_is_known():
     assert squares[1] > 0.4
 
 
+def test_what_is_released_at_zero_does_not_hide_what_is_wrong_elsewhere(monkeypatch):
+    """Of an epoch at zero, where rows are right whatever the distribution, and one where they are not."""
+    p, noise, more = 4, 1e-6, 0.05
+    origin = np.array([1.5, 0.0, 0.0, 0.0])
+    rows, first, second = Rows.normal(np.eye(p), origin), model_at(np.eye(p), np.zeros(p)), model_at(np.eye(p), origin)
+    wrong = more * np.outer([1, 0, 0, 0], [1, 0, 0, 0])
+    found = [
+        Summary(first, None, None, answer(mean_matrix(first, rows, BINARY), noise)),
+        Summary(second, None, None, answer(mean_matrix(second, rows, BINARY) + wrong, noise)),
+    ]
+    assert Curvature.of(found, rows, BINARY).correction[0, 0] == pytest.approx(more, rel=0.05)
+    # Epochs elsewhere count alike; and so does one at zero as long as nobody was asked anywhere else.
+    assert np.all(curvature._moved(second, first, rows, BINARY) == 0.0)
+    assert np.all(curvature._moved(first, first, rows, BINARY) == 0.0)
+    # The twin: counted as one that knows, the first epoch hides half of it.
+    monkeypatch.setattr(curvature, "_moved", lambda *_: np.zeros((p, p)))
+    assert Curvature.of(found, rows, BINARY).correction[0, 0] == pytest.approx(more / 2.0, rel=0.05)
+
+
 def test_noise_of_many_features_does_not_count_because_the_constant_stands_out(monkeypatch):
     """Of thirty even features, of a ninth of the constant's second moment, by matrices that are mostly noise."""
     p, noise = 31, 0.033**2
