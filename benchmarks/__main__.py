@@ -9,6 +9,7 @@ NAMES = {
     "start": "CPU time of a first small run, cold and warm, each protocol (5 minutes)",
     "worker": "records per second through the embedded log, and what takes the time (1 minute)",
     "kafka": "the same on Kafka beside bare kafka-python, and sending, sharing, commits (6 minutes; needs Java)",
+    "kafka_soak": "memory, disk and speed of a worker and its broker through Kafka (60 minutes; --seconds; needs Java)",
     "release": "CPU of one release of a device, with SQLite's syncing and without (1 minute)",
     "memory": "memory of a worker from 10^5 to 10^7 releases (15 minutes; --releases for fewer)",
     "accuracy": "people needed for the same error, published settings against Murk's (10 minutes)",

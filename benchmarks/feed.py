@@ -14,20 +14,20 @@ NUMBERS = 9
 """Features, beside the constant."""
 
 
-def written(protocol="gradients", guarantee="gdp: {mu: 1.0}", more="", block=""):
-    """The file of a task of ten coefficients, whose log keeps messages for two seconds."""
+def written(protocol="gradients", guarantee="gdp: {mu: 1.0}", more="", block="", kept="2s"):
+    """The file of a task of ten coefficients, whose log keeps messages for two seconds, or as long as is asked."""
     return (
         "name: feed\nfeatures: ["
         + ", ".join(f"{{name: x{i}, low: -1, high: 1}}" for i in range(NUMBERS))
         + "]\ntarget: {name: y, kind: binary, positive: 'yes'}\n"
         f"privacy: {{guarantee: {{{guarantee}}}{more}}}\nprotocol: {protocol}\n"
-        f"granularity: 1s\nexpiry: 2s\nlog: {{retention: 2s}}\n{block}"
+        f"granularity: 1s\nexpiry: 2s\nlog: {{retention: {kept}}}\n{block}"
     )
 
 
-def task_of(*given):
+def task_of(*given, **more):
     """The task that `written` describes, of simulated people."""
-    return Task.parse(written(*given)).with_simulated(True)
+    return Task.parse(written(*given, **more)).with_simulated(True)
 
 
 TASK = task_of()

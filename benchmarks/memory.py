@@ -69,16 +69,17 @@ def monitored(folder, protocol, *more):
             process.terminate()
 
 
-def people(protocol, log):
+def people(task, log):
     """Feed people's releases to a worker; yields how many it has learned."""
-    feed = Feed(task_of(protocol))
+    feed = Feed(task)
     engine = feed.problem.engine()
     with Worker(log, feed.task, engine) as worker:
         while True:
             # A gradient must not be older than the task allows; the others have no age.
             count = min(max(1, engine.n_releases // 100), 4096) if feed.problem.interactive else 4096
             log.append(feed.block(engine.published()[0] if feed.problem.interactive else 0, count))
-            worker.step()
+            while count:  # Kafka brings no more than a fetch at once
+                count -= worker.step().read
             feed.problem.estimate([engine])
             yield engine.n_releases
 
@@ -117,7 +118,7 @@ def main(argv):
         described = SKETCH if sketch else (given.protocol,)
         log.register_task(task_of(*described).document())
         with monitored(folder, *described) if given.monitor else contextlib.nullcontext() as monitor:
-            for done in organisation(folder, log) if sketch else people(given.protocol, log):
+            for done in organisation(folder, log) if sketch else people(task_of(given.protocol), log):
                 if done < marks[0]:
                     continue
                 marks.pop(0)
