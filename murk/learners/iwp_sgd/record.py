@@ -7,10 +7,11 @@ from __future__ import annotations
 import numpy as np
 
 from murk._jit import brief, jit
-from murk._memory import integers_at, numbers_at, random_words, words_at
+from murk._memory import integers_at, numbers_at, words_at
 from murk.learners.in_place import LEARNED, NO_WORDS, SPARE, draw_from
 from murk.learners.iwp_sgd.kernels import learn_records
 from murk.learners.iwp_sgd.layout import *
+from murk.privacy.noise.chacha import fresh_words
 
 _NO_ROWS, _NO_TARGETS = np.zeros((0, LEVEL_REALS)), np.zeros(0)
 _NO_WORDS = np.zeros(0, dtype=np.uint64)
@@ -25,7 +26,7 @@ def take_words(whole: Array, address: int, trials: int) -> int:
     """
     numbers, last = whole[NUMBERS], 2 * trials + SPARE
     words_start = address + 8 * (WHOLE_HEADER + 2 * numbers)
-    if not random_words(words_start, last + 1):
+    if not fresh_words(words_start, last + 1):
         return NO_WORDS
     words = words_at(words_start, last + 1)
     whole[COIN] = np.int64(words[last])

@@ -13,13 +13,14 @@ import math
 import numpy as np
 
 from murk._jit import brief, inlined, jit, within
-from murk._memory import borrowed, integers_at, numbers_at, random_words, words_at
+from murk._memory import borrowed, integers_at, numbers_at, words_at
 from murk.learners.in_place import LEARNED, NO_WORDS, TOO_FEW
 from murk.learners.ldp_sgd.delays import age_factor, note_age
 from murk.learners.ldp_sgd.gradients import *
 from murk.learners.ldp_sgd.layout import *
 from murk.learners.ldp_sgd.losses import HUBER_SCALE
 from murk.privacy.mechanisms import lattice
+from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.distributions import LAPLACE_NOISE
 from murk.privacy.noise.kernels import (
     draw,
@@ -346,7 +347,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
     elif trials > 0:
         # Three words fewer are a tenth of a microsecond, where no coin is thrown.
         unused = 0 if whole[KIND] in lattice.DIRECTIONS else 3
-        if not random_words(words_start + 8 * unused, words_of(trials) - unused):
+        if not fresh_words(words_start + 8 * unused, words_of(trials) - unused):
             return NO_WORDS
         pairs, spare = words_at(words_start + 8 * WORDS_HEADER, 2 * trials), words_at(words_start + 24, SPARE_WORDS)
         if whole[KIND] == lattice.LAPLACE:

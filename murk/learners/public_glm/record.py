@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import patient, within
-from murk._memory import integers_at, numbers_at, random_words, rows_at, words_at
+from murk._memory import integers_at, numbers_at, rows_at, words_at
 from murk.learners.in_place import LEARNED, NO_WORDS, SPARE, TOO_FEW, KernelMemory, draw_from, words_for
 from murk.learners.public_glm.fitting.statistics import Statistics
 from murk.learners.public_glm.kernels import SUMS, add_release, moments_of, randomize_block
 from murk.learners.public_glm.mechanism import Level, MomentMechanism
 from murk.learners.public_glm.moments import MomentSums
+from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 
 # Places in ``whole``.
@@ -54,7 +55,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
     if whole[SIMULATED] == 1:
         fast_gaussian(np.uint64(whole[SEED]), np.int64(real[COUNT]), words[: room_for(d)], noise)
     elif trials > 0:
-        if not random_words(words_start, 2 * trials + SPARE):
+        if not fresh_words(words_start, 2 * trials + SPARE):
             return NO_WORDS
         if draw_from(words_start, trials, noise) != LEARNED:
             return TOO_FEW

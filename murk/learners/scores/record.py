@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import awaited, jit, patient, within
-from murk._memory import integers_at, numbers_at, random_words, rows_at, words_at
+from murk._memory import integers_at, numbers_at, rows_at, words_at
 from murk.learners.in_place import LEARNED, NO_WORDS, NOT_NOW, SPARE, TOO_FEW, draw_from, trials_for, words_for
 from murk.learners.scores.kernels import SCORE, class_scores, outer, vectors
 from murk.privacy.mechanisms.lattice import quantise_l2
+from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 from murk.privacy.noise.philox import Purpose, block
 
@@ -75,12 +76,12 @@ def learn_record(address: int, y: float, trials: int) -> int:
     elif trials > 0:
         # The last word is for the question.
         last = 2 * trials + SPARE
-        if not random_words(words_start, last + 1):
+        if not fresh_words(words_start, last + 1):
             return NO_WORDS
         question = whole[ASKED] = _asked(whole, words[last])
         if question != SCORE:
             trials = trials_for(m)
-            if not random_words(words_start, 2 * trials + SPARE):
+            if not fresh_words(words_start, 2 * trials + SPARE):
                 return NO_WORDS
         if draw_from(words_start, trials, noise[: d if question == SCORE else m]) != LEARNED:
             return TOO_FEW

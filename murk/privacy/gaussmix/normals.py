@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._jit import jit
-from murk.privacy.gaussmix.chacha import WORDS, blocks, single_block
+from murk.privacy.noise.chacha import WORDS, blocks, single_block
 
 __all__ = ["ROWS", "Room", "normals"]
 
