@@ -6,6 +6,7 @@ takes longer than a small run. Until compiling pays, a `deferred` kernel does wi
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
@@ -22,6 +23,9 @@ WITHOUT_KERNELS = ("cli", "demo", "monitoring", "producers", "reproduce")
 
 PATIENCE = 300_000
 """Numbers that a deferred kernel works on before it is compiled: a quarter of a second, where compiling takes one."""
+
+KEPT = 15_000
+"""The same of one that numba has in its cache, once numba itself is loaded: it takes a hundredth of a second then."""
 
 # A call is worth so many numbers.
 _CALL = 64
@@ -68,15 +72,14 @@ class Kernel:
         self._function, self._stand_in, self._patience, self._options = function, stand_in, patience, options
         self._direct = direct
         self._dispatcher: Any = None
+        self._looked = not 0 < patience < float("inf")
 
     def __call__(self, *args: Any) -> Any:
         if _INTERPRETING.get():
             return self._function(*args)
-        if self._patience > 0:
-            self._patience -= _CALL + sum(getattr(each, "size", 1) for each in args)
-            # A call that by itself is worth compiling for is compiled for.
-            if self._patience > 0:
-                return self.early(*args)
+        # A call that by itself is worth compiling for is compiled for.
+        if self._patience > 0 and self.left(sum([getattr(each, "size", 1) for each in args])) > 0:
+            return self.early(*args)
         found = self.compiled(*args)
         if self._direct == "entry":
             # Interpreted, it has none.
@@ -84,6 +87,23 @@ class Kernel:
             if len(entries) == 1:
                 self._give_way(entries[0])
         return found
+
+    def left(self, numbers: int) -> float:
+        """What is left of patience when so many numbers more are worked on."""
+        self._patience -= _CALL + numbers
+        if not self._looked and "numba" in sys.modules:
+            self._looked = True
+            if self._is_kept():
+                self._patience -= PATIENCE - KEPT
+        return self._patience
+
+    def _is_kept(self) -> bool:
+        """Whether numba has it in its cache, and need not compile it."""
+        try:
+            return bool(self.compiled._cache._cache_file._load_index())
+        except (AttributeError, OSError):
+            # Numba of another kind, a folder that cannot be read: then it is compiled when that pays.
+            return False
 
     def early(self, *args: Any) -> Any:
         """What works instead, as it works while patience lasts."""
@@ -174,10 +194,9 @@ def awaited(function: F) -> F:
 
 def due(kernel: Any, numbers: int) -> bool:
     """Whether compiling a `patient` or `awaited` kernel pays by now; if not, others work on so many numbers instead."""
-    left = getattr(kernel, "_patience", 0)
-    if left <= 0:
+    if getattr(kernel, "_patience", 0) <= 0:
         return True
-    kernel._patience = left - _CALL - numbers
+    kernel.left(numbers)
     return False
 
 

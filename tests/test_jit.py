@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from murk import _jit
-from murk._jit import PATIENCE, WITHOUT_KERNELS, brief, deferred, deferred_to, jit, source_stamp, within
+from murk._jit import KEPT, PATIENCE, WITHOUT_KERNELS, brief, deferred, deferred_to, jit, source_stamp, within
 from murk.privacy.noise import philox
 
 
@@ -33,6 +33,22 @@ def halved(count, y):
     return y / count
 
 
+KEEPING = """
+import sys
+from murk import _jit
+@_jit.deferred
+def f(x):
+    return x
+if "early" in sys.argv:
+    f(1)
+    print(f._looked)
+else:
+    import numba
+    f(1)
+    print(f._patience < _jit.KEPT, f._looked)
+if "compile" in sys.argv:
+    f.compiled(1)
+"""
 INNER = "from murk._jit import jit\n\n@jit\ndef inner(x):\n    return x + {}\n"
 OUTER = "from murk._jit import jit\nfrom murk.inner import inner\n\n@jit\ndef outer(x):\n    return inner(x)\n"
 
@@ -80,7 +96,10 @@ def test_folders_that_the_stamp_leaves_out_hold_no_kernels():
         assert not [path for path in files if "_jit" in path.read_text() or "numba" in path.read_text()]
 
 
-def test_a_deferred_kernel_is_compiled_once_it_had_enough_to_do():
+@pytest.mark.parametrize(("kept", "patience"), [(False, PATIENCE), (True, KEPT)])
+def test_a_deferred_kernel_is_compiled_once_it_had_enough_to_do(monkeypatch, kept, patience):
+    """A twentieth of that is enough where it need not be compiled."""
+    monkeypatch.setattr(_jit.Kernel, "_is_kept", lambda kernel: kept)
     worked = []
 
     def stand_in(x):
@@ -91,11 +110,24 @@ def test_a_deferred_kernel_is_compiled_once_it_had_enough_to_do():
     def length(x):
         return len(x)
 
-    block = np.zeros(PATIENCE // 4)
+    block = np.zeros(patience // 4)
     answers = [length(block) for _ in range(6)]
     assert answers == [-1, -1, -1, len(block), len(block), len(block)]
     assert len(worked) == 3
     assert length.compiled.signatures
+
+
+def test_numba_says_what_it_has_kept(tmp_path):
+    """Of a kernel that was compiled before, of one that was not, and without numba."""
+    (tmp_path / "a.py").write_text(KEEPING)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    answers = [
+        subprocess.run(
+            [sys.executable, "a.py", *more], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        for more in ([], ["compile"], [], ["early"])
+    ]
+    assert [answer.split() for answer in answers] == [["False", "True"], ["False", "True"], ["True", "True"], ["False"]]
 
 
 def test_a_call_that_is_worth_compiling_for_is_compiled_for():
