@@ -16,6 +16,7 @@ NAMES = {
     "staleness": "the error against the age of gradients (8 minutes; --ignore-age: docs/staleness.png; --long)",
     "chains": "models and error to 10^9 releases, and the error of many chains (20 minutes; --only, --chains)",
     "large": "what works with 100 to 10,000 coded features, by protocol (10 minutes)",
+    "large_people": "what is learned with 100 to 10,000 coded features, and what is planned (25 minutes; --features)",
     "monitor_load": "CPU of a monitor of 64 chains and 1,000 features (2 minutes)",
     "protocols": "all protocols beside each other in one unit, and the rule that follows (10 minutes; --quick)",
     "planning": "forecast half widths against simulated people's (15 minutes; --quick; --women: the demonstration's)",

@@ -85,10 +85,13 @@ def covariates_of(X):
     return PublicCovariates(points, counts.astype(np.int64))
 
 
-def _released(mechanism, V, rng):
-    """The sum of the integers that people release who are given V (m, d)."""
+def _released(mechanism, V, rng, squared=False):
+    """The sum of the integers that people release who are given V (m, d), or its rows' outer products."""
     across, along = direction_spread(mechanism)
-    total = V.sum(axis=0) + rng.normal(size=V.shape[1]) * math.sqrt(len(V) * across)
+    if squared and along is not None:
+        V, squared = flattened(V[:, :, None] * V[:, None, :]), False
+    total = flattened((V.T @ V)[None])[0] if squared else V.sum(axis=0)
+    total += rng.normal(size=len(total)) * math.sqrt(len(V) * across)
     if along is not None:
         length = np.sqrt(np.einsum("ij,ij->i", V, V))[:, None]
         unit = V / np.where(length > 0, length, 1.0)
@@ -123,8 +126,6 @@ def answer(engine, X, y, rng):
             if not len(own):
                 continue
             V = vectors(X[own], y[own], model, engine.settings.response, question)
-            if question != "score":
-                V = flattened(V[:, :, None] * V[:, None, :])
-            total = _released(pair.mechanism(question), V, rng)
+            total = _released(pair.mechanism(question), V, rng, squared=question != "score")
             sums["default", question] = Tally(len(own), total)
         engine.learn_sums(sums)

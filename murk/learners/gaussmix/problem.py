@@ -26,6 +26,7 @@ from murk.learners.gaussmix.windows.newton_settings import NewtonSettings
 from murk.learners.gaussmix.windows.sketch_engine import SketchEngine
 from murk.learners.gaussmix.windows.sketch_settings import SketchSettings, check_message, default_rows
 from murk.privacy.gaussmix import GaussMixMechanism, GramMechanism, NewtonMechanism
+from murk.privacy.gaussmix.gram import LARGEST_COLUMNS
 from murk.privacy.gaussmix.newton import default_first
 from murk.stream.messages.releases import GramRelease, NewtonRelease, Release, SketchRelease
 from murk.stream.task.protocols.sketch import GRAM, NEWTON, SketchBlock
@@ -308,6 +309,7 @@ def _of_newton(task: Task, block: SketchBlock) -> NewtonProblem:
         window=block.window,
         first=first,
     )
+    _check_columns(settings)
     mechanisms = {
         level: NewtonMechanism.calibrate(
             guarantee,
@@ -332,6 +334,7 @@ def _of_moments(task: Task, block: SketchBlock) -> GramProblem:
         reach=block.range if binary else None,
         window=block.window,
     )
+    _check_columns(settings)
     mechanisms = {
         level: GramMechanism.calibrate(
             guarantee,
@@ -343,6 +346,12 @@ def _of_moments(task: Task, block: SketchBlock) -> GramProblem:
         for level, guarantee in task.privacy.levels.items()
     }
     return GramProblem(settings, mechanisms)
+
+
+def _check_columns(settings: GramSettings) -> None:
+    """Refuse matrices that no mechanism releases: what is wrong is the number of features, not a mechanism's."""
+    if settings.columns > LARGEST_COLUMNS:
+        settings.check_message()
 
 
 def _of_mixtures(task: Task, block: SketchBlock) -> SketchProblem:

@@ -68,8 +68,10 @@ class ExampleProblem:
         release = longest_release(self.kind, self.dimension)
         if size > MAX_STATE or release > MAX_MESSAGE:
             raise UserError(
-                f"a chain's state would take up to {size / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}: an "
-                f"example has {self.dimension:,} numbers. Give the task fewer features"
+                f"an example of {p:,} coded features has {self.dimension:,} numbers: a release would take up to "
+                f"{release:,} bytes, and a message of a log {MAX_MESSAGE:,}; a chain's state up to "
+                f"{size / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}. Give the task fewer features"
+                + (", or examples: {release: joint}" if self.settings.outer else "")
             )
 
     def vectors(

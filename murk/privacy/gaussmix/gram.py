@@ -285,7 +285,7 @@ def _columns(columns: object) -> int:
     size = checked_integer("GramMechanism", "columns", columns)
     if not 2 <= size <= LARGEST_COLUMNS:
         raise UserError(
-            f"GramMechanism: columns={size}: it needs a feature and the target, 2 at least, and {LARGEST_COLUMNS} at "
-            "most"
+            f"GramMechanism: columns={size}: a feature and the target are 2 at least, and a matrix has "
+            f"{LARGEST_COLUMNS} at most: give it fewer features"
         )
     return size

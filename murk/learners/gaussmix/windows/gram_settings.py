@@ -49,10 +49,11 @@ class GramSettings(WindowSettings):
             most -= 1
         what = "the Gram matrix of" if self.matrices == 1 else f"{self.matrices} Gram matrices of"
         raise UserError(
-            f"a release of {what} {self.columns} columns (features, constant and target) takes "
-            f"{longest_release(self.release_kind, self.dimension):,} bytes, and a message of a log {MAX_MESSAGE:,} at "
-            "most: give "
-            f"the task at most {most - 2} coded features"
+            f"{self.features:,} coded features: a release of {what} {self.columns:,} columns (they and the target) "
+            f"takes {longest_release(self.release_kind, self.dimension):,} bytes, and a message of a log "
+            f"{MAX_MESSAGE:,} at most: at most {most - 1:,} coded features would do (the constant is one of them, and "
+            "each category but the first). Give the task fewer, or, where people release for themselves, protocol: "
+            "examples"
         )
 
 

@@ -1,0 +1,62 @@
+"""Tasks of more features than a log takes: what they are told to do instead is accepted."""
+
+import re
+
+import pytest
+
+from murk.errors import UserError
+from murk.learners.problem import problem_for
+from murk.stream import Task
+
+LOCAL, SKETCH = "gdp: {mu: 4.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"
+
+
+def checked(features, protocol, more="", guarantee=LOCAL):
+    """Set a task of so many coded features up, the constant among them."""
+    columns = ", ".join(f"{{name: x{i}, low: -1, high: 1}}" for i in range(features - 1))
+    task = Task.parse(
+        f"name: many\nfeatures: [{columns}]\ntarget: {{name: y, kind: binary, positive: 'yes'}}\n"
+        f"privacy: {{guarantee: {{{guarantee}}}}}\nprotocol: {protocol}\n{more}"
+    )
+    problem_for(task).check_state()
+
+
+def refusal(*given):
+    with pytest.raises(UserError) as refused:
+        checked(*given)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("features", "protocol", "more", "remedies"),
+    [
+        (300, "scores", "", [("gradients", "")]),
+        (6_000, "scores", "", [("examples", ""), ("gradients", "max_staleness: {releases: 20}\n")]),
+        (300, "moments", "", [("examples", "")]),
+        (300, "examples", "examples: {release: outer}\n", [("examples", "examples: {release: joint}\n")]),
+        (8_000, "gradients", "", [("gradients", "max_staleness: {releases: 20}\n")]),
+    ],
+)
+def test_what_a_task_is_told_to_do_instead_is_accepted(features, protocol, more, remedies):
+    said = refusal(features, protocol, more)
+    for instead, setting in remedies:
+        assert instead in said.partition("Give the task fewer")[2] or instead == protocol
+        assert setting.strip() in said
+        checked(features, instead, setting)
+
+
+def test_gradients_of_as_many_features_as_scores_send_there_are_accepted():
+    assert refusal(5_000, "scores").endswith("protocol: gradients")
+    checked(5_000, "gradients")
+
+
+@pytest.mark.parametrize("method", ["moments", "newton"])
+def test_a_sketch_is_told_the_most_features_that_fit(method):
+    block = f"sketch: {{method: {method}}}\n"
+    # Of so many columns no mechanism is made; that is not what the task's author is told.
+    for features in (500, 5_000):
+        said = refusal(features, "sketch", block, SKETCH)
+        assert said.startswith(f"{features:,} coded features: ")
+        most = int(re.search(r"at most (\d+) coded features would do", said)[1])
+    checked(most, "sketch", block, SKETCH)
+    assert f"at most {most} coded" in refusal(most + 1, "sketch", block, SKETCH)
