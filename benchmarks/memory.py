@@ -9,12 +9,11 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-import urllib.request
 
 import numpy as np
 
@@ -43,30 +42,34 @@ def seconds_of(process) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
+SCRAPE = """
+import sys, time, urllib.request
+while True:
+    time.sleep(1.0)
+    for page in ("metrics", "api/status"):
+        with urllib.request.urlopen(sys.argv[1] + page) as answer:
+            answer.read()
+"""
+
+
 @contextlib.contextmanager
-def monitored(folder, protocol, *more):
-    """``murk monitor`` of the log in ``folder``, scraped and looked at every second; gives its process."""
+def monitored(folder, text):
+    """``murk monitor`` of the log in ``folder``, looked at every second; gives its process, and who looks."""
     with open(f"{folder}/task.yaml", "w") as handle:
-        handle.write(written(protocol, *more))
+        handle.write(text)
     log = f"sqlite:///{folder}/log.db"
     command = ["-m", "murk", "monitor", handle.name, "--log", log, "--port", "0", "--json"]
     with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True) as process:
-        address, done = json.loads(process.stdout.readline())["url"], threading.Event()
-
-        def scrape():
-            while not done.wait(1.0):
-                for page in ("metrics", "api/status"):
-                    with urllib.request.urlopen(f"{address.rstrip('/')}/{page}") as answer:
-                        answer.read()
-
-        reader = threading.Thread(target=scrape)
-        reader.start()
-        try:
-            yield process
-        finally:
-            done.set()
-            reader.join()
-            process.terminate()
+        address = json.loads(process.stdout.readline())["url"].rstrip("/") + "/"
+        with subprocess.Popen([sys.executable, "-c", SCRAPE, address]) as reader:
+            try:
+                yield process, reader
+            finally:
+                looked = reader.poll() is None
+                for one in (reader, process):
+                    one.send_signal(signal.SIGCONT)
+                    one.terminate()
+    assert looked, "nobody has looked at the monitor"
 
 
 def people(task, log):
@@ -117,7 +120,9 @@ def main(argv):
         sketch, before, used = given.protocol == "sketch", 0, time.process_time()
         described = SKETCH if sketch else (given.protocol,)
         log.register_task(task_of(*described).document())
-        with monitored(folder, *described) if given.monitor else contextlib.nullcontext() as monitor:
+        with (
+            monitored(folder, written(*described)) if given.monitor else contextlib.nullcontext([None]) as [monitor, *_]
+        ):
             for done in organisation(folder, log) if sketch else people(task_of(given.protocol), log):
                 if done < marks[0]:
                     continue
