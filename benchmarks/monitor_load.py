@@ -127,7 +127,8 @@ def beside(chains, folder, text, turns, seconds):
         ratios = [a / b for a, b in zip(ours, held, strict=True)]
         print(
             f"    {figure:40s} beside a monitor {statistics.median(ours):8.2f}   "
-            f"it held {statistics.median(held):8.2f}   ratio {statistics.median(ratios):5.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+            f"it held {statistics.median(held):8.2f}   "
+            f"ratio {statistics.median(ratios):5.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
         )
     print(f"    the monitor took {statistics.median(share):.1%} of a core (medians of {turns} turns of {seconds:g} s)")
 
