@@ -280,7 +280,7 @@ class SGDEngine(RecordEngine):
         block = block_of(releases)
         payloads = block.rows(self.dimension)
         versions = np.array([release.version for release in releases], dtype=np.int64)
-        levels = np.array([self._levels[level] for level in block.levels], dtype=np.int64)
+        levels = np.array(list(map(self._levels.__getitem__, block.levels)), dtype=np.int64)
         learned = k.learn_releases(
             memory.real, memory.whole, payloads, versions, levels, self._kinds, self._units, self._variances
         )

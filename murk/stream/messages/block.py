@@ -68,12 +68,14 @@ class Block(list[Any]):
         """
         known, found = self._split
         if known != names:
-            groups: dict[Any, list[list[int]]] = {}
-            keys = self.levels if names == ("level",) else map(attrgetter(*names), self)
-            for key, payload in zip(keys, self.payloads, strict=True):
-                groups.setdefault(key, []).append(payload)
-            alone = len(groups) == 1
-            found = {key: self._rows if alone else rows_of(own, len(own[0])) for key, own in groups.items()}
+            keys: list[Any] = self.levels if names == ("level",) else list(map(attrgetter(*names), self))
+            if keys and keys.count(keys[0]) == len(keys):
+                found = {keys[0]: self._rows}
+            else:
+                groups: dict[Any, list[list[int]]] = {}
+                for key, payload in zip(keys, self.payloads, strict=True):
+                    groups.setdefault(key, []).append(payload)
+                found = {key: rows_of(own, len(own[0])) for key, own in groups.items()}
             self._split = names, found
         return found
 
