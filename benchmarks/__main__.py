@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: list the benchmarks, or run those named."""
+"""``python -m benchmarks``: what is reached of what was to be, in one table (6 minutes); or the benchmarks named."""
 
 import sys
 from importlib import import_module
@@ -29,12 +29,18 @@ NAMES = {
     "coverage": "how often intervals hold the truth at the demonstration's settings (5 minutes)",
 }
 
-if len(sys.argv) < 2:
-    for name, what in NAMES.items():
-        print(f"python -m benchmarks.{name:10s} {what}")
-    sys.argv[1:] = ["speed", "worker"]
-    print("\nrunning speed and worker\n")
-for name in sys.argv[1:]:
-    if name not in NAMES:
-        sys.exit(f"no benchmark {name!r}; known are {', '.join(NAMES)}")
-    import_module(f"benchmarks.{name}").main([])
+
+def main(names: list[str]) -> None:
+    if not names:
+        import_module("benchmarks.goals").main()
+        print("\nMore of each, and of what has no goal:\n")
+        for name, what in NAMES.items():
+            print(f"python -m benchmarks.{name:13s} {what}")
+    for name in names:
+        if name not in NAMES:
+            sys.exit(f"no benchmark {name!r}; known are {', '.join(NAMES)}")
+        import_module(f"benchmarks.{name}").main([])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -22,6 +22,7 @@ from murk.stream.messages.codec import WireRules
 from murk.stream.messages.receiving import receiver
 
 WARM = 20_000
+KINDS = ("wall", "cpu")
 JOIN_LIMIT = 60
 median = statistics.median
 
@@ -44,40 +45,48 @@ def main(argv):
             print(f"  (all processes of this machine: {used:.1f} of {os.cpu_count()} cores in use)\n", flush=True)
 
 
-def worker(broker, count, rounds, folder):
-    """The worker against a loop that iterates kafka-python over the same messages."""
+def worked(broker, count, rounds):
+    """Clocks of iterating all messages, of a worker after its first ones, and of its parts: one triple a round."""
     feed = feed_for()
     messages = releases(feed, count)
     warm = min(WARM, count // 5)
-    pairs, parts = [], []
     for turn in range(rounds + 1):
         with filled(f"{broker.url}/worker{turn}", feed.task, messages) as log:
-            pair = (_iterate(broker, Names(f"worker{turn}").releases, count), *_work(log, feed, warm))
-            if turn == 0:
-                continue  # compiles, and warms the broker up
-            pairs.append(pair)
-            rules = WireRules(
-                feed.task.hash,
-                True,
-                (feed.problem.dimension,),
-                {level: m.magnitude for level, m in feed.problem.mechanisms.items()},
-            )
-            receive = receiver(rules)
-            clock = Clock()
-            for _, message in messages[warm:]:
-                receive(message)
-            parts.append({**pair[2], "decode and check": clock.stop()})
-    size = len(messages[0][1])
-    print(f"the worker, {count:,} releases of {size} bytes, median of {rounds} pairs, us a release:")
-    rest = count - warm
-    for kind in ("wall", "cpu"):
-        loop = median(getattr(a, kind) / count for a, _, _ in pairs)
-        ours = median(getattr(b, kind) / rest for _, b, _ in pairs)
-        ratio = median((getattr(a, kind) / count) / (getattr(b, kind) / rest) for a, b, _ in pairs)
+            loop, (ours, parts) = _iterate(broker, Names(f"worker{turn}").releases, count), _work(log, feed, warm)
+        if turn == 0:
+            continue  # compiles, and warms the broker up
+        rules = WireRules(
+            feed.task.hash,
+            True,
+            (feed.problem.dimension,),
+            {level: m.magnitude for level, m in feed.problem.mechanisms.items()},
+        )
+        receive = receiver(rules)
+        clock = Clock()
+        for _, message in messages[warm:]:
+            receive(message)
+        yield loop, ours, {**parts, "decode and check": clock.stop()}
+
+
+def each(found, kind, count):
+    """Median seconds of a message iterated and of one in the worker, and of their ratios; ``kind`` is wall or cpu."""
+    rest = count - min(WARM, count // 5)
+    pairs = [(getattr(loop, kind) / count, getattr(ours, kind) / rest) for loop, ours, _ in found]
+    loops, own = zip(*pairs, strict=True)
+    return median(loops), median(own), median(a / b for a, b in pairs)
+
+
+def worker(broker, count, rounds, folder):
+    """The worker against a loop that iterates kafka-python over the same messages."""
+    found = list(worked(broker, count, rounds))
+    print(f"the worker, {count:,} releases, median of {rounds} pairs, us a release:")
+    for kind in KINDS:
+        loop, ours, ratio = each(found, kind, count)
         print(f"  {kind:4s}  iterating {1e6 * loop:6.2f}   worker {1e6 * ours:6.2f}   ratio {ratio:5.2f}")
     print("  of the worker's time (wall, cpu):")
-    for name in parts[0]:
-        wall, spent = (1e6 * median(getattr(p[name], kind) / rest for p in parts) for kind in ("wall", "cpu"))
+    rest = count - min(WARM, count // 5)
+    for name in found[0][2]:
+        wall, spent = (1e6 * median(getattr(parts[name], kind) / rest for _, _, parts in found) for kind in KINDS)
         print(f"    {name:18s} {wall:6.2f} {spent:6.2f}")
     print("    the rest: duplicates, admission, counting, the state as JSON")
 

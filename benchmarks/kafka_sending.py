@@ -22,8 +22,8 @@ STATE = 13_000
 """Bytes of the state of ten coefficients, with its remembered iterates."""
 
 
-def sending(broker, count, rounds, folder):
-    """Producer.release and release_block against bare sends of as many bytes, confirmed as often."""
+def sent(broker, rounds, folder):
+    """Clocks of each turn of each way to send, and the bytes of a release: bare sends are of the same messages."""
     task = feed_for(name="sending").task
     # At its best: with the batches it makes by default, blocks would take it three times as long.
     bare = KafkaProducer(
@@ -78,22 +78,26 @@ def sending(broker, count, rounds, folder):
                 for spent, took in zip(seconds.values(), times, strict=True):
                     spent.append(took)
     bare.close()
-    print(
-        f"sending releases of {len(messages[0])} bytes, acks=all, median of {rounds} turns, all of a process's threads:"
-    )
+    return seconds, len(messages[0])
+
+
+def sending(broker, count, rounds, folder):
+    """Producer.release and release_block against bare sends of as many bytes, confirmed as often."""
+    seconds, size = sent(broker, rounds, folder)
+    print(f"sending releases of {size} bytes, acks=all, median of {rounds} turns, all of a process's threads:")
     for kind in ("wall", "cpu"):
-        one, bare_one, block, append, bare_block = (_of(kind, clocks) for clocks in seconds.values())
+        one, bare_one, block, append, bare_block = (of(kind, clocks) for clocks in seconds.values())
         row(f"one by one, {kind}, ms", 1e3 / EACH, {"Producer.release": one}, bare_one)
         ours = {"Producer.release_block": block, "log.append": append}
         row(f"blocks of {BLOCK:,}, {kind}, us", 1e6 / BLOCK, ours, bare_block)
 
 
-def _of(kind, clocks):
+def of(kind, clocks):
     return [getattr(clock, kind) for clock in clocks]
 
 
 def row(title, scale, ours, peer):
-    parts = [f"{name} {scale * median(own):.2f} (ratio {ratio(peer, own):.2f})" for name, own in ours.items()]
+    parts = [f"{name} {scale * median(own):.2f} (ratio {ratio_of(peer, own):.2f})" for name, own in ours.items()]
     print(f"  {title}: bare sends {scale * median(peer):.2f}, {', '.join(parts)}")
 
 
@@ -182,6 +186,6 @@ def timed(function, *arguments):
     return clock.stop()
 
 
-def ratio(peers, ours):
+def ratio_of(peers, ours):
     """Median of how many times as fast ours is."""
     return median(peer / own for peer, own in zip(peers, ours, strict=True))

@@ -5,6 +5,7 @@ it is given, no state that could be taken, and wipes nothing; the draws and the 
 """
 
 import argparse
+from collections.abc import Iterator
 
 import numpy as np
 from numba import njit
@@ -192,12 +193,9 @@ def bare_outer(X, y, seed, unit, radius):
     return average
 
 
-def main(argv: list[str]) -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--rounds", type=int, default=7)
-    given = parser.parse_args(argv)
-    n, rng, seed = given.rows, np.random.default_rng(0), np.uint64(1)
+def compared(rows: int, rounds: int) -> Iterator[tuple[str, float, float, float]]:
+    """Each protocol: what it is, microseconds a record, the bare loop's, and their ratio."""
+    n, rng, seed = rows, np.random.default_rng(0), np.uint64(1)
     X = rng.uniform(-1, 1, (n, D))
     y = rng.random(n) < 0.5
     coded, codes = np.column_stack([X, np.ones(n)]), y.astype(float)
@@ -228,7 +226,6 @@ def main(argv: list[str]) -> None:
         unit = model._engine.mechanisms["default"].unit
         return lambda: bare_outer(coded, codes, seed, unit, 5.0)
 
-    print(f"learn_many, {n:,} rows of {D} features, us a record: {'':21s}ours      bare     ratio")
     for what, kind, more, bare in (
         ("gradients", LDPSGDClassifier, {}, gradients),
         ("scores", ScoreClassifier, {}, scores),
@@ -240,8 +237,18 @@ def main(argv: list[str]) -> None:
         model = kind(budget=GaussianDP(1.0), seed=1, features=NAMES, **more)
         model.learn_many(X[:100_000], y[:100_000])
         peer = bare(model)
-        a, b, ratio = compare(lambda: model.learn_many(X, y), peer, rounds=given.rounds)  # noqa: B023
-        print(f"  {what:58s} {a / n * 1e6:8.3f}  {b / n * 1e6:8.3f}  {ratio:8.2f}", flush=True)
+        a, b, ratio = compare(lambda: model.learn_many(X, y), peer, rounds=rounds)  # noqa: B023
+        yield what, a / n * 1e6, b / n * 1e6, ratio
+
+
+def main(argv: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--rounds", type=int, default=7)
+    given = parser.parse_args(argv)
+    print(f"learn_many, {given.rows:,} rows of {D} features, us a record: {'':21s}ours      bare     ratio")
+    for what, ours, bare, ratio in compared(given.rows, given.rounds):
+        print(f"  {what:58s} {ours:8.3f}  {bare:8.3f}  {ratio:8.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -102,6 +102,28 @@ def organisation(folder, log):
                 yield (done := done + 4096)
 
 
+def rows(protocol, n, beside=False):
+    """Figures at each mark, up to n releases: how many, MiB, MiB on disk, bytes, seconds, CPU us each; of a monitor."""
+    sketch, before, used = protocol == "sketch", 0, time.process_time()
+    described = SKETCH if sketch else (protocol,)
+    start, marks = time.monotonic(), list(MARKS)
+    with tempfile.TemporaryDirectory() as folder, open_log(f"sqlite:///{folder}/log.db") as log:
+        task = task_of(*described)
+        log.register_task(task.document())
+        with monitored(folder, written(*described)) if beside else contextlib.nullcontext([None]) as [monitor, *_]:
+            for done in organisation(folder, log) if sketch else people(task, log):
+                if done < marks[0]:
+                    continue
+                marks.pop(0)
+                size = os.path.getsize(f"{folder}/log.db") / 2**20
+                each = 1e6 * (time.process_time() - used) / (done - before)
+                own = done, resident(), size, len(log.checkpoint(0).state), time.monotonic() - start, each
+                before, used = done, time.process_time()
+                yield (*own, resident(monitor.pid), seconds_of(monitor.pid)) if monitor else own
+                if done >= n:
+                    return
+
+
 def main(argv):
     parser = argparse.ArgumentParser()
     parser.add_argument("--protocol", choices=["gradients", "examples", "moments", "sketch"], default="gradients")
@@ -109,36 +131,15 @@ def main(argv):
     parser.add_argument("--monitor", action="store_true", help="beside a monitor")
     given = parser.parse_args(argv)
     n = given.releases or (10**7 if given.protocol == "gradients" else 10**6)
-    start, marks = time.monotonic(), list(MARKS)
-    with tempfile.TemporaryDirectory() as folder, open_log(f"sqlite:///{folder}/log.db") as log:
-        print(
-            f"| {'rows' if given.protocol == 'sketch' else 'releases'} ({given.protocol}) | resident memory (MiB) | "
-            "log on disk (MiB) | state (bytes) | seconds | CPU us each |"
-            + (" monitor's memory (MiB) | its CPU (s) |" if given.monitor else "")
-        )
-        print("|---|---|---|---|---|---|" + "---|---|" * given.monitor)
-        sketch, before, used = given.protocol == "sketch", 0, time.process_time()
-        described = SKETCH if sketch else (given.protocol,)
-        log.register_task(task_of(*described).document())
-        with (
-            monitored(folder, written(*described)) if given.monitor else contextlib.nullcontext([None]) as [monitor, *_]
-        ):
-            for done in organisation(folder, log) if sketch else people(task_of(given.protocol), log):
-                if done < marks[0]:
-                    continue
-                marks.pop(0)
-                size = os.path.getsize(f"{folder}/log.db") / 2**20
-                state = len(log.checkpoint(0).state)
-                each = 1e6 * (time.process_time() - used) / (done - before)
-                before, used = done, time.process_time()
-                beside = f" {resident(monitor.pid):.0f} | {seconds_of(monitor.pid):.0f} |" if monitor else ""
-                print(
-                    f"| {done:,} | {resident():.0f} | {size:.0f} | {state:,} | {time.monotonic() - start:.0f} | "
-                    f"{each:.1f} |{beside}",
-                    flush=True,
-                )
-                if done >= n:
-                    return
+    print(
+        f"| {'rows' if given.protocol == 'sketch' else 'releases'} ({given.protocol}) | resident memory (MiB) | "
+        "log on disk (MiB) | state (bytes) | seconds | CPU us each |"
+        + (" monitor's memory (MiB) | its CPU (s) |" if given.monitor else "")
+    )
+    print("|---|---|---|---|---|---|" + "---|---|" * given.monitor)
+    for done, memory, size, state, seconds, each, *monitor in rows(given.protocol, n, given.monitor):
+        beside = "".join(f" {one:.0f} |" for one in monitor)
+        print(f"| {done:,} | {memory:.0f} | {size:.0f} | {state:,} | {seconds:.0f} | {each:.1f} |{beside}", flush=True)
 
 
 if __name__ == "__main__":

@@ -64,6 +64,11 @@ def measured(protocol, syncing, rounds):
     return releases, commits
 
 
+def median_beyond(releases, commits):
+    """Of the turns' differences."""
+    return median(one - bare for one, bare in zip(releases, commits, strict=True))
+
+
 def cpu(work):
     start = time.process_time()
     work(EACH)
@@ -79,7 +84,7 @@ def main(argv):
     for syncing in chosen.syncing:
         for protocol in chosen.protocols:
             releases, commits = measured(protocol, syncing, chosen.rounds)
-            beyond = median(one - bare for one, bare in zip(releases, commits, strict=True))
+            beyond = median_beyond(releases, commits)
             print(
                 f"Producer.release of {protocol}, synchronous {syncing}: {median(releases):.0f} us of CPU, "
                 f"a bare commit {median(commits):.0f}, beyond it {beyond:.0f}",

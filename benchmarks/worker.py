@@ -11,6 +11,44 @@ from murk.stream import Worker, open_log
 from murk.stream.messages.codec import WireRules
 from murk.stream.messages.receiving import block_receiver
 
+PARTS = "make and encode", "append (FULL)", "worker"
+WARM = 20_000
+"""Releases before anything is measured: kernels are compiled, and blocks of 1% are no longer tiny."""
+
+
+def fed(log, feed, engine, n):
+    """Let a worker learn n releases; how many were measured, and the CPU and wall seconds of each part."""
+    times, measured = {name: [0.0, 0.0] for name in PARTS}, 0
+    with Worker(log, feed.task, engine) as worker:
+        while worker.lag or engine.n_releases < n:
+            size = min(max(1, engine.n_releases // 100), 4096)
+            made = Clock()
+            block = feed.block(engine.published()[0], size)
+            made.stop()
+            appended = Clock()
+            log.append(block)
+            appended.stop()
+            worked = Clock()
+            progress = worker.step()
+            worked.stop()
+            assert progress.learned == size, progress
+            if engine.n_releases > WARM:
+                measured += size
+                for spent, clock in zip(times.values(), (made, appended, worked), strict=True):
+                    spent[0] += clock.cpu
+                    spent[1] += clock.wall
+    return measured, times
+
+
+def learned(n):
+    """Microseconds of CPU that a worker on a log of its own takes for a release."""
+    gc.set_threshold(*COLLECT)  # as `murk learn` does
+    feed = Feed()
+    with tempfile.TemporaryDirectory() as folder, open_log(f"sqlite:///{folder}/log.db") as log:
+        log.register_task(feed.task.document())
+        measured, times = fed(log, feed, feed.problem.engine(), n)
+    return 1e6 * times["worker"][0] / measured
+
 
 def main(argv):
     parser = argparse.ArgumentParser()
@@ -20,28 +58,8 @@ def main(argv):
     feed = Feed()
     with tempfile.TemporaryDirectory() as folder, open_log(f"sqlite:///{folder}/log.db") as log:
         log.register_task(feed.task.document())
-        # Warm up: compile, and let the count grow until a block of 4096 is no longer stale.
         engine = feed.problem.engine()
-        times = {"make and encode": [0.0, 0.0], "append (FULL)": [0.0, 0.0], "worker": [0.0, 0.0]}
-        measured = 0
-        with Worker(log, feed.task, engine) as worker:
-            while worker.lag or engine.n_releases < n:
-                size = min(max(1, engine.n_releases // 100), 4096)
-                made = Clock()
-                block = feed.block(engine.published()[0], size)
-                made.stop()
-                appended = Clock()
-                log.append(block)
-                appended.stop()
-                worked = Clock()
-                progress = worker.step()
-                worked.stop()
-                assert progress.learned == size, progress
-                if engine.n_releases > 20_000:
-                    measured += size
-                    for spent, clock in zip(times.values(), (made, appended, worked), strict=True):
-                        spent[0] += clock.cpu
-                        spent[1] += clock.wall
+        measured, times = fed(log, feed, engine, n)
         print(f"{measured:,} releases of 10 numbers, one partition, blocks of 1% of the count (at most 4096)\n")
         for name, (cpu, wall) in times.items():
             print(
