@@ -38,8 +38,9 @@ COLUMNS = (
     "protocol", "coded features", "made (s)", "device (us)", "learner (us)", "release (KB)", "model (KB)", "state (KB)",
     "MiB",
 )  # fmt: skip
-RELEASES, TURNS = 16, 8
-"""Fewer than any task's remembered iterates; of the turns the first half compiles."""
+RELEASES, TURNS, COMPILED = 16, 4, 2_000_000
+"""Releases of a turn, fewer than any task's remembered iterates; turns measured; numbers that go before, after which
+every kernel is compiled."""
 
 
 def task_of(case, features):
@@ -72,7 +73,7 @@ def measured(case, features):
     mechanism, kind, noise = problem.mechanisms["default"], KINDS[problem.kind], SimulatedNoise(1)
     device, learner = [], []
     asking = hasattr(problem, "questions")
-    for turn in range(TURNS):
+    for turn in range(TURNS + COMPILED // (RELEASES * problem.dimension)):
         X = np.column_stack([rng.uniform(-1, 1, (RELEASES, features - 1)), np.ones(RELEASES)])
         y = (rng.random(RELEASES) < 0.5) * 1.0
         start = time.process_time()
@@ -97,7 +98,7 @@ def measured(case, features):
         start = time.process_time()
         engine.learn_releases(releases)
         learner.append(time.process_time() - start)
-    device, learner = (statistics.median(each[TURNS // 2 :]) / RELEASES for each in (device, learner))
+    device, learner = (statistics.median(each[-TURNS:]) / RELEASES for each in (device, learner))
     found |= {"release": max(map(len, messages)), "device": device, "learner": learner}
     found["state"] = len(json.dumps(engine.state_dict()))
     published = engine.published() if problem.interactive else None

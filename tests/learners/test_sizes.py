@@ -34,6 +34,7 @@ def refusal(*given):
         (6_000, "scores", "", [("examples", ""), ("gradients", "max_staleness: {releases: 20}\n")]),
         (300, "moments", "", [("examples", "")]),
         (300, "examples", "examples: {release: outer}\n", [("examples", "examples: {release: joint}\n")]),
+        (2_000, "examples", "examples: {release: outer}\n", [("examples", "examples: {release: joint}\n")]),
         (8_000, "gradients", "", [("gradients", "max_staleness: {releases: 20}\n")]),
     ],
 )

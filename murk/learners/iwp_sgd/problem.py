@@ -62,17 +62,7 @@ class ExampleProblem:
         UserError
             Saying how large it would be.
         """
-        p = self.settings.features
-        numbers = k.ROWS * p + (2 * triangle(p) if self.settings.polish else 0)
-        size = 11 * numbers + trail_bytes(len(self.settings.names)) + 4096
-        release = longest_release(self.kind, self.dimension)
-        if size > MAX_STATE or release > MAX_MESSAGE:
-            raise UserError(
-                f"an example of {p:,} coded features has {self.dimension:,} numbers: a release would take up to "
-                f"{release:,} bytes, and a message of a log {MAX_MESSAGE:,}; a chain's state up to "
-                f"{size / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}. Give the task fewer features"
-                + (", or examples: {release: joint}" if self.settings.outer else "")
-            )
+        check_size(self.settings)
 
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
@@ -106,13 +96,35 @@ class ExampleProblem:
         return estimate([engine.snapshot() for engine in engines])
 
 
+def check_size(settings: ExampleSettings) -> None:
+    """Refuse examples of more numbers than a message, or a learner's state, takes.
+
+    Raises
+    ------
+    UserError
+        Saying how large they would be.
+    """
+    p = settings.features
+    numbers = k.ROWS * p + (2 * triangle(p) if settings.polish else 0)
+    state = 11 * numbers + trail_bytes(len(settings.names)) + 4096
+    release = longest_release(ExampleProblem.kind, settings.dimension)
+    if state > MAX_STATE or release > MAX_MESSAGE:
+        raise UserError(
+            f"an example of {p:,} coded features has {settings.dimension:,} numbers: a release would take up to "
+            f"{release:,} bytes, and a message of a log {MAX_MESSAGE:,}; a chain's state up to "
+            f"{state / 2**20:.1f} MB, and a log takes {MAX_STATE / 2**20:g}. Give the task fewer features"
+            + (", or examples: {release: joint}" if settings.outer else "")
+        )
+
+
 def problem_for(task: Task) -> ExampleProblem:
     """The example problem of a resolved task.
 
     Raises
     ------
     UserError
-        If a level's guarantee cannot be given by Gaussian noise, or the radius is outside the loss's valid region.
+        If a level's guarantee cannot be given by Gaussian noise, the radius is outside the loss's valid region, or
+        examples are too long.
     """
     block, learner, coding = task.examples, task.learner, task.coding
     if block is None or task.target.kind not in ("binary", "real"):
@@ -136,6 +148,8 @@ def problem_for(task: Task) -> ExampleProblem:
         weighting=learner.weighting,
         polish=coding.size <= POLISHED or block.release == "outer",
     )
+    # Before mechanisms are made, which would speak of budgets.
+    check_size(settings)
     mechanisms: Mapping[str, ExampleMechanism] = {
         level: replace(settings, kind=task.privacy.kind_for(guarantee)).mechanism(guarantee)
         if settings.outer else settings.mechanism(guarantee)
