@@ -38,9 +38,10 @@ COLUMNS = (
     "protocol", "coded features", "made (s)", "device (us)", "learner (us)", "release (KB)", "model (KB)", "state (KB)",
     "MiB",
 )  # fmt: skip
-RELEASES, TURNS, COMPILED = 16, 4, 2_000_000
-"""Releases of a turn, fewer than any task's remembered iterates; turns measured; numbers that go before, after which
-every kernel is compiled."""
+RELEASES, TURNS = 16, 4
+"""Releases of a turn, fewer than any task's remembered iterates; and turns measured."""
+COMPILED, MOST = 2_000_000, 300
+"""Numbers that go before, after which every kernel is compiled; and in how many turns at the most."""
 
 
 def task_of(case, features):
@@ -73,7 +74,7 @@ def measured(case, features):
     mechanism, kind, noise = problem.mechanisms["default"], KINDS[problem.kind], SimulatedNoise(1)
     device, learner = [], []
     asking = hasattr(problem, "questions")
-    for turn in range(TURNS + COMPILED // (RELEASES * problem.dimension)):
+    for turn in range(TURNS + min(MOST, COMPILED // (RELEASES * problem.dimension))):
         X = np.column_stack([rng.uniform(-1, 1, (RELEASES, features - 1)), np.ones(RELEASES)])
         y = (rng.random(RELEASES) < 0.5) * 1.0
         start = time.process_time()

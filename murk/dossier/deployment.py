@@ -196,6 +196,8 @@ def _store(topic: str, about: Mapping[str, str]) -> Store:
         return Store(topic, _UNKNOWN, shown)
     seconds = milliseconds / 1000 if milliseconds >= 0 else math.inf
     kept = f"{span(seconds)} after they arrive, then deleted by the broker" if math.isfinite(seconds) else ""
+    if kept and about.get("segment.ms", "").isdigit():
+        kept += f", a segment at a time: up to {span(round(int(about['segment.ms']) / 1000))} later"
     if "compact" in policies:
         return Store(topic, f"{compacted}; all {kept}" if kept else compacted, shown, seconds)
     return Store(topic, kept or "for ever: nothing deletes them", shown, seconds)

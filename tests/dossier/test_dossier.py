@@ -204,7 +204,11 @@ def test_what_is_not_known_is_to_be_settled() -> None:
     ("about", "kept", "seconds"),
     [
         ({"cleanup.policy": "delete", "retention.ms": "604800000"}, "7 days after they arrive, then deleted", 604_800),
-        ({"cleanup.policy": "delete", "retention.ms": "-1"}, "for ever: nothing deletes them", math.inf),
+        (
+            {"cleanup.policy": "delete", "retention.ms": "604800000", "segment.ms": "604800000"},
+            "7 days after they arrive, then deleted by the broker, a segment at a time: up to 7 days later", 604_800,
+        ),
+        ({"cleanup.policy": "delete", "retention.ms": "-1", "segment.ms": "1"}, "for ever: nothing deletes", math.inf),
         ({"cleanup.policy": "compact", "retention.ms": "604800000"}, "the newest of each chain", math.inf),
         (
             {"cleanup.policy": "compact,delete", "retention.ms": "864000000"},
