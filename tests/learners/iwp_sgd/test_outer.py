@@ -368,7 +368,7 @@ def test_nothing_of_a_record_stays_behind(budget, broken, monkeypatch):
     monkeypatch.setattr(score_mechanism, "outer", products)
     # Compiled, these keep the matrix of one record at a time, which nobody else sees.
     monkeypatch.setattr(score_kernels, "noisy_outer", score_kernels._noisy_outer_early)
-    monkeypatch.setattr(score_kernels, "outer", one_by_one)
+    monkeypatch.setattr(score_kernels, "_outer_early", one_by_one)
     rows = np.full((3, 2), 0.25)
     model = IWPSGDClassifier(budget=budget, release="outer", features=[0, 1], seed=1)
     if broken:
