@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from statsmodels.api import OLS, Logit
+from statsmodels.discrete.discrete_model import Logit
+from statsmodels.regression.linear_model import OLS
 
 from murk.errors import UserError
 from murk.learners.gaussmix.baselines import AdaSSP, Baseline, ObjectivePerturbation, Sheffet

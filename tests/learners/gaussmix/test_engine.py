@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from statsmodels.api import OLS
+from statsmodels.regression.linear_model import OLS
 
 from murk.errors import MurkError, UserError
 from murk.learners.gaussmix.problem import problem_for

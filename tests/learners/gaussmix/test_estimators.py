@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from river import compose, evaluate, metrics, stream
 from scipy.special import expit
-from statsmodels.api import OLS, Logit
+from statsmodels.discrete.discrete_model import Logit
+from statsmodels.regression.linear_model import OLS
 
 from murk.errors import DataWarning, MurkError, UserError
 from murk.learners import GaussMixClassifier, GaussMixRegressor

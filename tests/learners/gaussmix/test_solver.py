@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from statsmodels.api import OLS
+from statsmodels.regression.linear_model import OLS
 
 from murk.errors import UserError
 from murk.learners.gaussmix.solving.solver import FEWEST, check_rows, least_squares, solve

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 from scipy.special import expit
-from statsmodels.api import Logit
+from statsmodels.discrete.discrete_model import Logit
 
 from murk.errors import UserError
 from murk.learners.gaussmix.solving.surrogate import by_normal_scores, by_quadratic, quadratic

@@ -7,7 +7,9 @@ from importlib import resources
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
+from statsmodels.discrete.discrete_model import Logit
+from statsmodels.genmod import families
+from statsmodels.genmod.generalized_linear_model import GLM
 
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.line import LineEstimate
@@ -67,7 +69,7 @@ def test_the_mothers_logistic_model(mothers):
     layout, public = layout_of(X), people(X)
     found = fit(exact(layout, X, 2 * y - 1), layout, LOSSES["logistic"], BINARY, public, "both")
     np.testing.assert_allclose(found.values, [0.148, 0.548, 0.295, 0.360, -0.354, -0.223], atol=5.1e-4)
-    likely = sm.Logit(y, X).fit(disp=0)
+    likely = Logit(y, X).fit(disp=0)
     np.testing.assert_allclose(found.values, likely.params, atol=0.02)
     assert found.estimate.method == DELTA
     # The same people, their covariates public: standard errors like maximum likelihood's (the bound on the residual
@@ -84,8 +86,8 @@ def test_the_models_own_equations_give_maximum_likelihood(mothers, name):
     """With the same people public the two sides are those of maximum likelihood: equal up to rounding."""
     X, y = mothers
     layout = layout_of(X)
-    family = {"logistic": sm.families.Binomial(), "poisson": sm.families.Poisson()}[name]
-    likely = sm.GLM(y, X, family=family).fit(tol=1e-12)
+    family = {"logistic": families.Binomial(), "poisson": families.Poisson()}[name]
+    likely = GLM(y, X, family=family).fit(tol=1e-12)
     sums = exact(layout, X, 2 * y - 1)
     found = fit(sums, layout, LOSSES[name], BINARY, people(X), "both", solver="score")
     np.testing.assert_allclose(found.values, likely.params, atol=1e-6)
@@ -147,8 +149,8 @@ def normal_data(n=200_000, seed=5):
 
 
 FAMILIES = {
-    "logistic": (lambda z: 1 / (1 + np.exp(-z)), sm.families.Binomial()),
-    "poisson": (lambda z: np.minimum(np.exp(z - 1), 1), sm.families.Poisson()),
+    "logistic": (lambda z: 1 / (1 + np.exp(-z)), families.Binomial()),
+    "poisson": (lambda z: np.minimum(np.exp(z - 1), 1), families.Poisson()),
 }
 
 
@@ -160,7 +162,7 @@ def test_normal_features_give_the_exact_fit_up_to_sampling(name):
     y = (rng.random(len(X)) < chance(X @ truth)).astype(float)
     layout = layout_of(X)
     found = fit(exact(layout, X, 2 * y - 1), layout, LOSSES[name], BINARY, people(X), "both")
-    likely = sm.GLM(y, X, family=family).fit()
+    likely = GLM(y, X, family=family).fit()
     # 6 coefficients in all, a false alarm once in 10^6 runs: 5.1 standard errors of the difference, which is at most
     # the sum of the two.
     assert np.all(np.abs(found.values - likely.params) < 5.1 * (found.estimate.spread + likely.bse))
