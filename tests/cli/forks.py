@@ -15,12 +15,18 @@ import socket
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from murk.cli import cli, main
+from murk.errors import MurkError
+from murk.learners.problem import problem_for
+from murk.stream import Task
 from tests.cli.harness import TASK, largest_file, world
 from tests.cli.processes import MOST
 from tests.kernels import impatient
@@ -40,6 +46,25 @@ def warm(task: str = TASK) -> None:
             cli(command, standalone_mode=False)
     gc.collect()
     gc.freeze()
+
+
+def prepare(folder: Path) -> None:
+    """Import and calibrate here, once, what every command on a folder's task does first.
+
+    It was most of what a small run of a sketch took. What is wrong with a task, commands say themselves.
+    """
+    with suppress(OSError, ValueError):
+        _prepare((folder / "task.yaml").read_text())
+
+
+@cache
+def _prepare(text: str) -> None:
+    # A warning that was given here would not be given again in a child.
+    with suppress(MurkError), warnings.catch_warnings(action="ignore"):
+        task = Task.parse(text)
+        problem_for(task)
+        if task.protocol in ("moments", "sketch"):
+            import_module("scipy.optimize")
 
 
 def forked(
@@ -130,8 +155,10 @@ def serve(channel: socket.socket) -> None:
                 ended[pid] = os.waitstatus_to_exitcode(status)
             answer = ended.get(pid)
         elif "answer" in order:
+            prepare(Path(order["folder"]))
             answer = at_terminal(order["arguments"], Path(order["folder"]), order["answer"])
         else:
+            prepare(Path(order["folder"]))
             answer = begun(order, *descriptors, channel)
         for descriptor in descriptors:
             os.close(descriptor)

@@ -199,7 +199,7 @@ def _child(order):
 
 
 def _serve():
-    from tests.cli.forks import warm
+    from tests.cli.forks import prepare, warm
     from tests.protocols import BY_NAME
 
     importlib.import_module("murk.stream.log.kafka.log")
@@ -214,6 +214,7 @@ def _serve():
                 warm(BY_NAME[argument].text())
             answer = warmed.add(argument)
         elif what == "start":
+            prepare(Path(argument["folder"]))
             answer = os.fork()
             if answer == 0:
                 _child(argument)
