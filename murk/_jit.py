@@ -6,6 +6,7 @@ takes longer than a small run. Until compiling pays, a `deferred` kernel does wi
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -34,8 +35,15 @@ _CREATING = threading.RLock()
 
 def source_stamp(package: Path) -> tuple[int, int]:
     """A stamp that changes whenever a source file that a kernel may depend on does: newest change, total size."""
-    paths = (path for path in package.rglob("*.py") if path.relative_to(package).parts[0] not in WITHOUT_KERNELS)
-    files = [path.stat() for path in paths]
+    files, folders, without = [], [str(package)], {str(package / name) for name in WITHOUT_KERNELS}
+    # A third of the time that paths and patterns take: every process does it.
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders += [entry.path] * (entry.path not in without)
+                elif entry.name.endswith(".py"):
+                    files.append(entry.stat())
     return max(file.st_mtime_ns for file in files), sum(file.st_size for file in files)
 
 

@@ -27,14 +27,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from murk.errors import UserError
-from murk.learners.gaussmix.problem import GramProblem, NewtonProblem
 from murk.learners.iwp_sgd.problem import ExampleProblem
 from murk.learners.ldp_sgd.problem import GradientProblem
 from murk.learners.problem import Problem, problem_for
 from murk.learners.public_glm.mechanism import Level
 from murk.learners.public_glm.problem import MomentProblem
 from murk.learners.scores.problem import ScoreProblem
-from murk.privacy.gaussmix import GramMechanism
+from murk.privacy.gaussmix import GramMechanism, NewtonMechanism
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.protocols.registry import MOST_OF_SCORES, PROTOCOLS
 from murk.stream.task.task import Task
@@ -207,12 +206,12 @@ def _variance(problem: Problem, task: Task, n: int) -> float:
     made: Any = problem.mechanisms[DEFAULT_LEVEL]
     factor = _FACTORS.get(task.protocol, (1.0, 1.0))[not public]
     missed = (_MISSED / 50.0) ** 2 / max(p - 1, 1) if task.target.kind == "binary" else 0.0
-    if isinstance(problem, GramProblem):
+    if isinstance(made, GramMechanism):
         # Any two records, as local guarantees have it.
         scale = made.scale * (1.0 if made.neighbours == "replace-one" else math.sqrt(2.0))
         cross, squares = scale**2 / 2.0 / made.target_weight**2, scale**2 / 2.0
         return _of_moments(cross, squares, n * n) + 1.0 / n + missed
-    if isinstance(problem, NewtonProblem):
+    if isinstance(made, NewtonMechanism):
         # The same of the step, whose Hessian is a quarter of X'X, and without the model's bias.
         part: GramMechanism = made.step
         scale = part.scale * (1.0 if made.neighbours == "replace-one" else math.sqrt(2.0))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +17,17 @@ from murk.errors import UserError
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import kernels as f
 from murk.learners.iwp_sgd import layout as k
-from murk.learners.iwp_sgd.engine import IWPEngine
-from murk.learners.iwp_sgd.estimation.inference import estimate
 from murk.learners.iwp_sgd.estimation.polish import triangle
 from murk.learners.iwp_sgd.outer import to_units
-from murk.learners.iwp_sgd.outer_engine import engine_of
 from murk.learners.iwp_sgd.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.learners.options import InverseScalingStep
 from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.codec import longest_release
 from murk.stream.messages.trail import trail_bytes
 from murk.stream.task.task import Task
+
+if TYPE_CHECKING:
+    from murk.learners.iwp_sgd.engine import IWPEngine
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,17 @@ class ExampleProblem:
 
     def engine(self) -> IWPEngine:
         """A learner for this task's releases, standing at version 0."""
+        # What only learners need is loaded where one is made.
+        from murk.learners.iwp_sgd.outer_engine import engine_of
+
         made = engine_of(self.settings, self.mechanisms)
         made.covariates = self.covariates
         return made
 
     def estimate(self, engines: Sequence[IWPEngine]) -> Estimate:
         """Estimate merged over chains."""
+        from murk.learners.iwp_sgd.estimation.inference import estimate
+
         return estimate([engine.snapshot() for engine in engines])
 
 

@@ -8,6 +8,7 @@ explicit schema version.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -150,7 +151,7 @@ def decode(data: bytes, rules: WireRules) -> Release:
         or a key given twice), ``schema`` (fields, types and ranges), ``wrong-task``, ``simulated``,
         ``chain``, ``level``, ``dimension``, ``magnitude``. No other exception, whatever the bytes.
     """
-    release = _PARSERS[rules.kind](data, rules.max_bytes)
+    release: Release = _parser(KINDS[rules.kind])(data, rules.max_bytes)
     if release.task != rules.task_hash:
         raise RejectedError("wrong-task", f"made for task {release.task[:12]}, this one is {rules.task_hash[:12]}")
     if release.simulated is not rules.simulated:
@@ -187,7 +188,7 @@ def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | 
         finite), ``wrong-task``, ``chain`` or ``dimension``.
     """
     # A float takes at most 24 characters, and the other fields less than 512.
-    message = _parse_iterate(data, 512 + 26 * dimension)
+    message: IterateMessage = _parser(IterateMessage)(data, 512 + 26 * dimension)
     if message.task != task_hash:
         raise RejectedError("wrong-task", f"made for task {message.task[:12]}, this one is {task_hash[:12]}")
     if chain is not None and message.chain != chain:
@@ -222,6 +223,7 @@ def _bytes(message: BaseModel) -> bytes:
     return message.__pydantic_serializer__.to_json(message, by_alias=True)
 
 
+@cache
 def _parser(model: type[_Message]) -> Callable[[bytes, int], _Message]:
     # Looked up once: doing so for every message would take a few per cent of the time of decoding it.
     validate: Callable[[bytes], _Message] = model.__pydantic_validator__.validate_json
@@ -261,7 +263,3 @@ def _rejected(error: ValidationError) -> RejectedError:
     if first["type"] == "extra_forbidden":
         return RejectedError("schema", f"{place}: unknown key")
     return RejectedError("schema", f"{place}: {excerpt(repr(first['input']))}: {first['type']}")
-
-
-_PARSERS: Final = {kind: _parser(model) for kind, model in KINDS.items()}
-_parse_iterate = _parser(IterateMessage)

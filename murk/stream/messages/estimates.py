@@ -15,7 +15,7 @@ from murk.stream.messages.releases import Count, Schema, TaskHash
 KEY = b"estimate"
 """The key under which the newest estimate stands, on a topic or in a log's file."""
 
-_PLAIN = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
+_PLAIN = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid", populate_by_name=True)
 
 
 class Effect(BaseModel):

@@ -39,6 +39,8 @@ Schema = Annotated[int, Field(alias="schema", ge=SCHEMA_VERSION, le=SCHEMA_VERSI
 
 
 _WIRE = ConfigDict(
+    # Built when first used, as all models are: a process needs few, and to build all takes a tenth of a small run.
+    defer_build=True,
     strict=True,
     extra="forbid",
     frozen=True,

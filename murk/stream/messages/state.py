@@ -20,7 +20,7 @@ _WITHOUT_TRAIL = 1
 _KEYS = 5
 
 _Count = Annotated[int, Field(ge=0)]
-_STRICT = ConfigDict(strict=True, frozen=True, extra="forbid")
+_STRICT = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid")
 
 
 class Counters(BaseModel):

@@ -57,7 +57,7 @@ class Trail(BaseModel):
         where not known: base64 of little-endian float32, whose digits do not show the arithmetic library's last bits.
     """
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid")
 
     counts: _Counts = Field(default_factory=list)
     times: _Counts = Field(default_factory=list)

@@ -10,8 +10,14 @@ from murk.stream.task.errors import shown, task_error, unknown_key
 class Block(BaseModel):
     """A mapping in a task file. Unknown keys are refused with the nearest known one named."""
 
+    # Within the task that it is of, unless it is used by itself.
     model_config = ConfigDict(
-        extra="forbid", frozen=True, populate_by_name=False, allow_inf_nan=False, protected_namespaces=()
+        defer_build=True,
+        extra="forbid",
+        frozen=True,
+        populate_by_name=False,
+        allow_inf_nan=False,
+        protected_namespaces=(),
     )
 
     # Keys of the resolved document that no file sets, and that no message proposes.

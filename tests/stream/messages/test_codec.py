@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from typing import Any, get_args
 
 import pytest
@@ -408,3 +410,28 @@ def test_json_schema_describes_every_message() -> None:
     assert gradient["properties"]["schema"]["maximum"] == 1
     assert gradient["properties"]["id"]["pattern"] == "^[0-9a-f]{32}$"
     json.dumps(schemas)
+
+
+FIRST_USE = """
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from murk.stream import Task
+from murk.stream.messages.codec import WireRules, decode, encode
+from murk.stream.messages.releases import KINDS, GradientRelease
+print(any(model.__pydantic_complete__ for model in KINDS.values()), Task.__pydantic_complete__)
+data = (
+    b'{"schema":1,"kind":"gradient","id":"%s","task":"%s","level":"default","chain":0,"payload":[12,-7],'
+    b'"time":0,"expires":9,"simulated":false,"version":7}' % (b"0" * 32, b"f" * 64)
+)
+rules, start = WireRules("f" * 64, simulated=False, lengths=(2,), magnitudes={"default": 20}), Barrier(16)
+def use(_):
+    start.wait()
+    return encode(decode(data, rules)) == data
+with ThreadPoolExecutor(16) as threads:
+    print(*set(threads.map(use, range(16))))
+"""
+
+
+def test_models_are_built_when_first_used_in_whatever_threads():
+    done = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False", "True"]
