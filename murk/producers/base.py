@@ -86,6 +86,8 @@ class Releaser(ABC, Generic[P]):
             caps=self._admission.caps,
             lifetime=self._admission.lifetime,
         )
+        # What the releases of the last second had in common.
+        self._moment: tuple[int | None, dict[str, Any]] = None, {}
         self._delivery = Delivery(log, ledger, task.hash)
 
     @property
@@ -142,15 +144,22 @@ class Releaser(ABC, Generic[P]):
     def _chains(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._draw(indices, self._log.partitions, Purpose.CHAIN)
 
+    def _chain(self, index: NDArray[np.int64]) -> int:
+        """The chain of one record."""
+        return 0 if self._log.partitions == 1 else int(self._chains(index)[0])
+
     def _fields(self, now: float) -> dict[str, Any]:
         """What all releases of a moment have in common."""
-        task = self.task
-        return {
-            "task": task.hash,
-            "time": truncate_time(now, task.granularity),
-            "expires": self._expiry(now),
-            "simulated": task.simulated,
-        }
+        task, second = self.task, int(now)
+        if second != self._moment[0]:
+            fields = {
+                "task": task.hash,
+                "time": truncate_time(now, task.granularity),
+                "expires": self._expiry(now),
+                "simulated": task.simulated,
+            }
+            self._moment = second, fields
+        return dict(self._moment[1])
 
     def _day(self, now: float) -> int:
         """What the ledger notes of a moment."""

@@ -55,6 +55,7 @@ class Models:
         self._task = task
         self._problem = problem
         self._read: dict[int, tuple[bytes, int, NDArray[np.float64]]] = {}
+        self._last: dict[int, tuple[bytes | None, PublishedModel]] = {}
 
     def newest(self, chain: int) -> PublishedModel:
         """Return a chain's newest iterate as it is stored in the log now, or the task's initial one before there is
@@ -81,6 +82,14 @@ class Models:
         return self._model(chain, *self._log.cached_model(chain))
 
     def _model(self, chain: int, message: bytes | None, end: int) -> PublishedModel:
+        last = self._last.get(chain)
+        if last is not None and last[0] is message and last[1].end == end:
+            return last[1]
+        model = self._looked_at(chain, message, end)
+        self._last[chain] = message, model
+        return model
+
+    def _looked_at(self, chain: int, message: bytes | None, end: int) -> PublishedModel:
         if message is None:
             return PublishedModel(0, self._problem.initial, end)
         known = self._read.get(chain)

@@ -149,7 +149,7 @@ class Producer(Releaser["PersonProblem"]):
             self._check_levels([level])
         # Draws of a simulation are distinguished by the number that the release will get.
         index = np.array([SINGLES + self._ledger.next_number]) if self._noise.simulated else _ALONE
-        chain = int(self._chains(index)[0])
+        chain = self._chain(index)
         model = self._models.cached_model(chain)
         requests = ReleaseRequests([key], [person], [level])
         with self._ledger.spending(self.task.hash, requests) as spend:

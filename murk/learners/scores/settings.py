@@ -127,7 +127,7 @@ class Settings:
         """Names of the coefficients."""
         return tuple(f"{label}:{name}" for label in self.labels for name in self.names) or self.names
 
-    @property
+    @cached_property
     def response(self) -> Response:
         """How the target enters a score."""
         return Response(self.binary, len(self.labels), self.curve)

@@ -216,17 +216,17 @@ def randomize_block(
         raise UserError(f"{len(rows)} vectors need {len(rows)} record indices, got shape {indices.shape}")
     out = np.empty(rows.shape, dtype=np.int64)
     # Many draws a release would fill the memory: some records at a time.
-    size = mechanism.draws * mechanism.dimension
+    code, size = mechanism.code, mechanism.draws * mechanism.dimension
     block = len(rows) if mechanism.draws == 1 else max(1, _NOISE_AT_ONCE // size)
     for start in range(0, len(rows), max(block, 1)):
         part = slice(start, start + block)
-        integers = draw_noise(noise, NOISE_OF[mechanism.code], indices[part], size)
-        if mechanism.code in DIRECTIONS:
+        integers = draw_noise(noise, NOISE_OF[code], indices[part], size)
+        if code in DIRECTIONS:
             coins = noise.words(indices[part], 3, coin)
         else:
-            coins = np.zeros((len(integers), 0), dtype=np.uint64)
+            coins = np.empty((len(integers), 0), dtype=np.uint64)
         lattice.randomize_block(
-            mechanism.code,
+            code,
             rows[part],
             mechanism.radius,
             mechanism.spacing,

@@ -70,6 +70,8 @@ def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
     >>> ranges([3, 4, 5, 9])
     [(3, 5), (9, 9)]
     """
+    if type(numbers) is range and numbers.step == 1 and numbers:
+        return [(numbers.start, numbers.stop - 1)]
     found: list[tuple[int, int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:

@@ -201,8 +201,9 @@ class Spending:
         """
         if not len(messages) == len(chains) == len(since) == len(self.granted):
             raise ValueError("one message, one chain and one offset for each that was granted")
-        order = range(len(messages)) if order is None else order
-        if len(order) != len(messages) or set(order) != set(range(len(messages))):
+        if order is None:
+            order = range(len(messages))
+        elif len(order) != len(messages) or set(order) != set(range(len(messages))):
             raise ValueError("each that was granted is sent once")
         self._order = order
         self._messages = messages
