@@ -14,7 +14,7 @@ from murk.privacy.noise import Purpose, identifiers
 from murk.producers.base import Releaser
 from murk.producers.ledger.requests import ReleaseRequests, person_name
 from murk.producers.models import PublishedModel, models_of
-from murk.producers.randomization import answer_of, answers_of
+from murk.producers.randomization import Answering, answers_of
 from murk.producers.receipts import BlockReport, Counts, Receipt
 from murk.stream.messages.releases import KINDS
 from murk.stream.messages.writing import writer
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from murk.producers.policy import Policy
     from murk.producers.populations.file_source import Block, FileSource
     from murk.stream.log.base import Log
+    from murk.stream.task.data.coding import EncodedRecord
     from murk.stream.task.task import Task
 
 SINGLES = 1 << 40
@@ -113,6 +114,7 @@ class Producer(Releaser["PersonProblem"]):
         # Only what is of a model says of which one; where nobody reads any, it is that of version 0.
         self._versioned = "version" in KINDS[self._problem.kind].model_fields
         self._write = writer(self._problem.kind)
+        self._answering = Answering(self._problem, self._noise)
 
     def release(
         self, record: Mapping[str, Any], *, person: str = "me", key: str | None = None, level: str = "default"
@@ -155,7 +157,7 @@ class Producer(Releaser["PersonProblem"]):
         with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:
                 coded = self.task.coding.encode_record(record)
-                self._randomize_one(spend, index, chain, model, coded.x[None, :], np.array([coded.y]))
+                self._randomize_one(spend, index, chain, model, coded)
         if spend.refusals:
             return Receipt("refused", "none", spend.refusals[0].reason)
         if spend.known:
@@ -276,12 +278,11 @@ class Producer(Releaser["PersonProblem"]):
         index: NDArray[np.int64],
         chain: int,
         model: PublishedModel,
-        x: NDArray[np.float64],
-        y: NDArray[np.float64],
+        coded: EncodedRecord,
     ) -> None:
         """The same for one record, in half of the time."""
         (level,), now = spend.levels, self._clock()
-        payload, question = answer_of(self._problem, x, y, model.iterate, level, self._noise, index)
+        payload, question = self._answering.answer(coded.x, coded.y, chain, model.iterate, level, index)
         fields = self._fields(now)
         if self._versioned:
             fields["version"] = model.version

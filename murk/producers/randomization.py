@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from murk.privacy.noise import SecureNoise, SimulatedNoise
+
 if TYPE_CHECKING:
     from murk.learners.problem import AskingProblem, PersonProblem, Releasing
+    from murk.learners.scores.answers import OneAnswer
     from murk.privacy.noise import NoiseSource
+
+MOST_HELD = 16
+"""Memories of kernels at once: one for each chain and level; of a hundred features one takes 300 KB."""
 
 Key = TypeVar("Key", int, str)
 
@@ -72,6 +78,47 @@ def answer_of(
     vectors = asking.vectors(x, y, model, question)
     (payload,) = asking.mechanism(level, question).randomize(vectors, noise, index).tolist()
     return payload, question
+
+
+class Answering:
+    """Randomizes one record after another: where the problem has a compiled kernel for that, in a quarter of the time.
+
+    The kernel draws the same from a seed.
+
+    Parameters
+    ----------
+    problem, noise
+        As `answer_of`.
+    """
+
+    def __init__(self, problem: PersonProblem, noise: NoiseSource) -> None:
+        self._problem, self._noise = problem, noise
+        self._seed = noise.seed if isinstance(noise, SimulatedNoise) else None
+        direct = type(noise) in (SecureNoise, SimulatedNoise)
+        self._in_place = getattr(problem, "in_place", None) if direct else None
+        self._held: dict[tuple[int, str], tuple[NDArray[np.float64], OneAnswer]] = {}
+
+    def answer(
+        self, x: NDArray[np.float64], y: float, chain: int, model: NDArray[np.float64], level: str,
+        index: NDArray[np.int64],
+    ) -> tuple[list[int], str | None]:  # fmt: skip
+        """The payload and question of a coded record (p,), at its chain's model; see `answer_of`."""
+        kernel = self._kernel(chain, model, level)
+        found = None if kernel is None else kernel.give(x, y, int(index[0]))
+        if found is not None:
+            return found
+        return answer_of(self._problem, x[None, :], np.array([y]), model, level, self._noise, index)
+
+    def _kernel(self, chain: int, model: NDArray[np.float64], level: str) -> OneAnswer | None:
+        held = self._held.get((chain, level))
+        if held is not None and held[0] is model:
+            return held[1]
+        made: OneAnswer | None = None if self._in_place is None else self._in_place(level, model, self._seed)
+        if made is not None:
+            if len(self._held) >= MOST_HELD:
+                self._held.clear()
+            self._held[chain, level] = model, made
+        return made
 
 
 def payloads_of(

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.coordinates import contrasts
-from murk.learners.in_place import SPARE, Held, KernelMemory, trials_for
+from murk.learners.in_place import SPARE, TOO_FEW, Held, KernelMemory, finish_draw, trials_for
 from murk.learners.scores import record as k
 from murk.learners.scores.engine import Chain
 from murk.learners.scores.mechanism import OuterGaussian, ScoreMechanisms
-from murk.learners.scores.model import QUESTIONS
+from murk.learners.scores.model import QUESTIONS, Model, Question
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.sums import Epoch, Tally
 from murk.privacy.mechanisms import GaussianMechanism
@@ -108,6 +108,54 @@ class Answers(KernelMemory, Held):
         size = self._sizes[QUESTIONS[int(self.whole[k.ASKED])]]
         trials = trials_for(size)
         return self.words[: 2 * trials + SPARE], trials, self.noise[:size]
+
+
+class OneAnswer(Answers):
+    """A device's answers, one after another: what the kernel has added up of a single one is its release.
+
+    Parameters
+    ----------
+    model
+        What they are given at.
+    pair, settings, seed
+        As of `Answers`.
+    """
+
+    def __init__(self, model: Model, pair: ScoreMechanisms, settings: Settings, seed: int | None) -> None:
+        super().__init__(Chain(0, (Epoch(0, model),)), "", pair, settings, 1, seed)
+        self._trials = 0 if seed is not None else trials_for(settings.dimension)
+
+    def give(self, x: NDArray[np.float64], y: float, index: int) -> tuple[list[int], Question] | None:
+        """The payload of one coded record's release, and the question it answers; None where no randomness came.
+
+        Parameters
+        ----------
+        x, y
+            Coded features with the constant last, (p,), and the target; NaN where it is missing.
+        index
+            Which draws of a simulation.
+        """
+        # Whatever has become of the one before, nothing is added to it.
+        self._found[:] = 0
+        self.whole[k.START] = index
+        try:
+            self.features[:] = x[:-1]
+            missing = k.learn_record(self.address, y, self._trials)
+            if missing == TOO_FEW:
+                finish_draw(*self.asked())
+                missing = k.learn_record(self.address, y, 0)
+        except BaseException:
+            self.wipe()
+            raise
+        if missing:
+            self.wipe()
+            return None
+        found, at = self._found.tolist(), k.WHOLE_HEADER - k.COUNT
+        for place, (question, size) in enumerate(self._sizes.items()):
+            if found[1 + place]:
+                return found[at : at + size], question
+            at += size
+        raise AssertionError("an answer was given to no question")
 
 
 def in_place(pair: ScoreMechanisms) -> bool:

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._jit import due
 from murk.errors import UserError
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
+from murk.learners.scores.answers import OneAnswer, in_place
 from murk.learners.scores.drift import drift_of
 from murk.learners.scores.engine import ScoreEngine, lengths_of, merged
 from murk.learners.scores.layout import REMEMBERED, matrix_size
 from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.scores.model import QUESTIONS, Model, Question, asked, check_model, model_size, vectors
+from murk.learners.scores.record import learn_record
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.privacy.mechanisms.base import Randomizer
@@ -148,6 +151,16 @@ class ScoreProblem:
         if not flat.flags.writeable and flat.flags.owndata:
             self._last[0] = flat, model
         return model
+
+    def in_place(self, level: str, theta: NDArray[np.float64], seed: int | None) -> OneAnswer | None:
+        """What answers for one record after another by a compiled kernel, as `ask`, `vectors` and the mechanism do.
+
+        None where the kernel does not draw the level's noise, or compiling it does not pay yet.
+        """
+        pair, model = self.mechanisms[level], self._model(theta)
+        if not in_place(pair) or (pair.matrix is None and model.thresholds[1]):
+            return None
+        return OneAnswer(model, pair, self.settings, seed) if due(learn_record, self.settings.dimension) else None
 
     def mechanism(self, level: str, question: Question) -> Randomizer:
         """What randomizes the answer to a question."""
