@@ -23,14 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.estimates import programs
-
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 _GRID = 257
-_KNOWN = np.array([1.0, 0.0, 1.0])
-"""The sum of all shares, and of them the mean and the variance, over the variance that is known."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +138,8 @@ class _Distributions:
 
     def most(self, cost: Vector) -> float:
         """The largest mean of a function of the score; infinite where none is found."""
+        from scipy.optimize import linprog
+
         moments = np.vstack([np.ones(_GRID), self.away, self.away**2 / self.variance])
-        found = programs.largest(cost, moments, _KNOWN, _KNOWN)
-        return math.inf if found is None else found
+        found = linprog(-cost, A_eq=moments, b_eq=[1.0, 0.0, 1.0], bounds=(0.0, None), method="highs")
+        return -float(found.fun) if found.success else math.inf

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.estimates import programs
 from murk.learners.gaussmix.windows.newton_sums import NewtonSums
 from murk.privacy.gaussmix.newton import EDGE
 
@@ -137,18 +136,27 @@ class Scores:
 
     def most(self, cost: Vector) -> float:
         """The largest sum over people of a function of (u, v); infinite where none is found."""
+        from scipy.optimize import linprog
+
         if not len(cost):
             # Everybody's score is farther than any that is looked for.
             return math.inf
+        size = float(np.abs(cost).max())
+        if not size > 0.0:
+            return 0.0
         high, low = self.known + self.doubt, self.known - self.doubt
         if not self.constant:
             low[0] = 0.0
-        found = programs.largest(cost, self.rows, low, high)
-        if found is None:
-            # Where no distribution has such sums, those with no larger squares, and of no more people.
-            bounded = [0, 2, 4]
-            found = programs.largest(cost, self.rows[bounded], np.full(3, -math.inf), np.maximum(high[bounded], 0.0))
-        return math.inf if found is None else found * self.people
+        # Where no distribution has such sums, those with no larger squares, and of no more people.
+        bounded = [0, 2, 4]
+        for below, limits in (
+            (np.vstack([self.rows, -self.rows]), np.concatenate([high, -low])),
+            (self.rows[bounded], np.maximum(high[bounded], 0.0)),
+        ):
+            found = linprog(-cost / size, A_ub=below, b_ub=limits, bounds=(0.0, None), method="highs")
+            if found.success:
+                return -float(found.fun) * size * self.people
+        return math.inf
 
     def remainder(self, inverse: Matrix, information: Matrix, bounds: tuple[float, float]) -> Vector:
         """The most that the second order may be of each coefficient, ``(p,)``."""
