@@ -410,9 +410,9 @@ def test_levels_whose_shares_of_targets_differ_do_not_bias_the_fit():
 def test_intervals_hold_under_a_mechanism_of_directions(missing):
     """PrivUnit varies most along a vector's own direction; sums of many releases have exactly this covariance.
 
-    Of 300 draws 95% is within 5 standard errors of 1.3% but once in 10^6 runs, and 4 coefficients are looked at.
+    Of 100 draws 95% is within 5 standard errors of 2.2% but once in 10^6 runs, and 4 coefficients are looked at.
     """
-    rng, n = np.random.default_rng(11), 300_000
+    rng, n, draws = np.random.default_rng(11), 300_000, 100
     X = np.column_stack([np.clip(0.4 * rng.normal(size=(20_000, 3)), -1, 1), np.ones(20_000)])
     y = np.where(rng.random(20_000) < 0.5 + 0.3 * X[:, 0], 1.0, -1.0)
     y[rng.random(20_000) < missing] = np.nan
@@ -424,15 +424,15 @@ def test_intervals_hold_under_a_mechanism_of_directions(missing):
     known = np.repeat([n * level.weights[0], 0.0, n * level.weights[0] ** 2], 2)
     known[2:4] = [n * level.weights[0] ** 2 * each for each in level.variances]
     held, narrow = np.zeros(4), np.zeros(4)
-    for _ in range(300):
+    for _ in range(draws):
         total = level.weights[0] * released_sum(mechanism, V, counts, rng)
         found = fit(MomentSums(total, known, n), layout, LOSSES["logistic"], BINARY, None, "private").estimate
         off = np.abs(found.values - truth) / found.spread
         held += off < 1.96
         narrow += off < 0.98
-    assert np.all(held / 300 > 0.95 - 5 * 0.0126)
+    assert np.all(held / draws > 0.95 - 5 * 0.0218)
     # The twin: half of the width.
-    assert np.all(narrow / 300 < 0.95 - 5 * 0.0126)
+    assert np.all(narrow / draws < 0.95 - 5 * 0.0218)
 
 
 def test_the_models_own_equations_have_no_interval_where_targets_are_missing():
