@@ -14,7 +14,8 @@ def logistic(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     >>> logistic(np.array([-1000.0, 0.0, 1000.0])).round(3).tolist()
     [0.0, 0.5, 1.0]
     """
-    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(scores, -700.0, 700.0))))
+    # np.clip takes longer than all the rest where there are few.
+    return np.asarray(1.0 / (1.0 + np.exp(-np.minimum(np.maximum(scores, -700.0), 700.0))))
 
 
 def class_probabilities(scores: NDArray[np.float64], basis: NDArray[np.float64]) -> NDArray[np.float64]:

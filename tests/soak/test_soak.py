@@ -44,7 +44,7 @@ def test_kills_on_a_file() -> None:
 @pytest.mark.slow
 def test_kills_on_kafka() -> None:
     services.require_kafka()
-    fought(6, [small(case, 8) for case in CASES["kafka"] if case.protocol not in (GRADIENTS, SCORES)], "kafka")
+    fought(6, [small(case, 16) for case in CASES["kafka"] if case.protocol not in (GRADIENTS, SCORES)], "kafka")
 
 
 def test_damage_is_noticed(tmp_path: Path) -> None:
