@@ -36,6 +36,7 @@ CASES = {
     "gradients": ("gradients", 0, ""),
     "gradients, public rows": ("gradients", ROWS, ""),
     "scores": ("scores", 0, ""),
+    "scores, public rows": ("scores", ROWS, ""),
     "examples": ("examples", 0, ""),
     "examples: outer": ("examples", 0, "examples: {release: outer}"),
     "examples: joint": ("examples", 0, "examples: {release: joint}"),
