@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 
 def ratio(what: str, found: float, goal: float, command: str) -> Row:
-    return Row(what, f"{found:.2f}", f"{goal:g}", found >= goal, command)
+    return Row(what, f"{found:.2f}", f"{goal:g}", round(found, 2) >= goal, command)
 
 
 def at_most(what: str, found: float, goal: float, unit: str, command: str) -> Row:
