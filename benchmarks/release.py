@@ -13,6 +13,8 @@ from murk.stream import Task, open_log
 
 WARM, EACH = 300, 300
 """Releases before the first turn, and of each."""
+LONG = 6_000
+"""Releases after which every kernel has been compiled."""
 BYTES = 300
 median = statistics.median
 
@@ -31,7 +33,7 @@ def task_of(protocol):
     )
 
 
-def measured(protocol, syncing, rounds):
+def measured(protocol, syncing, rounds, warm):
     """Microseconds of CPU of a release, and of a bare commit of as many bytes, in turns."""
     task, record = task_of(protocol), {**{f"x{i}": 0.5 for i in range(9)}, "y": "yes"}
     releases, commits, made = [], [], 0
@@ -42,9 +44,11 @@ def measured(protocol, syncing, rounds):
         with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(Path(folder) / "ledger.db") as ledger:
             log.register_task(task.document())
             producer = Producer(task, Deaf(log), ledger)
+
             # Ledgers are always synced; here that is turned off, to see what is not the disk's.
-            for connection in (bare, ledger._file._connection):
-                connection.execute(f"PRAGMA synchronous = {syncing}")
+            def sync(how):
+                for connection in (bare, ledger._file._connection):
+                    connection.execute(f"PRAGMA synchronous = {how}")
 
             def release(count):
                 nonlocal made
@@ -56,7 +60,9 @@ def measured(protocol, syncing, rounds):
                 for _ in range(count):
                     bare.execute("INSERT INTO t (v) VALUES (?)", (b"x" * BYTES,))
 
-            release(WARM)
+            sync("OFF")
+            release(warm)
+            sync(syncing)
             for _ in range(rounds):
                 releases.append(cpu(release))
                 commits.append(cpu(commit))
@@ -80,10 +86,11 @@ def main(argv):
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--protocols", nargs="*", default=["scores", "gradients"])
     parser.add_argument("--syncing", nargs="*", default=["OFF", "FULL"])
+    parser.add_argument("--warm", type=int, default=WARM, help=f"releases before; {LONG}: with every kernel compiled")
     chosen = parser.parse_args(argv)
     for syncing in chosen.syncing:
         for protocol in chosen.protocols:
-            releases, commits = measured(protocol, syncing, chosen.rounds)
+            releases, commits = measured(protocol, syncing, chosen.rounds, chosen.warm)
             beyond = median_beyond(releases, commits)
             print(
                 f"Producer.release of {protocol}, synchronous {syncing}: {median(releases):.0f} us of CPU, "

@@ -15,6 +15,7 @@ from murk.learners.problem import problem_for
 from murk.learners.scores import record as kernels
 from murk.learners.scores.model import Model
 from murk.privacy.noise import LATTICE_WIDTH, SecureNoise, SimulatedNoise
+from murk.producers import randomization
 from murk.producers.randomization import MOST_HELD, Answering, answer_of
 from tests.kernels import compiled_at_once
 from tests.producers.world import make_task
@@ -35,7 +36,8 @@ SECRETS = (0.123456789, -0.987654321)
 
 @pytest.fixture(autouse=True, scope="module")
 def _at_once() -> Iterator[None]:
-    with compiled_at_once():
+    with compiled_at_once(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(randomization, "FEW", 0)
         yield
 
 
@@ -168,6 +170,13 @@ def test_what_the_kernel_does_not_do_is_done_without() -> None:
     assert other._kernel(0, model, "default") is None
     payload, question = other.answer(np.array([0.1, 0.2, 1.0]), 1.0, 0, model, "default", np.zeros(1, dtype=np.int64))
     assert len(payload) == (3 if question == "score" else 6)
+
+
+def test_few_records_load_no_kernel(monkeypatch: Any) -> None:
+    monkeypatch.setattr(randomization, "FEW", 2)
+    problem = problem_of()
+    model, answering = model_of(problem), Answering(problem, SecureNoise())
+    assert [answering._kernel(0, model, "default") is None for _ in range(4)] == [True, True, False, False]
 
 
 def test_another_model_has_another_memory_and_few_are_held() -> None:

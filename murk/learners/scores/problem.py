@@ -14,13 +14,11 @@ from murk._jit import due
 from murk.errors import UserError
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.scores.answers import OneAnswer, in_place
 from murk.learners.scores.drift import drift_of
 from murk.learners.scores.engine import ScoreEngine, lengths_of, merged
 from murk.learners.scores.layout import REMEMBERED, matrix_size
 from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.scores.model import QUESTIONS, Model, Question, asked, check_model, model_size, vectors
-from murk.learners.scores.record import learn_record
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.privacy.mechanisms.base import Randomizer
@@ -31,6 +29,7 @@ from murk.stream.messages.trail import trail_bytes
 from murk.stream.task.data.features import ClassTarget
 
 if TYPE_CHECKING:
+    from murk.learners.scores.answers import OneAnswer
     from murk.stream.task.task import Task
 
 # A float of a model message, a float of a state in base64, and a sum of a state with its comma.
@@ -157,6 +156,10 @@ class ScoreProblem:
 
         None where the kernel does not draw the level's noise, or compiling it does not pay yet.
         """
+        # Loaded where it is asked for: most devices release a record or two.
+        from murk.learners.scores.answers import OneAnswer, in_place
+        from murk.learners.scores.record import learn_record
+
         pair, model = self.mechanisms[level], self._model(theta)
         if not in_place(pair) or (pair.matrix is None and model.thresholds[1]):
             return None
