@@ -342,7 +342,9 @@ def remarks(found: Plan) -> Iterator[str]:
         one.people for one in cells
         if (one.budget, one.protocol) == (1.0, own) and not one.without_effects and one.points > found.effect
     ]  # fmt: skip
-    if wide:
+    # Where there is no interval for another reason than their number, it says nothing of people.
+    known = any(math.isfinite(one.points) for one in cells if one.protocol == own)
+    if wide and (known or _nothing([found.task], found.designs[0]) == TOO_FEW):
         yield (
             f"By {own} at the task's budget, {max(wide):,} people are too few to tell an effect of that size "
             f"({found.effect:.2g} points) from none."

@@ -77,6 +77,17 @@ def test_coefficients_without_average_effects_are_not_called_too_few_people():
     assert not any("too few" in one for one in remarks(found))
 
 
+def test_what_has_no_interval_however_many_release_is_not_put_down_to_too_few_people():
+    def said(of):
+        found = plan(of, people=[3_000], budgets=[1.0], protocols=[of.protocol], draws=1)
+        assert not any(math.isfinite(one.points) for one in found.cells)
+        return [one for one in remarks(found) if "people are too few" in one]
+
+    # Of gradients alone no interval is forecast; of so small a budget, one of more people is.
+    assert not said(task(1.0, protocol="gradients"))
+    assert len(said(task(0.05))) == 1
+
+
 def regret(chosen, points):
     return points[chosen] / min(points.values())
 
