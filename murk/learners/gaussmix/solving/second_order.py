@@ -136,7 +136,7 @@ class Scores:
 
     def most(self, cost: Vector) -> float:
         """The largest sum over people of a function of (u, v); infinite where none is found."""
-        from scipy.optimize import linprog
+        from scipy.optimize import milp
 
         if not len(cost):
             # Everybody's score is farther than any that is looked for.
@@ -149,11 +149,12 @@ class Scores:
             low[0] = 0.0
         # Where no distribution has such sums, those with no larger squares, and of no more people.
         bounded = [0, 2, 4]
-        for below, limits in (
-            (np.vstack([self.rows, -self.rows]), np.concatenate([high, -low])),
-            (self.rows[bounded], np.maximum(high[bounded], 0.0)),
+        for rows, least, limits in (
+            (self.rows, low, high),
+            (self.rows[bounded], -math.inf, np.maximum(high[bounded], 0.0)),
         ):
-            found = linprog(-cost / size, A_ub=below, b_ub=limits, bounds=(0.0, None), method="highs")
+            # Of so few rows presolving takes longer than solving.
+            found = milp(-cost / size, constraints=(rows, least, limits), options={"presolve": False})
             if found.success:
                 return -float(found.fun) * size * self.people
         return math.inf
