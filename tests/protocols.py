@@ -1,7 +1,9 @@
 """The protocols in one table: what the tests of faults run over, each with the smallest task that means something."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from murk.privacy.noise import SimulatedNoise
 from murk.producers.randomization import answers_of
 from murk.stream.messages.releases import SketchRelease
 from murk.stream.task.task import Task
-from tests.cli.harness import ANY_PROTOCOL
+from tests.cli.harness import ANY_PROTOCOL, HEADER, ROWS
 
 PRIVACY = "guarantee: {gdp: {mu: 1.0}}"
 COLUMNS = """\
@@ -42,6 +44,8 @@ class Protocol:
         Records that are public and release nothing.
     columns
         The second feature and the target.
+    ages
+        Of the people, where not all take part.
     title
         What it is called where that is not ``name``.
     """
@@ -53,7 +57,15 @@ class Protocol:
     records: int = 1
     set_aside: int = 0
     columns: str = COLUMNS
+    ages: tuple[str, ...] = ()
     title: str = ""
+
+    def people(self, count: int) -> Sequence[int]:
+        """The first so many people of those that the task is for, by their place in the file of all."""
+        if not self.ages:
+            return range(count)
+        place = HEADER.index("age")
+        return [*islice((at for at, row in enumerate(ROWS[1:]) if row.split(",")[place] in self.ages), count)]
 
     def text(self, more: str = "", privacy: str = "") -> str:
         """The task, with more lines and with more in its ``privacy`` block."""
@@ -74,16 +86,18 @@ class Protocol:
 
 GRADIENTS = Protocol("gradients", "protocol: gradients\n")
 SCORES = Protocol("scores", "protocol: scores\n")
+AGES = ("33", "34", "35")
 CLASSES = Protocol(
     "scores",
     "protocol: scores\npublic: {set_aside: 500}\n",
     set_aside=500,
     columns=f"""\
   - {{name: weeks_worked, low: 0, high: 52}}
-target: {{name: age, kind: classes, classes: {[str(age) for age in range(21, 36)]}}}
+target: {{name: age, kind: classes, classes: {[*AGES]}}}
 """,
+    ages=AGES,
 )
-"""Many classes. It is not in the table below, whose contents are of lengths that go by the protocol's name."""
+"""Of classes. It is not in the table below, whose contents are of lengths that go by the protocol's name."""
 EXAMPLES = Protocol("examples", "protocol: examples\n")
 MOMENTS = Protocol("moments", "protocol: moments\nmoments: {release: joint}\npublic: {set_aside: 10}\n", set_aside=10)
 DIRECTIONS = Protocol("moments", "protocol: moments\npublic: {set_aside: 500}\n", set_aside=500)

@@ -145,7 +145,7 @@ def people(path: Path, rows: Iterable[int] | int, change: tuple[int, str, str] |
     return path
 
 
-def world(folder: Path, rows: int = 300, task: str = TASK) -> Path:
+def world(folder: Path, rows: Iterable[int] | int = 300, task: str = TASK) -> Path:
     """A folder with task.yaml and people.csv."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "task.yaml").write_text(task)

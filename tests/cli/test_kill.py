@@ -173,7 +173,7 @@ class Case:
 
     def write(self, folder: Path) -> None:
         if not self.groups:
-            people(folder / "people.csv", self.rows)
+            people(folder / "people.csv", self.protocol.people(self.rows))
             return
         names = random.Random(2)
         lines = [f"{row},w{names.randrange(self.groups)}" for row in ROWS[1 : self.rows + 1]]

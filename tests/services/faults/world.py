@@ -35,7 +35,7 @@ def task_text(partitions, protocol=GRADIENTS, privacy=""):
 
 def folder_of(place, rows, partitions=2, protocol=GRADIENTS):
     """A folder with the task and so many people."""
-    return harness.world(Path(place), rows=rows, task=task_text(partitions, protocol))
+    return harness.world(Path(place), rows=protocol.people(rows), task=task_text(partitions, protocol))
 
 
 @cache
