@@ -27,7 +27,7 @@ from murk.cli import cli, main
 from murk.errors import MurkError
 from murk.learners.problem import problem_for
 from murk.stream import Task
-from tests.cli.harness import TASK, largest_file, world
+from tests.cli.harness import TASK, largest_file, unprivileged, world
 from tests.cli.processes import MOST
 from tests.kernels import impatient
 from tests.mutation.tracing import told
@@ -135,6 +135,8 @@ def begun(order: dict[str, Any], out: int, err: int, channel: socket.socket) -> 
         channel.close()
         os.environ.clear()
         os.environ.update(order["environment"])
+        if order["unprivileged"]:
+            unprivileged()
         limit = order["file_limit"]
         _command(order["arguments"], Path(order["folder"]), None if limit is None else largest_file(limit))
     return child

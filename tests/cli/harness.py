@@ -7,12 +7,10 @@ traceback, or an admission that something unforeseen happened.
 import ctypes
 import gzip
 import json
-import os
 import re
 import resource
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,18 +61,12 @@ class Done:
         return found
 
 
-def start(*arguments: object, folder: Path, file_limit: int | None = None) -> Process:
-    """Start a command in a process that is forked; its files may not grow beyond a limit."""
-    return Process([str(one) for one in arguments], folder, file_limit)
+def start(*arguments: object, folder: Path, file_limit: int | None = None, unprivileged: bool = False) -> Process:
+    """Start a command in a process that is forked.
 
-
-def cold(*arguments: object, folder: Path, prepare: Callable[[], None] | None = None) -> subprocess.Popen[str]:
-    """The same as `python -m murk`."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "murk", *map(str, arguments)], cwd=folder, env=environment, preexec_fn=prepare,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    Its files may not grow beyond a limit; where it is unprivileged, it is refused what files' permissions refuse.
+    """
+    return Process([str(one) for one in arguments], folder, file_limit, unprivileged)
 
 
 def finish(process: subprocess.Popen[str] | Process) -> Done:
@@ -97,27 +89,25 @@ def clean(done: Done) -> Done:
 def murk(
     *arguments: object,
     folder: Path,
-    prepare: Callable[[], None] | None = None,
     answer: str | None = None,
     file_limit: int | None = None,
+    unprivileged: bool = False,
 ) -> Done:
-    """Run a command to its end; with ``prepare`` as `python -m murk`, else in a process that was forked.
+    """Run a command to its end, in a process that was forked.
 
     With an ``answer`` it runs at a terminal, at which that is typed, and what it printed there is all in ``out``.
     """
-    if prepare is not None:
-        return finish(cold(*arguments, folder=folder, prepare=prepare))
     if answer is not None:
         order = {"arguments": [str(one) for one in arguments], "folder": str(folder), "answer": answer}
         return clean(Done(*ask(order), ""))
-    return finish(start(*arguments, folder=folder, file_limit=file_limit))
+    return finish(start(*arguments, folder=folder, file_limit=file_limit, unprivileged=unprivileged))
 
 
-def run(folder: Path, *more: object, prepare: Callable[[], None] | None = None, file_limit: int | None = None) -> Done:
+def run(folder: Path, *more: object, file_limit: int | None = None, unprivileged: bool = False) -> Done:
     """`murk run task.yaml --source people.csv --seed 1 --json`, with further options."""
     return murk(
-        "run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", *more, folder=folder, prepare=prepare,
-        file_limit=file_limit,
+        "run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", *more, folder=folder,
+        file_limit=file_limit, unprivileged=unprivileged,
     )  # fmt: skip
 
 
@@ -203,8 +193,11 @@ def traces(folder: Path) -> dict[str, Any]:
 def unprivileged() -> None:
     """In a child: be refused what the permissions of files refuse, even as root."""
     library = ctypes.CDLL(None)
-    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-        library.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP, in force from exec on
+    version, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    assert library.capget(version, sets) == 0
+    for place in range(3):
+        sets[place] &= ~(1 << 1 | 1 << 2)  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+    assert library.capset(version, sets) == 0
 
 
 def largest_file(size: int) -> Callable[[], None]:

@@ -22,11 +22,13 @@ MOST = 65_536
 class Process:
     """A command that was started, as `subprocess.Popen` has it, with pipes for what it prints."""
 
-    def __init__(self, arguments: Sequence[str], folder: Path, file_limit: int | None = None) -> None:
+    def __init__(
+        self, arguments: Sequence[str], folder: Path, file_limit: int | None = None, unprivileged: bool = False
+    ) -> None:
         pipes = [os.pipe(), os.pipe()]
         order = {
             "arguments": list(arguments), "folder": str(folder), "environment": dict(os.environ),
-            "file_limit": file_limit,
+            "file_limit": file_limit, "unprivileged": unprivileged,
         }  # fmt: skip
         self.pid: int = ask(order, [write for _, write in pipes])
         self.stdout, self.stderr = (os.fdopen(read) for read, _ in pipes)

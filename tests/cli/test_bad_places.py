@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,6 @@ from tests.cli.harness import (
     run,
     start,
     traces,
-    unprivileged,
     world,
 )
 from tests.services.services import missing
@@ -120,7 +120,7 @@ def test_a_directory_that_may_not_be_written(folder: Path, whole: tuple[Done, di
     world(folder, rows=400)
     folder.chmod(0o555)
     try:
-        refused(run(folder, prepare=unprivileged), "third-child.db", "write", status=1)
+        refused(run(folder, unprivileged=True), "third-child.db", "write", status=1)
     finally:
         folder.chmod(0o755)
     same(folder, whole)
@@ -134,7 +134,7 @@ def test_a_file_that_may_not_be_used(folder: Path, whole: tuple[Done, dict[str, 
     (folder / "third-child.db.lock").touch()
     (folder / name).chmod(0o444 if name in FILES else 0)
     status = 2 if name == "people.csv" else 1
-    refused(run(folder, prepare=unprivileged), name, "read-only" if name in FILES else "Permission", status=status)
+    refused(run(folder, unprivileged=True), name, "read-only" if name in FILES else "Permission", status=status)
     for path in folder.glob("*"):
         path.chmod(0o644)
     same(folder, whole)
@@ -147,9 +147,9 @@ def test_what_may_be_read_can_be_looked_at(folder: Path) -> None:
         (folder / name).chmod(0o444)
     folder.chmod(0o555)
     try:
-        assert murk("status", "--log", LOG, folder=folder, prepare=unprivileged).status == 0
-        assert murk("dead-letters", "--log", LOG, folder=folder, prepare=unprivileged).status == 0
-        assert murk("ledger", LEDGER, folder=folder, prepare=unprivileged).status == 0
+        assert murk("status", "--log", LOG, folder=folder, unprivileged=True).status == 0
+        assert murk("dead-letters", "--log", LOG, folder=folder, unprivileged=True).status == 0
+        assert murk("ledger", LEDGER, folder=folder, unprivileged=True).status == 0
     finally:
         folder.chmod(0o755)
 
@@ -191,10 +191,10 @@ def test_a_full_disk(folder: Path, whole: tuple[Done, dict[str, object]], full: 
 
 def test_a_log_removed_while_it_is_in_use(folder: Path) -> None:
     """What is written to a removed file would be lost: the run stops, and nobody was debited for nothing."""
-    world(folder, rows=3000)
+    world(folder, rows=1000)
     process = start("run", "task.yaml", "--source", "people.csv", "--seed", 1, "--block", 1, "--json", folder=folder)
     while not (folder / "third-child.db.run.json").exists():
-        pass
+        time.sleep(0.001)
     (folder / "third-child.db").rename(folder / "elsewhere.db")
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, "")
@@ -204,4 +204,4 @@ def test_a_log_removed_while_it_is_in_use(folder: Path) -> None:
         if path.exists():
             path.rename(folder / f"third-child.db{end}")
     found = run(folder, "--block", 1).json
-    assert (found["releases"], found["duplicates"], found["dead_letters"]) == (3000, 0, {})
+    assert (found["releases"], found["duplicates"], found["dead_letters"]) == (1000, 0, {})
