@@ -48,11 +48,14 @@ def warm(task: str = TASK) -> None:
     gc.freeze()
 
 
-def prepare(folder: Path) -> None:
-    """Import and calibrate here, once, what every command on a folder's task does first.
+def prepare(folder: Path, arguments: Sequence[str]) -> None:
+    """Import and calibrate here, once, what every command on a folder's task does first, and on a Kafka log.
 
     It was most of what a small run of a sketch took. What is wrong with a task, commands say themselves.
     """
+    if any("kafka://" in one for one in arguments):
+        import_module("murk.stream.log.kafka.log")
+        import_module("murk.stream.worker.pool")
     with suppress(OSError, ValueError):
         _prepare((folder / "task.yaml").read_text())
 
@@ -157,10 +160,10 @@ def serve(channel: socket.socket) -> None:
                 ended[pid] = os.waitstatus_to_exitcode(status)
             answer = ended.get(pid)
         elif "answer" in order:
-            prepare(Path(order["folder"]))
+            prepare(Path(order["folder"]), order["arguments"])
             answer = at_terminal(order["arguments"], Path(order["folder"]), order["answer"])
         else:
-            prepare(Path(order["folder"]))
+            prepare(Path(order["folder"]), order["arguments"])
             answer = begun(order, *descriptors, channel)
         for descriptor in descriptors:
             os.close(descriptor)

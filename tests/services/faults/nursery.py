@@ -214,7 +214,7 @@ def _serve():
                 warm(BY_NAME[argument].text())
             answer = warmed.add(argument)
         elif what == "start":
-            prepare(Path(argument["folder"]))
+            prepare(Path(argument["folder"]), argument["arguments"])
             answer = os.fork()
             if answer == 0:
                 _child(argument)
