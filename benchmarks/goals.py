@@ -64,10 +64,10 @@ def embedded() -> Iterator[Row]:
 
 
 def device() -> Iterator[Row]:
-    from benchmarks.release import measured, median_beyond
+    from benchmarks.release import WARM, measured, median_beyond
 
     for protocol in ("scores", "gradients"):
-        beyond = median_beyond(*measured(protocol, "FULL", OFTEN))
+        beyond = median_beyond(*measured(protocol, "FULL", OFTEN, WARM))
         what = f"Producer.release of {protocol}, CPU beyond a bare commit"
         yield at_most(what, beyond, RELEASE_GOAL, "us", "release")
 
