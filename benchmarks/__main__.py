@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: what is reached of what was to be, in one table (6 minutes); or the benchmarks named."""
+"""``python -m benchmarks``: what is reached of what was to be, in one table (5 minutes); or the benchmarks named."""
 
 import sys
 from importlib import import_module
