@@ -7,6 +7,7 @@ takes longer than a small run. Until compiling pays, a `deferred` kernel does wi
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import threading
 from collections.abc import Callable
@@ -109,8 +110,8 @@ class Kernel:
         """Whether numba has it in its cache, and need not compile it."""
         try:
             return bool(self.compiled._cache._cache_file._load_index())
-        except (AttributeError, OSError):
-            # Numba of another kind, a folder that cannot be read: then it is compiled when that pays.
+        except (AttributeError, OSError, EOFError, pickle.UnpicklingError):
+            # Numba of another kind, a folder that cannot be read, a damaged file: then it is compiled when that pays.
             return False
 
     def early(self, *args: Any) -> Any:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
 
+# What is known by its model is known by this one, too.
+_NONE = np.empty(0)
+_NONE.setflags(write=False)
+
+
 @dataclass(frozen=True)
 class PublishedModel:
     """A model to take a gradient or a score at.
@@ -55,7 +60,6 @@ class Models:
         self._task = task
         self._problem = problem
         self._read: dict[int, tuple[bytes, int, NDArray[np.float64]]] = {}
-        self._last: dict[int, tuple[bytes | None, PublishedModel]] = {}
 
     def newest(self, chain: int) -> PublishedModel:
         """Return a chain's newest iterate as it is stored in the log now, or the task's initial one before there is
@@ -82,14 +86,6 @@ class Models:
         return self._model(chain, *self._log.cached_model(chain))
 
     def _model(self, chain: int, message: bytes | None, end: int) -> PublishedModel:
-        last = self._last.get(chain)
-        if last is not None and last[0] is message and last[1].end == end:
-            return last[1]
-        model = self._looked_at(chain, message, end)
-        self._last[chain] = message, model
-        return model
-
-    def _looked_at(self, chain: int, message: bytes | None, end: int) -> PublishedModel:
         if message is None:
             return PublishedModel(0, self._problem.initial, end)
         known = self._read.get(chain)
@@ -137,11 +133,11 @@ class NoModels:
 
     def newest(self, chain: int) -> PublishedModel:
         """Return an empty model, with where the chain's partition ends now."""
-        return PublishedModel(0, np.empty(0), self._log.end(chain))
+        return PublishedModel(0, _NONE, self._log.end(chain))
 
     def cached_model(self, chain: int) -> PublishedModel:
         """Return an empty model, with where the chain's partition was last heard to end."""
-        return PublishedModel(0, np.empty(0), self._log.cached_model(chain)[1])
+        return PublishedModel(0, _NONE, self._log.cached_model(chain)[1])
 
 
 def models_of(log: Log, task: Task, problem: PersonProblem) -> Models | NoModels:

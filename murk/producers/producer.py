@@ -153,6 +153,7 @@ class Producer(Releaser["PersonProblem"]):
         index = np.array([SINGLES + self._ledger.next_number]) if self._noise.simulated else _ALONE
         chain = self._chain(index)
         model = self._models.cached_model(chain)
+        self._answering.prepare(chain, model.iterate, level)
         requests = ReleaseRequests([key], [person], [level])
         with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:

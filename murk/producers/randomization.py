@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 FEW = 64
 """Records before a kernel is thought of: to load what it takes, a hundredth of a second, is for more than these."""
 MOST_HELD = 16
-"""Memories of kernels at once: one for each chain and level; of a hundred features one takes 300 KB."""
+"""Memories of kernels at once: one for each chain and level; of a hundred features one takes 450 KB."""
 
 Key = TypeVar("Key", int, str)
 
@@ -101,6 +102,24 @@ class Answering:
         self._few = FEW
         self._held: dict[tuple[int, str], tuple[NDArray[np.float64], OneAnswer]] = {}
 
+    def prepare(self, chain: int, model: NDArray[np.float64], level: str) -> None:
+        """Have a kernel ready for answers at a chain's model, where there is one; before any account is held for them.
+
+        It may have to be compiled, which takes seconds.
+        """
+        if self._in_place is None or self._kernel(chain, model, level) is not None:
+            return
+        if self._few:
+            self._few -= 1
+            return
+        made: OneAnswer | None = self._in_place(level, model, self._seed)
+        if made is not None:
+            # Of nobody: the first call compiles.
+            made.give(np.array(made.x), math.nan, 0)
+            if len(self._held) >= MOST_HELD:
+                del self._held[next(iter(self._held))]
+            self._held[chain, level] = model, made
+
     def answer(
         self, x: NDArray[np.float64], y: float, chain: int, model: NDArray[np.float64], level: str,
         index: NDArray[np.int64],
@@ -114,18 +133,7 @@ class Answering:
 
     def _kernel(self, chain: int, model: NDArray[np.float64], level: str) -> OneAnswer | None:
         held = self._held.get((chain, level))
-        if held is not None and held[0] is model:
-            return held[1]
-        made: OneAnswer | None = None
-        if self._few:
-            self._few -= 1
-        elif self._in_place is not None:
-            made = self._in_place(level, model, self._seed)
-        if made is not None:
-            if len(self._held) >= MOST_HELD:
-                self._held.clear()
-            self._held[chain, level] = model, made
-        return made
+        return held[1] if held is not None and held[0] is model else None
 
 
 def payloads_of(

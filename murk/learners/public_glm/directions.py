@@ -20,6 +20,7 @@ from murk.learners.scores.settings import Settings
 from murk.privacy.noise import NoiseSource
 
 if TYPE_CHECKING:
+    from murk.learners.scores.answers import OneAnswer
     from murk.stream.task.task import Task
 
 
@@ -48,6 +49,10 @@ class DirectionProblem(ScoreProblem):
     ) -> NDArray[np.float64]:  # fmt: skip
         """As `ScoreProblem.vectors` at version 0; what a log says of models is not read."""
         return super().vectors(X, y, None, question)
+
+    def in_place(self, level: str, theta: NDArray[np.float64], seed: int | None) -> OneAnswer | None:
+        """As `ScoreProblem.in_place` at version 0; what a log says of models is not read."""
+        return super().in_place(level, self.initial, seed)
 
 
 def own_curve(curve: Curve, middle: float, half: float) -> CodedCurve | None:
