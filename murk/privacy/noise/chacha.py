@@ -135,7 +135,7 @@ def _together(key: tuple[np.uint32, ...], start: np.uint32, out: Halves) -> None
 def expand(address: int, size: int) -> None:
     """Overwrite the key that is the four words at an address with the ``size`` first words of its blocks 0, 1, ...
 
-    Eight blocks at a time, of each its first 32 bits, then of each the next, and so on: half of the time of `blocks`.
+    Eight blocks at a time, of each its first 32 bits, then of each the next, and so on, as they are computed.
     """
     out = words_at(address, size)
     a, b, c, d = out[0], out[1], out[2], out[3]
@@ -157,8 +157,8 @@ def fresh_words(address: int, size: int) -> bool:
     """Write ``size >= 4`` words that are used once to an address; False where the operating system gives no randomness.
 
     The operating system gives a key of 256 bits for these words alone, which take its place: ChaCha20 of it, as its own
-    random bytes are (Linux's getrandom), and so as hard to tell from random ones, in a third of the time. There is no
-    pool and no state, so that no fork, copy or snapshot can repeat words.
+    random bytes are (Linux's getrandom), and so as hard to tell from random ones. There is no pool and no state of ours
+    that a fork, a copy or a snapshot could repeat.
     """
     if not random_words(address, _KEY):
         return False

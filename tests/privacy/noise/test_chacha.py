@@ -46,6 +46,25 @@ def test_each_call_has_a_key_of_its_own_of_which_nothing_is_left():
     assert len(np.unique(np.concatenate([np.array(keys).ravel(), seen.ravel()]))) == 200 * (4 + size)
 
 
+def test_nothing_is_left_of_words_that_were_not_wanted(monkeypatch):
+    """The interpreted function, whose lines are the compiled one's: its room holds 64 words, of which 30 are wanted."""
+    rooms, empty = [], np.empty
+
+    def recorded(*given, **named):
+        rooms.append(empty(*given, **named))
+        return rooms[-1]
+
+    room = np.full(38, 7, dtype=np.uint64)
+    room[:4] = KEY
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "empty", recorded)
+        expand._function(room.ctypes.data, 30)
+    assert (room[:30] == stream(KEY.tobytes(), 8)[:30]).all()
+    (used,) = rooms
+    assert len(used) == 64
+    assert not used.any()
+
+
 @jit
 def random_key(address):
     return random_words(address, 4)
