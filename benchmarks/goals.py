@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 
 def ratio(what: str, found: float, goal: float, command: str) -> Row:
-    return Row(what, f"{found:.2f}", f"{goal:g}", round(found, 2) >= goal, command)
+    return Row(what, f"{found:.2f}", f"{goal:g}", found >= goal, command)
 
 
 def at_most(what: str, found: float, goal: float, unit: str, command: str) -> Row:
@@ -86,7 +86,7 @@ def memory() -> Iterator[Row]:
     yield Row(
         f"memory of a worker, from {half:,} to {all_:,} releases",
         f"{before:.0f} to {after:.0f} MiB",
-        "flat (to 10^8)",
+        "flat",
         after <= (1.0 + FLAT) * before,
         "memory --monitor --releases 100000000",
     )

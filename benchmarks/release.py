@@ -33,7 +33,7 @@ def task_of(protocol):
     )
 
 
-def measured(protocol, syncing, rounds, warm):
+def measured(protocol, syncing, rounds, warm=WARM):
     """Microseconds of CPU of a release, and of a bare commit of as many bytes, in turns."""
     task, record = task_of(protocol), {**{f"x{i}": 0.5 for i in range(9)}, "y": "yes"}
     releases, commits, made = [], [], 0

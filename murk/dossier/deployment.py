@@ -34,12 +34,15 @@ class Store:
         What was read of it.
     seconds
         For how long: infinite where a topic keeps the newest for good; None where nobody knows, and in a file.
+    later
+        How many seconds more a message may stay, as a broker deletes whole segments.
     """
 
     place: str
     kept: str
     settings: str
     seconds: float | None = None
+    later: int = 0
 
 
 @dataclass(frozen=True)
@@ -196,11 +199,13 @@ def _store(topic: str, about: Mapping[str, str]) -> Store:
         return Store(topic, _UNKNOWN, shown)
     seconds = milliseconds / 1000 if milliseconds >= 0 else math.inf
     kept = f"{span(seconds)} after they arrive, then deleted by the broker" if math.isfinite(seconds) else ""
-    if kept and about.get("segment.ms", "").isdigit():
-        kept += f", a segment at a time: up to {span(round(int(about['segment.ms']) / 1000))} later"
+    segment = about.get("segment.ms", "")
+    later = round(int(segment) / 1000) if kept and segment.isdigit() else 0
+    if later:
+        kept += f", a segment at a time: up to {span(later)} later"
     if "compact" in policies:
-        return Store(topic, f"{compacted}; all {kept}" if kept else compacted, shown, seconds)
-    return Store(topic, kept or "for ever: nothing deletes them", shown, seconds)
+        return Store(topic, f"{compacted}; all {kept}" if kept else compacted, shown, seconds, later)
+    return Store(topic, kept or "for ever: nothing deletes them", shown, seconds, later)
 
 
 def read_accounts(path: str | Path) -> Accounts:

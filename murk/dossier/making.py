@@ -11,11 +11,13 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from murk import __version__
 from murk.dossier.answers import asked, guarantee, leaves, purpose
 from murk.dossier.content import Claim, Dossier, Sample, Section, Table
+from murk.dossier.deployment import span
 from murk.dossier.example import caps_of
 from murk.dossier.facts import Facts
 from murk.dossier.figures import WEAK, stated
 from murk.dossier.handling import not_promised, public, retention, trust, withdrawal
 from murk.privacy.explain import number, percent
+from murk.stream.log.base import segment_seconds
 
 
 def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
@@ -185,6 +187,11 @@ def _of_deployment(facts: Facts) -> Iterator[str]:
     releases = deployment.stores.get("releases")
     if releases is not None and releases.seconds is not None and releases.seconds > task.log.retention:
         yield f"Releases are kept longer than the task asks for ({releases.kept}): is that intended?"
+    elif releases is not None and releases.later > segment_seconds(task.log.retention):
+        yield (
+            f"Releases may stay for up to {span(releases.later)} longer than the task asks for, as a broker deletes "
+            f"whole segments: set segment.ms={1000 * segment_seconds(task.log.retention)} on {releases.place}."
+        )
     if deployment.kind == "file" and accounts is not None and accounts.people < task.duplicates:
         yield (
             f"Releases are never deleted while the log exists: it keeps the newest {task.duplicates:,} of a chain "

@@ -208,6 +208,10 @@ def test_what_is_not_known_is_to_be_settled() -> None:
             {"cleanup.policy": "delete", "retention.ms": "604800000", "segment.ms": "604800000"},
             "7 days after they arrive, then deleted by the broker, a segment at a time: up to 7 days later", 604_800,
         ),
+        (
+            {"cleanup.policy": "delete", "retention.ms": "604800000", "segment.ms": "75600000"},
+            "7 days after they arrive, then deleted by the broker, a segment at a time: up to 21 hours later", 604_800,
+        ),
         ({"cleanup.policy": "delete", "retention.ms": "-1", "segment.ms": "1"}, "for ever: nothing deletes", math.inf),
         ({"cleanup.policy": "compact", "retention.ms": "604800000"}, "the newest of each chain", math.inf),
         (
@@ -228,6 +232,9 @@ def test_how_long_a_topic_keeps_what(about: dict[str, str], kept: str, seconds: 
     settle = " ".join(dossier(facts(deployment=deployment)).to_settle)
     # The task asks for seven days.
     assert ("Releases are kept longer than the task asks for" in settle) == (seconds is not None and seconds > 604_800)
+    # A topic that `murk topics` creates has segments of 21 hours.
+    late = about.get("segment.ms") == "604800000"
+    assert ("set segment.ms=75600000 on murk-sleep-releases" in settle) == late
 
 
 def test_of_windows_it_says_what_any_two_records_are_told_apart_in() -> None:

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 from murk.errors import UserError
@@ -11,13 +12,20 @@ from murk.stream import Task
 LOCAL, SKETCH = "gdp: {mu: 4.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"
 
 
-def checked(features, protocol, more="", guarantee=LOCAL):
+BINARY, CLASSES = "{name: y, kind: binary, positive: 'yes'}", "{name: y, kind: classes, classes: [a, b, c]}"
+
+
+def checked(features, protocol, more="", guarantee=LOCAL, target=BINARY):
     """Set a task of so many coded features up, the constant among them."""
     columns = ", ".join(f"{{name: x{i}, low: -1, high: 1}}" for i in range(features - 1))
     task = Task.parse(
-        f"name: many\nfeatures: [{columns}]\ntarget: {{name: y, kind: binary, positive: 'yes'}}\n"
+        f"name: many\nfeatures: [{columns}]\ntarget: {target}\n"
         f"privacy: {{guarantee: {{{guarantee}}}}}\nprotocol: {protocol}\n{more}"
     )
+    if "set_aside" in more:
+        points = np.random.default_rng(1).uniform(-1, 1, (50, features))
+        points[:, -1] = 1.0
+        task = task.with_public(points, np.ones(50, dtype=np.int64))
     problem_for(task).check_state()
 
 
@@ -49,6 +57,14 @@ def test_what_a_task_is_told_to_do_instead_is_accepted(features, protocol, more,
 def test_gradients_of_as_many_features_as_scores_send_there_are_accepted():
     assert refusal(5_000, "scores").endswith("protocol: gradients")
     checked(5_000, "gradients")
+
+
+@pytest.mark.parametrize(("features", "more"), [(2_000, ""), (4_000, "max_staleness: {releases: 20}\n")])
+def test_so_are_those_of_classes(features, more):
+    # Scores of classes are of public rows.
+    said = refusal(features, "scores", "public: {set_aside: 50}\n", LOCAL, CLASSES)
+    assert said.endswith(f"protocol: gradients{' with ' * bool(more)}{more.strip()}")
+    checked(features, "gradients", more, LOCAL, CLASSES)
 
 
 @pytest.mark.parametrize("method", ["moments", "newton"])

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 # A float of a model message, a float of a state in base64, and a sum of a state with its comma.
 _MODEL_NUMBER, _STATE_NUMBER, _STATE_SUM = 26, 11, 24
-# Coded features of which a learner of gradients remembers as many iterates as it does by default.
-_MANY_ITERATES = 5_000
+# Numbers of a gradient of which a learner remembers as many iterates as it does by default.
+_MANY_NUMBERS = 5_000
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,9 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
     epochs = 1 if settings.once else REMEMBERED
     state = epochs * (_STATE_NUMBER * size + _STATE_SUM * sums) + trail + 4096
     if max(release, model) > MAX_MESSAGE or state > MAX_STATE:
-        instead = "" if p <= _MANY_ITERATES else " with max_staleness: {releases: 20}, or examples"
+        instead = "" if settings.dimension <= _MANY_NUMBERS else " with max_staleness: {releases: 20}"
+        if instead and not settings.labels:
+            instead += ", or examples"
         raise UserError(
             f"{p:,} coded features (the constant is one of them, and each category but the first) have "
             f"{matrix_size(p):,} second moments: a learner's state would take up to {state / 2**20:.1f} MB, and a "

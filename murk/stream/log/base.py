@@ -28,6 +28,14 @@ MAX_STATE = 8 * 2**20
 """Longest state of a chain in bytes that every log takes."""
 
 
+def segment_seconds(retention: int) -> int:
+    """How long a segment of a topic is to be written to, where messages are kept for so many seconds.
+
+    A broker deletes whole segments: a message stays for up to so much longer.
+    """
+    return max(600, retention // 8)
+
+
 class Message(NamedTuple):
     """One message of a partition: its offset, the log's append time (seconds since 1970), its bytes."""
 

@@ -17,7 +17,7 @@ from kafka.errors import (
 )
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
+from murk.stream.log.base import MAX_MESSAGE, MAX_STATE, segment_seconds
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS
 from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.task.task import Task
@@ -26,9 +26,6 @@ _RELEASES = re.compile(r"murk-(.+)-releases")
 _RETENTION = (
     "cleanup.policy", "retention.ms", "retention.bytes", "segment.ms", "message.timestamp.type", "min.insync.replicas",
 )  # fmt: skip
-# Segments of a retention, and the least milliseconds of one. A broker deletes whole segments: by its own default one is
-# written to for a week, or until it has 1 GiB, and its first message stays for as long beyond the retention.
-_SEGMENTS, _SHORTEST_MS = 8, 600_000
 # A message's key, headers and its batch's own head.
 _ENVELOPE = 16_384
 
@@ -129,7 +126,8 @@ def specs(names: Names, task: Task, *, estimates: bool = False) -> dict[str, Spe
     kept = {**size, "retention.ms": 1000 * task.log.retention}
     # The segment that is written to is never compacted: small ones keep what a newcomer reads through small.
     advice = {"segment.bytes": str(16 * 2**20), "min.cleanable.dirty.ratio": "0.1"}
-    brief = {"segment.ms": str(max(_SHORTEST_MS, 1000 * task.log.retention // _SEGMENTS))}
+    # By a broker's own default one is written to for a week, or until it has 1 GiB.
+    brief = {"segment.ms": str(1000 * segment_seconds(task.log.retention))}
     compacted = {"cleanup.policy": "compact"}
     return {
         # Expiry is judged by the broker's clock, which a sender cannot set back.
