@@ -191,9 +191,9 @@ CASES = {
     "examples": Case(EXAMPLES, FEW - 1, 8_000, CHAINS, TWO, WHO, 3_000),
     "moments": Case(MOMENTS, FEW - 2, 8_000, CHAINS, LEVELS, ("--level", "lot")),
     "moments, directions": Case(DIRECTIONS, FEW // 2, 6_000, CHAINS, LEVELS, ("--level", "lot")),
-    "sketch": Case(SKETCH, FEW, 12_000, CHAINS, "", (), 3),
-    "sketch of moments": Case(GRAM, FEW // 2, 12_000, CHAINS, "", (), 3),
-    "sketch by Newton steps": Case(NEWTON, FEW // 2, 12_000, CHAINS, "", (), 3),
+    "sketch": Case(SKETCH, FEW, 6_000, CHAINS, "", (), 3),
+    "sketch of moments": Case(GRAM, FEW // 2, 4_000, CHAINS, "", (), 3),
+    "sketch by Newton steps": Case(NEWTON, FEW // 2, 4_000, CHAINS, "", (), 3),
 }
 
 
