@@ -3,7 +3,7 @@
 So many chains of gradients commit a new state between two polls, and the metrics are scraped once a second. Printed are
 the CPU of a poll, of a poll that finds nothing new, and of a scrape; and, with ``--profile``, what a poll spends it on.
 
-With ``--beside`` ``murk monitor`` is a process of its own, looked at every second, and held (SIGSTOP) in every other
+With ``--beside`` ``murk monitor`` is a process of its own, looked at every second, and paused (SIGSTOP) in every other
 turn: printed are the CPU that the workers take for a release and how long an append to the log takes, with it and
 without it.
 """
@@ -105,12 +105,12 @@ def alone(chains, polls, profiled):
 
 
 def beside(chains, folder, text, turns, seconds):
-    """What workers and appends take in turns with a monitor beside them, and with it held."""
-    found, share = {"with": [], "held": []}, []
+    """What workers and appends take in turns with a monitor beside them, and with it paused."""
+    found, share = {"with": [], "paused": []}, []
     chains.step(BLOCK)  # compiles
     with monitored(folder, text) as both:
         for _ in range(turns):
-            for name, sent in (("with", signal.SIGCONT), ("held", signal.SIGSTOP)):
+            for name, sent in (("with", signal.SIGCONT), ("paused", signal.SIGSTOP)):
                 for process in both:
                     process.send_signal(sent)
                 start, before = time.monotonic(), seconds_of(both[0].pid)
@@ -123,11 +123,11 @@ def beside(chains, folder, text, turns, seconds):
                     share.append((seconds_of(both[0].pid) - before) / (time.monotonic() - start))
     figures = ("CPU of a release in the worker (us)", "an append (ms)", "nine appends in ten within (ms)")
     for number, figure in enumerate(figures):
-        ours, held = ([each[number] for each in found[name]] for name in ("with", "held"))
+        ours, held = ([each[number] for each in found[name]] for name in ("with", "paused"))
         ratios = [a / b for a, b in zip(ours, held, strict=True)]
         print(
             f"    {figure:40s} beside a monitor {statistics.median(ours):8.2f}   "
-            f"it held {statistics.median(held):8.2f}   "
+            f"it paused {statistics.median(held):8.2f}   "
             f"ratio {statistics.median(ratios):5.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
         )
     print(f"    the monitor took {statistics.median(share):.1%} of a core (medians of {turns} turns of {seconds:g} s)")
