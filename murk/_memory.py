@@ -45,6 +45,11 @@ def random_words(address: int, size: int) -> bool:
     return True
 
 
+def is_compiled() -> bool:
+    """Whether what asks is compiled, and not interpreted."""
+    return False
+
+
 def borrowed(array: Any) -> Any:
     """The same numbers in the same place, as an array whose references are not counted.
 
@@ -96,6 +101,8 @@ def register() -> None:
             return carray(pointer(address), (rows, columns))
 
         return found
+
+    overload(is_compiled)(lambda: lambda: True)
 
     @overload(borrowed)  # type: ignore[untyped-decorator, unused-ignore]
     def _borrowed(array: Any) -> Any:

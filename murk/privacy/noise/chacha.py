@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._jit import inlined, jit
-from murk._memory import random_words, words_at
+from murk._memory import is_compiled, random_words, words_at
 
 __all__ = ["WORDS", "blocks", "expand", "fresh_words", "single_block"]
 
@@ -113,22 +113,25 @@ def single_block(key: Halves, counter: Halves, out: Words) -> None:
 
 
 @jit
-def _together(key: tuple[np.uint32, ...], start: np.uint32, out: Halves) -> None:
-    """Fill column i of ``out`` (16, m) with block ``start + i``."""
-    k0, k1, k2, k3, k4, k5, k6, k7 = key
-    r0, r1, r2, r3, r4, r5, r6, r7 = out[0], out[1], out[2], out[3], out[4], out[5], out[6], out[7]
-    r8, r9, ra, rb, rc, rd, re, rf = out[8], out[9], out[10], out[11], out[12], out[13], out[14], out[15]
-    zero = _u32(0)
-    for i in range(out.shape[1]):
-        n0 = _u32(start + _u32(i))
-        x = _two_rounds((_K0, _K1, _K2, _K3, k0, k1, k2, k3, k4, k5, k6, k7, n0, zero, zero, zero))
-        x = _two_rounds(_two_rounds(_two_rounds(x)))
-        x = _two_rounds(_two_rounds(_two_rounds(x)))
-        x = _two_rounds(_two_rounds(_two_rounds(x)))
-        r0[i], r1[i], r2[i], r3[i] = _u32(x[0] + _K0), _u32(x[1] + _K1), _u32(x[2] + _K2), _u32(x[3] + _K3)
-        r4[i], r5[i], r6[i], r7[i] = _u32(x[4] + k0), _u32(x[5] + k1), _u32(x[6] + k2), _u32(x[7] + k3)
-        r8[i], r9[i], ra[i], rb[i] = _u32(x[8] + k4), _u32(x[9] + k5), _u32(x[10] + k6), _u32(x[11] + k7)
-        rc[i], rd[i], re[i], rf[i] = _u32(x[12] + n0), x[13], x[14], x[15]
+def _together(state: Halves, x: Halves) -> None:
+    """Write eight blocks to ``x`` (128,), each word of all of them side by side: those of ``state``, of the same shape.
+
+    Every two rounds go through memory: as a loop of straight code for all twenty, as in `blocks`, it would take seconds
+    longer to compile.
+    """
+    for j in range(x.shape[0]):
+        x[j] = state[j]
+    for _ in range(10):
+        for i in range(8):
+            (
+                x[i], x[i + 8], x[i + 16], x[i + 24], x[i + 32], x[i + 40], x[i + 48], x[i + 56],
+                x[i + 64], x[i + 72], x[i + 80], x[i + 88], x[i + 96], x[i + 104], x[i + 112], x[i + 120],
+            ) = _two_rounds((
+                x[i], x[i + 8], x[i + 16], x[i + 24], x[i + 32], x[i + 40], x[i + 48], x[i + 56],
+                x[i + 64], x[i + 72], x[i + 80], x[i + 88], x[i + 96], x[i + 104], x[i + 112], x[i + 120],
+            ))  # fmt: skip
+    for j in range(x.shape[0]):
+        x[j] = _u32(x[j] + state[j])
 
 
 @jit
@@ -138,16 +141,20 @@ def expand(address: int, size: int) -> None:
     Eight blocks at a time, of each its first 32 bits, then of each the next, and so on, as they are computed.
     """
     out = words_at(address, size)
-    a, b, c, d = out[0], out[1], out[2], out[3]
-    key = (
-        _u32(a), _u32(a >> _HALF), _u32(b), _u32(b >> _HALF), _u32(c), _u32(c >> _HALF), _u32(d), _u32(d >> _HALF),
-    )  # fmt: skip
-    room = np.empty(_LANES * WORDS, dtype=np.uint64)
-    halves = room.view(np.uint32).reshape((2 * WORDS, _LANES))
-    for start in range(0, size, room.shape[0]):
-        _together(key, _u32(start // WORDS), halves)
-        for j in range(min(room.shape[0], size - start)):
-            out[start + j] = room[j]
+    room = np.empty(2 * _LANES * WORDS, dtype=np.uint64)
+    words, state = room[: _LANES * WORDS], room[_LANES * WORDS :].view(np.uint32)
+    for i in range(_LANES):
+        state[i], state[8 + i], state[16 + i], state[24 + i] = _K0, _K1, _K2, _K3
+        for j in range(_KEY):
+            state[32 + 16 * j + i], state[40 + 16 * j + i] = _u32(out[j]), _u32(out[j] >> _HALF)
+        for j in range(96, 128, 8):
+            state[j + i] = _u32(0)
+    for start in range(0, size, words.shape[0]):
+        for i in range(_LANES):
+            state[96 + i] = _u32(start // WORDS + i)
+        _together(state, words.view(np.uint32))
+        for j in range(min(words.shape[0], size - start)):
+            out[start + j] = words[j]
     for j in range(room.shape[0]):
         room[j] = np.uint64(0)
 
@@ -158,8 +165,10 @@ def fresh_words(address: int, size: int) -> bool:
 
     The operating system gives a key of 256 bits for these words alone, which take its place: ChaCha20 of it, as its own
     random bytes are (Linux's getrandom), and so as hard to tell from random ones. There is no pool and no state of ours
-    that a fork, a copy or a snapshot could repeat.
+    that a fork, a copy or a snapshot could repeat. Interpreted (``NUMBA_DISABLE_JIT``), they are the system's own.
     """
+    if not is_compiled():
+        return random_words(address, size)
     if not random_words(address, _KEY):
         return False
     expand(address, size)
