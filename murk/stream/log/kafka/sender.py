@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
-from kafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
+from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from murk.stream.log.base import UnreachableError
 from murk.stream.log.kafka.connection.batches import send_at_once, takes_batches
@@ -85,8 +85,15 @@ class Sending:
         ]
 
     def _wait(self, futures: Sequence[Any]) -> None:
-        for future in futures:
-            future.get(timeout=3 * PATIENCE_MS / 1000)
+        try:
+            for future in futures:
+                future.get(timeout=3 * PATIENCE_MS / 1000)
+        except KafkaError as error:
+            # A future raises the error that it holds, whose traceback holds the future and, up to its caller, all that
+            # was to be sent: a cycle, with megabytes at each try while a broker is away.
+            del future, futures
+            error.__traceback__ = None
+            raise
 
     @contextmanager
     def _trying(self) -> Iterator[None]:
