@@ -18,7 +18,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -35,15 +35,20 @@ from tests.mutation.tracing import told
 UNFORESEEN = 70
 
 
-def warm(task: str = TASK) -> None:
-    """Let a small run of a task, and the views of it, import and compile here what all children need."""
+def warm(task: str = TASK, noise: bool = False) -> None:
+    """Let a small run of a task, and the views of it, import and compile here what all children need.
+
+    With real ``noise``, too, where most children are to draw it: its kernels are others than those of a seed.
+    """
     impatient()
     with tempfile.TemporaryDirectory() as place, redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         folder = world(Path(place), rows=20, task=task)
-        log, ledger = f"sqlite:///{folder}/log.db", f"{folder}/ledger.db"
-        run = ["run", "--source", f"{folder}/people.csv", "--log", log, "--ledger", ledger, "--seed", "1", "--json"]
-        for command in ([*run, f"{folder}/task.yaml"], ["status", "--log", log], ["ledger", ledger]):
-            cli(command, standalone_mode=False)
+        run = ["run", f"{folder}/task.yaml", "--source", f"{folder}/people.csv", "--json"]
+        for chance in (["--seed", "1"], *([["--yes"]] if noise else [])):
+            log, ledger = f"sqlite:///{folder}/log{chance[0]}.db", f"{folder}/ledger{chance[0]}.db"
+            cli([*run, *chance, "--log", log, "--ledger", ledger], standalone_mode=False)
+            for command in (["status", "--log", log], ["ledger", ledger]):
+                cli(command, standalone_mode=False)
     gc.collect()
     gc.freeze()
 
@@ -70,15 +75,23 @@ def _prepare(text: str) -> None:
             import_module("scipy.optimize")
 
 
-def forked(
+def started(
     arguments: Sequence[str], folder: Path, out: int, err: int, prepare: Callable[[], None] | None = None
 ) -> int:
-    """Run the command in a folder, with these descriptors for its output; negative where a signal ended it."""
+    """The number of a process that runs the command in a folder, with these descriptors for its output."""
     child = os.fork()
     if child == 0:
         for place, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), out, err)):
             os.dup2(descriptor, place)
         _command(arguments, folder, prepare)
+    return child
+
+
+def forked(
+    arguments: Sequence[str], folder: Path, out: int, err: int, prepare: Callable[[], None] | None = None
+) -> int:
+    """Run the command to its end; negative where a signal ended it."""
+    child = started(arguments, folder, out, err, prepare)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
@@ -102,8 +115,13 @@ def at_terminal(arguments: Sequence[str], folder: Path, answer: str) -> tuple[in
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), printed.decode()
 
 
-def _command(arguments: Sequence[str], folder: Path, prepare: Callable[[], None] | None = None) -> NoReturn:
-    """In a child: be the command, to its end."""
+def _command(
+    arguments: Sequence[str],
+    folder: Path,
+    prepare: Callable[[], None] | None = None,
+    program: Callable[[], None] = main,
+) -> NoReturn:
+    """In a child: be the command, or another program, to its end."""
     status = UNFORESEEN
     try:
         os.chdir(folder)
@@ -111,7 +129,7 @@ def _command(arguments: Sequence[str], folder: Path, prepare: Callable[[], None]
         if prepare is not None:
             prepare()
         with told():
-            main()
+            program()
         status = 0
     except SystemExit as end:
         status = int(end.code or 0)
@@ -140,8 +158,12 @@ def begun(order: dict[str, Any], out: int, err: int, channel: socket.socket) -> 
         os.environ.update(order["environment"])
         if order["unprivileged"]:
             unprivileged()
-        limit = order["file_limit"]
-        _command(order["arguments"], Path(order["folder"]), None if limit is None else largest_file(limit))
+        limit, program = order["file_limit"], main
+        if order["points"] is not None:
+            # It imports what is here.
+            points = import_module("tests.cli.points")
+            program = partial(points.enumerate_points, *order["points"], order["arguments"])
+        _command(order["arguments"], Path(order["folder"]), None if limit is None else largest_file(limit), program)
     return child
 
 

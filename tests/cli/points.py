@@ -1,9 +1,12 @@
-"""Kills a run just before and just after each of its writes: ``python -m tests.cli.points FIRST STEP run TASK ...``.
+"""A run killed just before and just after each of its writes.
 
-For every point (one in STEP of them, from FIRST on) a run is killed there and then carried on to its end;
-each end goes to standard output, one JSON object a line, the one that was never killed first.
+At every point (one in STEP of them, from FIRST on) the run is stopped and its files are copied: they are what SIGKILL
+would leave there, since what a process has written is the system's, written or mapped. Each copy takes the place of the
+run's folder and is carried on to its end; each end goes to standard output, one JSON object a line, the one that was
+never killed first. Of points that leave the same files one is carried on.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -13,58 +16,86 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.cli.forks import forked, warm
+from tests.cli.forks import forked, started, warm
 from tests.cli.harness import traces
 
 # Calls into C through which a run leaves its traces on the disk, or begins or ends doing so.
 WRITES = {"execute", "executemany", "connect", "fsync", "replace", "link", "unlink", "write", "flock", "open", "close"}
 
 
-def killer(point: int) -> Callable[[Any, str, Any], None]:
-    """A profiler that ends the process, as SIGKILL does, at the n-th beginning or end of a write."""
-    left = point
+def stopper(first: int, step: int) -> Callable[[Any, str, Any], None]:
+    """A profiler that stops the process at beginnings and ends of writes: at the ``first``, then at one in ``step``."""
+    left = first
 
     def look(frame: Any, event: str, argument: Any) -> None:
         nonlocal left
         if (event == "c_call" or event == "c_return") and argument.__name__ in WRITES:
             left -= 1
             if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+                left = step
+                os.kill(os.getpid(), signal.SIGSTOP)
 
     return look
 
 
-def end(arguments: Sequence[str], point: int) -> tuple[bool, dict[str, Any]]:
-    """Kill a run at a point, if it gets so far, carry it on, and say what is left."""
-    folder = Path(f"point-{point}")
-    folder.mkdir()
-    # Each has its own people: their accounts lie beside them.
-    place = arguments.index("--source") + 1
-    people = Path(shutil.copy(arguments[place], folder)).resolve()
-    arguments = [*arguments[:place], str(people), *arguments[place + 1 :]]
-    with (folder / "out").open("w+") as out:
-        look = killer(point)
-        killed = forked(arguments, folder, out.fileno(), 2, lambda: sys.setprofile(look)) == -signal.SIGKILL
-        out.seek(0)
-        out.truncate()
-        status = forked(arguments, folder, out.fileno(), 2)
-        out.seek(0)
-        found = json.load(out) if status == 0 else {}
+def digest(folder: Path) -> str:
+    """Of all that a next run finds in a folder."""
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        # Indices of SQLite's logs are made anew by whoever opens a database that nobody else has open.
+        if path.is_file() and not path.name.endswith("-shm"):
+            content = path.read_bytes()
+            found.update(f"{path.relative_to(folder)} {len(content)}:".encode() + content)
+    return found.hexdigest()
+
+
+def output(folder: Path) -> Path:
+    return folder.with_suffix(".out")
+
+
+def stopped(arguments: Sequence[str], folder: Path, first: int, step: int) -> tuple[int, list[tuple[int, Path]]]:
+    """Run to the end with stops on the way: its status, and a copy of the folder as it was at each point."""
+    look = stopper(first, step)
+    with output(folder).open("w") as out:
+        child = started(arguments, folder, out.fileno(), 2, lambda: sys.setprofile(look))
+        copies: list[tuple[int, Path]] = []
+        while os.WIFSTOPPED(status := os.waitpid(child, os.WUNTRACED)[1]):
+            point = first + step * len(copies)
+            copies.append((point, Path(shutil.copytree(folder, f"{folder}-{point}"))))
+            os.kill(child, signal.SIGCONT)
+    return os.waitstatus_to_exitcode(status), copies
+
+
+def end(folder: Path, status: int) -> dict[str, Any]:
+    """What a run has left and said, which is then forgotten."""
+    found = json.loads(output(folder).read_text()) if status == 0 else {}
+    found.pop("seconds", None)
     left = traces(folder) if status == 0 else {}
     shutil.rmtree(folder)
-    found.pop("seconds", None)
-    return killed, {"point": point, "status": status, "found": found, "traces": left}
+    return {"status": status, "found": found, "traces": left}
 
 
 def enumerate_points(first: int, step: int, arguments: Sequence[str]) -> None:
-    warm(Path(arguments[1]).read_text())
-    print(json.dumps(end(arguments, 0)[1], default=lambda value: value.hex()), flush=True)  # noqa: T201
-    point, killed = first, True
-    while killed:
-        killed, left = end(arguments, point)
-        print(json.dumps(left, default=lambda value: value.hex()), flush=True)  # noqa: T201
-        point += step
+    """In a folder of its own, for ``run TASK ...``."""
+    warm(Path(arguments[1]).read_text(), noise="--seed" not in arguments)
+    folder = Path("run").absolute()
+    folder.mkdir()
+    # It has its own people: their accounts lie beside them.
+    place = arguments.index("--source") + 1
+    people = shutil.copy(arguments[place], folder)
+    arguments = [*arguments[:place], str(people), *arguments[place + 1 :]]
 
+    def tell(points: Sequence[int], status: int) -> None:
+        found = {"points": points, **end(folder, status)}
+        print(json.dumps(found, default=lambda value: value.hex()), flush=True)  # noqa: T201
 
-if __name__ == "__main__":
-    enumerate_points(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    status, copies = stopped(arguments, folder, first, step)
+    tell([], status)
+    same: dict[str, list[tuple[int, Path]]] = {}
+    for point, copy in copies:
+        same.setdefault(digest(copy), []).append((point, copy))
+    for alike in same.values():
+        alike[0][1].rename(folder)
+        with output(folder).open("w") as out:
+            status = forked(arguments, folder, out.fileno(), 2)
+        tell([point for point, _ in alike], status)

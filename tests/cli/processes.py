@@ -20,15 +20,24 @@ MOST = 65_536
 
 
 class Process:
-    """A command that was started, as `subprocess.Popen` has it, with pipes for what it prints."""
+    """A command that was started, as `subprocess.Popen` has it, with pipes for what it prints.
+
+    With ``points`` (the first, and one in how many) it is tests/cli/points.py on that command.
+    """
 
     def __init__(
-        self, arguments: Sequence[str], folder: Path, file_limit: int | None = None, unprivileged: bool = False
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        file_limit: int | None = None,
+        unprivileged: bool = False,
+        points: tuple[int, int] | None = None,
     ) -> None:
         pipes = [os.pipe(), os.pipe()]
         order = {
             "arguments": list(arguments), "folder": str(folder), "environment": dict(os.environ),
             "file_limit": file_limit, "unprivileged": unprivileged,
+            "points": points,
         }  # fmt: skip
         self.pid: int = ask(order, [write for _, write in pipes])
         self.stdout, self.stderr = (os.fdopen(read) for read, _ in pipes)

@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.harness import LEDGER, ROOT, world
+from tests.cli.harness import LEDGER, finish, world
+from tests.cli.processes import Process
 from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, SKETCH, Protocol
 
 # Odd: beginnings and ends of writes take turns. Most writes are the same for all protocols, and with real noise.
@@ -32,19 +31,17 @@ def ends(folder: Path, protocol: Protocol, first: int, step: int, *options: obje
     command = ["run", folder / "task.yaml", "--source", folder / "people.csv", "--json", *options]
     points = folder / "points"
     points.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.cli.points", str(first), str(step), *map(str, command)],
-        cwd=points, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = finish(Process([str(one) for one in command], points, points=(first, step)))
+    assert done.status == 0, done.err
     # What becomes public is said until it is, and what chance has made of these few rows; nothing else is.
     allowed = (" become public: ", " has the same value in all public rows")
-    assert [line for line in done.stderr.splitlines() if not any(words in line for words in allowed)] == []
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line for line in done.err.splitlines() if not any(words in line for words in allowed)] == []
+    found = [json.loads(line) for line in done.out.splitlines()]
     # That a window was lost is said; nothing else shows.
     lost = [end["found"].pop("windows_lost", 0) for end in found]
     assert lost[0] == 0
     assert max(lost) == (protocol is SKETCH)
-    assert len(found) > 500 / step
+    assert sum(len(end["points"]) for end in found) > 500 / step
     return found
 
 
@@ -52,9 +49,9 @@ def ends(folder: Path, protocol: Protocol, first: int, step: int, *options: obje
 def test_a_seeded_run_ends_the_same(folder: Path, protocol: Protocol, step: int, first: int) -> None:
     whole, *others = ends(folder, protocol, first, step, "--seed", 1)
     for other in others:
-        assert other["status"] == 0, other["point"]
-        assert other["found"] == whole["found"], other["point"]
-        assert other["traces"] == whole["traces"], other["point"]
+        assert other["status"] == 0, other["points"]
+        assert other["found"] == whole["found"], other["points"]
+        assert other["traces"] == whole["traces"], other["points"]
 
 
 @pytest.mark.parametrize(("protocol", "step", "first"), STEPS, ids=str)
@@ -64,9 +61,9 @@ def test_nobody_is_counted_twice_or_forgotten(folder: Path, protocol: Protocol, 
     Killed halfway between the points of the seeded one.
     """
     for end in ends(folder, protocol, first + step // 2, step, "--yes", "--ledger", LEDGER):
-        assert end["status"] == 0, end["point"]
+        assert end["status"] == 0, end["points"]
         found, left = end["found"], end["traces"]
-        assert (found["releases"], found["set_aside"]) == (RELEASES, SET_ASIDE), end["point"]
-        assert (found["duplicates"], found["dead_letters"], left["outbox"]) == (0, {}, []), end["point"]
-        assert len(left["debits"]) == len(left["messages"]) == RELEASES, end["point"]
-        assert len({identifier for _, identifier in left["messages"]}) == RELEASES, end["point"]
+        assert (found["releases"], found["set_aside"]) == (RELEASES, SET_ASIDE), end["points"]
+        assert (found["duplicates"], found["dead_letters"], left["outbox"]) == (0, {}, []), end["points"]
+        assert len(left["debits"]) == len(left["messages"]) == RELEASES, end["points"]
+        assert len({identifier for _, identifier in left["messages"]}) == RELEASES, end["points"]

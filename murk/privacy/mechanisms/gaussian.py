@@ -234,6 +234,8 @@ def _mu(steps: int) -> Decimal:
     return 2 * steps / Decimal(_VARIANCE).sqrt()
 
 
+# Every mechanism asks it as it is made: learners, tasks and reports make the same ones many times.
+@lru_cache(maxsize=4096)
 def _within(steps: int, epsilon_units: int, delta_units: int) -> bool:
     """Whether the exact curve of ``steps`` stays within (epsilon, delta)."""
     with precise():

@@ -114,10 +114,11 @@ def _split(x: Matrix, y: Vector, rng: np.random.Generator, n: int) -> Records:
 
 @cache
 def _mothers() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    with gzip.open(DATA, "rt", encoding="utf-8") as file:
-        names = file.readline().strip().replace('"', "").split(",")
-        cells = np.array([line.strip().replace('"', "").split(",") for line in file])
-    of = {name: cells[:, place] for place, name in enumerate(names)}
+    head, _, text = gzip.decompress(DATA.read_bytes()).decode().replace('"', "").strip().partition("\n")
+    names = head.strip().split(",")
+    # All cells at once: row by row takes three times as long.
+    cells = text.replace("\r", "").replace("\n", ",").split(",")
+    of = {name: np.array(cells[place :: len(names)]) for place, name in enumerate(names)}
     binary = [np.where(of[name] == "yes", 1.0, -1.0) for name in ("same_sex", "afam", "hispanic", "other")]
     own = [(of["age"].astype(np.float64) - 28.0) / 7.0, *binary]
     x = np.column_stack([*own, *(a * b for a, b in combinations(own, 2))])

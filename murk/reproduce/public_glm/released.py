@@ -170,9 +170,9 @@ def summed(mechanism: Randomizer, blocks: Iterator[Floats], rng: np.random.Gener
         n += len(rows)
         mean += rows.sum(axis=0)
         if excess is not None:
-            lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-            unit = rows / lengths
-            spread += excess * unit.T @ unit - rows.T @ rows
+            # Of each row excess u u' - r r', where u = r / |r|.
+            squares = np.maximum(np.einsum("ij,ij->i", rows, rows), 1e-300)
+            spread += (rows * (excess / squares - 1.0)[:, None]).T @ rows
     spread += n * across * np.eye(d)
     values, axes = np.linalg.eigh(spread)
     return n, mean + axes @ (np.sqrt(np.maximum(values, 0.0)) * rng.normal(size=d))
