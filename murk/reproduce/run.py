@@ -7,9 +7,9 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -21,6 +21,10 @@ from murk.reproduce.experiment import Experiment, Setting
 Tick = Callable[[float, str], None]
 # One computation a process: several of them share the cores.
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+# What experiments import, once for all of them: their processes are forked from one that has it.
+_PRELOADED = ["murk.reproduce.run", "murk.learners", "murk.reproduce.picture", "matplotlib.figure"]
+_PRELOADED += ["matplotlib.backends.backend_agg"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def reproduce(
     shares = {one.id: float(before[one.id] is not None) for one in chosen}
     for name in _THREADS:
         os.environ.setdefault(name, "1")
-    running: dict[Connection, tuple[Experiment, SpawnProcess]] = {}
+    running: dict[Connection, tuple[Experiment, BaseProcess]] = {}
     lacking: dict[str, Exception] = {}
     try:
         while waiting or running:
@@ -103,8 +107,10 @@ def reproduce(
     return Reproduced([found for found in results if found is not None], lacking)
 
 
-def _start(one: Experiment, setting: Setting, folder: Path, origin: dict[str, Any]) -> tuple[Connection, SpawnProcess]:
-    context = get_context("spawn")
+def _start(one: Experiment, setting: Setting, folder: Path, origin: dict[str, Any]) -> tuple[Connection, BaseProcess]:
+    context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
+    if context.get_start_method() == "forkserver":
+        context.set_forkserver_preload(_PRELOADED)
     reader, writer = context.Pipe(duplex=False)
     process = context.Process(target=_make, args=(one, setting, folder, origin, writer), daemon=True)
     process.start()
@@ -112,7 +118,7 @@ def _start(one: Experiment, setting: Setting, folder: Path, origin: dict[str, An
     return reader, process
 
 
-def _hear(reader: Connection, one: Experiment, process: SpawnProcess) -> tuple[float, str]:
+def _hear(reader: Connection, one: Experiment, process: BaseProcess) -> tuple[float, str]:
     """What a process says next: its share and words; its errors are raised here."""
     try:
         said = reader.recv()

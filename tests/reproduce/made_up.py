@@ -2,14 +2,12 @@
 
 import errno
 import os
-from pathlib import Path
 
 from murk.errors import UserError
 from murk.reproduce.data_file import DataFile
 from murk.reproduce.experiment import Check, Measured, Outcome, Panel, Row, Series
 
 AGES = DataFile(name="people.csv", columns=("age",))
-COUNTER = "MURK_TEST_COUNTER"
 
 
 def _outcome(setting, holds):
@@ -24,9 +22,6 @@ def _outcome(setting, holds):
 
 
 def good(setting):
-    if path := os.environ.get(COUNTER):
-        with Path(path).open("a") as file:
-            file.write("made\n")
     setting.tick(0.5, "half way")
     return _outcome(setting, True)
 

@@ -32,9 +32,17 @@ def reproduce(*arguments, **more):
 
 
 @pytest.fixture
-def made(tmp_path, monkeypatch):
-    monkeypatch.setenv(made_up.COUNTER, str(tmp_path / "count"))
-    return lambda: len((tmp_path / "count").read_text().split())
+def made(monkeypatch):
+    """How many experiments have been started."""
+    started = []
+
+    def start(*arguments):
+        started.append(arguments)
+        return begin(*arguments)
+
+    begin = run._start
+    monkeypatch.setattr(run, "_start", start)
+    return lambda: len(started)
 
 
 def test_what_was_made_is_taken_up_and_a_broken_off_one_made_again(tmp_path, made):
@@ -85,7 +93,7 @@ def test_a_place_where_no_result_can_be_written_is_refused_before_the_work(tmp_p
     (tmp_path / "009").write_text("a file where a folder should be")
     with pytest.raises(OSError, match="009"):
         reproduce([experiment("good")], Setting(), tmp_path)
-    assert not (tmp_path / "count").exists()
+    assert made() == 0
 
 
 def test_a_failed_write_that_names_no_file_is_said_with_the_folder(tmp_path):
