@@ -8,8 +8,6 @@ import re
 import runpy
 import secrets
 import shlex
-import subprocess
-import sys
 from itertools import islice
 from pathlib import Path
 
@@ -49,18 +47,33 @@ def test_kafka_examples_run(text, tmp_path, broker):
     name = f"docs-{secrets.token_hex(6)}"
     with open_log(broker.url, name=name) as log:
         log.register_task(Task.parse(WEEKS.format(name=name)).document())
-    code = f"KAFKA = {broker.url + '/' + name!r}\n{text}"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "released sent\n"
+    assert printed(f"KAFKA = {broker.url + '/' + name!r}\n{text}", tmp_path) == "released sent\n"
+
+
+# What several of them come to import: of Murk, whatever they name.
+COMMON = ("river.compose", "river.linear_model", "river.stats", "pandas", "matplotlib.figure")
+
+
+def named():
+    """Modules from which examples import."""
+    found = {
+        name for case in blocks("python") for name in re.findall(r"^(?:from|import) ([\w.]+)", case.values[0], re.M)
+    }
+    return sorted(found)
 
 
 @pytest.mark.parametrize("text", list(blocks("python")))
 def test_python_examples_run(text, tmp_path):
-    (tmp_path / "example.py").write_text(text)
-    with Nursery(tmp_path, ()) as nursery:
+    printed(text, tmp_path)
+
+
+def printed(text, folder):
+    """What an example prints, in a process of its own."""
+    (folder / "example.py").write_text(text)
+    with Nursery(folder, modules=[*COMMON, *named()]) as nursery:
         child = nursery.call("tests.test_docs:example")
         assert child.wait() == 0, child.err
+        return child.out
 
 
 def example():

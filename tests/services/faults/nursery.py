@@ -31,16 +31,18 @@ class Nursery:
     """Starts processes; a context manager that leaves none behind.
 
     ``folder`` is where they work and what they print is kept; ``protocols`` are those of the tests' table that
-    start at once; ``environment`` is what theirs has besides.
+    start at once, and ``modules`` what they need not import; ``environment`` is what theirs has besides.
     """
 
-    def __init__(self, folder, protocols=("gradients",), **environment):
+    def __init__(self, folder, protocols=("gradients",), modules=(), **environment):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.environment = environment
         self.children = []
         for protocol in protocols:
             _ask("warm", str(protocol))
+        for module in modules:
+            _ask("import", module)
 
     def murk(self, *arguments, folder=None, **environment):
         """Run a command of murk."""
@@ -213,6 +215,8 @@ def _serve():
             if argument not in warmed:
                 warm(BY_NAME[argument].text())
             answer = warmed.add(argument)
+        elif what == "import":
+            answer = importlib.import_module(argument).__name__
         elif what == "start":
             prepare(Path(argument["folder"]), argument["arguments"])
             answer = os.fork()
