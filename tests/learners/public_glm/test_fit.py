@@ -6,6 +6,7 @@ from dataclasses import replace
 from importlib import resources
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom
 from statsmodels.discrete.discrete_model import Logit
@@ -43,8 +44,8 @@ def layout_of(X, **more):
 
 
 def people(X):
-    points, counts = np.unique(X, axis=0, return_counts=True)
-    return Covariates.of(PublicCovariates(points, counts))
+    counts = pd.DataFrame(X).value_counts()
+    return Covariates.of(PublicCovariates(counts.index.to_frame().to_numpy(), counts.to_numpy()))
 
 
 @pytest.fixture(scope="module")
