@@ -415,14 +415,14 @@ def test_intervals_hold_under_a_mechanism_of_directions(missing):
     Of 200 draws as few as `least` hold what 95% of them hold once in 10^6 runs; 4 coefficients are looked at, twice.
     """
     rng, n, draws = np.random.default_rng(11), 300_000, 200
-    X = np.column_stack([np.clip(0.4 * rng.normal(size=(20_000, 3)), -1, 1), np.ones(20_000)])
-    y = np.where(rng.random(20_000) < 0.5 + 0.3 * X[:, 0], 1.0, -1.0)
-    y[rng.random(20_000) < missing] = np.nan
+    X = np.column_stack([np.clip(0.4 * rng.normal(size=(4_000, 3)), -1, 1), np.ones(4_000)])
+    y = np.where(rng.random(4_000) < 0.5 + 0.3 * X[:, 0], 1.0, -1.0)
+    y[rng.random(4_000) < missing] = np.nan
     layout = replace(layout_of(X), observed=True)
     mechanism = calibrated(ApproxDP(10.0, 1e-6), layout)
     level = Level.of(mechanism, layout)
     truth = fit(exact(layout, X, y), layout, LOSSES["logistic"], BINARY, None, "private").values
-    V, counts = layout.vectors(X, y), np.full(20_000, n / 20_000)
+    V, counts = layout.vectors(X, y), np.full(4_000, n / 4_000)
     known = np.repeat([n * level.weights[0], 0.0, n * level.weights[0] ** 2], 2)
     known[2:4] = [n * level.weights[0] ** 2 * each for each in level.variances]
     held, narrow, least = np.zeros(4), np.zeros(4), binom.ppf(1e-6 / 8, draws, 0.95)

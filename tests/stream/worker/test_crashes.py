@@ -21,7 +21,7 @@ from murk.stream.log.base import FencedError
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.task.task import Task
 from murk.stream.worker.worker import Worker
-from tests.protocols import BY_NAME
+from tests.protocols import BY_NAME, GRAM, NEWTON, SKETCH
 from tests.services.faults.nursery import Child
 from tests.stream.harness import (
     SumLearner,
@@ -40,9 +40,9 @@ from tests.stream.harness import (
 from tests.stream.processes import Start, at_once, finish
 
 SUBJECTS = ("sums", *BY_NAME)
-# Once it was shown that nothing depends on chance, few of the protocols' own will do.
-LONG = {"sums": 8_000}
-SHORT = 3000
+# Once it was shown that nothing depends on chance, few of the protocols' own will do, of organisations' fewest.
+COUNTS = {"sums": 8_000, **dict.fromkeys(map(str, (SKETCH, GRAM, NEWTON)), 1_200)}
+USUAL = 3_000
 
 
 def task_of(subject: str, duplicates: int) -> Task:
@@ -93,7 +93,7 @@ def outcome(log: SqliteLog) -> Any:
 @pytest.mark.parametrize(("subject", "kills"), [(subject, 8 if subject == "sums" else 2) for subject in SUBJECTS])
 def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, start: Start, subject: str, kills: int) -> None:
     """kill -9 of a whole process, again and again; the last life is the test's own."""
-    task, rng, count = task_of(subject, 1000), random.Random(11), LONG.get(subject, SHORT)
+    task, rng, count = task_of(subject, 1000), random.Random(11), COUNTS.get(subject, USUAL)
     wanted = undisturbed(path, task, mixed(task, 3, count))
     seen = [0]
     with SqliteLog(path) as log:
@@ -122,7 +122,7 @@ def test_a_worker_frozen_amid_its_work_is_refused_when_it_wakes(
 ) -> None:
     """Its chain has moved on meanwhile; more than once, where that is quick."""
     task = task_of(subject, 1000)
-    wanted = undisturbed(path, task, mixed(task, 4, LONG.get(subject, SHORT)))
+    wanted = undisturbed(path, task, mixed(task, 4, COUNTS.get(subject, USUAL)))
     # The process holds the lock most of the time, and keeps it when it is frozen: try again soon.
     with SqliteLog(path, timeout=0.01) as log:
         for _ in range(times):
