@@ -25,6 +25,8 @@ Floats = NDArray[np.float64]
 _GROWTH = 1.2
 _FALLEN = 0.9
 _FARTHEST = 1e4
+# Steps of Newton's method for an intercept, before it is bracketed; and how near is enough.
+_STEPS, _NEAR = 8, 1e-13
 # Standard deviation of a probability's argument beyond which coefficients are absurd.
 _LONGEST = 20.0
 
@@ -77,6 +79,8 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
         )
     centre = 0.0 if mean is None else float(curve.inverse(np.array(mean)))
     low, high = float(scores.min()), float(scores.max())
+    # Factors that are tried one after the other have intercepts that are near each other.
+    last = [centre]
 
     def intercept(c: float) -> float:
         if mean is None or high == low:
@@ -85,13 +89,8 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
         reach = 1e-9 * (1.0 + abs(centre) + c * max(abs(low), abs(high)))
         ends = centre - c * high - reach, centre - c * low + reach
 
-        def gap(a: float) -> float:
-            return float(shares @ curve.mean(a + c * scores)) - mean
-
-        at = gap(ends[0]), gap(ends[1])
-        if at[0] >= 0.0 or at[1] <= 0.0:
-            return ends[0] if at[0] >= 0.0 else ends[1]
-        return float(brentq(gap, *ends, xtol=1e-13))
+        last[0] = _intercept(curve, c * scores, shares, mean, ends, last[0])
+        return last[0]
 
     def excess(c: float) -> float:
         return c * float(shares @ curve.slope(intercept(c) + c * scores)) - 1.0
@@ -124,6 +123,30 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
         before, c = top / _GROWTH**2, float(found.x)
     c = float(brentq(excess, before, c, xtol=1e-13, rtol=1e-12))
     return intercept(c), c
+
+
+def _intercept(curve: Curve, scores: Floats, shares: Floats, mean: float, ends: tuple[float, float], a: float) -> float:
+    """Where the mean over some scores is reached: by Newton's method from a, if that gets there at once."""
+    from scipy.optimize import brentq
+
+    def gap(a: float) -> float:
+        return float(shares @ curve.mean(a + scores)) - mean
+
+    low, high = ends
+    for _ in range(_STEPS):
+        if not low < a < high:
+            break
+        missed = gap(a)
+        low, high = (a, high) if missed < 0.0 else (low, a)
+        slope = float(shares @ curve.slope(a + scores))
+        step = missed / slope if slope > 0.0 else math.inf
+        a -= step
+        if abs(step) <= _NEAR:
+            return a
+    at = gap(low), gap(high)
+    if at[0] >= 0.0 or at[1] <= 0.0:
+        return low if at[0] >= 0.0 else high
+    return float(brentq(gap, low, high, xtol=_NEAR))
 
 
 def _nothing(curve: Curve, most: float, bare: bool = False) -> str:
