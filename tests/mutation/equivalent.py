@@ -163,7 +163,19 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "a window that goes on has room",
     (
         "murk/producers/populations/backpressure.py",
-        "-_LOOK = 0.005\n+_LOOK = 0.01",
+        "-_SHORTEST, _LONGEST = 0.005, 0.05\n+_SHORTEST, _LONGEST = 0.01, 0.05",
+    ): "how often it is looked",
+    (
+        "murk/producers/populations/backpressure.py",
+        "-_SHORTEST, _LONGEST = 0.005, 0.05\n+_SHORTEST, _LONGEST = 0.005, 0.1",
+    ): "how often it is looked",
+    (
+        "murk/producers/populations/backpressure.py",
+        "-        pause = min(_LONGEST, 1.2 * pause)\n+        pause = min(_LONGEST, 2.4 * pause)",
+    ): "how often it is looked",
+    (
+        "murk/producers/populations/backpressure.py",
+        "-        pause = min(_LONGEST, 1.2 * pause)\n+        pass",
     ): "how often it is looked",
     (
         "murk/producers/populations/backpressure.py",
@@ -171,7 +183,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "no chain stands there, either",
     (
         "murk/producers/populations/backpressure.py",
-        "-        time.sleep(_LOOK)\n+        pass",
+        "-        time.sleep(pause)\n+        pass",
     ): "without a pause it is looked more often",
     (
         "murk/producers/populations/backpressure.py",

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
     from murk.stream.log.membership import Membership
 
-_SHORTEST, _LONGEST = 0.005, 0.05
+_SHORTEST, _LONGEST = 0.005, 0.2
+"""Seconds between two looks while nothing arrives: about a third of the time since something did."""
 
 COLLECT = (100_000, 20, 100)
 """Thresholds of Python's garbage collector: thousands of messages that live for one step, none of them in a cycle,

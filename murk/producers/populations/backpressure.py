@@ -16,7 +16,8 @@ from murk.stream.messages.state import decode_state
 if TYPE_CHECKING:
     from murk.learners.problem import InteractiveProblem
 
-_LOOK = 0.005
+_SHORTEST, _LONGEST = 0.005, 0.05
+"""Seconds between two looks: about a fifth of the time that was waited already."""
 
 
 def wait_for_models(
@@ -35,7 +36,7 @@ def wait_for_models(
     chains = range(log.partitions)
     ends = [log.end(chain) for chain in chains]
     before: object = None
-    moved = clock()
+    moved, pause = clock(), _SHORTEST
     while True:
         try:
             standing = [_chain_progress(log, problem, chain, end) for chain, end in zip(chains, ends, strict=True)]
@@ -53,7 +54,8 @@ def wait_for_models(
                 "and the same command again; it carries on where it stood",
                 code="MURK-LOG-009",
             )
-        time.sleep(_LOOK)
+        time.sleep(pause)
+        pause = min(_LONGEST, 1.2 * pause)
 
 
 def _chain_progress(log: Log, problem: InteractiveProblem, chain: int, end: int) -> tuple[bool, int]:

@@ -15,7 +15,8 @@ from murk.stream.log.kafka.connection.errors import translate_errors
 
 _TAIL = 8
 _UNDECIDED = 2.0
-_LOOK = 0.002
+_SHORTEST, _LONGEST = 0.002, 0.05
+"""Seconds between two looks at a transaction that is not over yet: as long as was waited already, up to the latter."""
 
 
 class Ends:
@@ -50,12 +51,13 @@ class Ends:
         waited for only so long: the broker ends it after `TRANSACTION_MS`.
         """
         ends = self.end(*places)
-        deadline = monotonic() + _UNDECIDED
+        deadline, pause = monotonic() + _UNDECIDED, _SHORTEST
         while True:
             seen = self._ask(self._committed.end_offsets, places)
             if all(seen[place] >= end for place, end in ends.items()) or monotonic() > deadline:
                 return seen
-            sleep(_LOOK)
+            sleep(pause)
+            pause = min(_LONGEST, 2.0 * pause)
 
     def close(self) -> None:
         """Close the consumers."""
@@ -112,8 +114,11 @@ class Reader:
                 self._next = offset
             if found := self._poll(0, limit):
                 return found
-            begin, end = self.begin(), self.end()
-            if not begin <= offset <= end:
+            end = self.end()
+            if offset == end:
+                # Where it begins need not be asked: no later than it ends. Who follows a log is here at each look.
+                return []
+            if not self.begin() <= offset < end:
                 raise IndexError(offset)
             deadline = monotonic() + PATIENCE_MS / 1000
             # Between here and the end there may be nothing but the marks of transactions.

@@ -16,7 +16,7 @@ from murk.stream.log.kafka.group.names import Slot, check_name
 from murk.stream.log.kafka.topics import Names
 from murk.stream.log.membership import Membership
 
-LOOK = 0.05
+LOOK = 0.2
 """Seconds between two looks at the group; what is learned meanwhile does not wait for them."""
 
 PAUSE = 0.5
