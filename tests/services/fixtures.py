@@ -10,7 +10,8 @@ from tests.services.secure import SecureBroker
 from tests.services.services import Broker, Prometheus
 from tests.services.shared import SharedBroker, shared_broker
 
-__all__ = ["broker", "browser", "chromium", "own_broker", "prometheus", "pytest_runtest_makereport", "secure_broker"]
+__all__ = ["broker", "browser", "chromium", "mortal_broker", "own_broker", "prometheus", "pytest_runtest_makereport",
+           "secure_broker"]  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -36,12 +37,24 @@ def secure_broker(tmp_path_factory):
         shutil.rmtree(broker.folder, ignore_errors=True)
 
 
-@pytest.fixture
-def own_broker(tmp_path):
-    """A running broker for this test alone, to be killed, frozen and restarted."""
+@pytest.fixture(scope="module")
+def mortal_broker(tmp_path_factory):
     services.require_kafka()
-    with Broker(tmp_path / "kafka") as broker:
+    broker = Broker(tmp_path_factory.mktemp("kafka-own"))
+    try:
         yield broker
+    finally:
+        broker.kill()  # nobody needs the data, so nobody waits for an orderly end
+        broker.close()
+        shutil.rmtree(broker.folder, ignore_errors=True)
+
+
+@pytest.fixture
+def own_broker(mortal_broker):
+    """A running broker, to be killed, frozen and restarted; the tests of a file have it one after the other."""
+    yield mortal_broker.start()
+    if mortal_broker.running:
+        mortal_broker.thaw()
 
 
 @pytest.fixture

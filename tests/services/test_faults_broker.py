@@ -35,7 +35,7 @@ def further(url, before):
     ("protocols", "disturb"), [((GRADIENTS, *OTHERS), "kill"), ((GRADIENTS,), "freeze")], ids=["kill", "freeze"]
 )
 def test_everything_goes_on_when_the_broker_is_back(own_broker, tmp_path, protocols, disturb):
-    urls = {protocol: f"{own_broker.url}/{protocol}" for protocol in protocols}
+    urls = {protocol: f"{own_broker.url}/{disturb}-{protocol}" for protocol in protocols}
     folders = {one: folder_of(tmp_path / str(one), ROWS[one], 2, one) for one in protocols}
     with Nursery(tmp_path / "children", protocols, MURK_KAFKA_SESSION_TIMEOUT_MS="2000") as nursery:
         for protocol, url in urls.items():

@@ -26,7 +26,6 @@ from tests.services.services import eventually
 CHAINS = 3
 SESSION_MS = 3000
 KILLS = 6
-CALM = 0.3
 LIVES = (0.5, 1.5)
 """Seconds that the learner is left to live."""
 
@@ -74,15 +73,15 @@ def test_others_learn_on_and_take_over_while_one_crashes_for_ever(broker, nurser
     with (
         open_log(url, create=False) as log,
         open_log(apart, create=False) as other,
-        Feeder(url, released, CALM),
-        Feeder(apart, released[:1], CALM),
+        Feeder(url, released),
+        Feeder(apart, released[:1]),
     ):
         healthy, loop = nursery.learner(url, "--wait"), Loop(nursery, url, seed=1)
         # Gone for good once it is gone: nobody else comes under its name.
         mortal = nursery.learner(url, "--wait", "--name", "mortal")
         pids = {healthy.pid, loop.learner.pid, mortal.pid}
-        eventually(lambda: set(owners(log).values()) == pids, 120, every=0.1)
-        eventually(lambda: owners(other), 120, every=0.1)
+        eventually(lambda: set(owners(log).values()) == pids, 120, every=0.25)
+        eventually(lambda: owners(other), 120, every=0.25)
         chain = {pid: chain for chain, pid in owners(log).items()}
         ours, orphan = chain[healthy.pid], chain[mortal.pid]
         before = learned(log, ours), learned(other, 0)
@@ -99,7 +98,7 @@ def test_others_learn_on_and_take_over_while_one_crashes_for_ever(broker, nurser
                 loop.again()
             return owners(log)[orphan] != mortal.pid
 
-        eventually(taken, 120, every=0.05)
+        eventually(taken, 120, every=0.25)
         assert owners(log)[ours] == healthy.pid
         loop.learner.kill()
         for learner in (healthy, alone):
@@ -111,11 +110,11 @@ def test_two_learners_of_one_name_say_so_and_both_go_on(broker, nursery):
     url = new_log(broker, task)
     with open_log(url, create=False) as log, Feeder(url, released):
         first = nursery.learner(url, "--wait", "--name", "same")
-        eventually(lambda: set(owners(log).values()) == {first.pid}, every=0.1)
+        eventually(lambda: set(owners(log).values()) == {first.pid}, every=0.25)
         second = nursery.learner(url, "--wait", "--name", "same")
         first.said("another learner of")
         assert "joined under the name same: give each a --name of its own" in first.err
-        eventually(lambda: set(owners(log).values()) == {first.pid, second.pid}, every=0.1)
+        eventually(lambda: set(owners(log).values()) == {first.pid, second.pid}, every=0.25)
         assert first.err.count("another learner of") == 1
         assert "another learner of" not in second.err
         for learner in (first, second):

@@ -40,7 +40,7 @@ DEVICES_AT = [*((GRADIENTS, [point]) for point in POINTS), *((protocol, POINTS) 
 @pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "points"), DEVICES_AT, ids=str)
 def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
-    count = 30
+    count = 12
     task = Task.parse(task_text(2, protocol, protocol.cap))
     url, ledger = new_log(broker, task), tmp_path / "ledger.db"
     with Nursery(tmp_path / "children", [protocol]) as nursery:
@@ -62,9 +62,9 @@ def test_a_device_killed_around_a_send(broker, tmp_path, protocol, points):
 
 # Kills at points in turn, each at most so many sends after the last one; anyone who waits for no model sends blocks.
 POPULATIONS = [
-    (GRADIENTS, 80, 4, POINTS, 15, []),
-    (EXAMPLES, 400, 4, POINTS, 15, ["--block", 5]),
-    (DIRECTIONS, 900, 2, POINTS, 15, ["--block", 5]),
+    (GRADIENTS, 40, 4, POINTS, 8, []),
+    (EXAMPLES, 200, 4, POINTS, 8, ["--block", 5]),
+    (DIRECTIONS, 700, 2, POINTS, 8, ["--block", 5]),
     # So many that each chain ends its first epoch.
     (CLASSES, 7000, 2, POINTS, 3, []),
     (GRAM, 1200, 3, (*POINTS, AMID), 8, ["--block", 15]),
@@ -133,7 +133,7 @@ def test_a_device_outlasts_its_broker(own_broker, tmp_path, gone, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "rows", "size"), [(GRADIENTS, 100, 60_000), (SKETCH, 2000, 123_457)], ids=str)
+@pytest.mark.parametrize(("protocol", "rows", "size"), [(GRADIENTS, 40, 60_000), (SKETCH, 2000, 123_457)], ids=str)
 def test_a_full_disk_for_the_ledger(broker, tmp_path, protocol, rows, size):
     """It says so and stops; with room again, the same command carries on and everybody is counted once."""
     task = Task.parse(task_text(2, protocol)).with_simulated(True)

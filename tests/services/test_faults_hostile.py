@@ -10,7 +10,7 @@ import pytest
 from murk.stream import Task, open_log
 from murk.stream.log.base import MAX_MESSAGE
 from tests.cli import harness
-from tests.protocols import GRADIENTS, OTHERS, PROTOCOLS, SKETCH
+from tests.protocols import OTHERS, PROTOCOLS
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import (
     alone,
@@ -61,8 +61,8 @@ def strange(task):
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
 def test_all_kinds_of_junk_are_counted_and_nothing_stops(broker, tmp_path, protocol):
-    count = 300 if protocol is GRADIENTS else 60
-    task, released = stock(2, 2 * SKETCH.rows(count + 50) if protocol is SKETCH else 3000, protocol)
+    count = 60
+    task, released = stock(2, protocol.rows(2 * (count + 50)), protocol)
     url, released = new_log(broker, task), released[0][:count]
     assert len(released) == count
     junk = strange(task)

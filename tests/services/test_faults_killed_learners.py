@@ -13,7 +13,7 @@ from tests.services.faults.world import as_if_undisturbed, caught_up, disturbed,
 KILLS = int(os.environ.get("MURK_LEARNER_KILLS", "12"))
 FEW = KILLS // 3
 # Of scores so many that each chain ends its first epoch.
-CASES = [(GRADIENTS, 2000, 2, FEW), (GRADIENTS, 2000, 4, KILLS - 2 * FEW), (SCORES, 6500, 2, FEW)]
+CASES = [(GRADIENTS, 1000, 2, FEW), (GRADIENTS, 1000, 4, KILLS - 2 * FEW), (SCORES, 6500, 2, FEW)]
 
 
 @pytest.mark.slow

@@ -120,7 +120,7 @@ def test_a_topic_is_recreated_while_nobody_looks(broker, world, kind):
     """The next learner refuses; `murk topics` makes what is missing and neither hides nor fixes it."""
     _, released, url, nursery = world
     harness.world(nursery.folder, rows=1, task=task_text(2))
-    arrive(broker, url, part(released, 0, 300))
+    arrive(broker, url, part(released, 0, 100))
     learner = nursery.learner(url)
     caught_up(url, learner)
     assert learner.stop() == 0, learner.err
@@ -130,7 +130,7 @@ def test_a_topic_is_recreated_while_nobody_looks(broker, world, kind):
         # The task, and what topics it is about, stand there; all that matters is still there, and said again.
         assert created.wait() == 0, created.err
         learner = nursery.learner(url)
-        arrive(broker, url, part(released, 300, 600))
+        arrive(broker, url, part(released, 100, 200))
         caught_up(url, learner)
         assert learner.stop() == 0, learner.err
         with open_log(url, create=False) as log:
@@ -141,7 +141,7 @@ def test_a_topic_is_recreated_while_nobody_looks(broker, world, kind):
     assert all((point.state is None) == (kind == "states") for point in before)
     nursery.learner(url).refused(getattr(names(url), kind), "deleted", limit=120)
     if kind == "releases":
-        arrive(broker, url, part(released, 0, 600))
+        arrive(broker, url, part(released, 0, 200))
         nursery.learner(url).refused(names(url).releases, "deleted", limit=120)
     assert states_as(url) == before
 

@@ -40,7 +40,7 @@ def die_in_transaction():
 @pytest.fixture
 def left_open(broker, tmp_path):
     """A log of which a chain's owner died in a transaction."""
-    task, released = stock(2)
+    task, released = stock(2, 1000)
     url = new_log(broker, task)
     put(broker, url, released[0][:300], 0)
     put(broker, url, released[1][:300], 1)
@@ -58,7 +58,7 @@ def left_open(broker, tmp_path):
 @pytest.mark.parametrize("arrived", [True, False])
 def test_whoever_heard_nothing_of_a_task_that_they_announced_looks_again(broker, monkeypatch, arrived):
     """No answer to a commit says nothing of what became of it; no answer twice is an error."""
-    task, put_document, calls = stock(2)[0], kafka_log.put_document, []
+    task, put_document, calls = stock(2, 1000)[0], kafka_log.put_document, []
 
     def unheard(*what):
         calls.append(what)
@@ -85,7 +85,7 @@ def test_whoever_heard_nothing_of_a_task_that_they_announced_looks_again(broker,
 
 def test_a_transaction_that_the_broker_refused_in_part_is_not_taken_for_committed(broker):
     """As after a broker that was killed: it does not know the number that a batch follows upon."""
-    url = new_log(broker, stock(2)[0])
+    url = new_log(broker, stock(2, 1000)[0])
     one, two = DeadLetter(0, 1, "schema", "one", b"x"), DeadLetter(0, 2, "schema", "two", b"x")
     with open_log(url, create=False) as log:
         owner = log.acquire(0)
@@ -129,7 +129,7 @@ def test_readers_see_what_was_committed_before(left_open):
 
 @pytest.mark.slow
 def test_a_stranger_s_transaction_does_not_hold_up_the_stream(broker, tmp_path):
-    task, released = stock(2)
+    task, released = stock(2, 1000)
     url = new_log(broker, task)
     stranger = KafkaProducer(
         bootstrap_servers=broker.bootstrap,

@@ -176,14 +176,14 @@ def scraped(tmp_path_factory):
             tool(folder, "learn", "--log", LOG, "--metrics-port", number(held)) as learner,
         ):
             version = 'murk_model_version{task="third-child"}'
-            eventually(lambda: sum(values(server.query(version))) > 1_000, limit=50)
+            eventually(lambda: sum(values(server.query(version))) > 1_000, limit=50, every=0.25)
             learned = sum(values(server.query(version)))
             disturb(folder)
-            eventually(lambda: sum(values(server.query("murk_dead_letters_total"))) >= 2, limit=120)
-            eventually(lambda: sum(values(server.query(version))) > learned + 1_000, limit=50)
+            eventually(lambda: sum(values(server.query("murk_dead_letters_total"))) >= 2, limit=120, every=0.25)
+            eventually(lambda: sum(values(server.query(version))) > learned + 1_000, limit=50, every=0.25)
             eventually(lambda: people.process.poll() is not None, limit=50)
             assert people.process.returncode == 0, people.said
-            end = eventually(lambda: values(server.query("sum(murk_lag_releases) == 0")) and time.time())
+            end = eventually(lambda: values(server.query("sum(murk_lag_releases) == 0")) and time.time(), every=0.25)
             time.sleep(2)  # one more scrape, and one more evaluation of the rules
             assert learner.process.poll() is None, learner.said
             yield server, began, max(end, time.time())

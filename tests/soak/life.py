@@ -141,7 +141,7 @@ class Life:
             "device": [*self.case.command("produce", self.url), "--patience", 2 * LIMIT],
             # By its name a learner comes back to its chains (on Kafka).
             "learner": ["learn", "--log", self.url, "--json", "--wait", "--name", name.replace(" ", "-")],
-            "monitor": ["monitor", "task.yaml", "--log", self.url, "--port", 0, "--interval", 0.2, "--json", "--wait"],
+            "monitor": ["monitor", "task.yaml", "--log", self.url, "--port", 0, "--interval", 0.5, "--json", "--wait"],
         }
         self.children[name] = self.nursery.murk(*commands[kind], folder=self.folder)
 
@@ -296,7 +296,7 @@ class Life:
         learners = [child for name, child in self.children.items() if name.startswith("learner")]
         caught_up(self.url, *learners, limit=LIMIT)
         since = time.time()
-        self.shown = eventually(lambda: self._shown_since(since), LIMIT, every=0.1)
+        self.shown = eventually(lambda: self._shown_since(since), LIMIT, every=0.25)
         for name, child in self.children.items():
             if name != "device":
                 assert child.stop() == 0, f"{name}: {child.err}"

@@ -15,7 +15,7 @@ from murk.stream.log.kafka.connection.settings import Settings
 from tests.services.faults.world import names
 from tests.services.services import eventually
 
-PAUSE = 0.02
+PAUSE = 0.04
 """Seconds between the messages that arrive together."""
 
 
@@ -75,7 +75,7 @@ class Arrivals:
         for number, values in enumerate(self._partitions):
             first, most = sent[number], int(self._share * len(values))
             # Few at a time: what is sent again stays within the window for duplicates.
-            some = values[first : min(most, first + (50 if self._share == 1.0 else 3))]
+            some = values[first : min(most, first + (50 if self._share == 1.0 else 4))]
             batch += [(number, value) for value in some]
             sent[number] += len(some)
         try:
@@ -113,7 +113,7 @@ class Campaign:
                 self._join()
             self._arrivals.allow((kill + 1) / (kills + 1))
             before = self._written()
-            eventually(lambda before=before: self._written() > before or self._healthy(), 180, every=0.005)
+            eventually(lambda before=before: self._written() > before or self._healthy(), 180, every=0.05)
             time.sleep(self._rng.uniform(0.0, 0.5))
             victim = self._victim()
             victim.kill()

@@ -6,7 +6,7 @@ from itertools import cycle, islice
 from murk.stream import open_log
 from murk.stream.log.base import UnreachableError
 
-PAUSE = 0.1
+PAUSE = 0.3
 AT_ONCE = 3
 
 
@@ -14,13 +14,12 @@ class Feeder:
     """Sends a few releases to each partition of a log whose chain has learned the last ones; a context manager.
 
     They are the same ones again and again: those of a partition must be more than its window for duplicates holds.
-    ``pause`` is how many seconds are between them at least: with more of it, the rate says less of how busy the machine
+    `PAUSE` is how many seconds are between them at least: with more of it, the rate says less of how busy the machine
     is, and as much of a learner that stands still.
     """
 
-    def __init__(self, url, partitions, pause=PAUSE):
+    def __init__(self, url, partitions):
         self._url = url
-        self._pause = pause
         self._closing = threading.Event()
         # One each: anyone who looks at a chain whose owner has died in a commit waits for the end of that.
         self._threads = [
@@ -40,7 +39,7 @@ class Feeder:
 
     def _run(self, number, values):
         with open_log(self._url, create=False) as log:
-            while not self._closing.wait(self._pause):
+            while not self._closing.wait(PAUSE):
                 try:
                     if log.checkpoint(number).offset == log.end(number):
                         log.append([(number, value) for value in islice(values, AT_ONCE)])

@@ -148,7 +148,7 @@ def offsets(log):
     return [log.checkpoint(number).offset for number in range(log.partitions)]
 
 
-def seen(url, look, limit=180.0, every=0.1):
+def seen(url, look, limit=180.0, every=0.25):
     """Call a function of the log until what it returns is true, and return that; a broker may be away meanwhile.
 
     The log is opened once, and anew when the broker was away: to open it takes a hundred times what looking does.
