@@ -159,7 +159,7 @@ def test_every_role_does_its_work(secure_broker, folder, users, tmp_path):
     Run(folder, users["operator"], "topics", "task.yaml", "--log", url, "--check").good()
     learner = Seen(folder, users["learner"], "learn", "--log", url, "--json", "--idle", 30, "-vv")
     monitor = Seen(folder, users["reader"], "monitor", "task.yaml", "--log", url, "--port", 0, "--json", "--log-json")
-    ledger = ("--ledger", f"{name}.db")
+    ledger = ("--ledger", f"{name}.db", "--block", 20)
     gateway = Seen(folder, users["gateway"], "produce", "task.yaml", "--source", "people.csv", "--log", url, *ledger)
     for one in (learner, monitor, gateway):
         one.look()

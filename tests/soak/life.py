@@ -166,7 +166,7 @@ class Life:
         deadline = time.monotonic() + IDLE
         worked = False
         while not worked and time.monotonic() < deadline and not self.done:
-            time.sleep(0.01)
+            time.sleep(0.03)
             self._look()
             worked = self._writes() != self._written
         self.result.at_work += worked
@@ -291,7 +291,7 @@ class Life:
         deadline = time.monotonic() + LIMIT
         while not self.done:
             assert time.monotonic() < deadline, f"not everything was released within {LIMIT} s"
-            time.sleep(0.02)
+            time.sleep(0.1)
             self._look()
         learners = [child for name, child in self.children.items() if name.startswith("learner")]
         caught_up(self.url, *learners, limit=LIMIT)
