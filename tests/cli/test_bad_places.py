@@ -36,6 +36,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, dict[str, obj
     return run(folder), traces(folder)
 
 
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, dict[str, object]]:
+    """The same of fewer people, where nothing has to grow."""
+    folder = world(tmp_path_factory.mktemp("few"), rows=60)
+    return run(folder), traces(folder)
+
+
 def same(folder: Path, whole: tuple[Done, dict[str, object]]) -> None:
     """The cured command completes, and nothing shows of what was wrong."""
     found, expected = run(folder).json, whole[0].json
@@ -98,37 +105,37 @@ def test_a_task_or_state_of_another_version(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_damage(folder: Path, name: str) -> None:
-    world(folder)
+    world(folder, rows=60)
     assert run(folder).status == 0
     os.truncate(folder / name, 9000)
     refused(run(folder), name, "damaged")
     assert (folder / name).stat().st_size == 9000
 
 
-def test_a_damaged_note(folder: Path, whole: tuple[Done, dict[str, object]]) -> None:
-    world(folder, rows=400)
+def test_a_damaged_note(folder: Path, few: tuple[Done, dict[str, object]]) -> None:
+    world(folder, rows=60)
     assert run(folder).status == 0
     note = folder / "third-child.db.run.json"
     kept = note.read_text()
     note.write_text(kept[:40])
     refused(run(folder), "third-child.db.run.json is damaged", status=1)
     note.write_text(kept)
-    same(folder, whole)
+    same(folder, few)
 
 
-def test_a_directory_that_may_not_be_written(folder: Path, whole: tuple[Done, dict[str, object]]) -> None:
-    world(folder, rows=400)
+def test_a_directory_that_may_not_be_written(folder: Path, few: tuple[Done, dict[str, object]]) -> None:
+    world(folder, rows=60)
     folder.chmod(0o555)
     try:
         refused(run(folder, unprivileged=True), "third-child.db", "write", status=1)
     finally:
         folder.chmod(0o755)
-    same(folder, whole)
+    same(folder, few)
 
 
 @pytest.mark.parametrize("name", [*FILES, "third-child.db.lock", "third-child.db.run.json", "people.csv"])
-def test_a_file_that_may_not_be_used(folder: Path, whole: tuple[Done, dict[str, object]], name: str) -> None:
-    world(folder, rows=400)
+def test_a_file_that_may_not_be_used(folder: Path, few: tuple[Done, dict[str, object]], name: str) -> None:
+    world(folder, rows=60)
     command = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--patience", 0]
     assert murk(*command, folder=folder).status == 1
     (folder / "third-child.db.lock").touch()
@@ -137,7 +144,7 @@ def test_a_file_that_may_not_be_used(folder: Path, whole: tuple[Done, dict[str, 
     refused(run(folder, unprivileged=True), name, "read-only" if name in FILES else "Permission", status=status)
     for path in folder.glob("*"):
         path.chmod(0o644)
-    same(folder, whole)
+    same(folder, few)
 
 
 def test_what_may_be_read_can_be_looked_at(folder: Path) -> None:

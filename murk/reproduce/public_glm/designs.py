@@ -134,8 +134,9 @@ def drawn(
     others = population.features(rng, max(public or counts), root)
     for n, m in zip(counts if not public else [max(counts)] * len(public), public or counts, strict=True):
         Z = np.column_stack([others[:m], np.ones(m)])
+        printed = Moments.of(X[:n], y[:n])
         yield People(
-            Moments.of(X[:n], y[:n]), Moments.of(X[:n], held[:n]),
+            printed, printed if held is y else Moments.of(X[:n], held[:n]),
             PublicSample(tuple(range(population.p)), others[: min(m, kept)], m, Z.T @ Z / m), X[:n], held[:n],
         )  # fmt: skip
 
