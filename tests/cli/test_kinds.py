@@ -26,7 +26,7 @@ name: work
 target: {{name: work, kind: classes, classes: [none, part, full]}}
 """
 LEVELS = "{guarantee: {gdp: {mu: 1.0}}, levels: {strict: {gdp: {mu: 0.5}}}}"
-RECORDS = 600
+RECORDS = 400
 
 
 def records(count: int = RECORDS) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def records(count: int = RECORDS) -> list[dict[str, Any]]:
         weeks = int(record["weeks_worked"])
         record["age"] = int(record["age"])
         record["work"] = "none" if weeks == 0 else "part" if weeks < 40 else "full"
-        # People have one to five records each, and choose their level once.
+        # People have two to four records each, and choose their level once.
         record["who"] = f"w{at * at % 211}"
         record["choice"] = ["default", "strict"][at * at % 211 % 2]
         found.append(record)
