@@ -53,17 +53,20 @@ def output(folder: Path) -> Path:
     return folder.with_suffix(".out")
 
 
-def stopped(arguments: Sequence[str], folder: Path, first: int, step: int) -> tuple[int, list[tuple[int, Path]]]:
-    """Run to the end with stops on the way: its status, and a copy of the folder as it was at each point."""
+def stopped(arguments: Sequence[str], folder: Path, first: int, step: int) -> tuple[int, list[tuple[list[int], Path]]]:
+    """Run to the end with stops on the way: its status, and copies of the folder, each with the points it is of."""
     look = stopper(first, step)
+    copies: dict[str, tuple[list[int], Path]] = {}
     with output(folder).open("w") as out:
-        child = started(arguments, folder, out.fileno(), 2, lambda: sys.setprofile(look))
-        copies: list[tuple[int, Path]] = []
+        child, point = started(arguments, folder, out.fileno(), 2, lambda: sys.setprofile(look)), first
         while os.WIFSTOPPED(status := os.waitpid(child, os.WUNTRACED)[1]):
-            point = first + step * len(copies)
-            copies.append((point, Path(shutil.copytree(folder, f"{folder}-{point}"))))
+            found = digest(folder)
+            if found not in copies:
+                copies[found] = [], Path(shutil.copytree(folder, f"{folder}-{point}"))
+            copies[found][0].append(point)
+            point += step
             os.kill(child, signal.SIGCONT)
-    return os.waitstatus_to_exitcode(status), copies
+    return os.waitstatus_to_exitcode(status), list(copies.values())
 
 
 def end(folder: Path, status: int) -> dict[str, Any]:
@@ -91,11 +94,8 @@ def enumerate_points(first: int, step: int, arguments: Sequence[str]) -> None:
 
     status, copies = stopped(arguments, folder, first, step)
     tell([], status)
-    same: dict[str, list[tuple[int, Path]]] = {}
-    for point, copy in copies:
-        same.setdefault(digest(copy), []).append((point, copy))
-    for alike in same.values():
-        alike[0][1].rename(folder)
+    for points, copy in copies:
+        copy.rename(folder)
         with output(folder).open("w") as out:
             status = forked(arguments, folder, out.fileno(), 2)
-        tell([point for point, _ in alike], status)
+        tell(points, status)
