@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 import urllib.request
 import uuid
 from functools import cache
@@ -16,6 +15,8 @@ from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import TopicAuthorizationFailedError
 
+from murk.producers import Ledger, Producer
+from murk.stream import Task, open_log
 from murk.stream.log.kafka.topics import Names
 from tests.cli import harness
 from tests.cli.harness import LOGGED
@@ -154,6 +155,15 @@ def test_a_program_that_logs_everything_logs_nobodys_credentials(secure_broker, 
         assert not re.search("(DEBUG|INFO):kafka", clean(done.stderr))
 
 
+def release_one():
+    """In a child: a device's program."""
+    url, ledger = sys.argv[1:]
+    with open_log(url, create=False) as log, Ledger(ledger) as accounts:
+        producer = Producer(Task.from_document(log.document()), log, accounts)
+        print(producer.release({"same_sex": "no", "age": "30", "third_child": "yes"}).outcome)  # noqa: T201
+        producer.flush()
+
+
 def test_every_role_does_its_work(secure_broker, folder, users, tmp_path):
     name, url = new_log(secure_broker, folder, users)
     Run(folder, users["operator"], "topics", "task.yaml", "--log", url, "--check").good()
@@ -167,23 +177,11 @@ def test_every_role_does_its_work(secure_broker, folder, users, tmp_path):
 
     # A device comes with a certificate, to the other listener.
     device = secure_broker.ssl_properties(tmp_path / "device.properties", "device", key_password=LOCK)
-    script = textwrap.dedent(
-        """
-        import sys
-        from murk.producers import Ledger, Producer
-        from murk.stream import Task, open_log
-        with open_log(sys.argv[1], create=False) as log, Ledger(sys.argv[2]) as ledger:
-            producer = Producer(Task.from_document(log.document()), log, ledger)
-            print(producer.release({"same_sex": "no", "age": "30", "third_child": "yes"}).outcome)
-            producer.flush()
-        """
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, f"{secure_broker.ssl_url}/{name}", tmp_path / "own.db"],
-        env=os.environ | {"MURK_KAFKA_CONFIG": str(device)}, cwd=harness.ROOT,
-        capture_output=True, text=True, check=False, timeout=LIMIT,
+    one = children(folder).call(
+        "tests.services.test_security:release_one", f"{secure_broker.ssl_url}/{name}", tmp_path / "own.db",
+        MURK_KAFKA_CONFIG=str(device),
     )  # fmt: skip
-    assert (done.returncode, clean(done.stdout), clean(done.stderr)) == (0, "released\n", "")
+    assert (one.wait(LIMIT), clean(one.out), clean(one.err)) == (0, "released\n", "")
 
     eventually(lambda: monitor.out.read_text().endswith("\n"))
     page = json.loads(monitor.out.read_text())["url"]
