@@ -202,11 +202,11 @@ def test_released_examples_can_be_learned_from_and_evaluated_as_in_river(form, l
 
 
 def test_the_metric_estimates_the_true_loss_of_any_linear_model():
-    """A fixed model's loss over 60,000 released examples, within 5 standard errors of its true loss.
+    """A fixed model's loss over 20,000 released examples, within 5 standard errors of its true loss.
 
     Chance of a false alarm 6e-7 each. Evaluating on released examples as if they were true is off by far more.
     """
-    x, y = records(60_000)
+    x, y = records(20_000)
     reader = IWPSGDClassifier(budget=GaussianDP(4.0), release="separate", features=["a", "b"], seed=2, loss="quadratic")
     problem = _problem("binary", "separate")
     rows = problem.vectors(np.column_stack([x, np.ones(len(x))]), y)
