@@ -8,6 +8,12 @@ from signal import SIGINT, SIGTERM, signal
 from types import FrameType
 
 
+class _Stopped(KeyboardInterrupt):
+    """Not a `KeyboardInterrupt` itself: where that comes through `exec` of text, as compilers use it, a ``python -m``
+    ends as if SIGINT had killed it, whatever has caught it and whatever status was given.
+    """
+
+
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM (what ends a container) stop a command as a `KeyboardInterrupt`.
@@ -19,14 +25,14 @@ def stoppable() -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         came.append(number)
-        raise KeyboardInterrupt
+        raise _Stopped
 
     with _handled(stop):
         try:
             yield
         except Exception:
             if came:
-                raise KeyboardInterrupt from None
+                raise _Stopped from None
             raise
 
 
@@ -42,7 +48,7 @@ def between_steps() -> Iterator[Callable[[], bool]]:
     def stop(number: int, frame: FrameType | None) -> None:
         came.append(number)
         if len(came) > 1:
-            raise KeyboardInterrupt
+            raise _Stopped
 
     with _handled(stop):
         yield lambda: bool(came)

@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from typing import Annotated
 
@@ -21,7 +23,7 @@ from murk.errors import UserError
 from murk.stream import Task, open_log
 from murk.stream.log.base import UnreachableError
 from murk.stream.log.sqlite import SqliteLog
-from tests.cli.harness import TASK, run, world
+from tests.cli.harness import ROOT, TASK, run, world
 
 # More than the start of any command has.
 DEEP = 25
@@ -171,6 +173,32 @@ def test_a_learner_that_is_asked_to_stop_amid_a_step_ends_after_it(tmp_path, mon
     assert (done.exit_code, len(steps)) == (0, 1), done.output
     assert json.loads(done.stdout)["releases"] == 40
     assert signal.getsignal(number) is before
+
+
+AMID_TEXT = """\
+import os, signal, sys
+from murk.cli.interrupts import stoppable
+
+try:
+    with stoppable():
+        exec("os.kill(os.getpid(), signal.SIGTERM)")
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_a_signal_amid_text_that_is_run_ends_with_our_status(tmp_path):
+    """As numba does it, and pydantic; a `KeyboardInterrupt` itself ends a module that is run by SIGINT."""
+    (tmp_path / "stopped.py").write_text(AMID_TEXT)
+    (tmp_path / "killed.py").write_text(
+        AMID_TEXT.replace('"os.kill(os.getpid(), signal.SIGTERM)"', '"raise KeyboardInterrupt"')
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ends = [
+        subprocess.run([sys.executable, "-m", name], cwd=tmp_path, env=environment, check=False).returncode
+        for name in ("stopped", "killed")
+    ]
+    assert ends == [130, -signal.SIGINT]
 
 
 def test_who_asks_twice_does_not_wait():
