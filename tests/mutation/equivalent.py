@@ -67,11 +67,6 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "+            trials = _trials(min(len(out) + done, block)) if status == WORDS else 0",
     ): "how many words are fetched at once",
     (
-        "murk/privacy/rounding.py",
-        "-        one, other = _convergent(x, length), _convergent(x, length + 1)\n"
-        "+        one, other = _convergent(x, length), _convergent(x, length + 2)",
-    ): "both are the value to more digits than are asked for",
-    (
         "murk/privacy/gaussmix/analysis/tight_settings.py",
         "-    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 2**13\n"
         "+    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 3**13",
