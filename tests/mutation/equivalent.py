@@ -66,6 +66,17 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-            trials = _trials(min(len(out) - done, block)) if status == WORDS else 0\n"
         "+            trials = _trials(min(len(out) + done, block)) if status == WORDS else 0",
     ): "how many words are fetched at once",
+    ("murk/privacy/rounding.py", "-    if x < 5:\n+    if x <= 5:"): "either way is right there",
+    (
+        "murk/privacy/rounding.py",
+        "-    if x < 5:\n+    if x < 6:",
+    ): "both are the value to more digits than are asked for",
+    ("murk/privacy/rounding.py", "-        for _ in range(8):\n+        for _ in range(9):"): "how often it is looked",
+    (
+        "murk/privacy/rounding.py",
+        "-        if abs(value - before / under) < value * _CLOSE:\n"
+        "+        if abs(value - before / under) <= value * _CLOSE:",
+    ): "they are never just as far apart",
     (
         "murk/privacy/gaussmix/analysis/tight_settings.py",
         "-    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 2**13\n"
@@ -167,10 +178,6 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     (
         "murk/producers/populations/backpressure.py",
         "-        pause = min(_LONGEST, 1.2 * pause)\n+        pause = min(_LONGEST, 2.4 * pause)",
-    ): "how often it is looked",
-    (
-        "murk/producers/populations/backpressure.py",
-        "-        pause = min(_LONGEST, 1.2 * pause)\n+        pass",
     ): "how often it is looked",
     (
         "murk/producers/populations/backpressure.py",
