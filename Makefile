@@ -29,7 +29,7 @@ demo: install
 # More processes than two cores have work for: the tests of services come first, and wait for most of their time.
 test: install
 	$(BIN)/python -m tests.compiling
-	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder --durations 40
+	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder --durations 40
 
 lint: install
 	$(BIN)/ruff format --check .

@@ -49,7 +49,7 @@ def task_of(subject: str, duplicates: int) -> Task:
     return make_task(duplicates=duplicates) if subject == "sums" else fault_task(BY_NAME[subject], duplicates)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(subject=st.sampled_from(SUBJECTS), seed=st.integers(0, 2**32), duplicates=st.integers(1, 40), cuts=st.data())
 def test_the_state_is_a_function_of_the_log(
     tmp_path_factory: pytest.TempPathFactory, subject: str, seed: int, duplicates: int, cuts: st.DataObject
