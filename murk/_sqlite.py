@@ -45,12 +45,15 @@ class FileKind:
         Version of the file's format, kept under ``format`` in its table ``meta``.
     create
         Makes tables (other than ``meta``) and first rows, within a transaction.
+    earlier
+        Versions before that are read as well.
     """
 
     noun: str
     application_id: int
     version: int
     create: Callable[[sqlite3.Connection], None]
+    earlier: tuple[int, ...] = ()
 
 
 class Database:
@@ -275,7 +278,7 @@ class Database:
             )
         rows = self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
         version = rows[0][0] if rows else None
-        if version != self.kind.version:
+        if version not in (self.kind.version, *self.kind.earlier):
             raise UserError(
                 f"the {self.kind.noun} {self.path} was written by another version of Murk (format {version}, "
                 f"while this one reads format {self.kind.version}); it was left as it is. "

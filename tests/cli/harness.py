@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from murk.demo import DATA
+from murk.stream import open_log
 from tests.cli.processes import Process, ask
 
 ROOT = Path(__file__).parents[2]
@@ -178,7 +179,12 @@ def accounts(folder: Path) -> dict[str, Any]:
 def traces(folder: Path) -> dict[str, Any]:
     """All that a finished run of the task leaves: its ledger, the ids on the log in order, and trails."""
     log = folder / "third-child.db"
-    messages = query(log, 'SELECT "partition", value FROM messages ORDER BY "partition", "offset"')
+    with open_log(f"sqlite:///{log}", create=False) as opened:
+        messages = [
+            (number, message)
+            for number in range(opened.partitions)
+            for message in opened.read(number, 0, opened.end(number))
+        ]
     states = [
         json.loads(state) for (state,) in query(log, "SELECT state FROM states ORDER BY chain") if state is not None
     ]
@@ -186,7 +192,7 @@ def traces(folder: Path) -> dict[str, Any]:
         **accounts(folder),
         # Their times are the log's, and each run's log is its own.
         "trails": [(state["trail"]["counts"], state["trail"]["numbers"]) for state in states],
-        "messages": [(partition, json.loads(value)["id"]) for partition, value in messages],
+        "messages": [(number, json.loads(message.value)["id"]) for number, message in messages],
     }
 
 

@@ -18,7 +18,7 @@ from murk.learners.ldp_sgd.problem import GradientProblem
 from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP, ZeroConcentratedDP, calibrate
 from murk.stream.log.base import MAX_MESSAGE
-from murk.stream.log.sqlite import SqliteLog
+from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.messages.codec import REASONS, RejectedError, WireRules, decode, decode_iterate
 from murk.stream.messages.estimates import EstimateMessage
 from murk.stream.messages.state import Counters, decode_state

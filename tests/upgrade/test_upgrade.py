@@ -16,6 +16,8 @@ import pytest
 
 from murk.learners.problem import problem_for
 from murk.stream import Task, Worker, open_log
+from murk.stream.log.sqlite.log import SqliteLog
+from murk.stream.log.sqlite.schema import upgrade
 from tests.cli.harness import murk, people, query, refused
 from tests.upgrade import rules_0_3_0 as rules
 
@@ -88,7 +90,8 @@ def test_what_the_last_release_had_not_learned_yet_is_learned(folder: Path) -> N
     """A learner goes on from its state, over messages that were appended meanwhile; their format is one."""
     restored("gradients", folder)
     go_on(folder)
-    messages = query(folder / "log.db", 'SELECT "offset", time, value FROM messages ORDER BY "offset"')
+    with open_log(f"sqlite:///{folder}/log.db", create=False) as log:
+        messages = log.read(0, 0, log.end(0))
     half = expected(folder)["at_half"]
     (folder / "later").mkdir()
     restored("gradients", folder / "later")
@@ -108,8 +111,14 @@ def test_what_the_last_release_had_not_learned_yet_is_learned(folder: Path) -> N
     assert len({tuple(sorted(json.loads(value))) for _, _, value in messages}) == 1
 
 
-def test_a_new_log_file_is_read_by_the_last_release_until_something_is_learned(half: Path) -> None:
-    """Back is possible as long as no learner of this version has committed; looking changes nothing."""
+def log_format(folder: Path) -> int:
+    [(found,)] = query(folder / "log.db", "SELECT value FROM meta WHERE key = 'format'")
+    assert isinstance(found, int)
+    return found
+
+
+def test_a_log_file_is_read_by_the_last_release_until_something_is_written(half: Path) -> None:
+    """Back is possible until a device or a learner of this version has written; looking changes nothing."""
     before = state(half)
     rules.decode_state(before)
     murk("status", "--log", LOG, "--json", folder=half)
@@ -118,9 +127,45 @@ def test_a_new_log_file_is_read_by_the_last_release_until_something_is_learned(h
     go_on(half)
     with pytest.raises(rules.Refused, match=r"written by another version of Murk \(schema 2"):
         rules.decode_state(state(half))
-    # Refused for what is in it, and not for the file: nothing is overwritten, and this version goes on.
-    with closing(sqlite3.connect(half / "log.db")) as connection:
+    with closing(sqlite3.connect(half / "log.db")) as connection, pytest.raises(rules.Refused, match="format 2"):
         rules.check_file(connection, "log")
+
+
+def test_the_last_releases_messages_are_read_before_and_after_they_become_batches(folder: Path) -> None:
+    restored("examples", folder)
+    path = folder / "log.db"
+    rows = query(path, 'SELECT "offset", time, value FROM messages ORDER BY "offset"')
+    assert len(rows) > 10
+    with SqliteLog(path) as reader, SqliteLog(path) as writer:
+        assert reader.read(0, 0, 1000) == rows
+        assert reader.read(0, 5, 3) == rows[5:8]
+        assert log_format(folder) == 1
+        connection = writer._database.begin()
+        upgrade(connection)
+        writer._database.undo(KeyError())
+        assert log_format(folder) == 1
+        # As by a reader that looked just before another process upgraded the log.
+        looked = iter([False])
+        upgraded = SqliteLog._is_upgraded
+        writer.append([(0, b"one"), (0, b"two")])
+        assert log_format(folder) == 2
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SqliteLog, "_is_upgraded", lambda log: next(looked, None) is None and upgraded(log))
+            assert reader.read(0, 5, 3) == rows[5:8]
+        assert [m.value for m in reader.read(0, len(rows) - 1, 10)] == [rows[-1][2], b"one", b"two"]
+        # What knows only format 1, and has the file open still, fails.
+        with pytest.raises(sqlite3.OperationalError, match="no such table: messages"):
+            query(path, "SELECT * FROM messages")
+
+
+def test_removing_the_last_releases_messages_makes_batches_of_them(folder: Path) -> None:
+    restored("examples", folder)
+    path = folder / "log.db"
+    rows = query(path, 'SELECT "offset", time, value FROM messages ORDER BY "offset"')
+    with SqliteLog(path) as log:
+        assert log._trim_to(0, 7) == 7
+        assert log.read(0, 7, 1000) == rows[7:]
+    assert log_format(folder) == 2
 
 
 def test_a_ledger_goes_one_way(folder: Path) -> None:

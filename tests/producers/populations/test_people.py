@@ -21,7 +21,7 @@ from murk.producers.populations.people import Agree, Population, PopulationConfi
 from murk.producers.populations.run_lock import begun_with
 from murk.stream import Task, open_log
 from murk.stream.log.base import UnreachableError
-from murk.stream.log.sqlite import SqliteLog
+from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.task.disclosure import Disclosure
 from tests.producers.world import TEXT, Wrapped, make_task, write_people
 

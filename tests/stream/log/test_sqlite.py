@@ -10,13 +10,16 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from murk._sqlite import Database
 from murk.errors import MurkError, UserError
-from murk.stream.log import sqlite
 from murk.stream.log.base import DeadLetter
 from murk.stream.log.open import open_log
-from murk.stream.log.sqlite import SqliteLog
+from murk.stream.log.sqlite import batches
+from murk.stream.log.sqlite import log as sqlite
+from murk.stream.log.sqlite.log import SqliteLog
 from tests.stream.harness import make_task, message, read_all, spoil
 from tests.stream.processes import Start, at_once, fill, finish
 
@@ -76,7 +79,7 @@ def foreign_files(folder: Path) -> dict[str, tuple[Path, str]]:
     connection.close()
     newer = folder / "newer.db"
     with SqliteLog(newer) as log:
-        log._database._connection.execute("UPDATE meta SET value = 2 WHERE key = 'format'")
+        log._database._connection.execute("UPDATE meta SET value = 3 WHERE key = 'format'")
     beheaded = folder / "beheaded.db"
     with SqliteLog(beheaded) as log:
         log.register_task(make_task().document())
@@ -86,7 +89,7 @@ def foreign_files(folder: Path) -> dict[str, tuple[Path, str]]:
         "short": (short, "not an SQLite database"),
         "other": (other, r"something else \(application id 77\)"),
         "plain": (plain, r"something else \(application id 0\)"),
-        "newer": (newer, r"another version of Murk \(format 2, while this one reads format 1\)"),
+        "newer": (newer, r"another version of Murk \(format 3, while this one reads format 2\)"),
         "beheaded": (beheaded, "not an SQLite database"),
     }
 
@@ -132,8 +135,14 @@ DAMAGE = {
     "UPDATE states SET state = 1.5": lambda log: log.checkpoint(0),
     "UPDATE states SET \"offset\" = 'x'": lambda log: log.acquire(0).load(),
     "UPDATE streams SET \"end\" = x'00'": lambda log: log.end(0),
-    "UPDATE messages SET value = 7": read_all,
-    "UPDATE messages SET value = 'text'": read_all,
+    "UPDATE batches SET value = 7": read_all,
+    "UPDATE batches SET value = 'text'": read_all,
+    "UPDATE batches SET sizes = 7": read_all,
+    "UPDATE batches SET sizes = x''": read_all,
+    "UPDATE batches SET sizes = x'000000'": read_all,
+    "UPDATE batches SET sizes = x'02000000'": read_all,
+    "UPDATE batches SET sizes = x'0100000001000000'": read_all,
+    "UPDATE batches SET sizes = zeroblob(100000), value = x''": read_all,
     "UPDATE meta SET value = 1.5 WHERE key = 'document'": lambda log: log.document(),
     "INSERT INTO dead_letters VALUES (0, 1, 0, x'00', 'd', x'00')": lambda log: list(log.dead_letters()),
     'UPDATE streams SET "end" = 0': lambda log: log.append([(0, b"y")]),
@@ -210,6 +219,68 @@ def test_trimming_goes_by_time_from_the_beginning(path: Path, monkeypatch: pytes
         assert list(log.dead_letters()) == []
 
 
+def test_a_batch_leaves_once_all_of_it_has(path: Path) -> None:
+    """Until then it begins later for whoever reads, and nothing before is given."""
+    with SqliteLog(path, clock=lambda: 0.0) as log:
+        log.register_task(make_task(duplicates=10).document())
+        for first in (0, 20):
+            log.append([(0, str(i).encode()) for i in range(first, first + 20)])
+        owner = log.acquire(0)
+        for offset, begin, batches in ((25, 15, [0, 20]), (30, 20, [20]), (40, 30, [20]), (50, 40, [])):
+            if offset == 50:
+                log.append([(0, b"x")] * 10)
+            owner.commit(b"s", offset)
+            log.trim(1)
+            assert log.begin(0) == begin
+            kept = [first for (first,) in log._database.query('SELECT "offset" FROM batches')]
+            assert kept == batches + [40] * (offset == 50)
+            assert log.read(0, begin, 1)[0].offset == begin
+            for gone in (begin - 1, kept[0] - 1):
+                with pytest.raises(MurkError, match=f"begins at offset {begin}, and offset {gone} is asked for"):
+                    log.read(0, gone, 100)
+        # Of the newest batch, too, nothing stays that has left.
+        assert log._trim_to(0, 50) == 10
+        assert log._database.query("SELECT * FROM batches") == []
+        assert log.read(0, 50, 10) == []
+
+
+@given(
+    appends=st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=12), min_size=1, max_size=6),
+    asked=st.lists(st.tuples(st.integers(0, 80), st.integers(0, 30)), min_size=1, max_size=10),
+)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_read_does_not_depend_on_how_it_was_appended(
+    tmp_path: Path, appends: list[list[int]], asked: list[tuple[int, int]]
+) -> None:
+    with (
+        tempfile.TemporaryDirectory(dir=tmp_path) as folder,
+        pytest.MonkeyPatch.context() as patch,
+        SqliteLog(Path(folder) / "log.db") as log,
+    ):
+        patch.setattr(batches, "BATCH_BYTES", 64)
+        log.register_task(make_task(partitions=2).document())
+        wanted: dict[int, list[bytes]] = {0: [], 1: []}
+        for sizes in appends:
+            values = [(size % 2, bytes([65 + size]) * size) for size in sizes]
+            log.append(values)
+            for partition, value in values:
+                wanted[partition].append(value)
+        for partition, values_there in wanted.items():
+            assert read_all(log, partition) == values_there
+            for offset, limit in asked:
+                if offset <= len(values_there):
+                    found = log.read(partition, offset, limit)
+                    assert [(m.offset, m.value) for m in found] == [*enumerate(values_there)][offset : offset + limit]
+
+
+def test_of_two_batches_at_one_offset_neither_is_believed(log: SqliteLog) -> None:
+    log.append([(0, b"a"), (0, b"b")])
+    log.append([(0, b"c")])
+    spoil(log, 'UPDATE batches SET "offset" = 1 WHERE "offset" = 2')
+    with pytest.raises(UserError, match=r"is damaged.*restore it from a copy"):
+        read_all(log)
+
+
 def test_of_two_that_trim_at_once_the_slower_moves_nothing_back(log: SqliteLog) -> None:
     log.append([(0, b"x")] * 100)
     assert log._trim_to(0, 30) == 30
@@ -236,7 +307,7 @@ def test_reading_goes_on_while_somebody_writes(path: Path, log: SqliteLog) -> No
         open_log(f"sqlite:///{path}", create=False) as reader,
         writer._database.write() as connection,
     ):
-        connection.execute("INSERT INTO messages VALUES (0, 1, 0, 'unfinished')")
+        connection.execute("INSERT INTO batches VALUES (0, 1, 0, 'unfinished', NULL)")
         assert read_all(reader) == [b"a"]
         assert reader.checkpoint(0) == (None, 0)
 

@@ -8,7 +8,7 @@ import pytest
 from murk.errors import MurkError
 from murk.stream.log.base import FencedError, UnreachableError
 from murk.stream.log.membership import AllChains, Membership
-from murk.stream.log.sqlite import SqliteLog
+from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.worker import pool as module
 from murk.stream.worker.pool import LOG_INTERVAL, PAUSE, WorkerPool
 from murk.stream.worker.pulse import ChainVitals, Pulse

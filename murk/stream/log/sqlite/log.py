@@ -1,32 +1,27 @@
-"""The embedded log: one SQLite file, for one machine.
-
-Every append and every commit is one transaction with ``synchronous=FULL``: it survives a power failure.
-Reading needs no lock and goes on while others write (WAL). Who owns a chain is a number, the *epoch*: taking
-a chain over increases it, and a commit first checks, within its own transaction, that it still holds.
-"""
+"""The embedded log; `murk.stream.open_log` opens it by URL."""
 
 from __future__ import annotations
 
-import secrets
-import sqlite3
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from murk._sqlite import Database, FileKind
+from murk._sqlite import Database, Kinds
 from murk.errors import UserError
 from murk.stream.log.base import (
     Checkpoint,
     DeadLetter,
-    FencedError,
     Log,
     Message,
     Ownership,
     check_range,
     check_sizes,
 )
+from murk.stream.log.sqlite.batches import pack, unpack
+from murk.stream.log.sqlite.ownership import Epoch, checkpoints
+from murk.stream.log.sqlite.schema import LOG_FILE, upgrade
 from murk.stream.messages.estimates import KEY
 from murk.stream.task.change import check_task_change
 from murk.stream.task.task import Task
@@ -41,35 +36,18 @@ HEARD = 0.01
 """Seconds for which a device goes by the model that it has read: on a disk one release takes a tenth of that."""
 
 _DEAD_PAGE = 256
+# The batch that holds the first message asked for, and those after it; none where that message is not there.
+_READ = (
+    'SELECT "offset", time, sizes, value FROM {batches} WHERE "partition" = ? AND "offset" < ? AND "offset" >= '
+    'coalesce((SELECT max("offset") FROM {batches} WHERE "partition" = ? AND "offset" <= ?), 0) '
+    'AND EXISTS (SELECT 1 FROM streams WHERE "partition" = ? AND ? BETWEEN begin AND "end" - 1) ORDER BY "offset"'
+)
+_ONE_BY_ONE = '(SELECT "partition", "offset", time, NULL AS sizes, value FROM messages)'
 # Both of one moment.
 _MODEL_AND_END = (
     'SELECT message, "end" FROM streams LEFT JOIN models ON models.chain = streams."partition" '
     'WHERE streams."partition" = ?'
 )
-
-
-def _create(connection: sqlite3.Connection) -> None:
-    connection.execute("INSERT INTO meta VALUES ('identity', ?)", (secrets.token_hex(16),))
-    # begin and end stand apart from the messages: they must outlive them.
-    connection.execute(
-        'CREATE TABLE streams ("partition" INTEGER PRIMARY KEY, begin INTEGER NOT NULL, "end" INTEGER NOT NULL)'
-    )
-    connection.execute(
-        'CREATE TABLE messages ("partition" INTEGER, "offset" INTEGER, time INTEGER NOT NULL, '
-        'value BLOB NOT NULL, PRIMARY KEY ("partition", "offset")) WITHOUT ROWID'
-    )
-    connection.execute(
-        'CREATE TABLE dead_letters ("partition" INTEGER, "offset" INTEGER, time INTEGER NOT NULL, '
-        "reason TEXT NOT NULL, detail TEXT NOT NULL, value BLOB NOT NULL, "
-        'PRIMARY KEY ("partition", "offset")) WITHOUT ROWID'
-    )
-    connection.execute("CREATE TABLE models (chain INTEGER PRIMARY KEY, message BLOB NOT NULL)")
-    connection.execute(
-        'CREATE TABLE states (chain INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, "offset" INTEGER NOT NULL, state BLOB)'
-    )
-
-
-LOG_FILE = FileKind("log", int.from_bytes(b"MLog"), 1, _create)
 
 
 class SqliteLog(Log):
@@ -109,6 +87,7 @@ class SqliteLog(Log):
         self._database = Database(path, LOG_FILE, create=create, timeout=timeout)
         self._identity = str(self._meta("identity"))
         self._task: Task | None = None
+        self._upgraded = False
         self._heard: dict[int, tuple[float, tuple[bytes | None, int]]] = {}
 
     @property
@@ -150,46 +129,53 @@ class SqliteLog(Log):
 
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
         """Append a batch in one transaction; see `Log.append`."""
-        counts: dict[int, int] = {}
         check_sizes(batch)
-        for partition, _ in batch:
-            counts[partition] = counts.get(partition, 0) + 1
-        for partition in counts:
+        messages: defaultdict[int, list[bytes]] = defaultdict(list)
+        for partition, value in batch:
+            messages[partition].append(value)
+        for partition in messages:
             self._check(partition)
-        if not counts:
+        if not messages:
             return
         with self._database.write() as connection:
+            if not self._is_upgraded():
+                upgrade(connection)
             # Read under the lock, so that the order of times is that of offsets while the clock runs forward.
             now = int(self._clock())
-            ends = {
-                partition: connection.execute(
+            for partition, values in messages.items():
+                ends = connection.execute(
                     'UPDATE streams SET "end" = "end" + ? WHERE "partition" = ? RETURNING "end"',
-                    (count, partition),
-                ).fetchall()[0][0]
-                - count
-                for partition, count in counts.items()
-            }
-            rows = []
-            for partition, value in batch:
-                offset = ends[partition]
-                ends[partition] = offset + 1
-                rows.append((partition, offset, now, value))
-            connection.executemany("INSERT INTO messages VALUES (?, ?, ?, ?)", rows)
+                    (len(values), partition),
+                ).fetchall()
+                if not ends:
+                    raise self._incomplete(partition)
+                offset = ends[0][0] - len(values)
+                for number, sizes, value in pack(values):
+                    connection.execute(
+                        "INSERT INTO batches VALUES (?, ?, ?, ?, ?)", (partition, offset, now, value, sizes)
+                    )
+                    offset += number
 
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
         """Read up to ``limit`` messages, or `READ_BYTES` of them; see `Log.read`."""
         self._check(partition)
-        rows = self._database.rows(
-            'SELECT "offset", time, value FROM messages WHERE "partition" = ? AND "offset" >= ? '
-            'ORDER BY "offset" LIMIT ?',
-            (partition, offset, max(limit, 0)),
-            READ_BYTES,
-            (int, int, bytes),
+        rows = self._from_batches(
+            _READ,
+            (partition, offset + max(limit, 0), partition, offset, partition, offset),
+            (int, int, (bytes, type(None)), bytes),
         )
-        if not rows or rows[0][0] != offset:
+        found: list[Message] = []
+        for row in rows:
+            try:
+                messages = unpack(*row)
+            except ValueError as error:
+                raise self._database.damaged_cell() from error
+            if found and row[0] <= found[-1].offset:
+                raise self._database.damaged_cell()
+            found += messages if row[0] >= offset else messages[offset - row[0] :]
+        if not found or found[0].offset != offset:
             check_range(self, partition, offset)
-        # As `Message._make` does it, which is a function of Python's.
-        return [*map(tuple.__new__, repeat(Message), rows)]
+        return found[:limit]
 
     def begin(self, partition: int) -> int:
         """Offset of the oldest message kept."""
@@ -250,7 +236,7 @@ class SqliteLog(Log):
     def checkpoint(self, chain: int) -> Checkpoint:
         """Read a chain's committed state and offset without owning it."""
         self._check(chain)
-        found = _checkpoints(self._database, "chain = ?", chain)
+        found = checkpoints(self._database, "chain = ?", chain)
         if not found:
             raise self._incomplete(chain)
         return found[0]
@@ -264,7 +250,7 @@ class SqliteLog(Log):
             ).fetchall()
         if not rows:
             raise self._incomplete(chain)
-        return _Epoch(self.url, self._database, chain, rows[0][0], self._clock)
+        return Epoch(self.url, self._database, chain, rows[0][0], self._clock)
 
     def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
         """Iterate over dead letters, a page at a time."""
@@ -289,8 +275,8 @@ class SqliteLog(Log):
         for partition in range(self.partitions):
             limit = self.checkpoint(partition).offset - window
             # The clock may have been set back: what stands behind a younger message stays with it.
-            rows = self._database.query(
-                'SELECT "offset" FROM messages WHERE "partition" = ? AND "offset" < ? AND time >= ? '
+            rows = self._from_batches(
+                'SELECT "offset" FROM {batches} WHERE "partition" = ? AND "offset" < ? AND time >= ? '
                 'ORDER BY "offset" LIMIT 1',
                 (partition, limit, before),
             )
@@ -304,13 +290,41 @@ class SqliteLog(Log):
         return removed
 
     def _trim_to(self, partition: int, begin: int) -> int:
+        """Let a partition begin later; a batch stays as long as one of its messages does."""
         with self._database.write() as connection:
-            count = connection.execute(
-                'DELETE FROM messages WHERE "partition" = ? AND "offset" < ?', (partition, begin)
-            ).rowcount
+            if not self._is_upgraded():
+                upgrade(connection)
+            known, end = connection.execute(
+                'SELECT begin, "end" FROM streams WHERE "partition" = ?', (partition,)
+            ).fetchall()[0]
             # Two processes may trim at once: the beginning never moves back.
-            connection.execute('UPDATE streams SET begin = max(begin, ?) WHERE "partition" = ?', (begin, partition))
-        return count
+            begin = max(begin, known)
+            connection.execute('UPDATE streams SET begin = ? WHERE "partition" = ?', (begin, partition))
+            connection.execute(
+                'DELETE FROM batches WHERE "partition" = ? AND "offset" < ? AND (? OR "offset" < '
+                '(SELECT max("offset") FROM batches WHERE "partition" = ? AND "offset" <= ?))',
+                (partition, begin, begin >= end, partition, begin),
+            )
+        return int(begin - known)
+
+    def _is_upgraded(self) -> bool:
+        """Whether messages stand in batches; those of a log of format 1 do as soon as something is written."""
+        if not self._upgraded:
+            found = self._database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'batches'")
+            self._upgraded = bool(found)
+        return self._upgraded
+
+    def _from_batches(self, sql: str, values: tuple[Any, ...], kinds: Sequence[Kinds] = ()) -> list[Any]:
+        """Run a statement over batches, or over the messages of a log of format 1."""
+        while True:
+            known = self._is_upgraded()
+            batches = "batches" if known else _ONE_BY_ONE
+            try:
+                return self._database.rows(sql.format(batches=batches), values, READ_BYTES, kinds)
+            except UserError:
+                # Another process may have upgraded the log in between.
+                if known or not self._is_upgraded():
+                    raise
 
     def close(self) -> None:
         """Close the file."""
@@ -347,63 +361,3 @@ class SqliteLog(Log):
             raise UserError(
                 f"{self.url} has no partition {partition}: its partitions are numbered from 0 to {self.partitions - 1}"
             )
-
-
-def _checkpoints(database: Database, where: str, *values: int) -> list[Checkpoint]:
-    kinds = ((bytes, type(None)), int)
-    rows = database.query(f'SELECT state, "offset" FROM states WHERE {where}', values, kinds)
-    return [Checkpoint(*row) for row in rows]
-
-
-class _Epoch(Ownership):
-    """Ownership of a chain of the embedded log: the number that its row of states held when it was taken."""
-
-    def __init__(self, url: str, database: Database, chain: int, epoch: int, clock: Callable[[], float]) -> None:
-        self.chain = chain
-        self._url = url
-        self._database = database
-        self._epoch = epoch
-        self._clock = clock
-
-    def load(self) -> Checkpoint:
-        found = _checkpoints(self._database, "chain = ? AND epoch = ?", self.chain, self._epoch)
-        if not found:
-            raise self._fenced()
-        return found[0]
-
-    def commit(
-        self,
-        state: bytes,
-        offset: int,
-        dead: Sequence[DeadLetter] = (),
-        model: bytes | None = None,
-        estimate: bytes | None = None,
-    ) -> None:
-        with self._database.write() as connection:
-            written = connection.execute(
-                'UPDATE states SET state = ?, "offset" = ? WHERE chain = ? AND epoch = ?',
-                (state, offset, self.chain, self._epoch),
-            ).rowcount
-            if written != 1:
-                raise self._fenced()
-            if dead:
-                now = int(self._clock())
-                connection.executemany(
-                    "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?)",
-                    [(d.partition, d.offset, now, d.reason, d.detail, d.value) for d in dead],
-                )
-            if model is not None:
-                connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (self.chain, model))
-            if estimate is not None:
-                # Not in `_create`: logs of before get it as well, and earlier versions take no notice of it.
-                connection.execute("CREATE TABLE IF NOT EXISTS estimates (key TEXT PRIMARY KEY, message BLOB NOT NULL)")
-                connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", (KEY.decode(), estimate))
-
-    def close(self) -> None:
-        """Keep the row: the epoch stays with the last owner until another takes the chain over."""
-
-    def _fenced(self) -> FencedError:
-        return FencedError(
-            f"another worker has taken over chain {self.chain} of {self._url}; this one stops, and nothing "
-            "of what it had not yet committed was applied. Run one worker for each chain"
-        )
