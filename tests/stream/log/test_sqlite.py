@@ -307,7 +307,7 @@ def test_reading_goes_on_while_somebody_writes(path: Path, log: SqliteLog) -> No
         open_log(f"sqlite:///{path}", create=False) as reader,
         writer._database.write() as connection,
     ):
-        connection.execute("INSERT INTO batches VALUES (0, 1, 0, 'unfinished', NULL)")
+        connection.execute("INSERT INTO batches VALUES (0, 1, 0, NULL, 'unfinished')")
         assert read_all(reader) == [b"a"]
         assert reader.checkpoint(0) == (None, 0)
 

@@ -18,18 +18,16 @@ HALF = b"x" * (BATCH_BYTES // 2)
 @example([b""] * (BATCH_BYTES // 4 + 1))
 @example([HALF * 3, b"", HALF * 3])
 def test_what_is_packed_is_unpacked(values: list[bytes]) -> None:
-    rows, offset, found = [*pack(values)], 7, list[Message]()
-    for number, sizes, value in rows:
-        taken = unpack(offset, 11, sizes, value)
-        assert len(taken) == number
+    packed, rows, at = [*pack(values)], [], 0
+    for number, sizes, value in packed:
         assert (sizes is None) == (number == 1)
-        assert number == 1 or len(value) + len(sizes or b"") <= BATCH_BYTES
-        offset, found = offset + number, found + taken
-    assert found == [Message(offset, 11, value) for offset, value in enumerate(values, 7)]
-    # No two neighbours would have fitted into one row.
-    costs = [len(value) + 4 * number for number, _, value in rows]
-    assert all(cost + 4 + len(unpack(0, 0, *after[1:])[0].value) > BATCH_BYTES
-               for cost, after in zip(costs, rows[1:], strict=False))  # fmt: skip
+        cost = len(value) + 4 * number
+        assert number == 1 or cost <= BATCH_BYTES
+        # The next message would not have fitted.
+        assert at + number == len(values) or cost + 4 + len(values[at + number]) > BATCH_BYTES
+        rows.append((7 + at, 11, sizes, value))
+        at += number
+    assert unpack(rows) == [Message(offset, 11, value) for offset, value in enumerate(values, 7)]
 
 
 @pytest.mark.parametrize(
@@ -38,5 +36,13 @@ def test_what_is_packed_is_unpacked(values: list[bytes]) -> None:
 )
 def test_sizes_that_are_not_those_of_the_messages_are_refused(sizes: bytes) -> None:
     with pytest.raises(ValueError, match="a row's sizes"):
-        unpack(0, 0, sizes, b"abc" if len(sizes) < 99 else b"")
-    assert unpack(0, 0, struct.pack("<2I", 1, 2), b"abc") == [Message(0, 0, b"a"), Message(1, 0, b"bc")]
+        unpack([(0, 0, sizes, b"abc" if len(sizes) < 99 else b"")])
+    assert unpack([(0, 0, struct.pack("<2I", 1, 2), b"abc")]) == [Message(0, 0, b"a"), Message(1, 0, b"bc")]
+
+
+@pytest.mark.parametrize(("sizes", "end"), [(None, 6), (struct.pack("<3I", 1, 1, 1), 8)])
+def test_a_row_begins_where_the_one_before_it_ends_or_later(sizes: bytes | None, end: int) -> None:
+    first, later = (5, 0, sizes, b"abc"), (end, 0, None, b"d")
+    assert unpack([first, later])[-1] == (end, 0, b"d")
+    with pytest.raises(ValueError, match="begins amid another"):
+        unpack([first, (end - 1, 0, None, b"d")])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, count, repeat
 
 from murk.stream.log.base import Message
@@ -40,22 +40,36 @@ def pack(values: Sequence[bytes]) -> Iterator[tuple[int, bytes | None, bytes]]:
         first, used = last, ends[last - 1]
 
 
-def unpack(offset: int, time: int, sizes: bytes | None, value: bytes) -> list[Message]:
-    """Take the messages out of a row.
+def unpack(rows: Iterable[tuple[int, int, bytes | None, bytes]]) -> list[Message]:
+    """Take messages out of rows: of each the offset of its first message, their time, their sizes and the messages.
 
     Raises
     ------
     ValueError
-        When the sizes are not those of the value.
+        When the sizes are not those of the messages, or a row begins before the one before it ends.
     """
-    if sizes is None:
-        return [Message(offset, time, value)]
+    # As `Message._make` does it, which is a function of Python's.
+    new = tuple.__new__
+    found: list[Message] = []
+    end = -1
+    for offset, time, sizes, value in rows:
+        if offset < end:
+            raise ValueError("a row begins amid another")
+        if sizes is None:
+            found.append(new(Message, (offset, time, value)))
+            end = offset + 1
+        else:
+            values = _split(sizes, value)
+            found += map(new, repeat(Message), zip(count(offset), repeat(time), values, strict=False))
+            end = offset + len(values)
+    return found
+
+
+def _split(sizes: bytes, value: bytes) -> list[bytes]:
     number, odd = divmod(len(sizes), _SIZE)
     if odd or not 0 < len(sizes) <= BATCH_BYTES:
         raise ValueError("a row's sizes are no sizes")
     ends = [*accumulate(struct.unpack(f"<{number}I", sizes))]
     if ends[-1] != len(value):
         raise ValueError("a row's sizes are not those of its messages")
-    values = map(value.__getitem__, map(slice, [0, *ends], ends))
-    # As `Message._make` does it, which is a function of Python's.
-    return [*map(tuple.__new__, repeat(Message), zip(count(offset), repeat(time), values, strict=False))]
+    return [*map(value.__getitem__, map(slice, [0, *ends], ends))]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,7 @@ _READ = (
     'coalesce((SELECT max("offset") FROM {batches} WHERE "partition" = ? AND "offset" <= ?), 0) '
     'AND EXISTS (SELECT 1 FROM streams WHERE "partition" = ? AND ? BETWEEN begin AND "end" - 1) ORDER BY "offset"'
 )
+_OFFSET = itemgetter(0)
 _ONE_BY_ONE = '(SELECT "partition", "offset", time, NULL AS sizes, value FROM messages)'
 # Both of one moment.
 _MODEL_AND_END = (
@@ -152,7 +155,7 @@ class SqliteLog(Log):
                 offset = ends[0][0] - len(values)
                 for number, sizes, value in pack(values):
                     connection.execute(
-                        "INSERT INTO batches VALUES (?, ?, ?, ?, ?)", (partition, offset, now, value, sizes)
+                        "INSERT INTO batches VALUES (?, ?, ?, ?, ?)", (partition, offset, now, sizes, value)
                     )
                     offset += number
 
@@ -164,18 +167,14 @@ class SqliteLog(Log):
             (partition, offset + max(limit, 0), partition, offset, partition, offset),
             (int, int, (bytes, type(None)), bytes),
         )
-        found: list[Message] = []
-        for row in rows:
-            try:
-                messages = unpack(*row)
-            except ValueError as error:
-                raise self._database.damaged_cell() from error
-            if found and row[0] <= found[-1].offset:
-                raise self._database.damaged_cell()
-            found += messages if row[0] >= offset else messages[offset - row[0] :]
+        try:
+            found = unpack(rows)
+        except ValueError as error:
+            raise self._database.damaged_cell() from error
+        found = found[bisect_left(found, offset, key=_OFFSET) :][:limit]
         if not found or found[0].offset != offset:
             check_range(self, partition, offset)
-        return found[:limit]
+        return found
 
     def begin(self, partition: int) -> int:
         """Offset of the oldest message kept."""
@@ -273,7 +272,11 @@ class SqliteLog(Log):
         window = self._announced().duplicates
         removed = 0
         for partition in range(self.partitions):
-            limit = self.checkpoint(partition).offset - window
+            # Without the state, which is larger than all else that this reads.
+            committed = self._database.query('SELECT "offset" FROM states WHERE chain = ?', (partition,), (int,))
+            if not committed:
+                raise self._incomplete(partition)
+            limit = committed[0][0] - window
             # The clock may have been set back: what stands behind a younger message stays with it.
             rows = self._from_batches(
                 'SELECT "offset" FROM {batches} WHERE "partition" = ? AND "offset" < ? AND time >= ? '

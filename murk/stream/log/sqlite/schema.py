@@ -7,6 +7,12 @@ import sqlite3
 
 from murk._sqlite import FileKind
 
+# With rowids: where there are none, SQLite reads the whole of a row for each comparison of its key.
+_BATCHES = (
+    'CREATE TABLE batches ("partition" INTEGER NOT NULL, "offset" INTEGER NOT NULL, time INTEGER NOT NULL, '
+    'sizes BLOB, value BLOB NOT NULL, PRIMARY KEY ("partition", "offset"))'
+)
+
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('identity', ?)", (secrets.token_hex(16),))
@@ -14,10 +20,7 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute(
         'CREATE TABLE streams ("partition" INTEGER PRIMARY KEY, begin INTEGER NOT NULL, "end" INTEGER NOT NULL)'
     )
-    connection.execute(
-        'CREATE TABLE batches ("partition" INTEGER, "offset" INTEGER, time INTEGER NOT NULL, '
-        'value BLOB NOT NULL, sizes BLOB, PRIMARY KEY ("partition", "offset")) WITHOUT ROWID'
-    )
+    connection.execute(_BATCHES)
     connection.execute(
         'CREATE TABLE dead_letters ("partition" INTEGER, "offset" INTEGER, time INTEGER NOT NULL, '
         "reason TEXT NOT NULL, detail TEXT NOT NULL, value BLOB NOT NULL, "
@@ -32,11 +35,14 @@ def _create(connection: sqlite3.Connection) -> None:
 def upgrade(connection: sqlite3.Connection) -> None:
     """Make a log of format 1, which has a row for each message, one of format 2, within a transaction.
 
-    The table gets another name, so that a process of an earlier version that still has the file open fails, and takes
-    no batch for a message.
+    A process of an earlier version that still has the file open finds no table, and so fails.
     """
-    connection.execute("ALTER TABLE messages RENAME TO batches")
-    connection.execute("ALTER TABLE batches ADD COLUMN sizes BLOB")
+    connection.execute(_BATCHES)
+    connection.execute(
+        'INSERT INTO batches SELECT "partition", "offset", time, NULL, value FROM messages '
+        'ORDER BY "partition", "offset"'
+    )
+    connection.execute("DROP TABLE messages")
     connection.execute("UPDATE meta SET value = 2 WHERE key = 'format'")
 
 
