@@ -4,11 +4,13 @@ import gc
 import logging
 import signal
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests import forking
 from tests.services.fixtures import *  # noqa: F403
 from tests.services.services import LACKING
 
@@ -18,9 +20,6 @@ settings.load_profile("murk")
 
 # A shell's background job ignores Ctrl-C, and so would every process that is started and stopped here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# Collecting makes close to a million objects, all of which stay: see pytest_collection_finish.
-gc.disable()
 
 # Files whose tests wait for servers and killed processes rather than compute, the longest first; then those that
 # compute for long. All others end soon after they begin, so that no process is left alone with much to do.
@@ -60,6 +59,22 @@ def loggers_as_they_were():
     for one, level, handlers in before:
         one.setLevel(level)
         one.handlers[:] = handlers
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config, specs):
+    """Processes of tests are forked from one that has imported all of them, and commands that they run from another."""
+    stack = ExitStack()
+    config.add_cleanup(stack.close)
+    python = stack.enter_context(forking.shared(config.invocation_params.dir, config.args))
+    for spec in specs:
+        if spec.popen and spec.python is None:
+            spec.python = python
+
+
+def pytest_collection():
+    """Collecting makes close to a million objects, all of which stay: see pytest_collection_finish."""
+    gc.disable()
 
 
 def pytest_collection_modifyitems(items):

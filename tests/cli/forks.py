@@ -1,10 +1,12 @@
 """Processes of the `murk` command that start at once: forked from one that has everything imported and compiled.
 
 ``python -m tests.cli.forks DESCRIPTOR`` takes orders in JSON from a socket, with descriptors for what a command prints,
-and answers with its process number; later with its status, once it has ended. See tests/cli/processes.py.
+and answers with its process number; later with its status, once it has ended. See tests/cli/processes.py, and for
+functions of other kinds tests/services/faults/nursery.py.
 """
 
 import ctypes
+import faulthandler
 import gc
 import io
 import json
@@ -31,8 +33,27 @@ from tests.cli.harness import TASK, largest_file, unprivileged, world
 from tests.cli.processes import MOST
 from tests.kernels import impatient
 from tests.mutation.tracing import told
+from tests.protocols import BY_NAME, GRADIENTS
 
 UNFORESEEN = 70
+MODULES = ("murk.stream.log.kafka.log", "murk.stream.worker.pool", "murk.cli.commands.learn", "tests.stream.processes")
+"""What many children need besides the command itself."""
+
+
+def ready() -> None:
+    """Let everything be imported and compiled here that the children of any process of a test run need."""
+    for name in BY_NAME:
+        warmed(name)
+    for module in MODULES:
+        import_module(module)
+    gc.collect()
+    gc.freeze()
+
+
+@cache
+def warmed(name: str) -> None:
+    """A task of the table of protocols starts at once from now on."""
+    warm(BY_NAME[name].text())
 
 
 def warm(task: str = TASK, noise: bool = False) -> None:
@@ -83,7 +104,7 @@ def started(
     if child == 0:
         for place, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), out, err)):
             os.dup2(descriptor, place)
-        _command(arguments, folder, prepare)
+        _run(arguments, folder, prepare)
     return child
 
 
@@ -101,7 +122,7 @@ def at_terminal(arguments: Sequence[str], folder: Path, answer: str) -> tuple[in
     if child == 0:
         # These were opened on what the parent has, and keep what they know of it.
         sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
-        _command(arguments, folder)
+        _run(arguments, folder)
     os.write(terminal, answer.encode())
     printed = b""
     try:
@@ -115,11 +136,16 @@ def at_terminal(arguments: Sequence[str], folder: Path, answer: str) -> tuple[in
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), printed.decode()
 
 
-def _command(
+def _command() -> None:
+    with told():
+        main()
+
+
+def _run(
     arguments: Sequence[str],
     folder: Path,
     prepare: Callable[[], None] | None = None,
-    program: Callable[[], None] = main,
+    program: Callable[[], None] = _command,
 ) -> NoReturn:
     """In a child: be the command, or another program, to its end."""
     status = UNFORESEEN
@@ -128,8 +154,7 @@ def _command(
         sys.argv = ["murk", *arguments]
         if prepare is not None:
             prepare()
-        with told():
-            program()
+        program()
         status = 0
     except SystemExit as end:
         status = int(end.code or 0)
@@ -142,33 +167,49 @@ def _command(
         os._exit(status)
 
 
+def _begin(order: dict[str, Any], out: int, err: int, channel: socket.socket) -> None:
+    """In a child: end with the parent, print to these descriptors, and have the environment that is ordered."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    for place, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), out, err)):
+        os.dup2(descriptor, place)
+        os.close(descriptor)
+    # These were opened on what the parent has, and keep what they know of it.
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    channel.close()
+    os.environ.clear()
+    os.environ.update(order["environment"])
+
+
 def begun(order: dict[str, Any], out: int, err: int, channel: socket.socket) -> int:
     """The number of a process that runs a command, and ends with this one."""
     child = os.fork()
     if child == 0:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-        for place, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), out, err)):
-            os.dup2(descriptor, place)
-        # These were opened on what the parent has, and keep what they know of it.
-        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
-        for descriptor in (out, err):
-            os.close(descriptor)
-        channel.close()
-        os.environ.clear()
-        os.environ.update(order["environment"])
+        _begin(order, out, err, channel)
         if order["unprivileged"]:
             unprivileged()
-        limit, program = order["file_limit"], main
+        limit, program = order["file_limit"], _command
         if order["points"] is not None:
             # It imports what is here.
             points = import_module("tests.cli.points")
             program = partial(points.enumerate_points, *order["points"], order["arguments"])
-        _command(order["arguments"], Path(order["folder"]), None if limit is None else largest_file(limit), program)
+        _run(order["arguments"], Path(order["folder"]), None if limit is None else largest_file(limit), program)
+    return child
+
+
+def started_with(order: dict[str, Any], channel: socket.socket) -> int:
+    """The number of a process that calls a function, and ends with this one; it prints to files."""
+    child = os.fork()
+    if child == 0:
+        _begin(order, *(os.open(path, os.O_WRONLY) for path in order["prints"]), channel)
+        # What hangs says where: kill -USR1.
+        faulthandler.register(signal.SIGUSR1)
+        module, _, name = order["function"].partition(":")
+        _run(order["arguments"], Path(order["folder"]), program=lambda: getattr(import_module(module), name)())
     return child
 
 
 def serve(channel: socket.socket) -> None:
-    warm()
+    warmed(str(GRADIENTS))
     ended: dict[int, int] = {}
     while True:
         text, descriptors, *_ = socket.recv_fds(channel, MOST, 2)
@@ -181,12 +222,18 @@ def serve(channel: socket.socket) -> None:
             if found:
                 ended[pid] = os.waitstatus_to_exitcode(status)
             answer = ended.get(pid)
-        elif "answer" in order:
-            prepare(Path(order["folder"]), order["arguments"])
-            answer = at_terminal(order["arguments"], Path(order["folder"]), order["answer"])
+        elif "protocol" in order:
+            warmed(order["protocol"])
+        elif "module" in order:
+            import_module(order["module"])
         else:
             prepare(Path(order["folder"]), order["arguments"])
-            answer = begun(order, *descriptors, channel)
+            if "answer" in order:
+                answer = at_terminal(order["arguments"], Path(order["folder"]), order["answer"])
+            elif "function" in order:
+                answer = started_with(order, channel)
+            else:
+                answer = begun(order, *descriptors, channel)
         for descriptor in descriptors:
             os.close(descriptor)
         channel.send(json.dumps(answer).encode())

@@ -17,6 +17,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 MOST = 65_536
+SHARED = "TESTS_COMMANDS"
+"""The environment's name of the socket of a process that all processes of a test run share: tests/forking.py."""
 
 
 class Process:
@@ -106,8 +108,12 @@ def sleep_until_ended(pid: int, timeout: float) -> None:
 
 
 @cache
-def server() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """The process from which commands are forked; it ends when its socket is closed."""
+def server() -> tuple[subprocess.Popen[bytes] | None, socket.socket]:
+    """The process from which commands are forked, where it is this one's child; it ends when its socket is closed."""
+    if SHARED in os.environ:
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        channel.connect(os.environ[SHARED])
+        return None, channel
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with there:
         process = subprocess.Popen(
@@ -121,7 +127,8 @@ def close() -> None:
     if server.cache_info().currsize:
         process, channel = server()
         channel.close()
-        process.wait()
+        if process is not None:
+            process.wait()
         server.cache_clear()
 
 

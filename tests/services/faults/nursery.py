@@ -1,27 +1,14 @@
-"""Processes to be killed, that start at once: forked from one that has everything imported and compiled.
+"""Processes to be killed, that start at once: forked from where commands are (tests/cli/processes.py)."""
 
-``python -m tests.services.faults.nursery`` does what it is told by lines of JSON on its standard input, and ends
-with it; its children end with it. All nurseries of a process share one.
-"""
-
-import ctypes
-import faulthandler
-import importlib
-import json
 import os
 import signal
-import subprocess
-import sys
-import traceback
-from functools import cache
 from pathlib import Path
 
 from tests.cli.harness import LOGGED
-from tests.cli.processes import sleep_until_ended
+from tests.cli.processes import ask, sleep_until_ended
 from tests.services.services import eventually
 
 ROOT = Path(__file__).parents[3]
-UNFORESEEN = 70
 KINDS = (".out", ".err")
 # How long a process may take to end or to say something: far more than any needs.
 LIMIT = 120.0
@@ -40,9 +27,9 @@ class Nursery:
         self.environment = environment
         self.children = []
         for protocol in protocols:
-            _ask("warm", str(protocol))
+            ask({"protocol": str(protocol)})
         for module in modules:
-            _ask("import", module)
+            ask({"module": module})
 
     def murk(self, *arguments, folder=None, **environment):
         """Run a command of murk."""
@@ -57,15 +44,14 @@ class Nursery:
         place = self.folder / f"child-{len(self.children)}"
         for kind in KINDS:
             place.with_suffix(kind).touch()
-        pid = _ask(
-            "start",
+        pid = ask(
             {
                 "function": function,
                 "arguments": [str(one) for one in arguments],
                 "folder": str(folder or self.folder),
                 "environment": {**os.environ, "PYTHONPATH": str(ROOT), **self.environment, **environment},
-                "place": str(place),
-            },
+                "prints": [str(place.with_suffix(kind)) for kind in KINDS],
+            }
         )
         child = Child(pid, place)
         self.children.append(child)
@@ -91,7 +77,7 @@ class Child:
     def status(self):
         """Its exit status, negative where a signal ended it; None while it runs."""
         if self._status is None:
-            self._status = _ask("status", self.pid)
+            self._status = ask({"ended": self.pid})
         return self._status
 
     @property
@@ -155,80 +141,3 @@ class Child:
         assert "unexpected" not in line, line
         for word in words:
             assert word in line, line
-
-
-@cache
-def _server():
-    """The process from which all others are forked; it ends when its standard input does."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.services.faults.nursery"], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-def _ask(what, argument):
-    server = _server()
-    print(json.dumps([what, argument]), file=server.stdin, flush=True)
-    return json.loads(server.stdout.readline())
-
-
-def _child(order):
-    status = UNFORESEEN
-    try:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-        place = Path(order["place"])
-        descriptors = [os.open(os.devnull, os.O_RDONLY)]
-        descriptors += [os.open(place.with_suffix(kind), os.O_WRONLY) for kind in KINDS]
-        for number, descriptor in enumerate(descriptors):
-            os.dup2(descriptor, number)
-        os.chdir(order["folder"])
-        os.environ.clear()
-        os.environ.update(order["environment"])
-        # What hangs says where: kill -USR1.
-        faulthandler.register(signal.SIGUSR1)
-        module, _, name = order["function"].partition(":")
-        sys.argv = [module, *order["arguments"]]
-        getattr(importlib.import_module(module), name)()
-        status = 0
-    except SystemExit as end:
-        status = int(end.code or 0)
-    except Exception:  # noqa: BLE001 - the end of the process, which its parent looks at
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def _serve():
-    from tests.cli.forks import prepare, warm
-    from tests.protocols import BY_NAME
-
-    importlib.import_module("murk.stream.log.kafka.log")
-    importlib.import_module("murk.cli.commands.learn")
-    importlib.import_module("murk.stream.worker.pool")
-    importlib.import_module("tests.stream.processes")
-    ended, warmed = {}, set()
-    for line in sys.stdin:
-        what, argument = json.loads(line)
-        if what == "warm":
-            if argument not in warmed:
-                warm(BY_NAME[argument].text())
-            answer = warmed.add(argument)
-        elif what == "import":
-            answer = importlib.import_module(argument).__name__
-        elif what == "start":
-            prepare(Path(argument["folder"]), argument["arguments"])
-            answer = os.fork()
-            if answer == 0:
-                _child(argument)
-        else:
-            pid, status = (0, 0) if argument in ended else os.waitpid(argument, os.WNOHANG)
-            if pid:
-                ended[argument] = os.waitstatus_to_exitcode(status)
-            answer = ended.get(argument)
-        print(json.dumps(answer), flush=True)  # noqa: T201 - the answer
-
-
-if __name__ == "__main__":
-    _serve()
