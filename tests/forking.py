@@ -5,6 +5,7 @@ each one that connects; it ends with its standard input, and these with it. Of k
 tests/cli/forks.py; of kind ``tests`` they run tests for xdist, and ARGUMENTS are pytest's, after its folder.
 """
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -90,6 +91,9 @@ def run_tests(channel: socket.socket) -> None:
         os.close(descriptor)
     # These were opened on what the parent has, and keep what they know of it.
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(place, "rww"[place], 1, closefd=False) for place in range(3))
+    # What the parent registered is its own; and what is left of this process in the end need not be taken apart.
+    atexit._clear()
+    atexit.register(os._exit, 0)
     exec(program.decode(), {"__name__": "__main__"})
 
 
