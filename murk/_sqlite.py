@@ -142,7 +142,12 @@ class Database:
 
     def damaged_cell(self) -> UserError:
         """What to raise where a cell holds another kind of value than its table has."""
-        return self._damaged("a cell holds another kind of value than its table has")
+        return self.damaged("a cell holds another kind of value than its table has")
+
+    def version(self) -> object:
+        """Version of the file's format, as it stands there now; None where none does."""
+        rows = self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
+        return rows[0][0] if rows else None
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -239,6 +244,8 @@ class Database:
     def _recognise(self, create: bool) -> None:
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA trusted_schema = OFF")
+        # By itself only some builds of SQLite overwrite what is removed.
+        self._connection.execute("PRAGMA secure_delete = ON")
         if self._is_empty():
             if not create:
                 raise UserError(f"{self.path} is empty, not a {self.kind.noun}: check the path", code="MURK-FILE-002")
@@ -276,15 +283,19 @@ class Database:
                 f"not a {self.kind.noun}; it was left as it is. Name another file",
                 code="MURK-FILE-002",
             )
-        rows = self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
-        version = rows[0][0] if rows else None
-        if version not in (self.kind.version, *self.kind.earlier):
-            raise UserError(
-                f"the {self.kind.noun} {self.path} was written by another version of Murk (format {version}, "
-                f"while this one reads format {self.kind.version}); it was left as it is. "
-                f"Use the version that wrote it, or another {self.kind.noun}",
-                code="MURK-FILE-003",
-            )
+        if (other := self._other_version()) is not None:
+            raise other
+
+    def _other_version(self) -> UserError | None:
+        version, known = self.version(), (*self.kind.earlier, self.kind.version)
+        if version in known:
+            return None
+        return UserError(
+            f"the {self.kind.noun} {self.path} was written by another version of Murk (format {version}, "
+            f"while this one reads format {' and '.join(map(str, known))}); it was left as it is. "
+            f"Use the version that wrote it, or another {self.kind.noun}",
+            code="MURK-FILE-003",
+        )
 
     def _use_wal(self) -> None:
         """Turn the write-ahead log on; changing the mode does not wait for other processes by itself."""
@@ -354,17 +365,18 @@ class Database:
             case sqlite3.SQLITE_NOTADB:
                 return self._not_a_database()
             case sqlite3.SQLITE_CORRUPT:
-                return self._damaged(detail)
+                return self.damaged(detail)
             case sqlite3.SQLITE_ERROR | 0 if isinstance(error, sqlite3.OperationalError | UnicodeDecodeError):
-                # Tables or columns that are not there, or text that is none.
-                return self._damaged(ascii(str(error))[1:-1])
+                # Tables or columns that are not there, or text that is none. Another version may have changed them.
+                return self._other_version() or self.damaged(ascii(str(error))[1:-1])
             case sqlite3.SQLITE_CONSTRAINT | sqlite3.SQLITE_TOOBIG:
                 # Murk itself writes nothing that its tables do not take; what is there already may be anything.
-                return self._damaged(ascii(str(error))[1:-1])
+                return self.damaged(ascii(str(error))[1:-1])
             case _:
                 return error
 
-    def _damaged(self, what: str) -> UserError:
+    def damaged(self, what: str) -> UserError:
+        """What to raise where the file is not as it was written."""
         return UserError(
             f"the {self.kind.noun} {self.path} is damaged ({what}) and was left as it is: restore it from a copy",
             code="MURK-FILE-002",

@@ -142,7 +142,8 @@ like any other sample.
 
 `log.retention` is how long the log keeps a release after it arrived. A log in a file also keeps those that are not
 learned yet and the newest `duplicates` of each partition (65,536 by default): a task with fewer releases than that
-deletes none as long as the file exists. Brokers delete by time alone.
+deletes none as long as the file exists; and none leaves the file before those that were appended with it, up to 256.
+Brokers delete by time alone.
 
 ## The hash
 

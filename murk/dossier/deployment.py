@@ -149,7 +149,7 @@ def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
         "releases": Store(
             path,
             f"{days} after they arrive, and until they are learned; the newest {task.duplicates:,} of a chain as long "
-            "as the file exists, which is all where there are fewer",
+            "as the file exists, which is all where there are fewer; none before those appended with it, up to 256",
             f"log.retention = {days}, as the learner applies it",
             task.log.retention,
         ),

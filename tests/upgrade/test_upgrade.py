@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from murk.errors import MurkError
 from murk.learners.problem import problem_for
 from murk.stream import Task, Worker, open_log
 from murk.stream.log.sqlite.log import SqliteLog
@@ -145,8 +146,7 @@ def test_the_last_releases_messages_are_read_before_and_after_they_become_batche
         writer._database.undo(KeyError())
         assert log_format(folder) == 1
         # As by a reader that looked just before another process upgraded the log.
-        looked = iter([False])
-        upgraded = SqliteLog._is_upgraded
+        looked, upgraded = iter([False]), SqliteLog._is_upgraded
         writer.append([(0, b"one"), (0, b"two")])
         assert log_format(folder) == 2
         with pytest.MonkeyPatch.context() as patch:
@@ -156,6 +156,23 @@ def test_the_last_releases_messages_are_read_before_and_after_they_become_batche
         # What knows only format 1, and has the file open still, fails.
         with pytest.raises(sqlite3.OperationalError, match="no such table: messages"):
             query(path, "SELECT * FROM messages")
+
+
+def test_a_full_disk_leaves_the_last_releases_log_as_it_was(folder: Path) -> None:
+    restored("examples", folder)
+    path = folder / "log.db"
+    rows = query(path, 'SELECT "offset", time, value FROM messages ORDER BY "offset"')
+    with SqliteLog(path) as log:
+        pages = log._database.query("PRAGMA page_count")[0][0]
+        log._database.query(f"PRAGMA max_page_count = {pages + 1}")
+        with pytest.raises(MurkError, match="the disk is full"):
+            log.append([(0, bytes(10_000))])
+        assert log_format(folder) == 1
+        assert log.read(0, 0, 1000) == query(path, 'SELECT "offset", time, value FROM messages') == rows
+        log._database.query(f"PRAGMA max_page_count = {2**30}")
+        log.append([(0, bytes(10_000))])
+        assert log.read(0, 0, 1000)[:-1] == rows
+    assert log_format(folder) == 2
 
 
 def test_removing_the_last_releases_messages_makes_batches_of_them(folder: Path) -> None:

@@ -231,14 +231,14 @@ class LedgerFile(Database):
     def _examine(self) -> None:
         """Read the whole file once: damage that is found in the middle of a transaction is found too late."""
         if self.query("PRAGMA quick_check(1)") != [("ok",)]:
-            raise self._damaged("its pages do not fit together")
+            raise self.damaged("its pages do not fit together")
         tally = """
             SELECT tariff, sum(debited), sum(released) FROM (
                 SELECT tariff, count(*) AS debited, 0 AS released FROM debits GROUP BY tariff
                 UNION ALL SELECT tariff, 0, sum(released) FROM spending GROUP BY tariff)
             GROUP BY tariff"""
         if any(debited != released for _, debited, released in self.query(tally)):
-            raise self._damaged("its debits and its accounts do not agree")
+            raise self.damaged("its debits and its accounts do not agree")
 
     def _another(self, meant: str) -> UserError:
         return UserError(
@@ -248,7 +248,8 @@ class LedgerFile(Database):
             code="MURK-LEDGER-003",
         )
 
-    def _damaged(self, what: str) -> UserError:
+    def damaged(self, what: str) -> UserError:
+        """What to raise where the ledger is not as it was written."""
         return UserError(f"the ledger {self.path} is damaged ({what}). {BEYOND}", code=LOST)
 
     def _explained(self, error: Exception) -> Exception:
@@ -257,13 +258,13 @@ class LedgerFile(Database):
             case sqlite3.SQLITE_NOTADB:
                 return UserError(f"{self.path} is not a ledger, or its beginning was destroyed. {BEYOND}", code=LOST)
             case sqlite3.SQLITE_CORRUPT:
-                return self._damaged(getattr(error, "sqlite_errorname", "") or "unreadable")
+                return self.damaged(getattr(error, "sqlite_errorname", "") or "unreadable")
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
                 return MurkError(
                     f"the ledger {self.path} is read-only for this user: make the file and its directory writable"
                 )
             case sqlite3.SQLITE_ERROR if not self._examined:
-                return self._damaged("its tables are not the ones that Murk makes")
+                return self.damaged("its tables are not the ones that Murk makes")
             case _:
                 return super()._explained(error)
 

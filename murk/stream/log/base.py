@@ -301,12 +301,12 @@ class Log(ABC):
 
         Kept whatever their age: messages that the chain's committed offset has not passed, and the messages
         before that offset which the window for duplicates may still need. A log that applies its retention
-        by itself does nothing.
+        by itself does nothing. What was appended together may leave the disk together, with the last of it.
 
         Returns
         -------
         int
-            Number of messages removed.
+            Number of messages that can be read no more.
         """
 
     @abstractmethod

@@ -89,7 +89,7 @@ def foreign_files(folder: Path) -> dict[str, tuple[Path, str]]:
         "short": (short, "not an SQLite database"),
         "other": (other, r"something else \(application id 77\)"),
         "plain": (plain, r"something else \(application id 0\)"),
-        "newer": (newer, r"another version of Murk \(format 3, while this one reads format 2\)"),
+        "newer": (newer, r"another version of Murk \(format 3, while this one reads format 1 and 2\)"),
         "beheaded": (beheaded, "not an SQLite database"),
     }
 
@@ -137,12 +137,12 @@ DAMAGE = {
     "UPDATE streams SET \"end\" = x'00'": lambda log: log.end(0),
     "UPDATE batches SET value = 7": read_all,
     "UPDATE batches SET value = 'text'": read_all,
-    "UPDATE batches SET sizes = 7": read_all,
-    "UPDATE batches SET sizes = x''": read_all,
-    "UPDATE batches SET sizes = x'000000'": read_all,
-    "UPDATE batches SET sizes = x'02000000'": read_all,
-    "UPDATE batches SET sizes = x'0100000001000000'": read_all,
-    "UPDATE batches SET sizes = zeroblob(100000), value = x''": read_all,
+    "UPDATE batches SET number = 'text'": read_all,
+    "UPDATE batches SET number = 0": read_all,
+    "UPDATE batches SET number = -1": read_all,
+    "UPDATE batches SET number = 2": read_all,
+    "UPDATE batches SET number = 257, value = zeroblob(2000)": read_all,
+    "UPDATE batches SET number = 2, value = x'0100000001000000FF'": read_all,
     "UPDATE meta SET value = 1.5 WHERE key = 'document'": lambda log: log.document(),
     "INSERT INTO dead_letters VALUES (0, 1, 0, x'00', 'd', x'00')": lambda log: list(log.dead_letters()),
     'UPDATE streams SET "end" = 0': lambda log: log.append([(0, b"y")]),
@@ -176,6 +176,43 @@ def test_a_log_deleted_or_replaced_while_in_use_is_noticed(path: Path, log: Sqli
             with pytest.raises(MurkError, match="deleted or replaced while it was in use"):
                 use()
         assert read_all(other) == []
+
+
+def test_a_file_that_a_later_version_changes_meanwhile_is_not_said_to_be_damaged(log: SqliteLog) -> None:
+    log.append([(0, b"x")])
+    spoil(log, "UPDATE meta SET value = 3 WHERE key = 'format'")
+    assert read_all(log) == [b"x"]
+    spoil(log, "ALTER TABLE batches RENAME TO elsewhere")
+    for use in (lambda: read_all(log), lambda: log.append([(0, b"y")])):
+        with pytest.raises(UserError, match=r"another version of Murk \(format 3, .*it was left as it is"):
+            use()
+
+
+@pytest.mark.parametrize("limit", [2**63 - 1, 10**30])
+def test_no_limit_is_too_large(log: SqliteLog, limit: int) -> None:
+    log.append([(0, b"a"), (0, b"b"), (0, b"c")])
+    assert [value for _, _, value in log.read(0, 1, limit)] == [b"b", b"c"]
+    assert log.read(0, 1, -1) == log.read(0, 1, 0) == []
+    with pytest.raises(MurkError, match=r"ends at offset 3, and offset 9223372036854775807 is asked for"):
+        log.read(0, 2**63 - 1, limit)
+
+
+def test_a_hostile_file_cannot_fill_the_memory(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One read takes rows until their bytes, sizes of messages included, are too many."""
+    monkeypatch.setattr(sqlite, "READ_BYTES", 10_000)
+    taken: list[int] = []
+    monkeypatch.setattr(sqlite, "unpack", lambda rows: taken.append(len(rows)) or [])
+    spoil(log, 'UPDATE streams SET "end" = 1000')
+    row = "INSERT INTO batches SELECT 0, value, 0, zeroblob(1024), 256 FROM generate"
+    spoil(
+        log, f"WITH RECURSIVE generate(value) AS (SELECT 0 UNION ALL SELECT value + 1 FROM generate LIMIT 1000) {row}"
+    )
+    log.read(0, 0, 1000)
+    assert taken == [10]
+
+
+def test_what_is_removed_is_overwritten_whatever_sqlite_was_built_to_do(log: SqliteLog) -> None:
+    assert log._database.query("PRAGMA secure_delete") == [(1,)]
 
 
 def test_writes_survive_a_power_failure(path: Path, log: SqliteLog) -> None:
@@ -258,6 +295,7 @@ def test_what_is_read_does_not_depend_on_how_it_was_appended(
         SqliteLog(Path(folder) / "log.db") as log,
     ):
         patch.setattr(batches, "BATCH_BYTES", 64)
+        patch.setattr(batches, "BATCH_MESSAGES", 5)
         log.register_task(make_task(partitions=2).document())
         wanted: dict[int, list[bytes]] = {0: [], 1: []}
         for sizes in appends:
@@ -307,7 +345,7 @@ def test_reading_goes_on_while_somebody_writes(path: Path, log: SqliteLog) -> No
         open_log(f"sqlite:///{path}", create=False) as reader,
         writer._database.write() as connection,
     ):
-        connection.execute("INSERT INTO batches VALUES (0, 1, 0, NULL, 'unfinished')")
+        connection.execute("INSERT INTO batches VALUES (0, 1, 0, 'unfinished', 1)")
         assert read_all(reader) == [b"a"]
         assert reader.checkpoint(0) == (None, 0)
 

@@ -48,7 +48,6 @@ def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
         names = Names(file)
         if not file.has_digests and not names.is_unfinished:
             return False
-        file.query("PRAGMA secure_delete = ON")
         if file.has_digests:
             with file.write() as connection:
                 _hash(connection, file, names)

@@ -23,7 +23,7 @@ from murk.stream.log.base import (
 )
 from murk.stream.log.sqlite.batches import pack, unpack
 from murk.stream.log.sqlite.ownership import Epoch, checkpoints
-from murk.stream.log.sqlite.schema import LOG_FILE, upgrade
+from murk.stream.log.sqlite.schema import LOG_FILE, VERSION, upgrade
 from murk.stream.messages.estimates import KEY
 from murk.stream.task.change import check_task_change
 from murk.stream.task.task import Task
@@ -40,12 +40,13 @@ HEARD = 0.01
 _DEAD_PAGE = 256
 # The batch that holds the first message asked for, and those after it; none where that message is not there.
 _READ = (
-    'SELECT "offset", time, sizes, value FROM {batches} WHERE "partition" = ? AND "offset" < ? AND "offset" >= '
+    'SELECT "offset", time, number, value FROM {batches} WHERE "partition" = ? AND "offset" < ? AND "offset" >= '
     'coalesce((SELECT max("offset") FROM {batches} WHERE "partition" = ? AND "offset" <= ?), 0) '
     'AND EXISTS (SELECT 1 FROM streams WHERE "partition" = ? AND ? BETWEEN begin AND "end" - 1) ORDER BY "offset"'
 )
 _OFFSET = itemgetter(0)
-_ONE_BY_ONE = '(SELECT "partition", "offset", time, NULL AS sizes, value FROM messages)'
+_LAST = 2**63 - 1
+_ONE_BY_ONE = '(SELECT "partition", "offset", time, 1 AS number, value FROM messages)'
 # Both of one moment.
 _MODEL_AND_END = (
     'SELECT message, "end" FROM streams LEFT JOIN models ON models.chain = streams."partition" '
@@ -153,25 +154,21 @@ class SqliteLog(Log):
                 if not ends:
                     raise self._incomplete(partition)
                 offset = ends[0][0] - len(values)
-                for number, sizes, value in pack(values):
-                    connection.execute(
-                        "INSERT INTO batches VALUES (?, ?, ?, ?, ?)", (partition, offset, now, sizes, value)
-                    )
+                for number, value in pack(values):
+                    row = (partition, offset, now, value, number)
+                    connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?)", row)
                     offset += number
 
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
         """Read up to ``limit`` messages, or `READ_BYTES` of them; see `Log.read`."""
         self._check(partition)
-        rows = self._from_batches(
-            _READ,
-            (partition, offset + max(limit, 0), partition, offset, partition, offset),
-            (int, int, (bytes, type(None)), bytes),
-        )
+        end = min(offset + max(limit, 0), _LAST)
+        rows = self._from_batches(_READ, (partition, end, partition, offset, partition, offset), (int, int, int, bytes))
         try:
             found = unpack(rows)
         except ValueError as error:
-            raise self._database.damaged_cell() from error
-        found = found[bisect_left(found, offset, key=_OFFSET) :][:limit]
+            raise self._database.damaged(str(error)) from error
+        found = found[bisect_left(found, offset, key=_OFFSET) : bisect_left(found, end, key=_OFFSET)]
         if not found or found[0].offset != offset:
             check_range(self, partition, offset)
         return found
@@ -313,8 +310,7 @@ class SqliteLog(Log):
     def _is_upgraded(self) -> bool:
         """Whether messages stand in batches; those of a log of format 1 do as soon as something is written."""
         if not self._upgraded:
-            found = self._database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'batches'")
-            self._upgraded = bool(found)
+            self._upgraded = self._database.version() == VERSION
         return self._upgraded
 
     def _from_batches(self, sql: str, values: tuple[Any, ...], kinds: Sequence[Kinds] = ()) -> list[Any]:

@@ -7,11 +7,8 @@ import sqlite3
 
 from murk._sqlite import FileKind
 
-# With rowids: where there are none, SQLite reads the whole of a row for each comparison of its key.
-_BATCHES = (
-    'CREATE TABLE batches ("partition" INTEGER NOT NULL, "offset" INTEGER NOT NULL, time INTEGER NOT NULL, '
-    'sizes BLOB, value BLOB NOT NULL, PRIMARY KEY ("partition", "offset"))'
-)
+VERSION = 2
+"""Of the file's format."""
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -20,7 +17,11 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute(
         'CREATE TABLE streams ("partition" INTEGER PRIMARY KEY, begin INTEGER NOT NULL, "end" INTEGER NOT NULL)'
     )
-    connection.execute(_BATCHES)
+    # With rowids: where there are none, SQLite reads the whole of a row for each comparison of its key.
+    connection.execute(
+        'CREATE TABLE batches ("partition" INTEGER NOT NULL, "offset" INTEGER NOT NULL, time INTEGER NOT NULL, '
+        'value BLOB NOT NULL, number INTEGER NOT NULL DEFAULT 1, PRIMARY KEY ("partition", "offset"))'
+    )
     connection.execute(
         'CREATE TABLE dead_letters ("partition" INTEGER, "offset" INTEGER, time INTEGER NOT NULL, '
         "reason TEXT NOT NULL, detail TEXT NOT NULL, value BLOB NOT NULL, "
@@ -33,17 +34,13 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Make a log of format 1, which has a row for each message, one of format 2, within a transaction.
+    """Make a log of format 1, where each message has a row, one of format 2, within a transaction.
 
-    A process of an earlier version that still has the file open finds no table, and so fails.
+    It takes no time: nothing is copied. A process of an earlier version that still has the file open finds no table.
     """
-    connection.execute(_BATCHES)
-    connection.execute(
-        'INSERT INTO batches SELECT "partition", "offset", time, NULL, value FROM messages '
-        'ORDER BY "partition", "offset"'
-    )
-    connection.execute("DROP TABLE messages")
-    connection.execute("UPDATE meta SET value = 2 WHERE key = 'format'")
+    connection.execute("ALTER TABLE messages ADD COLUMN number INTEGER NOT NULL DEFAULT 1")
+    connection.execute("ALTER TABLE messages RENAME TO batches")
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (VERSION,))
 
 
-LOG_FILE = FileKind("log", int.from_bytes(b"MLog"), 2, _create, earlier=(1,))
+LOG_FILE = FileKind("log", int.from_bytes(b"MLog"), VERSION, _create, earlier=(1,))
