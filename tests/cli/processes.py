@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ SHARED = "TESTS_COMMANDS"
 class Process:
     """A command that was started, as `subprocess.Popen` has it, with pipes for what it prints.
 
-    With ``points`` (the first, and one in how many) it is tests/cli/points.py on that command.
+    With ``points`` (the first, and one in how many) it is tests/cli/points.py on that command. With ``output`` it adds
+    what it prints to that file.
     """
 
     def __init__(
@@ -34,10 +35,12 @@ class Process:
         file_limit: int | None = None,
         unprivileged: bool = False,
         points: tuple[int, int] | None = None,
+        environment: Mapping[str, str] | None = None,
+        output: Path | None = None,
     ) -> None:
-        pipes = [os.pipe(), os.pipe()]
+        pipes = [os.pipe() if output is None else _file(output) for _ in range(2)]
         order = {
-            "arguments": list(arguments), "folder": str(folder), "environment": dict(os.environ),
+            "arguments": list(arguments), "folder": str(folder), "environment": dict(environment or os.environ),
             "file_limit": file_limit, "unprivileged": unprivileged,
             "points": points,
         }  # fmt: skip
@@ -96,6 +99,12 @@ class Process:
         # Of one that was killed, and whose output nobody wanted.
         self.stdout.close()
         self.stderr.close()
+
+
+def _file(path: Path) -> tuple[int, int]:
+    """Where it is read and where something is added."""
+    write = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    return os.open(path, os.O_RDONLY), write
 
 
 def sleep_until_ended(pid: int, timeout: float) -> None:

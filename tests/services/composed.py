@@ -18,8 +18,9 @@ from pathlib import Path
 import yaml
 
 from deploy.broker import Broker, ports
-from deploy.broker.process import end, spawn
+from deploy.broker.process import end
 from murk.demo import DATA
+from tests.cli.processes import Process
 from tests.services.services import PROMETHEUS, Prometheus, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -131,11 +132,10 @@ class Composed:
         service = self.services[name]
         assert service["image"] == "murk"
         for copy, one in enumerate(self.copies(name)):
-            self.running[one] = spawn(
-                [sys.executable, "-m", "murk", *self.command(name, copy)],
-                self.folder / f"{one}.log",
-                self._environment(service.get("environment", {})),
-            )
+            self.running[one] = Process(
+                self.command(name, copy), self.folder, output=self.folder / f"{one}.log",
+                environment=self._environment(service.get("environment", {})),
+            )  # fmt: skip
 
     def command(self, name, copy=0):
         """A service's command, as it is run here."""

@@ -6,8 +6,6 @@ import json
 import math
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 import urllib.parse
@@ -15,6 +13,7 @@ import urllib.parse
 import pytest
 
 from murk.demo import DATA
+from tests.cli import harness
 from tests.monitoring.web.page_server import HOSTILE, PAGE, SCENARIOS, FakeMonitor, made_up, many
 from tests.services.services import eventually
 
@@ -546,10 +545,7 @@ def test_the_real_monitor_on_a_real_run(chromium, tmp_path):
     with contextlib.ExitStack() as stack:
 
         def start(*arguments):
-            command = [sys.executable, "-m", "murk", *map(str, arguments)]
-            process = subprocess.Popen(
-                command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-            )
+            process = harness.start(*arguments, folder=tmp_path)
             stack.enter_context(process)
             stack.callback(process.kill)
             return process
