@@ -555,7 +555,7 @@ def test_the_real_monitor_on_a_real_run(chromium, tmp_path):
         page = Page(chromium, None)
         page.resize("wide")
         chromium.get(json.loads(serve.stdout.readline())["url"])
-        released = lambda: int(page.text("#releases").replace(",", "") or 0)  # noqa: E731
+        released = lambda: int(page.text("#releases").replace(",", "").strip() or 0)  # noqa: E731
         eventually(lambda: released() > 0)
         learn.send_signal(signal.SIGSTOP)  # looked at while it stands, so that it is known what moved the page
         time.sleep(3)
