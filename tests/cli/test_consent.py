@@ -9,9 +9,11 @@ from murk.stream import open_log
 from tests.cli.harness import ACCOUNTS, ANY_PROTOCOL, LOG, murk, query, refused, run, world
 
 MOMENTS = ANY_PROTOCOL + "protocol: moments\n"
-ASIDE = MOMENTS + "public: {set_aside: 8}\n"
 ROWS = 60
-WHAT = "The features same_sex, age (without the target third_child) of 8 people"
+# More than give one answer (31), or are of two ages, so that whoever is drawn covariates can be learned from.
+DRAWN = 32
+ASIDE = MOMENTS + f"public: {{set_aside: {DRAWN}}}\n"
+WHAT = f"The features same_sex, age (without the target third_child) of {DRAWN} people"
 REAL = ("task.yaml", "--source", "people.csv", "--json")
 
 
@@ -29,7 +31,7 @@ def test_where_nobody_can_be_asked_nothing_is_published(folder: Path, command: s
     refused(murk(command, *REAL, folder=folder), WHAT, "become public", "drawn at random from people.csv", "say --yes")
     assert untouched(folder)
     done = murk(command, *REAL, "--yes", folder=folder)
-    assert done.json["set_aside"] == 8
+    assert done.json["set_aside"] == DRAWN
     assert done.err.startswith(f"{WHAT} become public: they are written to {LOG[:10]}")
     # What is public already is not asked about again.
     again = murk(command, *REAL, folder=folder)
@@ -44,7 +46,7 @@ def test_at_a_terminal_somebody_is_asked(folder: Path, answer: str) -> None:
     assert "Publish them? [y/N]" in done.out
     if answer == "y\n":
         assert done.status == 0
-        assert "52 releases learned" in done.out
+        assert f"{ROWS - DRAWN} releases learned" in done.out
     else:
         assert done.status == 2
         assert "nothing was published and nothing was begun" in done.out
@@ -54,7 +56,7 @@ def test_at_a_terminal_somebody_is_asked(folder: Path, answer: str) -> None:
 def test_a_simulation_says_it_and_does_not_ask(folder: Path) -> None:
     world(folder, ROWS, ASIDE)
     done = run(folder)
-    assert done.json["releases"] == ROWS - 8
+    assert done.json["releases"] == ROWS - DRAWN
     assert WHAT in done.err
 
 
@@ -65,7 +67,7 @@ def test_every_view_says_what_is_public(folder: Path) -> None:
     for text in (printed, shown):
         assert f"{WHAT} are public with this task, as they are and under no guarantee." in " ".join(text.split())
     found = murk("status", "--log", LOG, "--json", folder=folder).json["public_sample"]
-    assert (found["people"], found["features"], found["file"]) == (8, ["same_sex", "age"], None)
+    assert (found["people"], found["features"], found["file"]) == (DRAWN, ["same_sex", "age"], None)
 
 
 def test_where_nothing_becomes_public_nobody_is_asked(folder: Path) -> None:
