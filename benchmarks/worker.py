@@ -79,16 +79,17 @@ def main(argv):
             messages = log.read(0, offset, size)
             read += clock.stop().cpu
             clock = Clock()
-            blocks = [receive([message.value for message in messages[at : at + 256]]) for at in range(0, size, 256)]
+            parts = [[message.value for message in messages[at : at + 256]] for at in range(0, len(messages), 256)]
+            blocks = [receive(part) for part in parts]
             decoded += clock.stop().cpu
-            releases = [release for block in blocks for release in block or ()]
-            assert len(releases) == len(messages)
-            versions = {r.version for r in releases}
-            if all(any(v == int(w) for w in engine.memory.ring_versions) for v in versions):
-                clock = Clock()
-                engine.learn_releases(releases)
-                learned += clock.stop().cpu
-                count += len(releases)
+            assert sum(map(len, blocks)) == len(messages)
+            for block in blocks:
+                # As many at once as the worker learns: what is learned makes an engine forget its oldest iterates.
+                if {release.version for release in block}.issubset(map(int, engine.memory.ring_versions)):
+                    clock = Clock()
+                    engine.learn_releases(block)
+                    learned += clock.stop().cpu
+                    count += len(block)
         total = end - first
         print("\nof the worker's CPU:")
         print(f"  read from SQLite   {read / total * 1e6:7.2f} us")
