@@ -287,12 +287,15 @@ class Database:
             raise other
 
     def _other_version(self) -> UserError | None:
-        version, known = self.version(), (*self.kind.earlier, self.kind.version)
-        if version in known:
-            return None
+        version = self.version()
+        return None if version in (*self.kind.earlier, self.kind.version) else self._of_version(version)
+
+    def _of_version(self, version: object) -> UserError:
+        """What to raise where the file's format is one that this version does not read."""
+        known = " and ".join(map(str, (*self.kind.earlier, self.kind.version)))
         return UserError(
             f"the {self.kind.noun} {self.path} was written by another version of Murk (format {version}, "
-            f"while this one reads format {' and '.join(map(str, known))}); it was left as it is. "
+            f"while this one reads format {known}); it was left as it is. "
             f"Use the version that wrote it, or another {self.kind.noun}",
             code="MURK-FILE-003",
         )

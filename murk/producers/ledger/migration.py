@@ -16,17 +16,8 @@ from murk.producers.ledger.requests import folded_name
 OLD_FORMATS = (1,)
 
 
-def read_format(connection: Connection) -> object:
-    """The format that a ledger says it has; None where it says none."""
-    rows = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
-    return rows[0][0] if rows else None
-
-
 def upgrade(connection: Connection, target: int) -> None:
     """Bring a ledger of an old format to the next that is still written, within a transaction."""
-    # Another process may have been quicker, and may have gone on.
-    if read_format(connection) not in OLD_FORMATS:
-        return
     _add_gdp(connection)
     _merge_spellings(connection)
     _add_days(connection)

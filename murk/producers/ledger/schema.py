@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from murk._sqlite import Database, FileKind, Kinds, sync
 from murk.errors import MurkError, UserError
-from murk.producers.ledger.migration import OLD_FORMATS, read_format, upgrade
+from murk.producers.ledger.migration import OLD_FORMATS, upgrade
 from murk.producers.ledger.naming.key import DRAFT, SUFFIX
 
 FORMAT = 4
@@ -108,7 +108,7 @@ def _fill(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('next', 1)")
 
 
-KIND = FileKind("ledger", APPLICATION, FORMAT, _fill)
+KIND = FileKind("ledger", APPLICATION, FORMAT, _fill, earlier=(*OLD_FORMATS, PLAIN, DIGESTS))
 
 
 class LedgerFile(Database):
@@ -154,9 +154,11 @@ class LedgerFile(Database):
         try:
             self.query(f"PRAGMA cache_size = -{CACHE_KIB}")
             self._examine()
-            if self._format() in OLD_FORMATS:
+            if self.version() in OLD_FORMATS:
                 with self.write() as connection:
-                    upgrade(connection, PLAIN)
+                    # Another process may have been quicker, and may have gone on.
+                    if self.version() in OLD_FORMATS:
+                        upgrade(connection, PLAIN)
             self.look_again()
             self._examined = True
             self.identity = str(self.query("SELECT value FROM meta WHERE key = 'identity'")[0][0])
@@ -180,7 +182,7 @@ class LedgerFile(Database):
 
     def look_again(self) -> None:
         """Find out whether names and digests stand in it as they are; nobody changes that while others have it open."""
-        found = self._format()
+        found = self.version()
         self.is_plain, self.has_digests = found == PLAIN, found in (PLAIN, DIGESTS)
 
     @property
@@ -216,17 +218,16 @@ class LedgerFile(Database):
         found = self._pragma("application_id")
         if found != APPLICATION:
             raise UserError(f"{self.path} is a database of something else, not a ledger. {BEYOND}", code=LOST)
-        known = self._format()
-        if known not in (*OLD_FORMATS, PLAIN, DIGESTS, FORMAT):
-            raise UserError(
-                f"the ledger {self.path} was written by another version of Murk (format "
-                f"{'unknown' if known is None else known}; this one reads format {FORMAT}): "
-                f"use the version that wrote it. {BEYOND}",
-                code="MURK-LEDGER-004",
-            )
+        if (other := self._other_version()) is not None:
+            raise other
 
-    def _format(self) -> object:
-        return read_format(self._connection)
+    def _of_version(self, version: object) -> UserError:
+        return UserError(
+            f"the ledger {self.path} was written by another version of Murk (format "
+            f"{'unknown' if version is None else version}; this one reads format {FORMAT}): "
+            f"use the version that wrote it. {BEYOND}",
+            code="MURK-LEDGER-004",
+        )
 
     def _examine(self) -> None:
         """Read the whole file once: damage that is found in the middle of a transaction is found too late."""

@@ -156,6 +156,24 @@ def test_what_is_said_of_an_error_of_sqlites(path: Path, code: int, name: str, w
             ledger._file._examined = True
 
 
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 99, None])
+def test_a_table_that_is_gone_from_an_open_ledger_is_damage_unless_another_version_took_it(
+    path: Path, version: int | None
+) -> None:
+    """Names are plain in ledgers of format 2, which are used as they are."""
+    with booked(path) as ledger:
+        connection = ledger._file._connection
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (version or 0,))
+        if version is None:
+            connection.execute("DELETE FROM meta WHERE key = 'format'")
+        connection.execute("ALTER TABLE spending RENAME TO elsewhere")
+        with pytest.raises(UserError) as caught:
+            ledger._file.query("SELECT * FROM spending")
+    known = version is not None and version <= 4
+    assert ("is damaged (no such table: spending)" in str(caught.value)) == known
+    assert ("was written by another version of Murk" in str(caught.value)) != known
+
+
 def test_a_new_ledger_is_on_the_disk_before_it_has_its_name_and_its_name_then(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

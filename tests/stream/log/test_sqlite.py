@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from murk._sqlite import Database
 from murk.errors import MurkError, UserError
+from murk.producers import Ledger
 from murk.stream.log.base import DeadLetter
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import batches
@@ -211,8 +213,21 @@ def test_a_hostile_file_cannot_fill_the_memory(log: SqliteLog, monkeypatch: pyte
     assert taken == [10]
 
 
-def test_what_is_removed_is_overwritten_whatever_sqlite_was_built_to_do(log: SqliteLog) -> None:
-    assert log._database.query("PRAGMA secure_delete") == [(1,)]
+def test_what_is_removed_is_overwritten_whatever_sqlite_was_built_to_do(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ledgers, too; opened by an SQLite that by itself does not."""
+    connect = sqlite3.connect
+
+    def built_otherwise(*given: Any, **named: Any) -> sqlite3.Connection:
+        connection = connect(*given, **named)
+        connection.execute("PRAGMA secure_delete = OFF")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", built_otherwise)
+    with SqliteLog(path) as log, Ledger(path.with_name("ledger.db")) as ledger:
+        for file in (log._database, ledger._file):
+            assert file.query("PRAGMA secure_delete") == [(1,)]
 
 
 def test_writes_survive_a_power_failure(path: Path, log: SqliteLog) -> None:
