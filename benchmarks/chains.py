@@ -1,9 +1,9 @@
 """Models fetched, and chains: what they cost the error, at up to 10^9 releases: ``python -m benchmarks.chains``.
 
 *Epochs*: scores of n people at the models of their epochs, beside as many answers that are all at the newest model.
-*Chains*: n people's scores shared by C chains and solved together. *Gradients*: LDP-SGD's C averages of n releases,
-each taken at its chain's newest iterate. *Once*: directions, released at no model (moments, where
-rows are public).
+*Chains*: n people's scores shared by C chains and solved together. *Models*: what of that each chain's own last model
+costs. *Gradients*: LDP-SGD's C averages of n releases, each taken at its chain's newest iterate. *Once*: directions,
+released at no model (moments, where rows are public).
 
 A binary target and five correlated features of three values each: people of one record are alike, so that an epoch's
 sum is drawn at once, whatever its number of people (counts exactly, noise as normal). The squared error is a mean over
@@ -14,6 +14,7 @@ between replications.
 import argparse
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -73,10 +74,13 @@ def chain(settings, mechanisms, people, rng):
 
 def at_last_model(settings, mechanisms, engine, rng):
     """The estimate of as many people, all of whom answered at a chain's newest model."""
-    people, model = engine.n_releases, engine.model
+    return merged_of(settings, [asked(settings, mechanisms, engine.model, engine.n_releases, rng)])
+
+
+def asked(settings, mechanisms, model, people, rng):
+    """A chain, with its mechanisms, whose people all answered at one model."""
     sums = drawn(model, people, mechanisms, settings.response, rng)
-    fresh = Chain(people, (Epoch(0, model, sums),))
-    return merged_of(settings, [(fresh, {"default": mechanisms})])
+    return Chain(people, (Epoch(0, model, sums),)), {"default": mechanisms}
 
 
 def found(estimate):
@@ -127,6 +131,33 @@ def chains(sizes, counts, budgets, replications, seed, *, once=False):
             print(f"| {n:,} | {mu:g} | {count} | {figures(here)} | {quotient(here, one)} |", flush=True)
 
 
+def models(sizes, counts, budgets, replications, seed):
+    """The error of scores where all answer at last models: their chain's, or in part that of one chain of all."""
+    kinds = {
+        "one's": (),
+        "own coefficients": ("origin",),
+        "own coordinates": ("transform",),
+        "own": ("origin", "transform"),
+    }
+    print(f"\n| models: releases | mu | chains | {' | '.join(kinds)} |\n|---|---|---|{'---|' * len(kinds)}")
+    for mu, n, count in itertools.product(budgets, sizes, [each for each in counts if each > 1]):
+        settings, mechanisms = of_scores(mu)
+        errors = {kind: [] for kind in ("one", *kinds)}
+        for replication in range(replications):
+            rng = np.random.default_rng([seed, n, replication, count])
+            one = chain(settings, mechanisms, n, rng)
+            engines = [chain(settings, mechanisms, own, rng) for own in rng.multinomial(n, np.full(count, 1.0 / count))]
+            errors["one"].append(found(one.estimate())[1])
+            for kind, names in kinds.items():
+                parts = []
+                for each in engines:
+                    model = replace(one.model, **{name: getattr(each.model, name) for name in names})
+                    parts.append(asked(settings, mechanisms, model, each.n_releases, rng))
+                errors[kind].append(found(merged_of(settings, parts))[1])
+        ratios = " | ".join(_ratio(errors[kind], errors["one"]) for kind in kinds)
+        print(f"| {n:,} | {mu:g} | {count} | {ratios} |", flush=True)
+
+
 def gradients(sizes, counts, budgets, replications, seed):
     """The error of LDP-SGD by the number of chains, each of which learns alone."""
     print("\n| gradients: releases | mu | chains | squared error | over that of one chain |\n|---|---|---|---|---|")
@@ -171,7 +202,7 @@ def _ratio(errors, others):
 
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["epochs", "chains", "once", "gradients"])
+    parser.add_argument("--only", choices=["epochs", "chains", "models", "once", "gradients"])
     parser.add_argument("--releases", type=int, nargs="*")
     parser.add_argument("--chains", type=int, nargs="*", default=[1, 4, 16, 64, 256])
     parser.add_argument("--mu", type=float, nargs="*", default=[1.0, 4.0])
@@ -184,6 +215,8 @@ def main(argv):
         epochs(sizes, given.mu, given.replications, given.seed)
     if given.only in (None, "chains"):
         chains(given.releases or few, given.chains, given.mu, given.replications, given.seed)
+    if given.only == "models":
+        models(given.releases or few, given.chains, given.mu, given.replications, given.seed)
     if given.only in (None, "once"):
         chains(given.releases or few, given.chains, given.mu, given.replications, given.seed, once=True)
     if given.only in (None, "gradients"):
