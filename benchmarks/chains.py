@@ -1,9 +1,10 @@
 """Models fetched, and chains: what they cost the error, at up to 10^9 releases: ``python -m benchmarks.chains``.
 
 *Epochs*: scores of n people at the models of their epochs, beside as many answers that are all at the newest model.
-*Chains*: n people's scores shared by C chains and solved together. *Models*: what of that each chain's own last model
-costs. *Gradients*: LDP-SGD's C averages of n releases, each taken at its chain's newest iterate. *Once*: directions,
-released at no model (moments, where rows are public).
+*Chains*: n people's scores, spread over C chains that share models. *Looks*: the same where the first chain's learner
+looks only now and then at whether the next model is due, in releases. *Own*: C chains that each make their own models,
+solved together. *Gradients*: LDP-SGD's C averages of n releases, each taken at its chain's newest iterate. *Once*:
+directions, released at no model (moments, where rows are public).
 
 A binary target and five correlated features of three values each: people of one record are alike, so that an epoch's
 sum is drawn at once, whatever its number of people (counts exactly, noise as normal). The squared error is a mean over
@@ -14,7 +15,6 @@ between replications.
 import argparse
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from murk.learners.scores.layout import flattened
 from murk.learners.scores.mechanism import score_mechanisms
 from murk.learners.scores.model import vectors
 from murk.learners.scores.settings import Settings
+from murk.learners.scores.shared import SharedScoreEngine
 from murk.learners.scores.sums import Epoch, Tally, step_of
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
@@ -72,6 +73,22 @@ def chain(settings, mechanisms, people, rng):
     return engine
 
 
+def shared(settings, mechanisms, people, count, rng, between=None):
+    """Chains that share models after so many people, each of whom goes to any; a look after so many, or when due."""
+    engines = [SharedScoreEngine(settings, {"default": mechanisms}) for _ in range(count)]
+    first, *others = engines
+    done = 0
+    while done < people:
+        size = min(between or first.next_model_at - done, people - done)
+        for engine, own in zip(engines, rng.multinomial(size, np.full(count, 1.0 / count)), strict=True):
+            engine.learn_sums(drawn(engine.model, own, mechanisms, settings.response, rng))
+        done += size
+        if first.begin_epoch(others):
+            for other in others:
+                other.hear(first, 0, [])
+    return engines
+
+
 def at_last_model(settings, mechanisms, engine, rng):
     """The estimate of as many people, all of whom answered at a chain's newest model."""
     return merged_of(settings, [asked(settings, mechanisms, engine.model, engine.n_releases, rng)])
@@ -89,10 +106,10 @@ def found(estimate):
     return float(np.sum((np.asarray(estimate.values) - TRUTH) ** 2)), float(np.sum(own**2))
 
 
-def of_scores(mu, *, once=False):
+def of_scores(mu, *, once=False, shared=False):
     # What is released at no model is learned over public rows.
     rows = PublicCovariates(X, np.maximum(1, np.round(5_000 * SHARES)).astype(np.int64)) if once else None
-    settings = Settings(NAMES, True, rows, once=once)
+    settings = Settings(NAMES, True, rows, once=once, shared=shared)
     return settings, score_mechanisms("gaussian", GaussianDP(mu), P + 1, matrices=settings.matrices)
 
 
@@ -112,50 +129,44 @@ def epochs(sizes, budgets, replications, seed):
         print(f"| {n:,} | {mu:g} | {models} | {figures(own)} | {quotient(own, fresh)} |", flush=True)
 
 
-def chains(sizes, counts, budgets, replications, seed, *, once=False):
-    """The error of scores by the number of chains."""
-    name = "once" if once else "scores"
+def chains(sizes, counts, budgets, replications, seed, name):
+    """The error of scores by the number of chains: that share models, make their own, or need none."""
     print(f"\n| {name}: releases | mu | chains | squared error | by intervals | over that of one chain |")
     print("|---|---|---|---|---|---|")
     for mu, n in itertools.product(budgets, sizes):
-        settings, mechanisms = of_scores(mu, once=once)
+        settings, mechanisms = of_scores(mu, once=name == "once", shared=name == "shared models")
         one = None
         for count in counts:
             here = []
             # One chain takes next to no time.
             for replication in range(replications * (4 if count == 1 else 1)):
                 rng = np.random.default_rng([seed, n, replication, count])
-                shares = rng.multinomial(n, np.full(count, 1.0 / count))
-                here.append(found(merged([chain(settings, mechanisms, own, rng) for own in shares])))
+                if settings.shared:
+                    engines = shared(settings, mechanisms, n, count, rng)
+                else:
+                    shares = rng.multinomial(n, np.full(count, 1.0 / count))
+                    engines = [chain(settings, mechanisms, own, rng) for own in shares]
+                here.append(found(merged(engines)))
             one = here if one is None else one
             print(f"| {n:,} | {mu:g} | {count} | {figures(here)} | {quotient(here, one)} |", flush=True)
 
 
-def models(sizes, counts, budgets, replications, seed):
-    """The error of scores where all answer at last models: their chain's, or in part that of one chain of all."""
-    kinds = {
-        "one's": (),
-        "own coefficients": ("origin",),
-        "own coordinates": ("transform",),
-        "own": ("origin", "transform"),
-    }
-    print(f"\n| models: releases | mu | chains | {' | '.join(kinds)} |\n|---|---|---|{'---|' * len(kinds)}")
-    for mu, n, count in itertools.product(budgets, sizes, [each for each in counts if each > 1]):
-        settings, mechanisms = of_scores(mu)
-        errors = {kind: [] for kind in ("one", *kinds)}
-        for replication in range(replications):
-            rng = np.random.default_rng([seed, n, replication, count])
-            one = chain(settings, mechanisms, n, rng)
-            engines = [chain(settings, mechanisms, own, rng) for own in rng.multinomial(n, np.full(count, 1.0 / count))]
-            errors["one"].append(found(one.estimate())[1])
-            for kind, names in kinds.items():
-                parts = []
-                for each in engines:
-                    model = replace(one.model, **{name: getattr(each.model, name) for name in names})
-                    parts.append(asked(settings, mechanisms, model, each.n_releases, rng))
-                errors[kind].append(found(merged_of(settings, parts))[1])
-        ratios = " | ".join(_ratio(errors[kind], errors["one"]) for kind in kinds)
-        print(f"| {n:,} | {mu:g} | {count} | {ratios} |", flush=True)
+def looks(sizes, between, budgets, replications, seed):
+    """The error of scores by how many people release before the first chain looks at what all have learned."""
+    print("\n| looks: releases | mu | between two looks | models | squared error | by intervals | over that of none |")
+    print("|---|---|---|---|---|---|---|")
+    for mu, n in itertools.product(budgets, sizes):
+        settings, mechanisms = of_scores(mu, shared=True)
+        prompt = None
+        for each in between:
+            here, models = [], 0
+            for replication in range(replications):
+                rng = np.random.default_rng([seed, n, replication, each])
+                engines = shared(settings, mechanisms, n, 4, rng, each)
+                here.append(found(merged(engines)))
+                models = len(engines[0].epochs)
+            prompt = here if prompt is None else prompt
+            print(f"| {n:,} | {mu:g} | {each:,} | {models} | {figures(here)} | {quotient(here, prompt)} |", flush=True)
 
 
 def gradients(sizes, counts, budgets, replications, seed):
@@ -202,9 +213,10 @@ def _ratio(errors, others):
 
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["epochs", "chains", "models", "once", "gradients"])
+    parser.add_argument("--only", choices=["epochs", "chains", "looks", "own", "once", "gradients"])
     parser.add_argument("--releases", type=int, nargs="*")
     parser.add_argument("--chains", type=int, nargs="*", default=[1, 4, 16, 64, 256])
+    parser.add_argument("--looks", type=int, nargs="*", default=[1_000, 10_000, 100_000, 1_000_000])
     parser.add_argument("--mu", type=float, nargs="*", default=[1.0, 4.0])
     parser.add_argument("--replications", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
@@ -214,11 +226,13 @@ def main(argv):
         sizes = given.releases or [10**e for e in (5, 6, 7, 8, 9)]
         epochs(sizes, given.mu, given.replications, given.seed)
     if given.only in (None, "chains"):
-        chains(given.releases or few, given.chains, given.mu, given.replications, given.seed)
-    if given.only == "models":
-        models(given.releases or few, given.chains, given.mu, given.replications, given.seed)
+        chains(given.releases or few, given.chains, given.mu, given.replications, given.seed, "shared models")
+    if given.only in (None, "looks"):
+        looks(given.releases or few, given.looks, given.mu, given.replications, given.seed)
+    if given.only in (None, "own"):
+        chains(given.releases or few, given.chains, given.mu, given.replications, given.seed, "own models")
     if given.only in (None, "once"):
-        chains(given.releases or few, given.chains, given.mu, given.replications, given.seed, once=True)
+        chains(given.releases or few, given.chains, given.mu, given.replications, given.seed, "once")
     if given.only in (None, "gradients"):
         gradients(given.releases or few, given.chains, given.mu, given.replications, given.seed)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Estimate
-    from murk.learners.problem import Engine, Problem
+    from murk.learners.problem import Problem
     from murk.stream import Task
     from murk.stream.log.base import Log
     from murk.stream.messages.estimates import CoefficientEstimate
@@ -38,10 +38,11 @@ class Estimates:
     def __init__(
         self, log: Log, task: Task, problem: Problem, every: float, clock: Callable[[], float] = monotonic
     ) -> None:
-        self._log = log
+        from murk.stream.worker.committed import CommittedLearners
+
         self._task = task
         self._problem = problem
-        self._others: dict[int, tuple[int, Engine]] = {}
+        self._others = CommittedLearners(log, problem.engine)
         self._told = 0
         self._every, self._clock, self._due = every, clock, -math.inf
 
@@ -58,7 +59,7 @@ class Estimates:
     def _newest(self, engine: Any) -> bytes | None:
         from murk.learners.problem import plausible
 
-        engines = [engine, *map(self._other, range(1, self._task.log.partitions))]
+        engines = [engine, *map(self._others, range(1, self._task.log.partitions))]
         releases = sum(one.n_releases for one in engines)
         if releases == self._told:
             return None
@@ -67,18 +68,6 @@ class Estimates:
             message = encode(self._task, estimate, releases)
         self._told = releases
         return message
-
-    def _other(self, chain: int) -> Engine:
-        from murk.stream.messages.state import decode_state
-
-        checkpoint = self._log.checkpoint(chain)
-        known = self._others.get(chain)
-        if known is None or known[0] != checkpoint.offset:
-            engine = self._problem.engine()
-            if checkpoint.state is not None:
-                engine.load_state_dict(decode_state(checkpoint.state, f"chain {chain} of {self._log.url}").learner)
-            self._others[chain] = known = checkpoint.offset, engine
-        return known[1]
 
 
 def encode(task: Task, estimate: Estimate, releases: int) -> bytes:

@@ -125,6 +125,10 @@ class InteractiveProblem(PersonProblem, Protocol):
     def initial(self) -> NDArray[np.float64]:
         """The model of version 0."""
 
+    @property
+    def shares_models(self) -> bool:
+        """Whether people of all chains answer at the first chain's models; else each chain has its own."""
+
     def is_published(self, version: int) -> bool:
         """Whether models of this version are published."""
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.stream.log.base import FIRST_CHAIN
 from murk.stream.messages.codec import RejectedError, decode_iterate
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Models:
         UserError, MurkError
             As `cached_model`.
         """
-        return self._model(chain, self._log.model(chain), self._log.end(chain))
+        return self._model(chain, self._log.model(self._source(chain)), self._log.end(chain))
 
     def cached_model(self, chain: int) -> PublishedModel:
         """Return a chain's newest iterate as it was last heard of, also while the log cannot be reached.
@@ -83,17 +84,27 @@ class Models:
         MurkError
             When the log cannot be read.
         """
-        return self._model(chain, *self._log.cached_model(chain))
+        message, end = self._log.cached_model(chain)
+        source = self._source(chain)
+        if source != chain:
+            message, _ = self._log.cached_model(source)
+        return self._model(chain, message, end)
+
+    def _source(self, chain: int) -> int:
+        """The chain whose model people of a chain answer at."""
+        return FIRST_CHAIN if self._problem.shares_models else chain
 
     def _model(self, chain: int, message: bytes | None, end: int) -> PublishedModel:
         if message is None:
             return PublishedModel(0, self._problem.initial, end)
-        known = self._read.get(chain)
+        source = self._source(chain)
+        known = self._read.get(source)
         if known is None or known[0] != message:
-            known = message, *self._checked(message, chain)
-            self._read[chain] = known
+            known = message, *self._checked(message, source)
+            self._read[source] = known
         _, version, iterate = known
-        if version > end:
+        # The version of a model that chains share counts the releases of all.
+        if version > end and not self._problem.shares_models:
             raise self._refused(chain, f"it is of version {version}, and so many releases are not on the log")
         return PublishedModel(version, iterate, end)
 

@@ -7,7 +7,22 @@ from pathlib import Path
 import pytest
 
 from murk.stream import open_log
-from tests.cli.harness import LOG, LOGGED, TASK, Done, finish, murk, query, refused, run, start, totals, traces, world
+from tests.cli.harness import (
+    ANY_PROTOCOL,
+    LOG,
+    LOGGED,
+    TASK,
+    Done,
+    finish,
+    murk,
+    query,
+    refused,
+    run,
+    start,
+    totals,
+    traces,
+    world,
+)  # fmt: skip
 from tests.cli.processes import Process
 
 ROWS = 300
@@ -86,6 +101,31 @@ def test_killed_learners_and_producers(folder: Path) -> None:
     assert (found["releases"], found["duplicates"], found["dead_letters"]) == (ROWS, 0, {})
     assert found["state_digest"] == expected
     assert totals(apart)["queued"] == 0
+    assert traces(apart) == traces(folder / "alone")
+
+
+def test_chains_that_share_models_whoever_is_killed(folder: Path) -> None:
+    """Two models are made, of what both chains have learned, by the learner of the first; each is killed twice."""
+    rows, task = 6_500, ANY_PROTOCOL + "log: {partitions: 2}\n"
+    expected = run(world(folder / "alone", rows=rows, task=task)).json
+    apart = world(folder / "apart", rows=rows, task=task)
+    murk(*PRODUCE, "--patience", 0, folder=apart)
+    learners = {chain: start(*LEARN, "--chain", chain, folder=apart) for chain in range(2)}
+    producer = start(*PRODUCE, folder=apart)
+    for number, offset in enumerate((100, 1_400, 1_500, 2_900)):
+        wait_until_learned(apart, offset, learners[0])
+        killed = learners[number % 2]
+        killed.kill()
+        killed.communicate()
+        learners[number % 2] = start(*LEARN, "--chain", number % 2, folder=apart)
+    assert finish(producer).json["releases"] == rows
+    with open_log(f"sqlite:///{apart}/third-child.db", create=False) as log:
+        while any(log.standing(chain).lag for chain in range(2)):
+            assert [each.poll() for each in learners.values()] == [None, None]
+            time.sleep(0.01)
+    found = [stop(learner).json for learner in learners.values()][-1]
+    assert (found["releases"], found["duplicates"], found["dead_letters"]) == (rows, 0, {})
+    assert found["state_digest"] == expected["state_digest"]
     assert traces(apart) == traces(folder / "alone")
 
 

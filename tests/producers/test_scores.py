@@ -13,6 +13,7 @@ from murk.learners.scores.model import Model
 from murk.learners.scores.problem import ScoreProblem
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise
 from murk.producers import FileSource
+from murk.producers.models import Models
 from murk.producers.populations.people import Population, PopulationConfig, open_accounts
 from murk.producers.randomization import answers_of
 from murk.stream import open_log
@@ -20,6 +21,7 @@ from murk.stream.messages.codec import WireRules, decode
 from tests.producers.world import RECORD, TEXT, Untouchable, World, make_task, write_people
 
 SCORES = "protocol: scores"
+OWN = f"{SCORES}\nscores: {{models: own}}"
 SHARES = {"score": 0.5, "scatter": 0.2, "curvature": 0.3}
 
 
@@ -37,7 +39,7 @@ def rules(world: World) -> WireRules:
 
 
 def test_is_the_mechanism_of_each_rows_answer(tmp_path: Path) -> None:
-    with World(tmp_path, make_task(SCORES, "log: {partitions: 2}")) as world:
+    with World(tmp_path, make_task(OWN, "log: {partitions: 2}")) as world:
         problem: Any = problem_for(world.task)
         noise, models = SimulatedNoise(world.seed), []
         for chain in range(2):
@@ -64,6 +66,28 @@ def test_is_the_mechanism_of_each_rows_answer(tmp_path: Path) -> None:
             mechanism = problem.mechanism(release.level, release.question)
             assert release.payload == mechanism.randomize(vectors, noise, [row])[0].tolist()
         assert not found
+
+
+def test_people_of_all_chains_answer_at_the_first_chains_model(tmp_path: Path) -> None:
+    with World(tmp_path, make_task(SCORES, "log: {partitions: 3}")) as world:
+        problem: Any = problem_for(world.task)
+        shown = model_of(problem, origin=np.full(problem.dimension, 0.25))
+        world.publish(shown, version=6_000)
+        # What stands where a chain's own model would is nobody's to look at.
+        world.log.publish(1, b"somebody else's")
+        models = Models(world.log, world.task, problem)
+        for chain in range(3):
+            for model in (models.newest(chain), models.cached_model(chain)):
+                # There are fewer releases on any partition: the version counts those of all.
+                assert (model.version, model.iterate.tolist(), model.end) == (6_000, shown, 0)
+        source = FileSource(write_people(tmp_path / "people.csv", 60), world.task, level="lot")
+        world.producer.begin(source)
+        assert world.producer.release_block(next(source.blocks(size=60))).released == 60
+        releases = [decode(message.value, rules(world)) for chain in range(3) for message in world.messages(chain)]
+        assert {(release.version, release.chain) for release in releases} == {(6_000, chain) for chain in range(3)}
+        world.publish(shown, version=6_001)
+        with pytest.raises(UserError, match=r"chain 0 .* version 6001 is none at which"):
+            models.newest(2)
 
 
 @pytest.mark.parametrize("noise", [SimulatedNoise(3), SecureNoise()], ids=["simulated", "secure"])
@@ -171,10 +195,10 @@ def test_a_hostile_model_is_refused_before_the_record_is_looked_at(tmp_path: Pat
         assert (world.ledger.totals().releases, world.log.end(0)) == (0, 0)
 
 
-def blocks(folder: Path, rows: int, *more: str) -> list[int]:
+def blocks(folder: Path, rows: int, *more: str, scores: str = SCORES) -> list[int]:
     """Releases after each step of a population."""
     write_people(folder / "people.csv", rows)
-    task, crowd = make_task(SCORES, *more, text=TEXT, simulated=False), PopulationConfig(folder / "people.csv", seed=1)
+    task, crowd = make_task(scores, *more, text=TEXT, simulated=False), PopulationConfig(folder / "people.csv", seed=1)
     with open_log(f"sqlite:///{folder}/log.db") as log, open_accounts(log, folder / "ledger.db") as accounts:
         people = Population(task, crowd, log, accounts)
         try:
@@ -187,7 +211,11 @@ def test_a_block_ends_where_an_epoch_does(tmp_path: Path) -> None:
     assert blocks(tmp_path, 3_500) == [0, 3_000, 3_500]
 
 
+def test_chains_that_share_models_have_one_epoch(tmp_path: Path) -> None:
+    assert blocks(tmp_path, 3_500, "log: {partitions: 3}") == [0, 3_000, 3_500]
+
+
 def test_of_several_chains_blocks_are_small_since_none_knows_where_another_stands(tmp_path: Path) -> None:
-    made = blocks(tmp_path, 3_500, "log: {partitions: 2}")
+    made = blocks(tmp_path, 3_500, "log: {partitions: 2}", scores=OWN)
     assert max(np.diff(made)) == 256
     assert made[-1] == 3_500

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.protocols import GRADIENTS, SCORES
+from tests.protocols import GRADIENTS, OWN_MODELS
 from tests.services.faults.campaign import Arrivals, Campaign
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, caught_up, disturbed, new_log, stock
@@ -12,8 +12,8 @@ from tests.services.faults.world import as_if_undisturbed, caught_up, disturbed,
 # More of them, and those of the other protocols' learners are in tests/soak.
 KILLS = int(os.environ.get("MURK_LEARNER_KILLS", "12"))
 FEW = KILLS // 3
-# Of scores so many that each chain ends its first epoch.
-CASES = [(GRADIENTS, 1000, 2, FEW), (GRADIENTS, 1000, 4, KILLS - 2 * FEW), (SCORES, 6500, 2, FEW)]
+# Of scores so many that each chain ends its first epoch; with models of their own, since these were released before.
+CASES = [(GRADIENTS, 1000, 2, FEW), (GRADIENTS, 1000, 4, KILLS - 2 * FEW), (OWN_MODELS, 6500, 2, FEW)]
 
 
 @pytest.mark.slow

@@ -101,6 +101,11 @@ class GradientProblem:
                 "features, or a smaller max_staleness, as in max_staleness: {releases: 20}"
             )
 
+    @property
+    def shares_models(self) -> bool:
+        """No: each chain publishes its own iterates."""
+        return False
+
     def is_published(self, version: int) -> bool:
         """Whether the iterate of a version is published."""
         return bool(is_published(version, self.settings.staleness.floor))

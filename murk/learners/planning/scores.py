@@ -14,6 +14,7 @@ from murk.learners.scores.engine import ScoreEngine
 from murk.learners.scores.layout import NEVER, flattened
 from murk.learners.scores.model import QUESTIONS, Question, vectors
 from murk.learners.scores.problem import ScoreProblem
+from murk.learners.scores.shared import SharedScoreEngine
 from murk.learners.scores.sums import Tally, step_of
 
 _FORGOTTEN = 2
@@ -25,7 +26,8 @@ def estimate(
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
     """The estimate after so many people, who are spread over chains."""
-    chains = chains if problem.interactive else 1
+    # Sums at the same models are one chain's.
+    chains = chains if problem.interactive and not problem.settings.shared else 1
     each = max(people // chains, 1)
     kept = problem.settings.forget
     if kept is not None:
@@ -57,6 +59,8 @@ def _chain(
                 integers = [round(value) for value in (total / step_of(mechanism)).tolist()]
                 sums[level, question] = Tally(counts[question], integers)
         engine.learn_sums(sums)
+        if isinstance(engine, SharedScoreEngine):
+            engine.begin_epoch([])
     return engine
 
 

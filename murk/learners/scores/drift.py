@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from murk.errors import MurkError
 from murk.learners.estimates.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
-from murk.learners.scores.engine import Chain
+from murk.learners.scores.engine import Learned, equations
 from murk.learners.scores.layout import REMEMBERED
-from murk.learners.scores.mechanism import ScoreMechanisms
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.any_solution import solution_of
 from murk.learners.scores.sums import Summary, summaries
-
-Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]
-"""A chain, and its levels' mechanisms."""
 
 
 def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
@@ -30,6 +26,7 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
     The oldest epochs are forgotten in the course of time: each end is looked at with as many as 7 different sets of
     epochs before it, and pays for it.
     """
+    chains = equations(settings, chains)
     releases = sum(chain.count for chain, _ in chains)
     starts = sorted({epoch.start for chain, _ in chains for epoch in chain.epochs})
     everything = _until(starts[-1], settings, chains)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,10 @@ class Chain:
     count: int
     epochs: tuple[Epoch, ...]
     shown: Chain | None = None
+
+
+Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]
+"""A chain, and its levels' mechanisms."""
 
 
 class ScoreEngine:
@@ -132,13 +137,7 @@ class ScoreEngine:
         RejectedError
             With reason ``"version"``, ``"future"``, ``"stale"``, ``"dimension"`` or ``"magnitude"``.
         """
-        count, version = self._now.count + ahead, release.version
-        if version > count:
-            raise RejectedError("future", f"version {version} of a chain that stands at {count}")
-        if version != self.settings.epoch_start(version):
-            raise RejectedError("version", f"no epoch begins at version {version}")
-        if version < self._oldest(count):
-            raise RejectedError("stale", f"the epoch of version {version} is forgotten at {count}")
+        self._check_version(release.version, self._now.count + ahead)
         matrix = release.question != "score"
         if matrix and not self.settings.matrices:
             raise RejectedError("dimension", "a matrix, which nobody is asked for")
@@ -149,16 +148,28 @@ class ScoreEngine:
 
     def admits(self, releases: Sequence[ScoreRelease]) -> bool:
         """Whether `admit` plainly lets all of these be learned next, in this order."""
-        count, settings, lengths = self._now.count, self.settings, self.lengths
-        # By the last of them the oldest epoch may be forgotten.
-        oldest = self._oldest(count + len(releases) - 1)
-        versions = {release.version for release in releases}
-        if not all(oldest <= version <= count and version == settings.epoch_start(version) for version in versions):
+        if not self._knows({release.version for release in releases}, len(releases)):
             return False
-        if {(release.question != "score", len(release.payload)) for release in releases} - {*enumerate(lengths)}:
+        if {(release.question != "score", len(release.payload)) for release in releases} - {*enumerate(self.lengths)}:
             return False
         answers = block_of(releases).split(*_ANSWERED)
         return all(self._reach[level, asked != "score"].holds_all(rows) for (_, level, asked), rows in answers.items())
+
+    def _check_version(self, version: int, count: int) -> None:
+        """Refuse a release's version, of which a chain that stands at ``count`` knows no model."""
+        if version > count:
+            raise RejectedError("future", f"version {version} of a chain that stands at {count}")
+        if version != self.settings.epoch_start(version):
+            raise RejectedError("version", f"no epoch begins at version {version}")
+        if version < self._oldest(count):
+            raise RejectedError("stale", f"the epoch of version {version} is forgotten at {count}")
+
+    def _knows(self, versions: Set[int], releases: int) -> bool:
+        """Whether `_check_version` plainly lets so many releases of these versions pass."""
+        count, start = self._now.count, self.settings.epoch_start
+        # By the last of them the oldest epoch may be forgotten.
+        oldest = self._oldest(count + releases - 1)
+        return all(oldest <= version <= count and version == start(version) for version in versions)
 
     def _oldest(self, count: int) -> int:
         """Where the oldest epoch begins that a chain with so many releases remembers."""
@@ -227,12 +238,16 @@ class ScoreEngine:
         known, learned = {epoch.start: epoch for epoch in now.epochs}, 0
         for (version, level, question), payloads in answers.items():
             if version not in known:
-                raise MurkError(f"the epoch of version {version} is not remembered")
+                known[version] = self._unseen(version)
             for start in range(0, len(payloads), BLOCK):
                 part = payloads[start : start + BLOCK]
                 known[version] = known[version].plus(level, question, self.mechanisms[level], part)
             learned += len(payloads)
         self._now = self._advanced(now, now.count + learned, tuple(known.values()))
+
+    def _unseen(self, version: int) -> Epoch:
+        """The epoch of a version at which nobody has answered yet."""
+        raise MurkError(f"the epoch of version {version} is not remembered")
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
         """With the next epoch begun, where one has ended."""
@@ -283,11 +298,15 @@ class ScoreEngine:
         p, contrasts = self.settings.features, self.settings.contrasts
         epochs = tuple(Epoch.of_state(each, p, contrasts, self.mechanisms) for each in found)
         starts = tuple(epoch.start for epoch in epochs)
-        if starts != self.settings.remembered(count):
+        if not self._may_begin(starts, count):
             raise MurkError(
                 f"the state's epochs begin at {list(starts)}, which is not where a chain of {count} has them"
             )
         return Chain(count, epochs)
+
+    def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:
+        """Whether a chain of so many releases may remember epochs that begin there."""
+        return starts == self.settings.remembered(count)
 
 
 def chain_state(chain: Chain) -> dict[str, Any]:
@@ -314,18 +333,41 @@ def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
     return merged_of(engines[0].settings, [(engine.now, engine.mechanisms) for engine in engines])
 
 
-def merged_of(settings: Settings, chains: Sequence[tuple[Chain, Mapping[str, ScoreMechanisms]]]) -> ScoreEstimate:
-    """The estimate of chains, each with its levels' mechanisms."""
+def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
+    """The estimate of chains."""
+    chains = equations(settings, known)
     found = [each for chain, mechanisms in chains for each in summaries(chain.epochs, mechanisms, settings.features)]
     outlook = None
     if found:
         solution = solution_of(found, settings.response, settings.rows)
-        mechanisms = {level: pair for _, known in chains for level, pair in known.items()}
+        mechanisms = {level: pair for _, levels in chains for level, pair in levels.items()}
         outlook = Outlook(settings, solution, found, mechanisms, _levels(chain for chain, _ in chains))
-    estimate = estimate_of(settings.reported, outlook, len(chains), sum(chain.count for chain, _ in chains))
+    estimate = estimate_of(settings.reported, outlook, len(known), sum(chain.count for chain, _ in chains))
     if settings.forget is None:
         return estimate
     return replace(estimate, kept=sum(_levels(chain for chain, _ in chains).values()))
+
+
+def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned]:
+    """The chains whose sums are each an equation of its own: one, where all are of the same models."""
+    if not settings.shared or not chains:
+        return chains
+    return [(joined([chain for chain, _ in chains]), chains[0][1])]
+
+
+def joined(chains: Sequence[Chain]) -> Chain:
+    """Chains whose people answered at the same models, as one chain: their sums are whole numbers, and add up.
+
+    Of a model the first chain's word is taken; it is the one that makes them.
+    """
+    found: dict[int, Epoch] = {}
+    for epoch in (epoch for chain in chains for epoch in chain.epochs):
+        whole = found.get(epoch.start, Epoch(epoch.start, epoch.model))
+        for (level, question), tally in epoch.tallies.items():
+            whole = whole.joined(level, question, tally)
+        found[epoch.start] = whole
+    newest = sorted(found.values(), key=attrgetter("start"))[-REMEMBERED:]
+    return Chain(sum(chain.count for chain in chains), tuple(newest))
 
 
 def _levels(chains: Iterable[Chain]) -> dict[str, int]:

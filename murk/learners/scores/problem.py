@@ -20,6 +20,7 @@ from murk.learners.scores.layout import REMEMBERED, matrix_size
 from murk.learners.scores.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.scores.model import QUESTIONS, Model, Question, asked, check_model, model_size, vectors
 from murk.learners.scores.settings import Settings
+from murk.learners.scores.shared import SharedScoreEngine
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource, Purpose
@@ -73,6 +74,11 @@ class ScoreProblem:
         """Numbers in a published model."""
         return model_size(self.settings.features, self.settings.contrasts)
 
+    @property
+    def shares_models(self) -> bool:
+        """Whether people of all chains answer at the first chain's models."""
+        return self.settings.shared
+
     @cached_property
     def initial(self) -> NDArray[np.float64]:
         """The model of version 0."""
@@ -94,7 +100,7 @@ class ScoreProblem:
         return self.settings.epoch_end(version)
 
     def block(self, releases: int) -> int:
-        """Most releases to make at the newest models: what is left of the epoch, if there is but one chain."""
+        """Most releases to make at the newest models: what is left of the epoch, if there is but one chain of it."""
         return self.settings.epoch_end(releases) - releases
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
@@ -173,7 +179,8 @@ class ScoreProblem:
 
     def engine(self) -> ScoreEngine:
         """A learner for this task's releases, standing at version 0."""
-        return ScoreEngine(self.settings, self.mechanisms)
+        kind = SharedScoreEngine if self.settings.shared else ScoreEngine
+        return kind(self.settings, self.mechanisms)
 
     def estimate(self, engines: Sequence[ScoreEngine]) -> ScoreEstimate:
         """What the learners of all chains have learned together."""
@@ -222,9 +229,13 @@ def problem_for(task: Task) -> ScoreProblem:
     block, coding = task.scores, task.coding
     assert block is not None
     labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
+    shared = block.models == "shared"
+    # Of each partition's releases so many are kept, and epochs are of all.
+    forget = task.forget if task.forget is None or not shared else task.forget * task.log.partitions
     settings = Settings(
-        coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels, forget=task.forget
-    )
+        coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels, forget=forget,
+        shared=shared,
+    )  # fmt: skip
     # Before a mechanism of so many numbers is sought, which may not exist.
     check_size(settings, len(task.privacy.levels), interactive=True)
     return ScoreProblem(settings, level_mechanisms(task, settings))

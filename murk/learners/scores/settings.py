@@ -69,7 +69,11 @@ class Settings:
         The mean function, where it is not the logistic one, or the line. Any may be fitted to the same releases: it
         is not part of the digest.
     forget
-        The most releases that a chain's estimate is of, its newest ones; None for all.
+        The most releases that an estimate is of, the newest ones; None for all. Of a chain, or where models are shared
+        of all chains.
+    shared
+        Whether people of all chains answer at the same models: epochs are then counted over all of them, and whole
+        numbers of the same epoch add up, as if there was one chain.
     """
 
     names: tuple[str, ...]
@@ -80,6 +84,7 @@ class Settings:
     once: bool = False
     curve: CodedCurve | None = None
     forget: int | None = None
+    shared: bool = False
 
     @cached_property
     def longest(self) -> int:
@@ -162,6 +167,8 @@ class Settings:
             parts.append("once")
         if self.forget is not None:
             parts.append(f"forget={self.forget}")
+        if self.shared:
+            parts.append("shared")
         if self.covariates is not None:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from murk.errors import MurkError
-from murk.stream.log.base import Log, UnreachableError
+from murk.stream.log.base import FIRST_CHAIN, Log, UnreachableError
 from murk.stream.messages.releases import IterateMessage
 from murk.stream.messages.state import decode_state
 
@@ -33,13 +33,12 @@ def wait_for_models(
     MurkError
         When no learner has read anything for ``patience`` seconds.
     """
-    chains = range(log.partitions)
-    ends = [log.end(chain) for chain in chains]
+    ends = [log.end(chain) for chain in range(log.partitions)]
     before: object = None
     moved, pause = clock(), _SHORTEST
     while True:
         try:
-            standing = [_chain_progress(log, problem, chain, end) for chain, end in zip(chains, ends, strict=True)]
+            standing = _progress(log, problem, ends)
         except UnreachableError:
             # The log itself is away; whether it comes back is waited for as long as for a learner.
             standing = [(False, -1)]
@@ -58,8 +57,17 @@ def wait_for_models(
         pause = min(_LONGEST, 1.2 * pause)
 
 
-def _chain_progress(log: Log, problem: InteractiveProblem, chain: int, end: int) -> tuple[bool, int]:
-    """Whether no newer model than the one that is out can come of what stands before ``end``; and how far it is."""
+def _progress(log: Log, problem: InteractiveProblem, ends: Sequence[int]) -> list[tuple[bool, int]]:
+    """Of each chain, or of all that share models: what `_models_progress` says."""
+    if problem.shares_models:
+        return [_models_progress(log, problem, FIRST_CHAIN, dict(enumerate(ends)))]
+    return [_models_progress(log, problem, chain, {chain: end}) for chain, end in enumerate(ends)]
+
+
+def _models_progress(log: Log, problem: InteractiveProblem, chain: int, ends: Mapping[int, int]) -> tuple[bool, int]:
+    """Whether no newer model of a chain can come than the one that is out, of what stands before the ends of all chains
+    that it is made of; and how far it is.
+    """
     message = log.model(chain)
     try:
         published = 0 if message is None else IterateMessage.model_validate_json(message).version
@@ -67,12 +75,16 @@ def _chain_progress(log: Log, problem: InteractiveProblem, chain: int, end: int)
         # Not an honest learner's; the producer checks it before use and says so.
         return True, 0
     due = problem.next_published(published)
-    if end < due:
+    if sum(ends.values()) < due:
         return True, published
-    state, offset = log.checkpoint(chain)
-    if offset < end:
-        return False, offset
-    if state is None:
-        return True, offset
+    places = {each: log.checkpoint(each) for each in ends}
+    read = sum(place.offset for place in places.values())
+    if any(place.offset < ends[each] for each, place in places.items()):
+        return False, read
+    learned = sum(
+        decode_state(place.state, f"chain {each} of {log.url}").counters.learned
+        for each, place in places.items()
+        if place.state is not None
+    )
     # State and model are written together, but on a cluster a reader may see one a moment before the other.
-    return decode_state(state, f"chain {chain} of {log.url}").counters.learned < due, offset
+    return learned < due, read

@@ -72,7 +72,7 @@ class LocalRun:
             self.problem = self.population.problem
             self.engines = [self.problem.engine() for _ in range(self.task.log.partitions)]
             self.workers = [
-                self._stack.enter_context(Worker(self.log, self.task, engine, chain))
+                self._stack.enter_context(Worker(self.log, self.task, engine, chain, look=0.0))
                 for chain, engine in enumerate(self.engines)
             ]
         except BaseException:
@@ -95,7 +95,9 @@ class LocalRun:
         return self.problem.estimate(self.engines)
 
     def _learn(self) -> None:
-        for worker in self.workers:
+        # The first chain last: where it makes models for all, it does so of all that was released, and not of what
+        # happens to be learned by then.
+        for worker in reversed(self.workers):
             while worker.step().read:
                 pass
 

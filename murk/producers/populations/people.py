@@ -109,7 +109,7 @@ class Population(FilePopulation):
             size = BLOCK
         else:
             size = min(MOST, interactive.block(self.releases))
-            if self.task.log.partitions > 1:
+            if self.task.log.partitions > 1 and not interactive.shares_models:
                 size = min(size, max(FEW, self.releases // SHARE))
         return size if self._block is None else min(size, self._block)
 

@@ -28,6 +28,10 @@ MAX_STATE = 8 * 2**20
 """Longest state of a chain in bytes that every log takes."""
 
 
+FIRST_CHAIN = 0
+"""The chain under whose number models are on the log that all chains share."""
+
+
 def segment_seconds(retention: int) -> int:
     """How long a segment of a topic is to be written to, where messages are kept for so many seconds.
 

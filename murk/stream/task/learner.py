@@ -38,6 +38,7 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("learner", "delays"): None,
     ("examples", "intercept"): True,
     ("sketch", "first"): None,
+    ("scores", "models"): "own",
 }
 """Keys of blocks, with their defaults, that a document has only where they differ: older hashes stay as they were."""
 ADDED_TO_TASK: Final[dict[str, object]] = {"forget": None}

@@ -12,16 +12,16 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_
 from pydantic_core import PydanticCustomError
 
 from murk.errors import UserError
-from murk.privacy.mechanisms import BEST
 from murk.stream.task.block import Block, Integer, Text
 from murk.stream.task.canonical import canonical_json
-from murk.stream.task.checks import FORMER_OBJECTIVE, check_names, check_objective, check_times
+from murk.stream.task.checks import check_names, check_objective, check_times
 from murk.stream.task.data.coding import INTERCEPT, Coding
 from murk.stream.task.data.covariates import PublicCovariates, covariates
 from murk.stream.task.data.features import ClassTarget, Feature, Target, without_defaults
 from murk.stream.task.durations import Duration
 from murk.stream.task.errors import Path as KeyPath
 from murk.stream.task.errors import shown, task_error, user_error
+from murk.stream.task.former import former_defaults
 from murk.stream.task.learner import ADDED, ADDED_TO_TASK, LearnerBlock, LogBlock, MaxStaleness, PublicBlock
 from murk.stream.task.privacy import PrivacyBlock, filled_in
 from murk.stream.task.protocols.base import Scale
@@ -29,9 +29,6 @@ from murk.stream.task.protocols.examples import ExamplesBlock
 from murk.stream.task.protocols.moments import MomentsBlock
 from murk.stream.task.protocols.registry import (
     BLOCKS,
-    FORMER_PROTOCOL,
-    FORMER_RELEASES,
-    FORMER_SET_ASIDE,
     PROTOCOLS,
     ProtocolName,
     check_forgetting,
@@ -40,9 +37,10 @@ from murk.stream.task.protocols.registry import (
     release_named,
     resolved,
     with_delays,
+    with_shared_models,
 )
 from murk.stream.task.protocols.scores import ScoresBlock
-from murk.stream.task.protocols.sketch import FORMER_METHOD, SketchBlock
+from murk.stream.task.protocols.sketch import SketchBlock
 from murk.stream.task.yaml import read_yaml
 
 SCHEMA_VERSION: Final = 1
@@ -137,7 +135,7 @@ class Task(Block):
 
     hidden = frozenset(RESOLVED)
     _path: Path | None = PrivateAttr(default=None)
-    # What its file left to the rules: "protocol", "release", "method", "objective", "delays".
+    # What its file left to the rules: "protocol", "release", "method", "objective", "delays", "models".
     _by_rule: frozenset[str] = PrivateAttr(default=frozenset())
 
     @classmethod
@@ -177,12 +175,13 @@ class Task(Block):
         if "protocol" in (by_rule := {key for key in ("protocol", "objective") if content.get(key) is None}):
             content["protocol"] = protocol_by_rule(content)
         content, filled = with_delays(content)
+        content, shared = with_shared_models(content)
         if "privacy" in content:
             content["privacy"] = filled_in(content["privacy"], content["protocol"], release_named(content))
         task = cls._resolve(content, source, lines)
         block = content.get(task.protocol)
         named = {key for key, value in block.items() if value is not None} if isinstance(block, dict) else set()
-        task._by_rule = frozenset(by_rule | filled | ({"release", "method"} - named))
+        task._by_rule = frozenset(by_rule | filled | shared | ({"release", "method"} - named))
         return task
 
     @classmethod
@@ -350,30 +349,10 @@ class Task(Block):
 
         Up to 0.3, a file that names no protocol had gradients, those of a binary target were of the logistic loss,
         moments without ``public`` set 1,000 records aside, organisations mixed their records, no mechanism was
-        ``best``, steps did not depend on a gradient's age, and examples and moments were released jointly, examples
-        later as directions. A log that carries that goes on as it is.
+        ``best``, steps did not depend on a gradient's age, chains of scores had models of their own, and examples and
+        moments were released jointly, examples later as directions. A log that carries that goes on as it is.
         """
-        changes: dict[str, Any] = {}
-        for name in ("examples", "moments"):
-            own, former = getattr(self, name), getattr(carried, name)
-            if "release" in self._by_rule and own and former and former.release in FORMER_RELEASES[name]:
-                changes[name] = own.model_dump(mode="json") | {"release": former.release}
-        if "protocol" in self._by_rule and carried.protocol == FORMER_PROTOCOL != self.protocol:
-            changes |= {"protocol": FORMER_PROTOCOL, self.protocol: None}
-        same = "protocol" in changes or self.protocol == carried.protocol
-        logistic = carried.objective == FORMER_OBJECTIVE and self.target.kind == "binary"
-        if same and logistic and "objective" in self._by_rule:
-            changes["objective"] = FORMER_OBJECTIVE
-        if "delays" in self._by_rule and carried.learner.delays is None:
-            changes["learner"] = self.learner.model_dump(mode="json") | {"delays": None}
-        sample = PublicBlock(set_aside=FORMER_SET_ASIDE)
-        if self.protocol == "moments" and self.public is None and carried.public == sample:
-            changes["public"] = sample.model_dump(mode="json")
-        if self.privacy.mechanism == BEST and carried.privacy.mechanism is None:
-            changes["privacy"] = self.privacy.model_dump(mode="json", by_alias=True) | {"mechanism": None}
-        mixed = carried.sketch is not None and carried.sketch.method == FORMER_METHOD
-        if "method" in self._by_rule and self.sketch is not None and mixed:
-            changes["sketch"] = self.sketch.model_dump(mode="json") | {"method": FORMER_METHOD}
+        changes = former_defaults(self, carried, self._by_rule)
         return self._with(**changes) if changes else self
 
     def with_simulated(self, simulated: bool) -> Self:
@@ -392,6 +371,7 @@ class Task(Block):
         for key in ("objective", "learner", "max_staleness", "forget", *BLOCKS):
             content.pop(key, None)
         content |= {"protocol": protocol} | ({protocol: settings} if settings else {})
+        content, _ = with_shared_models(content)
         privacy, released = dict(content["privacy"]), release_named(content)
         offer = PROTOCOLS[protocol].offer_of(released) if protocol in PROTOCOLS else None
         if offer is None or privacy.get("mechanism") not in offer.mechanisms:

@@ -6,7 +6,7 @@ to be known is asked at once, which takes a fraction of the time; any doubt, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from murk.stream.log.base import DeadLetter, Message
@@ -50,10 +50,15 @@ class Intake:
         What a release must satisfy.
     learner
         The chain's.
+    renew
+        Tells the learner what it may not know of the models that messages are of; and whether there was anything.
     """
 
-    def __init__(self, chain: int, rules: WireRules, learner: StreamLearner) -> None:
+    def __init__(
+        self, chain: int, rules: WireRules, learner: StreamLearner, renew: Callable[[], bool] = lambda: False
+    ) -> None:
         self._chain = chain
+        self._renew = renew
         self._learner = learner
         self._admits = admits_of(learner)
         self.receive = receiver(rules)
@@ -78,7 +83,7 @@ class Intake:
         return Judged(releases, times[-1])
 
     def _judge_each(self, messages: Sequence[Message], window: DuplicateWindow, tally: Tally) -> Judged:
-        chain, receive, seen, admit = self._chain, self.receive, window.seen, self._learner.admit
+        chain, receive, seen, admit = self._chain, self.receive, window.seen, self._admit
         admitted: list[Received] = []
         dead: list[DeadLetter] = []
         newest = 0
@@ -104,3 +109,12 @@ class Intake:
             admitted.append(release)
             newest = appended
         return Judged(admitted, newest, dead)
+
+    def _admit(self, release: Received, ahead: int) -> None:
+        try:
+            self._learner.admit(release, ahead)
+        except RejectedError as rejected:
+            # It may be of a model that came out since the learner was last told of any.
+            if rejected.reason != "future" or not self._renew():
+                raise
+            self._learner.admit(release, ahead)

@@ -25,6 +25,7 @@ from murk.stream.worker.counters import DeadLetterLog, Tally
 from murk.stream.worker.intake import Intake
 from murk.stream.worker.learner import StreamLearner, wire_rules
 from murk.stream.worker.recovery import check_carries, check_last, open_state, rebuild_window
+from murk.stream.worker.sharing import LOOK, sharing_of
 
 _STEP_BYTES = 2**26
 """No step reads more than so many bytes, whatever the batch."""
@@ -99,6 +100,9 @@ class Worker:
         Most messages of one step; fewer where releases are so long that they would fill the memory.
     estimates
         Asked at each step of the first chain for the message about the estimate, from its learner; None: none is due.
+    look
+        Seconds between two looks of the first chain's worker at what all chains have learned, where it makes their
+        models, at the least.
     clock
         Time in seconds since 1970. It decides when old messages are deleted, and nothing else.
 
@@ -145,6 +149,7 @@ class Worker:
         *,
         batch: int = 16_384,
         estimates: Callable[[StreamLearner], bytes | None] | None = None,
+        look: float = LOOK,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if batch < 1:
@@ -162,7 +167,8 @@ class Worker:
         check_carries(log, task)
         self._check_learner()
         rules = wire_rules(task, learner)
-        self._intake = Intake(chain, rules, learner)
+        self._sharing = sharing_of(log, task, learner, chain, look)
+        self._intake = Intake(chain, rules, learner, self._sharing.renew)
         self.batch = max(1, min(batch, _STEP_BYTES // rules.max_bytes))
         self._pending: _Pending | None = None
         self._stopped: str | None = None
@@ -212,6 +218,8 @@ class Worker:
             messages = self._log.read(self.chain, self.offset, count)
             if not messages:
                 self._restore_model()
+            self._sharing.arrived()
+            self._sharing.step()
             # An interrupt within the update leaves the learner between two states, fit for nothing.
             self._stopped = "was interrupted while it learned"
             self._pending = self._learn_batch(messages)
@@ -345,14 +353,14 @@ class Worker:
 
     def _publish_uncommitted(self) -> None:
         """Let the newest iterate out between commits, where devices may use it before the next one."""
-        published = self._learner.published()
+        published = self._published()
         if published is not None and published[0] - self._published_version >= self._learner.publish_every:
             self._published_version = published[0]
             self._ownership.publish_uncommitted(self._encoded(*published))
 
     def _newest_model(self) -> bytes | None:
         """Return the newest published iterate where the log does not have it yet."""
-        published = self._learner.published()
+        published = self._published()
         if published is None or published[0] == self._model_version:
             return None
         self._model_version = self._published_version = published[0]
@@ -361,6 +369,9 @@ class Worker:
             return None
         self._model = message
         return message
+
+    def _published(self) -> tuple[int, list[float]] | None:
+        return self._learner.published() if self._sharing.publishes else None
 
     def _encoded(self, version: int, iterate: list[float]) -> bytes:
         return encode_iterate(IterateMessage(task=self._task.hash, chain=self.chain, version=version, iterate=iterate))

@@ -16,6 +16,7 @@ from murk.stream.log.base import Checkpoint, Log, UnreachableError
 from murk.stream.messages.codec import encode_iterate
 from murk.stream.messages.releases import IterateMessage
 from murk.stream.messages.state import Counters, StateMessage
+from murk.stream.task.task import Task
 from tests.producers.world import Wrapped
 from tests.stream.harness import make_task
 
@@ -25,6 +26,8 @@ EPOCH = 10
 
 class Epochs:
     """All that waiting asks of a problem."""
+
+    shares_models = False
 
     def next_published(self, version: int) -> int:
         return version + EPOCH
@@ -52,13 +55,13 @@ def append(log: Log, count: int) -> None:
     log.append([(0, b"a release")] * count)
 
 
-def commit(log: Log, offset: int, learned: int, model: int | None) -> None:
+def commit(log: Log, offset: int, learned: int, model: int | None, chain: int = 0, task: Task = TASK) -> None:
     state = StateMessage(
-        task=TASK.hash, identity=log.identity, chain=0, offset=offset, last_id=None,
+        task=task.hash, identity=log.identity, chain=chain, offset=offset, last_id=None,
         counters=Counters(learned=learned, levels={"default": learned}), learner={},
     )  # fmt: skip
-    message = None if model is None else IterateMessage(task=TASK.hash, chain=0, version=model, iterate=[0.0])
-    ownership = log.acquire(0)
+    message = None if model is None else IterateMessage(task=task.hash, chain=chain, version=model, iterate=[0.0])
+    ownership = log.acquire(chain)
     ownership.commit(state.encode(), offset, [], None if message is None else encode_iterate(message))
     ownership.close()
 
@@ -94,6 +97,37 @@ def test_what_was_read_and_not_learned_brings_no_model(log: Log) -> None:
 def test_a_chain_whose_state_is_gone_is_left_to_its_learner(log: Log) -> None:
     append(log, EPOCH)
     assert not waits(Wrapped(log, checkpoint=lambda chain: Checkpoint(None, EPOCH)))  # type: ignore[arg-type]
+
+
+def test_of_models_that_chains_share_all_are_waited_for(tmp_path: Path) -> None:
+    """Whatever each of them has: the model is of what all have learned, and the first chain publishes it."""
+    shared = make_task(partitions=2)
+    with open_log(f"sqlite:///{tmp_path}/shared.db") as log:
+        log.register_task(shared.document())
+        problem: Any = Epochs()
+        problem.shares_models = True
+
+        def waiting() -> bool:
+            times = iter(range(10_000))
+            try:
+                wait_for_models(log, problem, 3.0, clock=lambda: float(next(times)))
+            except MurkError:
+                return True
+            return False
+
+        log.append([(0, b"a release")] * 4 + [(1, b"a release")] * (EPOCH - 5))
+        assert not waiting()
+        log.append([(1, b"a release")])
+        assert waiting()
+        commit(log, 4, 4, 0, task=shared)
+        assert waiting()
+        commit(log, EPOCH - 4, EPOCH - 5, None, 1, task=shared)
+        # One of them was not learned: none is due.
+        assert not waiting()
+        commit(log, EPOCH - 4, EPOCH - 4, None, 1, task=shared)
+        assert waiting()
+        commit(log, 4, 4, EPOCH, task=shared)
+        assert not waiting()
 
 
 def test_releases_of_no_model_are_of_an_empty_one(log: Log) -> None:

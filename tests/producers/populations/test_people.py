@@ -430,7 +430,7 @@ def test_figures_of_a_file(folder: Path, person: str | None, people: int, releas
 def test_how_many_records_a_block_has(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as a model allows, at most 16,384; on several chains a twentieth of what was released, or 256."""
     allowed = [10**6]
-    problem = SimpleNamespace(block=lambda releases: allowed[0])
+    problem = SimpleNamespace(block=lambda releases: allowed[0], shares_models=False)
     for partitions, sizes in (
         (1, {0: 16_384, 10**7: 16_384}), (2, {0: 256, 5139: 256, 5140: 257, 10**5: 5000, 10**7: 16_384})
     ):  # fmt: skip

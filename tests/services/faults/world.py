@@ -9,10 +9,14 @@ from functools import cache
 from pathlib import Path
 
 from murk.learners.problem import problem_for
+from murk.learners.scores.engine import Chain
+from murk.learners.scores.shared import SharedScoreEngine
+from murk.learners.scores.sums import Epoch
 from murk.stream import Task, open_log
 from murk.stream.log.base import UnreachableError
 from murk.stream.log.kafka.topics import Names
 from murk.stream.messages.state import Counters, decode_state
+from murk.stream.worker.sharing import Alone
 from murk.stream.worker.worker import Worker
 from tests.cli import harness
 from tests.protocols import GRADIENTS
@@ -118,17 +122,33 @@ def _messages(log):
     return [read_all(log, number) for number in range(log.partitions)]
 
 
-def alone(task, partitions):
-    """What one process learns from the same messages in the same order: (learner's state, counters) by chain."""
+def alone(task, partitions, known=None):
+    """What one process learns from the same messages in the same order: (learner's state, counters) by chain.
+
+    Where chains share models, at those of ``known``, the first chain's state: when one was made is no message's to say.
+    """
     with tempfile.TemporaryDirectory(dir=MEMORY) as place, open_log(f"sqlite:///{place}/log.db") as log:
         log.register_task(task.document())
         for number, values in enumerate(partitions):
             log.append([(number, value) for value in values])
         for number in range(len(partitions)):
-            with Worker(log, task, problem_for(task).engine(), number) as worker:
+            with Worker(log, task, engine_at(task, number, known), number) as worker:
+                worker._sharing = Alone()
                 while worker.step().read:
                     pass
         return states(log)
+
+
+def engine_at(task, chain, known):
+    """A learner that has learned nothing, and knows the models that its chain's people answered at."""
+    engine = problem_for(task).engine()
+    if isinstance(engine, SharedScoreEngine) and known is not None:
+        first = engine.another()
+        first.load_state_dict(known)
+        engine.hear(first, 0, [])
+        if chain == 0:
+            engine._now = Chain(0, tuple(Epoch(epoch.start, epoch.model) for epoch in first.epochs))
+    return engine
 
 
 def states(log):
@@ -185,7 +205,7 @@ def as_if_undisturbed(url, task):
     with open_log(url, create=False) as log:
         there, found = _messages(log), states(log)
         dead = [list(log.dead_letters(number)) for number in range(log.partitions)]
-    assert found == alone(task, there)
+    assert found == alone(task, there, json.loads(found[0][0]))
     for (_, counters), values, letters in zip(found, there, dead, strict=True):
         assert counters["learned"] + counters["duplicates"] + sum(counters["dead"].values()) == len(values)
         assert len(letters) == sum(counters["dead"].values())

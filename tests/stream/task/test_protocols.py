@@ -150,6 +150,40 @@ def test_a_file_that_names_no_protocol_gets_one_by_rule(text: str, chosen: str) 
     assert found.protocol == chosen
 
 
+def test_chains_of_scores_share_models_unless_a_file_says_otherwise() -> None:
+    for more, models in (
+        ("", "own"), ("log: {partitions: 1}\n", "own"), ("log: {partitions: 2}\n", "shared"),
+        ("log: {partitions: 2}\nscores: {exponent: 0.5}\n", "shared"),
+        ("log: {partitions: 2}\nscores: {models: own}\n", "own"), ("scores: {models: shared}\n", "shared"),
+    ):  # fmt: skip
+        found = Task.parse(ANY_PROTOCOL + more).scores
+        assert found is not None
+        assert found.models == models
+    with pytest.raises(UserError, match=r"scores\.models"):
+        Task.parse(ANY_PROTOCOL + "scores: {models: mine}\n")
+
+
+def test_a_log_whose_chains_were_begun_with_models_of_their_own_goes_on() -> None:
+    """Of up to 0.3, whose documents say nothing of it; that of one chain is as it was, down to its hash."""
+    text = ANY_PROTOCOL + "log: {partitions: 2}\n"
+    silent = Task.parse(text)
+    former = Task.from_document(silent.document().replace(b',"models":"shared"', b""))
+    assert b"models" not in former.document()
+    assert former.scores is not None
+    assert former.scores.models == "own"
+    assert former.hash == Task.parse(ANY_PROTOCOL).hash != silent.hash
+    assert silent.with_defaults_of(former) == former
+    assert check_task_change("here", former.document(), silent.with_defaults_of(former).document()) is None
+    named = Task.parse(text + "scores: {models: shared}\n")
+    with pytest.raises(UserError, match=r"differs in: scores\.models"):
+        check_task_change("here", former.document(), named.with_defaults_of(former).document())
+    # Another number of partitions is what is wrong, and not what follows from it.
+    for was, wanted in ((1, 2), (2, 1), (2, 3)):
+        before, after = (Task.parse(f"{ANY_PROTOCOL}log: {{partitions: {count}}}\n") for count in (was, wanted))
+        with pytest.raises(UserError, match=f"has {was} partitions .* asks for {wanted}"):
+            check_task_change("here", before.document(), after.with_defaults_of(before).document())
+
+
 def test_a_log_that_was_begun_with_the_former_default_goes_on() -> None:
     """The same file then meant gradients; one that says scores does not mean the same."""
     former = Task.parse(LOGISTIC + "objective: logistic\nlearner: {delays: null}\n")

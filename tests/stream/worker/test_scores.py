@@ -1,4 +1,5 @@
-"""A worker on a chain of scores: a model when an epoch ends and at no other time, the same bytes anyone who does it."""
+"""A worker on a chain of scores with its own models: one when an epoch ends and at no other time, the same bytes
+anyone who does it."""
 
 import json
 from pathlib import Path
@@ -7,10 +8,10 @@ import pytest
 
 from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.worker.worker import Worker
-from tests.protocols import SCORES
+from tests.protocols import OWN_MODELS
 from tests.stream.harness import drain, fault_task, learner_for, message, put, state_of
 
-TASK = fault_task(SCORES)
+TASK = fault_task(OWN_MODELS)
 RELEASES = 6_100
 
 

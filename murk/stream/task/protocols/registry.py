@@ -78,6 +78,16 @@ def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
     return {**data, "learner": {**learner, "delays": "adaptive"}}, {"delays"}
 
 
+def with_shared_models(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """A task file's content with the models that chains of scores share in new tasks, and what was filled in."""
+    log, block = data.get("log"), data.get("scores")
+    block = {} if block is None else block
+    if data.get("protocol") != "scores" or not isinstance(block, dict) or "models" in block:
+        return data, set()
+    several = isinstance(log, dict) and log.get("partitions", 1) != 1
+    return {**data, "scores": {**block, "models": "shared" if several else "own"}}, {"models"}
+
+
 def resolved(data: dict[str, Any]) -> dict[str, Any]:
     """Fill in what follows from a task's protocol and target, before the task is checked.
 

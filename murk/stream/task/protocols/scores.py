@@ -1,6 +1,6 @@
 """Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,12 @@ class ScoresBlock(Block):
         description="how much of the outcome's probability a score takes back: 1 is centred, and right whatever the "
         "people's features are; 0 is the label's sign, and tells more where the public rows are like the people; "
         "`null`: by rule from the public rows, 1 without any",
+    )
+    models: Literal["shared", "own"] = Field(
+        default="own",
+        description="`shared`: people of all partitions answer at models that the first chain's learner makes of what "
+        "all have learned; `own`: each chain makes its own. A file that does not say has `shared` where it has several "
+        "partitions",
     )
 
 

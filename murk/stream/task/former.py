@@ -1,0 +1,50 @@
+"""What earlier versions filled in where a task file says nothing: logs that were begun so go on."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+from murk.privacy.mechanisms import BEST
+from murk.stream.task.checks import FORMER_OBJECTIVE
+from murk.stream.task.learner import PublicBlock
+from murk.stream.task.protocols.registry import FORMER_PROTOCOL, FORMER_RELEASES, FORMER_SET_ASIDE
+from murk.stream.task.protocols.sketch import FORMER_METHOD
+
+
+def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any]:
+    """What of a task is to be as in the one that a log carries, where its file left it to the rules.
+
+    Parameters
+    ----------
+    task
+        A `Task`, as its file is read now.
+    carried
+        The one that a log carries.
+    by_rule
+        What the file left to the rules: "protocol", "release", "method", "objective", "delays", "models".
+    """
+    changes: dict[str, Any] = {}
+    for name in ("examples", "moments"):
+        own, former = getattr(task, name), getattr(carried, name)
+        if "release" in by_rule and own and former and former.release in FORMER_RELEASES[name]:
+            changes[name] = own.model_dump(mode="json") | {"release": former.release}
+    if "protocol" in by_rule and carried.protocol == FORMER_PROTOCOL != task.protocol:
+        changes |= {"protocol": FORMER_PROTOCOL, task.protocol: None}
+    same = "protocol" in changes or task.protocol == carried.protocol
+    logistic = carried.objective == FORMER_OBJECTIVE and task.target.kind == "binary"
+    if same and logistic and "objective" in by_rule:
+        changes["objective"] = FORMER_OBJECTIVE
+    if "delays" in by_rule and carried.learner.delays is None:
+        changes["learner"] = task.learner.model_dump(mode="json") | {"delays": None}
+    if "models" in by_rule and task.scores is not None and carried.scores is not None:
+        changes["scores"] = task.scores.model_dump(mode="json") | {"models": carried.scores.models}
+    sample = PublicBlock(set_aside=FORMER_SET_ASIDE)
+    if task.protocol == "moments" and task.public is None and carried.public == sample:
+        changes["public"] = sample.model_dump(mode="json")
+    if task.privacy.mechanism == BEST and carried.privacy.mechanism is None:
+        changes["privacy"] = task.privacy.model_dump(mode="json", by_alias=True) | {"mechanism": None}
+    mixed = carried.sketch is not None and carried.sketch.method == FORMER_METHOD
+    if "method" in by_rule and task.sketch is not None and mixed:
+        changes["sketch"] = task.sketch.model_dump(mode="json") | {"method": FORMER_METHOD}
+    return changes

@@ -1,0 +1,289 @@
+"""Chains of scores whose people answer at the same models: their sums add up to one chain's, to the bit."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murk.errors import MurkError
+from murk.learners.problem import HostileModelError
+from murk.learners.scores.engine import joined
+from murk.learners.scores.layout import REMEMBERED
+from murk.learners.scores.model import Model
+from murk.learners.scores.shared import SharedScoreEngine
+from murk.privacy.noise import SimulatedNoise
+from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.releases import ScoreRelease
+from tests.learners.scores.people import features, outcomes, problem_of, public
+
+P = 2
+PEOPLE = 13_000
+THETA = np.array([0.7, -0.4, 0.3])
+COMMON: dict[str, Any] = {
+    "task": "0" * 64, "level": "default", "time": 0, "expires": 2**40, "simulated": True,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def world() -> tuple[Any, Any]:
+    rng = np.random.default_rng(5)
+    X = features(rng, PEOPLE, P)
+    return X, outcomes(rng, X, THETA)
+
+
+def release(number: int, version: int, question: Any, payload: list[int], chain: int = 0) -> ScoreRelease:
+    return ScoreRelease(id=f"{number:032x}", chain=chain, version=version, question=question, payload=payload, **COMMON)
+
+
+def answers(problem: Any, X: Any, y: Any, start: int, stop: int, version: int, model: Model) -> list[ScoreRelease]:
+    """What people release at a model: of their number alone, whatever their chain."""
+    indices = np.arange(start, stop, dtype=np.int64)
+    noise = SimulatedNoise(3)
+    asked = np.array(problem.ask(noise, indices, model.flat))
+    found = {}
+    for question in problem.questions:
+        own = indices[asked == question]
+        if len(own):
+            vectors = problem.vectors(X[own], y[own], model.flat, question)
+            payloads = problem.mechanism("default", question).randomize(vectors, noise, own)
+            found |= {
+                int(each): release(each, version, question, row)
+                for each, row in zip(own, payloads.tolist(), strict=True)
+            }
+    return [found[each] for each in sorted(found)]
+
+
+def told(engines: list[Any]) -> None:
+    """The first chain looks at what all have learned, and the others are told."""
+    first, *others = engines
+    first.begin_epoch(others)
+    for other in others:
+        other.hear(first, *first.published())
+
+
+def learned(problem: Any, world: Any, chains: int) -> list[Any]:
+    """Chains of everybody, who go to one of them by their number."""
+    X, y = world
+    engines = [problem.engine() for _ in range(chains)]
+    done = 0
+    while done < PEOPLE:
+        stop = min(PEOPLE, problem.settings.epoch_end(done))
+        version, _ = engines[0].published()
+        made = answers(problem, X, y, done, stop, version, engines[0].model)
+        for chain, engine in enumerate(engines):
+            part = made[chain::chains]
+            assert engine.admits(part)
+            engine.learn_releases(part)
+        told(engines)
+        done = stop
+    return engines
+
+
+@pytest.mark.parametrize("more", [{}, {"forget": 24_000}, {"covariates": True}], ids=str)
+def test_any_number_of_chains_learns_what_one_does(world: Any, more: dict[str, Any]) -> None:
+    if more.get("covariates"):
+        more = {"covariates": public(world[0][:800])}
+    shared = problem_of(P, 2.0, shared=True, **more)
+    one = learned(shared, world, 1)
+    expected = shared.estimate(one)
+    for chains in (2, 7):
+        engines = learned(shared, world, chains)
+        found = shared.estimate(engines)
+        assert found.values.tolist() == expected.values.tolist()
+        assert found.half_widths().tolist() == expected.half_widths().tolist()
+        assert found.n_releases == expected.n_releases == PEOPLE
+        assert shared.drift(engines) == shared.drift(one)
+        # Each chain's own model of what it has learned is another: a bare sum of estimates would be.
+        assert shared.estimate(engines[:1]).values.tolist() != expected.values.tolist()
+
+
+def test_is_what_one_chain_with_models_of_its_own_learns(world: Any) -> None:
+    X, y = world
+    problem = problem_of(P, 2.0)
+    engine, done = problem.engine(), 0
+    while done < PEOPLE:
+        stop = min(PEOPLE, problem.settings.epoch_end(done))
+        engine.learn_releases(answers(problem, X, y, done, stop, done, engine.model))
+        done = stop
+    expected = problem.estimate([engine])
+    shared = problem_of(P, 2.0, shared=True)
+    found = shared.estimate(learned(shared, world, 3))
+    assert found.values.tolist() == expected.values.tolist()
+    assert found.half_widths().tolist() == expected.half_widths().tolist()
+
+
+def test_a_model_is_made_when_all_chains_together_have_come_to_it(world: Any) -> None:
+    problem = problem_of(P, 2.0, shared=True)
+    first, other = problem.engine(), problem.engine()
+    X, y = world
+    made = answers(problem, X, y, 0, PEOPLE, 0, first.model)
+    first.learn_releases(made[:1_000])
+    other.learn_releases(made[1_000:2_999])
+    assert not first.begin_epoch([other])
+    assert first.next_model_at == 3_000
+    other.learn_releases(made[2_999:3_000])
+    assert first.begin_epoch([other])
+    assert (first.published()[0], first.next_model_at, first.n_releases) == (3_000, 6_000, 1_000)
+    assert not first.begin_epoch([other])
+    # Where many answer before the next look, epochs that nobody would read are left out, and nothing is forgotten.
+    other.learn_releases(made[3_000:])
+    assert first.begin_epoch([other])
+    assert (first.published()[0], [epoch.start for epoch in first.epochs]) == (12_000, [0, 3_000, 12_000])
+    assert joined([first.now, other.now]).count == PEOPLE
+
+
+def test_where_nobody_reads_models_none_is_made_of_nothing(world: Any) -> None:
+    problem = problem_of(P, 2.0, shared=True)
+    first, other = problem.engine(), problem.engine()
+    made = answers(problem, *world, 0, 3_000, 0, first.model)
+    state = first.state_dict()
+    for count in (3_000 << power for power in range(REMEMBERED + 3)):
+        other.learn_releases(made[: count - other.n_releases])
+        while other.n_releases < count:
+            other.learn_releases(made[: count - other.n_releases])
+        first.begin_epoch([other])
+    # The epoch that all have answered in is forgotten with the eighth model after it.
+    assert len(first.epochs) == REMEMBERED
+    assert first.epochs[0].start > 0 == state["epochs"][0]["start"]
+
+
+def test_releases_of_models_that_are_not_known_are_refused_with_a_reason(world: Any) -> None:
+    problem = problem_of(P, 2.0, shared=True)
+    engines = learned(problem, world, 2)
+    first, other = engines
+    payload = [0] * problem.dimension
+    for version, reason in (
+        (0, None), (3_000, None), (12_000, None), (24_000, "future"), (2**61, "future"), (1, "version"),
+        (11_999, "version"), (12_001, "future"),
+    ):  # fmt: skip
+        for engine in (first, other):
+            one = release(1, version, "score", payload)
+            assert engine.admits([one]) is (reason is None)
+            if reason is None:
+                engine.admit(one)
+                continue
+            with pytest.raises(RejectedError) as refused:
+                engine.admit(one)
+            assert refused.value.reason == reason
+    fresh = problem.engine()
+    with pytest.raises(MurkError, match="model of version 3000 is not known"):
+        fresh.learn_releases([release(1, 3_000, "score", payload)])
+
+
+def test_a_release_of_a_forgotten_epoch_is_stale(world: Any) -> None:
+    problem = problem_of(P, 2.0, shared=True, forget=24_000)
+    first, other = problem.engine(), problem.engine()
+    X, y = world
+    for _ in range(10):
+        start, version = first.n_releases + other.n_releases, first.published()[0]
+        made = answers(problem, X, y, start % 9_000, start % 9_000 + 3_000, version, first.model)
+        first.learn_releases(made[::2])
+        other.learn_releases(made[1::2])
+        told([first, other])
+    assert [epoch.start for epoch in first.epochs] == [3_000 * number for number in range(3, 11)]
+    with pytest.raises(RejectedError) as refused:
+        other.admit(release(1, 6_000, "score", [0] * problem.dimension))
+    assert refused.value.reason == "stale"
+    # The newest epoch has no answers yet.
+    assert problem.estimate([first, other]).releases_used == 21_000
+
+
+def test_of_state_and_published_model_either_may_be_seen_first(world: Any) -> None:
+    problem = problem_of(P, 2.0, shared=True)
+    first, other = problem.engine(), problem.engine()
+    before = problem.engine()
+    made = answers(problem, *world, 0, 3_000, 0, first.model)
+    first.learn_releases(made)
+    before.load_state_dict(first.state_dict())
+    assert first.begin_epoch([other])
+    version, flat = first.published()
+    other.hear(before, version, flat)
+    assert other.model.flat.tolist() == flat
+    other.learn_releases(answers(problem, *world, 3_000, 3_010, version, other.model))
+    late = problem.engine()
+    late.hear(first, 0, problem.initial.tolist())
+    late.learn_releases(answers(problem, *world, 3_000, 3_010, version, late.model))
+    assert late.state_dict() == other.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("version", "change", "message"),
+    [
+        (3_001, lambda flat: flat, "version 3001 is none"),
+        (3_000, lambda flat: [*flat[:-1], float("nan")], "not finite"),
+        (3_000, lambda flat: flat[:-1], "numbers"),
+        (3_000, lambda flat: [1e9, *flat[1:]], "origin holds numbers beyond"),
+    ],
+)
+def test_a_model_that_nobody_publishes_is_not_taken_notice_of(version: int, change: Any, message: str) -> None:
+    problem = problem_of(P, 2.0, shared=True)
+    first, other = problem.engine(), problem.engine()
+    with pytest.raises(HostileModelError, match=message):
+        other.hear(first, version, change(problem.initial.tolist()))
+    assert not other.admits([release(1, version, "score", [0] * problem.dimension)])
+
+
+def test_of_a_model_the_first_chains_word_is_taken(world: Any) -> None:
+    """Somebody who could write models has told another chain of a wrong one."""
+    problem = problem_of(P, 2.0, shared=True)
+    first, other = learned(problem, world, 2)
+    expected = problem.estimate([first, other])
+    state = other.state_dict()
+    state["epochs"][1]["model"] = state["epochs"][0]["model"]
+    misled = problem.engine()
+    misled.load_state_dict(state)
+    assert problem.estimate([first, misled]).values.tolist() == expected.values.tolist()
+    assert problem.estimate([misled, first]).values.tolist() != expected.values.tolist()
+
+
+@settings(max_examples=25, deadline=None)
+@given(cuts=st.lists(st.integers(0, 400), max_size=6), load=st.booleans(), order=st.randoms(use_true_random=False))
+def test_states_are_of_the_releases_and_not_of_how_they_came(
+    world: Any, cuts: list[int], load: bool, order: Any
+) -> None:
+    problem = problem_of(P, 2.0, shared=True)
+    X, y = world
+    first = problem.engine()
+    first.learn_releases(answers(problem, X, y, 0, 3_000, 0, first.model))
+    made = answers(problem, X, y, 3_000, 3_200, 0, first.model)
+    assert first.begin_epoch([])
+    made += answers(problem, X, y, 3_200, 3_400, 3_000, first.model)
+    order.shuffle(made)
+    expected = problem.engine()
+    expected.hear(first, *first.published())
+    expected.learn_releases(made)
+    engine = problem.engine()
+    engine.hear(first, *first.published())
+    edges = [0, *sorted(cuts), 400]
+    for start, stop in pairwise(edges):
+        part = made[start:stop]
+        assert not part or engine.admits(part)
+        engine.learn_releases(part)
+        if load:
+            state = json.loads(json.dumps(engine.state_dict()))
+            engine = problem.engine()
+            engine.load_state_dict(state)
+            engine.hear(first, *first.published())
+    assert engine.state_dict() == expected.state_dict()
+
+
+def test_states_of_the_other_kind_are_refused(world: Any) -> None:
+    own, shared = problem_of(P, 2.0).engine(), problem_of(P, 2.0, shared=True).engine()
+    assert isinstance(shared, SharedScoreEngine)
+    for state, engine in ((own.state_dict(), shared), (shared.state_dict(), own)):
+        with pytest.raises(MurkError, match="other settings"):
+            engine.load_state_dict(state)
+    state = learned(problem_of(P, 2.0, shared=True), world, 1)[0].state_dict()
+    for starts in ([0, 3_001], [3_000, 0], [0, 0], [0, -3_000]):
+        wrong = json.loads(json.dumps(state))
+        wrong["epochs"] = [{**wrong["epochs"][0], "start": start} for start in starts]
+        with pytest.raises(MurkError):
+            shared.load_state_dict(wrong)
+    # One that no look has found due is left out.
+    state["epochs"] = [one for one in state["epochs"] if one["start"] != 3_000]
+    shared.load_state_dict(state)
+    assert [epoch.start for epoch in shared.epochs] == [0, 6_000, 12_000]
