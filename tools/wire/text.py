@@ -159,7 +159,8 @@ CAUSES: Final[dict[Reason, str]] = {
     "expired": "the log appended it later than `expires`, in whole seconds",
     "duplicate": "never a dead letter: an id that stands among the previous `duplicates` offsets of the partition, "
     "whatever became of that message, is counted as a duplicate and dropped",
-    "future": "`version` is larger than the number of releases that the chain has learned",
+    "future": "`version` is larger than the number of releases that the chain has learned; where chains share models, "
+    "than that of the newest model",
     "stale": "`version` is older than max(`max_staleness.releases`, `max_staleness.share` of the chain's count); of "
     "scores, it is not of the newest 8 epochs",
     "version": "no model of this version was ever published",
@@ -176,7 +177,9 @@ than the task's `radius` (`null` is 3, and 1.5 for a real target; an estimated s
 depend on what the record holds. Before there is a model, gradients are taken at version 0: all zeros, and an
 estimated scale at `scale_start` / 4.
 
-**Scores in epochs.** With `protocol: scores` a chain publishes a model at the versions 0, 3000, 6000, 12000, ... alone,
+**Scores in epochs.** With `protocol: scores` a chain publishes a model at the versions 0, 3000, 6000, 12000, ... alone
+(where the task's document says `"models": "shared"`, chain 0 for all chains: a device of any chain reads the model
+under chain 0, versions count the releases of all chains, and some of these versions may be left out),
 each the beginning of an epoch, and a release names the epoch whose model it was made at: it is learned however old that
 is, as long as its epoch is one of the newest 8. With p coded features (the constant among them) a model is
 p + p^2 + 4 numbers (of K classes (K - 1) p + p^2 + 4): the origin a; the transform W, row after row; a length R; an

@@ -13,7 +13,7 @@ from murk.stream.task.task import Task
 
 LARGEST: Final = 25
 """Coefficients beyond which a forecast takes too long to be made before a run; half as many where few people release,
-and half where scores have chains: each has its own epochs."""
+and half where chains of scores have models of their own: each has its own epochs."""
 MANY: Final = 20_000
 """People whose run takes so long that a second before it is nothing."""
 SETTLED: Final = 13
@@ -52,7 +52,7 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL) -> str | None:
     # Without covariates gradients have no interval, or by random scaling one that long paths must be simulated for.
     if task.protocol == "gradients" and (task.public is None or people < MANY):
         return None
-    chains = task.protocol == "scores" and task.log.partitions > 1
+    chains = task.scores is not None and task.scores.models == "own" and task.log.partitions > 1
     if (1 + (people < MANY)) * (1 + chains) * task.coding.size > LARGEST:
         return None
     try:

@@ -101,12 +101,30 @@ class SharedScoreEngine(ScoreEngine):
         """
         known = _models(first.now)
         self._models = known
-        if version <= max(known):
-            return
+        if version > max(known):
+            self._models = {**known, version: self._checked(version, flat)}
+
+    @in_turn
+    def take_up(self, version: int, flat: Sequence[float]) -> None:
+        """Go on with a model that was published, and that the first chain's state does not have: an older copy of it.
+
+        It may have been answered at, and a second one of its version would be another.
+
+        Raises
+        ------
+        HostileModelError
+            If it is none that honest learners publish.
+        """
+        if version > max(self._models):
+            now = self._now
+            epochs = (*now.epochs, Epoch(version, self._checked(version, flat)))
+            self._now = self._advanced(now, now.count, epochs)
+            self._models = _models(self._now)
+
+    def _checked(self, version: int, flat: Sequence[float]) -> Model:
         if version != self.settings.epoch_start(version):
             raise HostileModelError(f"the model's version {version} is none at which models are published: refused")
-        newest = check_model(np.array(flat), self.settings.features, self.settings.contrasts)
-        self._models = {**known, version: newest}
+        return check_model(np.array(flat), self.settings.features, self.settings.contrasts)
 
     # Releases
 

@@ -3,7 +3,7 @@
 A log carries one task. It holds
 
 - *releases*: messages in partitions, each with an offset and the time at which the log appended it;
-- *models*: the newest iterate of each chain (chain ``c`` reads partition ``c``);
+- *models*: the newest iterate of each chain (chain ``c`` reads partition ``c``), or of the first one for all;
 - *states*: for each chain its learner's state together with the offset up to which it has read;
 - *dead letters*: what was on the log and could not be learned, with a reason.
 

@@ -136,7 +136,7 @@ class ScoreRelease(Release):
     Parameters
     ----------
     version
-        The beginning of the epoch whose model the answer is given at: how many releases the chain had learned then.
+        Where the epoch begins whose model it answers: releases learned by the chain, or by all that share models.
     question
         What was asked. ``score``: the bounded score, one number for each coded feature and the constant, of K classes
         K - 1 times as many. ``scatter`` and ``curvature``: the upper triangle of a symmetric matrix of them, row after
@@ -386,7 +386,7 @@ class IterateMessage(BaseModel):
     task
         The task's hash, 64 hex digits.
     chain, version
-        The chain, and how many releases it had learned when this was its model.
+        The chain (the first of those that share models), and how many releases it (they) had learned by then.
     iterate
         The model's numbers, finite; JSON carries float64 exactly. Of gradients they are the iterate's coordinates.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
 from murk.errors import UserError
 from murk.stream.log.base import FIRST_CHAIN
 from murk.stream.messages.codec import RejectedError, decode_iterate
+from murk.stream.messages.releases import IterateMessage
 from murk.stream.worker.committed import CommittedLearners
 from murk.stream.worker.learner import StreamLearner
 
@@ -27,6 +28,8 @@ LOOK: Final = 0.2
 
 _SHARE = 50
 """At most one part in so many of a worker's time is spent on looking."""
+
+_HOSTILE = "%s: the newest model is none that learners publish: %s"
 
 _log = logging.getLogger(__package__)
 
@@ -52,6 +55,9 @@ class SharingLearner(StreamLearner, Protocol):
     def hear(self, first: Any, version: int, flat: Sequence[float]) -> None:
         """Take notice of the first chain's models, and of the newest as it was published."""
 
+    def take_up(self, version: int, flat: Sequence[float]) -> None:
+        """Go on with a published model that the first chain's state does not have."""
+
 
 class Alone:
     """Each chain has models of its own, or none: there is nothing to make for others, or to be told of."""
@@ -75,8 +81,8 @@ class Making(Alone):
 
     Parameters
     ----------
-    log
-        The log.
+    log, task
+        The log, and its task.
     learner
         The first chain's.
     look
@@ -86,10 +92,13 @@ class Making(Alone):
     """
 
     def __init__(
-        self, log: Log, learner: SharingLearner, look: float = LOOK, clock: Callable[[], float] = monotonic
-    ) -> None:
+        self, log: Log, task: Task, learner: SharingLearner, look: float = LOOK,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:  # fmt: skip
         self._log = log
+        self._task = task
         self._learner = learner
+        self._begun = False
         self._others = CommittedLearners(log, learner.another)
         self._look, self._clock, self._due = look, clock, clock()
 
@@ -99,11 +108,27 @@ class Making(Alone):
         if start < self._due:
             return
         chains = range(self._log.partitions)
+        released = sum(map(self._log.end, chains))
+        if not self._begun:
+            self._take_up(released)
+            self._begun = True
         # What is on the log is looked at first: it is more than what was learned, and the states are long.
-        if sum(map(self._log.end, chains)) >= self._learner.next_model_at:
+        if released >= self._learner.next_model_at:
             self._learner.begin_epoch([self._others(chain) for chain in chains if chain != FIRST_CHAIN])
         end = self._clock()
         self._due = end + (max(self._look, _SHARE * (end - start)) if self._look else 0.0)
+
+    def _take_up(self, released: int) -> None:
+        message = self._log.model(FIRST_CHAIN)
+        if message is None:
+            return
+        try:
+            model = _decoded(message, self._task, self._learner)
+            if model.version <= released:
+                self._learner.take_up(model.version, model.iterate)
+        except (RejectedError, UserError) as error:
+            # Somebody else has written there; the next commit puts it right.
+            _log.warning(_HOSTILE, self._log.url, error)
 
 
 class Told(Alone):
@@ -140,13 +165,11 @@ class Told(Alone):
         if message is None or message == self._newest:
             return False
         try:
-            model = decode_iterate(
-                message, task_hash=self._task.hash, dimension=self._learner.model_size, chain=FIRST_CHAIN
-            )
+            model = _decoded(message, self._task, self._learner)
             self._learner.hear(self._first(FIRST_CHAIN), model.version, model.iterate)
         except (RejectedError, UserError) as error:
             # Somebody else has written there, which the first chain's worker puts right.
-            _log.warning("%s: the newest model is none that learners publish: %s", self._log.url, error)
+            _log.warning(_HOSTILE, self._log.url, error)
             return False
         self._newest = message
         return True
@@ -156,4 +179,8 @@ def sharing_of(log: Log, task: Task, learner: StreamLearner, chain: int, look: f
     """What a chain's worker does about models that all chains share."""
     if not isinstance(learner, SharingLearner):
         return Alone()
-    return Told(log, task, learner) if chain != FIRST_CHAIN else Making(log, learner, look)
+    return Told(log, task, learner) if chain != FIRST_CHAIN else Making(log, task, learner, look)
+
+
+def _decoded(message: bytes, task: Task, learner: SharingLearner) -> IterateMessage:
+    return decode_iterate(message, task_hash=task.hash, dimension=learner.model_size, chain=FIRST_CHAIN)

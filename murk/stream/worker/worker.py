@@ -1,7 +1,8 @@
 """The worker: takes releases off one partition of a log and feeds them to a learner, each exactly once.
 
-What a chain learns is a function of its partition of the log alone: neither where batches end, nor when the
-worker was killed and started again, nor the time of day plays any part.
+What a chain learns is a function of its partition of the log, and of the models that its releases name where chains
+share models (see `sharing`): neither where batches end, nor when the worker was killed and started again, nor the
+time of day plays any part.
 """
 
 from __future__ import annotations
@@ -80,9 +81,9 @@ class Worker:
 
     A step reads a batch, decodes and checks it, drops duplicates, lets the learner admit and learn the rest,
     and commits state, offset, dead letters and the newest iterate in one atomic write. Within a batch, iterates
-    are published as often as the learner's ``publish_every`` asks for: they are a function of the log, whatever becomes
-    of the commit. Whatever is on the log, the stream goes on: what cannot be learned becomes a dead letter with a
-    reason.
+    are published as often as the learner's ``publish_every`` asks for, where they are a function of the log, whatever
+    becomes of the commit. Whatever is on the log, the stream goes on: what cannot be learned becomes a dead letter with
+    a reason.
 
     Starting a worker takes the chain over from any other: that one is refused at its next commit.
 

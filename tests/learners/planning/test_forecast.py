@@ -144,8 +144,9 @@ def test_one_line_is_said_of_what_is_forecast_in_a_moment():
     assert "average effects roughly" in outlook(wide["gradients"], large)
     assert "average effects about" in outlook(task(8.0), large)
     assert "they still differ from run to run" in outlook(task(1.0), 25_000)
-    chains = Task.parse(WIDE.format(protocol="scores") + "\nlog: {partitions: 2}")
-    assert outlook(chains, large) is None
+    chains = WIDE.format(protocol="scores") + "\nlog: {partitions: 2}"
+    assert outlook(Task.parse(chains), large) == outlook(wide["scores"], large)
+    assert outlook(Task.parse(chains + "\nscores: {models: own}"), large) is None
 
 
 def test_what_has_no_interval_at_all_says_why_and_what_does():

@@ -184,6 +184,33 @@ def test_a_model_that_no_learner_made_is_told_to_nobody(log: SqliteLog, caplog: 
     assert starts(log, 1) == [0, 3_000]
 
 
+def test_a_published_model_is_not_made_again_by_a_state_that_was_restored(log: SqliteLog) -> None:
+    """From a copy of before it was made: people have answered at it, and a second one would be another."""
+    arrive(log, 1, 0, 3_000)
+    learn(log, 0, 1)
+    database = log._database
+    before = database.query('SELECT state, "offset" FROM states WHERE chain = 0', (), (bytes, int))
+    learn(log, 0)
+    model = log.model(0)
+    assert version(log) == 3_000
+    arrive(log, 1, 3_000, 5_900)
+    arrive(log, 0, 7_000, 7_010)
+    learn(log, 1)
+    for honest in (True, False):
+        with database.write() as connection:
+            connection.execute('UPDATE states SET state = ?, "offset" = ? WHERE chain = 0', before[0])
+        if not honest:
+            # Of a version that there can be none of yet: it would be long before there is another.
+            log.publish(0, (model or b"").replace(b'"version":3000', b'"version":6000'))
+        learn(log, 0)
+        assert starts(log, 0) == [0, 3_000]
+        assert (log.model(0) == model) is honest
+        assert version(log) == 3_000
+    log.publish(0, b"not a model")
+    learn(log, 0)
+    assert version(log) == 3_000
+
+
 def test_a_worker_looks_at_others_now_and_then(log: SqliteLog) -> None:
     now = 100.0
     ends: list[int] = []
@@ -195,7 +222,7 @@ def test_a_worker_looks_at_others_now_and_then(log: SqliteLog) -> None:
         return log.end(chain)
 
     cost = 0.0
-    one = Making(Wrapped(log, end=end), learner_for(TASK), 0.2, clock=lambda: now)  # type: ignore[arg-type]
+    one = Making(Wrapped(log, end=end), TASK, learner_for(TASK), 0.2, clock=lambda: now)  # type: ignore[arg-type]
     for moment, looked in ((100.0, True), (100.1, False), (100.2, True), (100.39, False), (100.41, True)):
         now = moment
         ends.clear()
