@@ -143,7 +143,7 @@ class LogBlock(Block):
     """The log's settings. What a release means does not depend on them: they do not enter the task's hash."""
 
     partitions: Annotated[Integer, Field(ge=1, le=4_096)] = Field(
-        default=1, description="how many chains learn side by side; one learns best"
+        default=1, description="how many chains learn side by side; of gradients one learns best"
     )
     retention: Duration = Field(
         default=7 * 86_400, description="how long the log keeps releases; no shorter than `expiry`"
