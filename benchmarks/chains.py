@@ -85,7 +85,7 @@ def shared(settings, mechanisms, people, count, rng, between=None):
         done += size
         if first.begin_epoch(others):
             for other in others:
-                other.hear(first, 0, [])
+                other.hear(first)
     return engines
 
 

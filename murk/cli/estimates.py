@@ -42,7 +42,7 @@ class Estimates:
 
         self._task = task
         self._problem = problem
-        self._others = CommittedLearners(log, problem.engine)
+        self._others = CommittedLearners(log, task, problem.engine)
         self._told = 0
         self._every, self._clock, self._due = every, clock, -math.inf
 

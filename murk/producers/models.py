@@ -101,12 +101,22 @@ class Models:
         known = self._read.get(source)
         if known is None or known[0] != message:
             known = message, *self._checked(message, source)
+            # The version of a model that chains share counts the releases of all, of which there only come to be more.
+            if self._problem.shares_models and known[1] > sum(map(self._end, range(self._log.partitions))):
+                # What was heard of other partitions may be a moment older than the model.
+                self._check_version(chain, known[1], sum(self._log.ends()))
             self._read[source] = known
         _, version, iterate = known
-        # The version of a model that chains share counts the releases of all.
-        if version > end and not self._problem.shares_models:
-            raise self._refused(chain, f"it is of version {version}, and so many releases are not on the log")
+        if not self._problem.shares_models:
+            self._check_version(chain, version, end)
         return PublishedModel(version, iterate, end)
+
+    def _end(self, chain: int) -> int:
+        return self._log.cached_model(chain)[1]
+
+    def _check_version(self, chain: int, version: int, releases: int) -> None:
+        if version > releases:
+            raise self._refused(chain, f"it is of version {version}, and so many releases are not on the log")
 
     def _checked(self, message: bytes, chain: int) -> tuple[int, NDArray[np.float64]]:
         try:

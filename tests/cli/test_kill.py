@@ -206,7 +206,8 @@ def test_a_killed_run_ends_as_if_it_had_not_been(folder: Path, name: str) -> Non
         campaign.fight(case.kills)
     found, left = campaign.expected
     assert (found["duplicates"], found["dead_letters"], left["outbox"]) == (0, {}, [])
-    assert all(counts for counts, _ in left["trails"])
+    # Of chains that share models the first one's is of all.
+    assert all(counts for counts, _ in (left["trails"][:1] if case.protocol == SCORES else left["trails"]))
     released = [row[3] for row in left["spending"]]
     assert found["releases"] == sum(released) == len(left["debits"]) == len(left["messages"])
     assert len(left["messages"]) == len(set(left["messages"]))

@@ -73,17 +73,23 @@ def test_people_of_all_chains_answer_at_the_first_chains_model(tmp_path: Path) -
         problem: Any = problem_for(world.task)
         shown = model_of(problem, origin=np.full(problem.dimension, 0.25))
         world.publish(shown, version=6_000)
+        models = Models(world.log, world.task, problem)
+        for partition, count in ((0, 2_000), (2, 3_999)):
+            world.log.append([(partition, b"a release")] * count)
+            with pytest.raises(UserError, match=r"of version 6000, and so many releases are not on the log"):
+                models.newest(1)
+        world.log.append([(1, b"a release")])
         # What stands where a chain's own model would is nobody's to look at.
         world.log.publish(1, b"somebody else's")
-        models = Models(world.log, world.task, problem)
-        for chain in range(3):
+        for chain, end in enumerate((2_000, 1, 3_999)):
             for model in (models.newest(chain), models.cached_model(chain)):
                 # There are fewer releases on any partition: the version counts those of all.
-                assert (model.version, model.iterate.tolist(), model.end) == (6_000, shown, 0)
+                assert (model.version, model.iterate.tolist(), model.end) == (6_000, shown, end)
         source = FileSource(write_people(tmp_path / "people.csv", 60), world.task, level="lot")
         world.producer.begin(source)
         assert world.producer.release_block(next(source.blocks(size=60))).released == 60
-        releases = [decode(message.value, rules(world)) for chain in range(3) for message in world.messages(chain)]
+        messages = [message.value for chain in range(3) for message in world.messages(chain)]
+        releases = [decode(message, rules(world)) for message in messages if message != b"a release"]
         assert {(release.version, release.chain) for release in releases} == {(6_000, chain) for chain in range(3)}
         world.publish(shown, version=6_001)
         with pytest.raises(UserError, match=r"chain 0 .* version 6001 is none at which"):

@@ -5,6 +5,8 @@ release draws its chain uniformly, so that chains which are all learned come to 
 that has no owner stays with what it has learned. Neither the order in which chains were learned nor the time of day
 plays any part.
 
+Where chains share models the first one's trail is of all together, and the others have none.
+
 *random scaling*: with n_c releases of chain c, ``sum n_c theta_c / n``, as in the estimate of all chains, and half
 widths from the mean of the chains' V. They are known where every chain knows its own.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -358,16 +357,14 @@ def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned
 def joined(chains: Sequence[Chain]) -> Chain:
     """Chains whose people answered at the same models, as one chain: their sums are whole numbers, and add up.
 
-    Of a model the first chain's word is taken; it is the one that makes them.
+    Which models there are, and what they are, is the first chain's to say; it is the one that makes them.
     """
-    found: dict[int, Epoch] = {}
-    for epoch in (epoch for chain in chains for epoch in chain.epochs):
-        whole = found.get(epoch.start, Epoch(epoch.start, epoch.model))
+    first, *others = chains
+    found = {epoch.start: epoch for epoch in first.epochs}
+    for epoch in (epoch for chain in others for epoch in chain.epochs if epoch.start in found):
         for (level, question), tally in epoch.tallies.items():
-            whole = whole.joined(level, question, tally)
-        found[epoch.start] = whole
-    newest = sorted(found.values(), key=attrgetter("start"))[-REMEMBERED:]
-    return Chain(sum(chain.count for chain in chains), tuple(newest))
+            found[epoch.start] = found[epoch.start].joined(level, question, tally)
+    return Chain(sum(chain.count for chain in chains), tuple(found.values()))
 
 
 def _levels(chains: Iterable[Chain]) -> dict[str, int]:

@@ -193,10 +193,14 @@ class Settings:
         else:
             shares = (0.05, 0.1) if self.binary else (0.0, 0.15)
         return solution.next_model(
-            self.reach(solution.public, mechanisms), self._exponent(solution, count, mechanisms), shares
+            self.reach(solution.public, mechanisms),
+            self._exponent(solution, count, mechanisms, found[-1].model),
+            shares,
         )
 
-    def _exponent(self, solution: AnySolution, count: int, mechanisms: Mapping[str, ScoreMechanisms]) -> float:
+    def _exponent(
+        self, solution: AnySolution, count: int, mechanisms: Mapping[str, ScoreMechanisms], before: Model
+    ) -> float:
         r"""g by rule: 0 where public rows are so many that their own chance is small beside the noise.
 
         ``m >= n mu^2 / (4 p)``, n at the end of the epoch: in terms of the noise, ``n / (p s^2)``; with fewer 1/2; 1
@@ -207,6 +211,9 @@ class Settings:
         if self.exponent is not None:
             return self.exponent
         if self.covariates is None or not self.binary or self.epoch_number(count) % 2 == 0:
+            return 1.0
+        # Where models come late, and epochs are left out, the one before may have had an odd number, too.
+        if before.exponent != 1.0:
             return 1.0
         if not solution.public or solution.missing:
             return 1.0

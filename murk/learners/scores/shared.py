@@ -13,11 +13,12 @@ from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murk._turns import in_turn
 from murk.errors import MurkError
-from murk.learners.problem import HostileModelError
-from murk.learners.scores.engine import BLOCK, Chain, ScoreEngine, joined
+from murk.learners.problem import HostileModelError, plausible
+from murk.learners.scores.engine import Chain, ScoreEngine, joined
 from murk.learners.scores.layout import NEVER, REMEMBERED
 from murk.learners.scores.mechanism import ScoreMechanisms
 from murk.learners.scores.model import Model, Question, check_model, model_size
@@ -44,7 +45,8 @@ class SharedScoreEngine(ScoreEngine):
     @property
     def model(self) -> Model:
         """The newest model that it knows."""
-        return self._models[max(self._models)]
+        models = self._models
+        return models[max(models)]
 
     @property
     def model_size(self) -> int:
@@ -68,41 +70,50 @@ class SharedScoreEngine(ScoreEngine):
     # Models
 
     @in_turn
-    def begin_epoch(self, others: Sequence[ScoreEngine]) -> bool:
+    def begin_epoch(self, others: Sequence[ScoreEngine]) -> Self | None:
         """Make the next model, where it is due: of what this chain, the first, and all the others have learned.
 
         Returns
         -------
-        bool
-            Whether it was.
+        SharedScoreEngine or None
+            A learner of what it was made of; None where it was not due.
+
+        Raises
+        ------
+        MurkError
+            If no model comes of that, since somebody has written what no learner commits.
         """
         whole = joined([self._now, *(other.now for other in others)])
         start = self.settings.epoch_start(whole.count)
         found = summaries(whole.epochs, self.mechanisms, self.settings.features)
         # Where nobody has read a model for as long as epochs are remembered there is nothing to make one of.
         if start <= max(self._models) or not found:
-            return False
-        model = self.settings.next_model(found, start, self.mechanisms)
+            return None
+        with plausible():
+            model = self.settings.next_model(found, start, self.mechanisms)
         now = self._now
         self._now = self._advanced(now, now.count, (*now.epochs, Epoch(start, model)))
         self._models = _models(self._now)
-        return True
+        learner = self.another()
+        learner._now = whole
+        return learner
 
     @in_turn
-    def hear(self, first: ScoreEngine, version: int, flat: Sequence[float]) -> None:
-        """Take notice of the first chain's models, as it has committed them, and of the newest as it was published.
+    def hear(self, first: ScoreEngine) -> None:
+        """Take notice of the first chain's models, as it has committed them."""
+        self._models = {**self._models, **_models(first.now)}
 
-        Of the two, which are written at once, a reader may see either a moment before the other.
+    @in_turn
+    def hear_newest(self, version: int, flat: Sequence[float]) -> None:
+        """Take notice of the newest model as it was published: a reader may see it a moment before the state it is in.
 
         Raises
         ------
         HostileModelError
-            If that is none that honest learners publish; the first chain's are taken notice of all the same.
+            If it is none that honest learners publish.
         """
-        known = _models(first.now)
-        self._models = known
-        if version > max(known):
-            self._models = {**known, version: self._checked(version, flat)}
+        if version > max(self._models):
+            self._models = {**self._models, version: self._checked(version, flat)}
 
     @in_turn
     def take_up(self, version: int, flat: Sequence[float]) -> None:
@@ -129,16 +140,21 @@ class SharedScoreEngine(ScoreEngine):
     # Releases
 
     def _check_version(self, version: int, count: int) -> None:
-        if version in self._models:
+        known = self._remembered()
+        if version in known:
             return
-        if version > max(self._models):
-            raise RejectedError("future", f"version {version} where the newest model is {max(self._models)}")
-        if version >= min(self._models) or version != self.settings.epoch_start(version):
+        if version > known[-1]:
+            raise RejectedError("future", f"version {version} where the newest model is {known[-1]}")
+        if version > known[0] or version != self.settings.epoch_start(version):
             raise RejectedError("version", f"there was no model of version {version}")
         raise RejectedError("stale", f"the epoch of version {version} is forgotten")
 
     def _knows(self, versions: Set[int], releases: int) -> bool:
-        return versions <= self._models.keys()
+        return versions <= set(self._remembered())
+
+    def _remembered(self) -> list[int]:
+        """Versions of the newest models, oldest first."""
+        return sorted(self._models)[-REMEMBERED:]
 
     @in_turn
     def learn_sums(self, sums: Mapping[tuple[str, Question], Tally]) -> None:
@@ -151,8 +167,14 @@ class SharedScoreEngine(ScoreEngine):
         learned = sum(tally.count for tally in sums.values())
         self._now = self._advanced(now, now.count + learned, tuple({**known, start: newest}.values()))
 
+    @in_turn
+    def learn_payloads(self, answers: Mapping[tuple[str, Question], NDArray[np.int64]]) -> None:
+        """Learn payloads (m, d) of levels and questions, all made at the newest model that is known."""
+        newest = max(self._models)
+        self._add({(newest, level, question): payloads for (level, question), payloads in answers.items()})
+
     def _until_next_model(self) -> int:
-        return BLOCK
+        return NEVER
 
     def _unseen(self, version: int) -> Epoch:
         if version not in self._models:
@@ -160,6 +182,8 @@ class SharedScoreEngine(ScoreEngine):
         return Epoch(version, self._models[version])
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
+        # Twice as many: what was admitted before the newest ones were heard of is learned after that.
+        self._models = dict(sorted(self._models.items())[-2 * REMEMBERED :])
         return Chain(count, tuple(sorted(epochs, key=attrgetter("start")))[-REMEMBERED:])
 
     # State

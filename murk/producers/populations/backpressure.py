@@ -33,7 +33,7 @@ def wait_for_models(
     MurkError
         When no learner has read anything for ``patience`` seconds.
     """
-    ends = [log.end(chain) for chain in range(log.partitions)]
+    ends = log.ends()
     before: object = None
     moved, pause = clock(), _SHORTEST
     while True:

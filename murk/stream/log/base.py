@@ -138,7 +138,7 @@ class Ownership(ABC):
     def publish_uncommitted(self, model: bytes) -> None:  # noqa: B027 - not every log has a use for it
         """Show devices a model before it is committed, without waiting; it may get lost.
 
-        A log whose commit follows within moments need not. It is not fenced: a model is a function of the log,
+        A log whose commit follows within moments need not. It is not fenced: such a model is a function of the log,
         and an older one only makes some gradients a little older.
         """
 
@@ -244,6 +244,10 @@ class Log(ABC):
     @abstractmethod
     def end(self, partition: int) -> int:
         """Offset that the next message will get."""
+
+    def ends(self) -> Sequence[int]:
+        """Offset that the next message of each partition will get."""
+        return [self.end(partition) for partition in range(self.partitions)]
 
     @abstractmethod
     def publish(self, chain: int, message: bytes) -> None:

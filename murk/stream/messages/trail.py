@@ -132,7 +132,13 @@ class TrailRecorder:
     def mark(self, learner: StreamLearner, time: int) -> None:
         """Add a point where the learner's count is one of the grid; ``time`` is when its newest release was."""
         count = learner.n_releases
-        if self.next(count - 1) != count:
+        if self.next(count - 1) == count:
+            self.record(learner, time)
+
+    def record(self, learner: StreamLearner, time: int) -> None:
+        """Add a point at the learner's count, whichever it is, where any are kept and it is beyond the last."""
+        count = learner.n_releases
+        if not self._most or count <= max(self._counts, default=0):
             return
         if len(json.dumps(learner.state_dict())) + trail_bytes(learner.coefficients) + _BESIDE > MAX_STATE:
             # A learner that took nearly all the room before there were trails has to get by without. That is asked of
@@ -147,7 +153,7 @@ class TrailRecorder:
         self.add(count, time, estimate)
 
     def add(self, count: int, time: int, estimate: Estimated) -> None:
-        """Add a point at a count of the grid."""
+        """Add a point."""
         row = np.concatenate([estimate.values, estimate.half_widths(LEVEL), [estimate.standard_error]])
         # What is beyond single precision is not known to anybody's use.
         with np.errstate(over="ignore"):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from murk.errors import MurkError
 from murk.stream.messages.state import decode_state
 from murk.stream.worker.learner import StreamLearner
 
 if TYPE_CHECKING:
     from murk.stream.log.base import Log
+    from murk.stream.task.task import Task
 
 Learner = TypeVar("Learner", bound=StreamLearner)
 
@@ -19,14 +21,15 @@ class CommittedLearners(Generic[Learner]):
 
     Parameters
     ----------
-    log
-        The log.
+    log, task
+        The log, and its task.
     make
         Makes a learner that has learned nothing.
     """
 
-    def __init__(self, log: Log, make: Callable[[], Learner]) -> None:
+    def __init__(self, log: Log, task: Task, make: Callable[[], Learner]) -> None:
         self._log = log
+        self._task = task
         self._make = make
         self._known: dict[int, tuple[bytes | None, Learner]] = {}
 
@@ -36,13 +39,23 @@ class CommittedLearners(Generic[Learner]):
         Raises
         ------
         MurkError
-            If the chain's state is damaged, or the log cannot be read.
+            If the chain's state is damaged, or not this log's, or the log cannot be read.
         """
-        state = self._log.checkpoint(chain).state
+        state, offset = self._log.checkpoint(chain)
         known = self._known.get(chain)
         if known is None or known[0] != state:
             learner = self._make()
             if state is not None:
-                learner.load_state_dict(decode_state(state, f"chain {chain} of {self._log.url}").learner)
+                message = decode_state(state, f"chain {chain} of {self._log.url}")
+                learner.load_state_dict(message.learner)
+                its = message.task, message.identity, message.chain, message.offset, message.counters.learned
+                if its != (self._task.hash, self._log.identity, chain, offset, learner.n_releases) or (
+                    message.counters.read > offset
+                ):
+                    raise MurkError(
+                        f"the state of chain {chain} of {self._log.url} is none that its learner has committed there: "
+                        "restore it from a copy",
+                        code="MURK-STATE-001",
+                    )
             self._known[chain] = known = state, learner
         return known[1]

@@ -19,6 +19,9 @@ from murk.stream.worker.learner import StreamLearner, admits_of
 DEAD_BYTES = 2**16
 """A dead letter keeps this much of a message's beginning: more than what a person sends has."""
 
+_OF_MODELS = "future", "version"
+"""Reasons to refuse a release of a model that is not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -114,7 +117,7 @@ class Intake:
         try:
             self._learner.admit(release, ahead)
         except RejectedError as rejected:
-            # It may be of a model that came out since the learner was last told of any.
-            if rejected.reason != "future" or not self._renew():
+            # It may be of a model that the learner was not told of.
+            if rejected.reason not in _OF_MODELS or not self._renew():
                 raise
             self._learner.admit(release, ahead)

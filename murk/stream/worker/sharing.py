@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
 
-from murk.errors import UserError
-from murk.stream.log.base import FIRST_CHAIN
+from murk.errors import MurkError, UserError
+from murk.stream.log.base import FIRST_CHAIN, UnreachableError
 from murk.stream.messages.codec import RejectedError, decode_iterate
-from murk.stream.messages.releases import IterateMessage
 from murk.stream.worker.committed import CommittedLearners
 from murk.stream.worker.learner import StreamLearner
 
@@ -23,13 +22,17 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
     from murk.stream.task.task import Task
 
-LOOK: Final = 0.2
+LOOK_AT_ALL: Final = 0.2
 """Seconds between two looks of the first chain's worker at what all have learned, at least."""
 
 _SHARE = 50
-"""At most one part in so many of a worker's time is spent on looking."""
+"""At most one part in so many of a worker's time is spent on looking, as long as that is no more than `_LONGEST`."""
 
-_HOSTILE = "%s: the newest model is none that learners publish: %s"
+_LONGEST = 5.0
+"""Seconds between two looks at most: the first of many chains takes long, since a consumer is made for each."""
+
+_AFTER_FAILURE = 30.0
+"""Seconds until the next look, after one that failed."""
 
 _log = logging.getLogger(__package__)
 
@@ -49,11 +52,14 @@ class SharingLearner(StreamLearner, Protocol):
     def another(self) -> Self:
         """A learner of the same task that has learned nothing."""
 
-    def begin_epoch(self, others: Sequence[Any]) -> bool:
-        """Make the next model, where it is due, of what this one and the other chains' have learned."""
+    def begin_epoch(self, others: Sequence[Any]) -> Self | None:
+        """Make the next model, where it is due, of what this one and the other chains' have learned; and give that."""
 
-    def hear(self, first: Any, version: int, flat: Sequence[float]) -> None:
-        """Take notice of the first chain's models, and of the newest as it was published."""
+    def hear(self, first: Any) -> None:
+        """Take notice of the first chain's models, as it has committed them."""
+
+    def hear_newest(self, version: int, flat: Sequence[float]) -> None:
+        """Take notice of the newest model as it was published."""
 
     def take_up(self, version: int, flat: Sequence[float]) -> None:
         """Go on with a published model that the first chain's state does not have."""
@@ -65,8 +71,12 @@ class Alone:
     publishes = True
     """Whether this chain's worker publishes its learner's model."""
 
-    def step(self) -> None:
-        """Before a step learns; may give the learner a new model."""
+    alone = True
+    """Whether what this chain has learned is worth a curve by itself."""
+
+    def step(self) -> StreamLearner | None:
+        """Before a step learns; may give the learner a new model, and then returns what all chains have learned."""
+        return None
 
     def arrived(self) -> None:
         """Messages were read, which may be of models that are not known yet."""
@@ -76,8 +86,45 @@ class Alone:
         return False
 
 
-class Making(Alone):
+class Sharing(Alone):
+    """What the workers of chains that share models have in common.
+
+    Parameters
+    ----------
+    log, task
+        The log, and its task.
+    learner
+        The chain's.
+    """
+
+    alone = False
+
+    def __init__(self, log: Log, task: Task, learner: SharingLearner) -> None:
+        self._log = log
+        self._task = task
+        self._learner = learner
+        self._committed = CommittedLearners(log, task, learner.another)
+
+    def _tell(self, message: bytes | None, released: int, tell: Callable[[int, Sequence[float]], None]) -> None:
+        """Tell the learner of the newest model, if what is on the log is one, of no more releases than messages."""
+        if message is None:
+            return
+        try:
+            model = decode_iterate(
+                message, task_hash=self._task.hash, dimension=self._learner.model_size, chain=FIRST_CHAIN
+            )
+            if model.version > released:
+                raise UserError(f"it is of version {model.version}, and {released} messages are on the log")
+            tell(model.version, model.iterate)
+        except (RejectedError, UserError) as error:
+            # Somebody else has written there, which the first chain's worker puts right.
+            _log.warning("%s: the newest model is none that learners publish: %s", self._log.url, error)
+
+
+class Making(Sharing):
     """What the first chain's worker does: it makes the next model when all chains together have come to it.
+
+    Where it cannot see what the others have learned it makes none, and its own chain is learned on.
 
     Parameters
     ----------
@@ -92,47 +139,43 @@ class Making(Alone):
     """
 
     def __init__(
-        self, log: Log, task: Task, learner: SharingLearner, look: float = LOOK,
+        self, log: Log, task: Task, learner: SharingLearner, look: float = LOOK_AT_ALL,
         clock: Callable[[], float] = monotonic,
     ) -> None:  # fmt: skip
-        self._log = log
-        self._task = task
-        self._learner = learner
+        super().__init__(log, task, learner)
         self._begun = False
-        self._others = CommittedLearners(log, learner.another)
         self._look, self._clock, self._due = look, clock, clock()
 
-    def step(self) -> None:
-        """Make the next model where it is due, and it is time to look."""
+    def step(self) -> StreamLearner | None:
+        """Make the next model where it is due, and it is time to look; return what it is made of."""
         start = self._clock()
         if start < self._due:
-            return
-        chains = range(self._log.partitions)
-        released = sum(map(self._log.end, chains))
+            return None
+        try:
+            whole = self._make()
+        except MurkError as error:
+            _log.warning("%s: no new model can be made at the moment: %s", self._log.url, error)
+            self._due = self._clock() + _AFTER_FAILURE
+            return None
+        end = self._clock()
+        self._due = end + (min(max(self._look, _SHARE * (end - start)), _LONGEST) if self._look else 0.0)
+        return whole
+
+    def _make(self) -> StreamLearner | None:
+        released = sum(self._log.ends())
         if not self._begun:
-            self._take_up(released)
+            self._tell(self._log.model(FIRST_CHAIN), released, self._learner.take_up)
             self._begun = True
         # What is on the log is looked at first: it is more than what was learned, and the states are long.
-        if released >= self._learner.next_model_at:
-            self._learner.begin_epoch([self._others(chain) for chain in chains if chain != FIRST_CHAIN])
-        end = self._clock()
-        self._due = end + (max(self._look, _SHARE * (end - start)) if self._look else 0.0)
-
-    def _take_up(self, released: int) -> None:
-        message = self._log.model(FIRST_CHAIN)
-        if message is None:
-            return
-        try:
-            model = _decoded(message, self._task, self._learner)
-            if model.version <= released:
-                self._learner.take_up(model.version, model.iterate)
-        except (RejectedError, UserError) as error:
-            # Somebody else has written there; the next commit puts it right.
-            _log.warning(_HOSTILE, self._log.url, error)
+        if released < self._learner.next_model_at:
+            return None
+        return self._learner.begin_epoch(
+            [self._committed(chain) for chain in range(self._log.partitions) if chain != FIRST_CHAIN]
+        )
 
 
-class Told(Alone):
-    """What the other chains' workers do: where a message may be of a model that they do not know, they look.
+class Told(Sharing):
+    """What the other chains' workers do: where a message is of a model that they do not know, they look.
 
     Parameters
     ----------
@@ -145,11 +188,7 @@ class Told(Alone):
     publishes = False
 
     def __init__(self, log: Log, task: Task, learner: SharingLearner) -> None:
-        self._log = log
-        self._task = task
-        self._learner = learner
-        self._first = CommittedLearners(log, learner.another)
-        self._newest: bytes | None = None
+        super().__init__(log, task, learner)
         self._looked = False
 
     def arrived(self) -> None:
@@ -161,17 +200,15 @@ class Told(Alone):
         if self._looked:
             return False
         self._looked = True
+        # The message first, and then the state that it was written with, or a later one.
         message = self._log.model(FIRST_CHAIN)
-        if message is None or message == self._newest:
-            return False
         try:
-            model = _decoded(message, self._task, self._learner)
-            self._learner.hear(self._first(FIRST_CHAIN), model.version, model.iterate)
-        except (RejectedError, UserError) as error:
-            # Somebody else has written there, which the first chain's worker puts right.
-            _log.warning(_HOSTILE, self._log.url, error)
-            return False
-        self._newest = message
+            self._learner.hear(self._committed(FIRST_CHAIN))
+        except UnreachableError:
+            raise
+        except MurkError as error:
+            _log.warning("%s: the first chain's models cannot be read: %s", self._log.url, error)
+        self._tell(message, sum(self._log.ends()), self._learner.hear_newest)
         return True
 
 
@@ -180,7 +217,3 @@ def sharing_of(log: Log, task: Task, learner: StreamLearner, chain: int, look: f
     if not isinstance(learner, SharingLearner):
         return Alone()
     return Told(log, task, learner) if chain != FIRST_CHAIN else Making(log, task, learner, look)
-
-
-def _decoded(message: bytes, task: Task, learner: SharingLearner) -> IterateMessage:
-    return decode_iterate(message, task_hash=task.hash, dimension=learner.model_size, chain=FIRST_CHAIN)

@@ -1,8 +1,9 @@
 """The worker: takes releases off one partition of a log and feeds them to a learner, each exactly once.
 
-What a chain learns is a function of its partition of the log, and of the models that its releases name where chains
-share models (see `sharing`): neither where batches end, nor when the worker was killed and started again, nor the
-time of day plays any part.
+What a chain learns is a function of its partition of the log alone: neither where batches end, nor when the
+worker was killed and started again, nor the time of day plays any part. Where chains share models (see `sharing`) it
+is one of the models, too, at which its people answered; and whether an answer comes too late for its model, which is
+forgotten some day, is judged when it is read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from murk.stream.worker.counters import DeadLetterLog, Tally
 from murk.stream.worker.intake import Intake
 from murk.stream.worker.learner import StreamLearner, wire_rules
 from murk.stream.worker.recovery import check_carries, check_last, open_state, rebuild_window
-from murk.stream.worker.sharing import LOOK, sharing_of
+from murk.stream.worker.sharing import LOOK_AT_ALL, sharing_of
 
 _STEP_BYTES = 2**26
 """No step reads more than so many bytes, whatever the batch."""
@@ -150,7 +151,7 @@ class Worker:
         *,
         batch: int = 16_384,
         estimates: Callable[[StreamLearner], bytes | None] | None = None,
-        look: float = LOOK,
+        look: float = LOOK_AT_ALL,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if batch < 1:
@@ -219,10 +220,12 @@ class Worker:
             messages = self._log.read(self.chain, self.offset, count)
             if not messages:
                 self._restore_model()
-            self._sharing.arrived()
-            self._sharing.step()
             # An interrupt within the update leaves the learner between two states, fit for nothing.
             self._stopped = "was interrupted while it learned"
+            self._sharing.arrived()
+            whole = self._sharing.step()
+            if whole is not None:
+                self._trail.record(whole, truncate_time(int(self._clock()), self._task.granularity))
             self._pending = self._learn_batch(messages)
             self._stopped = None
         if self._pending is None:
@@ -340,12 +343,13 @@ class Worker:
     def _chunk(self) -> int:
         """How many messages to judge and learn at once: not beyond the next count at which something is to be noted."""
         count = self._learner.n_releases
-        at = self._trail.next(count)
+        at = self._trail.next(count) if self._sharing.alone else None
         return min(_LEARN, self._learner.publish_every, _LEARN if at is None else at - count)
 
     def _mark(self, appended: int) -> None:
         """Add a point to the trail where the count is one of its grid; ``appended`` is when its release was."""
-        self._trail.mark(self._learner, truncate_time(appended, self._task.granularity))
+        if self._sharing.alone:
+            self._trail.mark(self._learner, truncate_time(appended, self._task.granularity))
 
     def _learn(self, admitted: Sequence[Received], tally: Tally) -> None:
         version = self._learner.n_releases

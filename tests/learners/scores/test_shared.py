@@ -1,6 +1,7 @@
 """Chains of scores whose people answer at the same models: their sums add up to one chain's, to the bit."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +16,7 @@ from murk.learners.scores.engine import joined
 from murk.learners.scores.layout import REMEMBERED
 from murk.learners.scores.model import Model
 from murk.learners.scores.shared import SharedScoreEngine
+from murk.learners.scores.sums import summaries
 from murk.privacy.noise import SimulatedNoise
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease
@@ -62,7 +64,7 @@ def told(engines: list[Any]) -> None:
     first, *others = engines
     first.begin_epoch(others)
     for other in others:
-        other.hear(first, *first.published())
+        other.hear(first)
 
 
 def learned(problem: Any, world: Any, chains: int) -> list[Any]:
@@ -201,11 +203,12 @@ def test_of_state_and_published_model_either_may_be_seen_first(world: Any) -> No
     before.load_state_dict(first.state_dict())
     assert first.begin_epoch([other])
     version, flat = first.published()
-    other.hear(before, version, flat)
+    other.hear(before)
+    other.hear_newest(version, flat)
     assert other.model.flat.tolist() == flat
     other.learn_releases(answers(problem, *world, 3_000, 3_010, version, other.model))
     late = problem.engine()
-    late.hear(first, 0, problem.initial.tolist())
+    late.hear(first)
     late.learn_releases(answers(problem, *world, 3_000, 3_010, version, late.model))
     assert late.state_dict() == other.state_dict()
 
@@ -221,10 +224,42 @@ def test_of_state_and_published_model_either_may_be_seen_first(world: Any) -> No
 )
 def test_a_model_that_nobody_publishes_is_not_taken_notice_of(version: int, change: Any, message: str) -> None:
     problem = problem_of(P, 2.0, shared=True)
-    first, other = problem.engine(), problem.engine()
+    other = problem.engine()
     with pytest.raises(HostileModelError, match=message):
-        other.hear(first, version, change(problem.initial.tolist()))
+        other.hear_newest(version, change(problem.initial.tolist()))
     assert not other.admits([release(1, version, "score", [0] * problem.dimension)])
+
+
+def test_what_was_admitted_is_learned_though_newer_models_were_heard_of(world: Any) -> None:
+    """A worker looks for models between two releases that are learned together."""
+    problem = problem_of(P, 2.0, shared=True, forget=24_000)
+    first, other = problem.engine(), problem.engine()
+    X, y = world
+    late: list[Any] = []
+    for turn in range(10):
+        version = first.published()[0]
+        first.learn_releases(answers(problem, X, y, 0, 3_000, version, first.model))
+        first.begin_epoch([other])
+        if turn == 0:
+            other.hear(first)
+            late = answers(problem, X, y, 0, 10, 3_000, first.model)
+            assert other.admits(late)
+    other.hear(first)
+    assert not other.admits(late)
+    other.learn_releases(late)
+    assert other.n_releases == 10
+    assert problem.estimate([first, other]).n_releases == 30_010
+
+
+def test_centred_scores_are_asked_for_after_others_whatever_epochs_are_left_out(world: Any) -> None:
+    """In every other epoch at least, as one chain that leaves none out does; else nothing would tell of wrong rows."""
+    problem = problem_of(P, 2.0, covariates=public(world[0][:2_000]), shared=True)
+    settings, mechanisms = problem.settings, problem.mechanisms
+    found = summaries(learned(problem, world, 1)[0].epochs[:1], mechanisms, P + 1)
+    other = settings.next_model(found, 3_000, mechanisms)
+    assert other.exponent < 1.0
+    assert settings.next_model(found, 12_000, mechanisms).exponent < 1.0
+    assert settings.next_model([*found, replace(found[0], model=other)], 12_000, mechanisms).exponent == 1.0
 
 
 def test_of_a_model_the_first_chains_word_is_taken(world: Any) -> None:
@@ -254,10 +289,10 @@ def test_states_are_of_the_releases_and_not_of_how_they_came(
     made += answers(problem, X, y, 3_200, 3_400, 3_000, first.model)
     order.shuffle(made)
     expected = problem.engine()
-    expected.hear(first, *first.published())
+    expected.hear(first)
     expected.learn_releases(made)
     engine = problem.engine()
-    engine.hear(first, *first.published())
+    engine.hear(first)
     edges = [0, *sorted(cuts), 400]
     for start, stop in pairwise(edges):
         part = made[start:stop]
@@ -267,7 +302,7 @@ def test_states_are_of_the_releases_and_not_of_how_they_came(
             state = json.loads(json.dumps(engine.state_dict()))
             engine = problem.engine()
             engine.load_state_dict(state)
-            engine.hear(first, *first.published())
+            engine.hear(first)
     assert engine.state_dict() == expected.state_dict()
 
 

@@ -145,7 +145,7 @@ def engine_at(task, chain, known):
     if isinstance(engine, SharedScoreEngine) and known is not None:
         first = engine.another()
         first.load_state_dict(known)
-        engine.hear(first, 0, [])
+        engine.hear(first)
         if chain == 0:
             engine._now = Chain(0, tuple(Epoch(epoch.start, epoch.model) for epoch in first.epochs))
     return engine

@@ -112,7 +112,8 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, start: S
         state = learn(log, task)
         assert outcome(log) == wanted
     assert state.counters.read == count
-    assert state.trail.counts[-1] > state.counters.learned // 2
+    # Chains of scores share models, and their curve begins with the first one that is made.
+    assert subject == "scores" or state.trail.counts[-1] > state.counters.learned // 2
     assert state.counters.duplicates > count // 30
 
 

@@ -1,14 +1,17 @@
 """Workers of chains that share models: made once, committed with the first chain's state, and known in time."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from murk.errors import MurkError
+from murk.learners.estimates.curve import merged_curve
 from murk.learners.problem import problem_for
+from murk.stream.log.base import Checkpoint, UnreachableError
 from murk.stream.log.sqlite.log import SqliteLog
 from murk.stream.messages.codec import encode_iterate
 from murk.stream.messages.releases import IterateMessage
@@ -74,8 +77,27 @@ def test_the_first_chain_makes_a_model_of_what_all_have_learned(log: SqliteLog) 
     assert reasons(log) == []
     first, other = (state_of(log, chain).learner["epochs"][1] for chain in range(2))
     assert first["model"] == other["model"]
-    whole = problem_for(TASK).estimate(list(map(CommittedLearners(log, lambda: learner_for(TASK)), range(2))))
+    whole = problem_for(TASK).estimate(list(map(CommittedLearners(log, TASK, lambda: learner_for(TASK)), range(2))))
     assert whole.n_releases == 2_600 + 499
+
+
+def test_the_curve_is_of_all_chains_and_the_first_ones(log: SqliteLog) -> None:
+    """A point at each model, of what it was made of; by itself a chain has learned next to nothing."""
+    task: Any = TASK
+    arrive(log, 0, 5_000, 6_600)
+    arrive(log, 1, 0, 1_500)
+    learn(log, 1, 0)
+    whole = problem_for(task).estimate(list(map(CommittedLearners(log, task, lambda: learner_for(task)), range(2))))
+    first, other = (state_of(log, chain).trail for chain in range(2))
+    assert (first.counts, other.counts) == ([3_100], [])
+    point = first.table(whole.values.size, "a test")[0]
+    assert point[: whole.values.size].tolist() == whole.values.astype(np.float32).tolist()
+    assert merged_curve([first, other], whole.values.size, whole.method)[0].releases == 3_100
+    # A worker that comes later goes on with it.
+    arrive(log, 1, 1_500, 4_500, version=3_000)
+    learn(log, 1, 0)
+    assert state_of(log).trail.counts == [3_100, 6_100]
+    assert state_of(log, 1).trail.counts == []
 
 
 def test_a_model_is_on_the_log_with_the_state_that_holds_it_or_not_at_all(log: SqliteLog) -> None:
@@ -165,23 +187,113 @@ def test_a_model_that_no_learner_made_is_told_to_nobody(log: SqliteLog, caplog: 
     forged = [
         b"not a model",
         encode_iterate(IterateMessage(task=TASK.hash, chain=1, version=6_000, iterate=iterate)),
-        encode_iterate(IterateMessage(task=TASK.hash, chain=0, version=6_001, iterate=iterate)),
-        encode_iterate(IterateMessage(task=TASK.hash, chain=0, version=6_000, iterate=[1e9, *iterate[1:]])),
+        encode_iterate(IterateMessage(task=TASK.hash, chain=0, version=3_001, iterate=iterate)),
+        encode_iterate(IterateMessage(task=TASK.hash, chain=0, version=3_000, iterate=[1e9, *iterate[1:]])),
+        # Of more releases than there are messages.
+        encode_iterate(IterateMessage(task=TASK.hash, chain=0, version=6_000, iterate=iterate)),
     ]
     for number, one in enumerate(forged):
         log.publish(0, one)
         arrive(log, 1, 10 * number, 10 * number + 5, version=6_000)
+        # What honest people were asked stands in the first chain's state.
+        arrive(log, 1, 10 * number + 5, 10 * number + 8, version=3_000)
         learn(log, 1)
-        assert starts(log, 1) == [0]
+        assert starts(log, 1) == [0, 3_000]
         assert len(reasons(log)) == 5 * (number + 1)
-        assert "none that learners publish" in caplog.text
+        # Of a version that is in the state nothing that a message says is looked at.
+        assert ("none that learners publish" in caplog.text) is (number != 3)
         caplog.clear()
     # The first chain's worker puts the right one there again.
     learn(log, 0)
     assert log.model(0) == honest
-    arrive(log, 1, 100, 105, version=3_000)
+
+
+def test_a_worker_that_begins_again_knows_all_models_that_there_are(log: SqliteLog) -> None:
+    """Also of a version between those that its own people have answered at."""
+    arrive(log, 0, 5_000, 8_000)
+    learn(log, 0)
+    arrive(log, 0, 8_000, 11_000, version=3_000)
+    learn(log, 0)
+    for again in (False, True):
+        start = 1_000 * again
+        arrive(log, 1, start, start + 10, version=6_000)
+        if again:
+            learn(log, 1)
+        arrive(log, 1, start + 10, start + 20, version=3_000)
+        learn(log, 1)
+    assert (starts(log, 1), reasons(log)) == ([0, 3_000, 6_000], [])
+
+
+def test_forged_models_and_answers_to_them_take_nothing_away(log: SqliteLog) -> None:
+    arrive(log, 0, 5_000, 8_000)
+    learn(log, 0)
+    honest = log.model(0) or b""
+    arrive(log, 1, 0, 50, version=3_000)
     learn(log, 1)
-    assert starts(log, 1) == [0, 3_000]
+    before = [state_of(log, chain).learner for chain in range(2)]
+    for number in range(10):
+        far = 3_000 << 30 + number
+        log.publish(0, honest.replace(b'"version":3000', f'"version":{far}'.encode()))
+        arrive(log, 1, 100 + number, 101 + number, version=far)
+        learn(log, 1, 0)
+        assert log.model(0) == honest
+    assert [state_of(log, chain).learner for chain in range(2)] == before
+    assert reasons(log) == ["future"] * 10
+    arrive(log, 0, 8_000, 11_000, version=3_000)
+    learn(log, 0)
+    arrive(log, 1, 200, 210, version=6_000)
+    learn(log, 1)
+    assert starts(log, 1) == [0, 3_000, 6_000]
+
+
+def broken(log: SqliteLog, chain: int, kind: str) -> Any:
+    """The log, on which another chain's state is not what its learner commits, or cannot be read."""
+
+    def checkpoint(of: int) -> Checkpoint:
+        found = log.checkpoint(of)
+        if of != chain:
+            return found
+        if kind == "away":
+            raise UnreachableError("its partition has no leader")
+        state = json.loads(found.state or b"")
+        if kind == "counts":
+            state["learner"]["n_releases"] = 2**60
+        elif kind == "numbers":
+            for epoch in state["learner"]["epochs"]:
+                for tally in epoch["tallies"]:
+                    tally["total"] = [2**126] * len(tally["total"])
+        elif kind == "identity":
+            state["identity"] = "0" * 32
+        return Checkpoint(b"junk" if kind == "junk" else json.dumps(state).encode(), found.offset)
+
+    return Wrapped(log, checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("kind", ["junk", "counts", "identity", "numbers", "away"])
+def test_a_chain_is_not_held_up_by_anothers_state(log: SqliteLog, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    arrive(log, 1, 0, 2_500)
+    learn(log, 1)
+    arrive(log, 0, 5_000, 6_000)
+    with worker(broken(log, 1, kind), 0) as one:
+        drain(one)
+        assert one._learner.n_releases == 1_000
+    # Sums that no one can tell from a learner's make a model as bad as they are; of all others none is made.
+    assert ("no new model can be made" in caplog.text) is (kind != "numbers")
+    learn(log, 0)
+    assert version(log) == 3_000
+
+
+@pytest.mark.parametrize("kind", ["junk", "counts", "identity"])
+def test_a_chain_goes_on_where_the_first_ones_state_is_damaged(log: SqliteLog, kind: str) -> None:
+    arrive(log, 0, 5_000, 8_000)
+    learn(log, 0)
+    arrive(log, 1, 0, 10)
+    arrive(log, 1, 10, 20, version=6_000)
+    arrive(log, 1, 20, 30, version=3_000)
+    with worker(broken(log, 0, kind), 1) as one:
+        drain(one)
+    # The model itself is on the log.
+    assert (starts(log, 1), reasons(log)) == ([0, 3_000], ["future"] * 10)
 
 
 def test_a_published_model_is_not_made_again_by_a_state_that_was_restored(log: SqliteLog) -> None:
@@ -213,30 +325,33 @@ def test_a_published_model_is_not_made_again_by_a_state_that_was_restored(log: S
 
 def test_a_worker_looks_at_others_now_and_then(log: SqliteLog) -> None:
     now = 100.0
-    ends: list[int] = []
+    looks: list[float] = []
 
-    def end(chain: int) -> int:
+    def ends() -> Sequence[int]:
         nonlocal now
-        ends.append(chain)
+        looks.append(now)
         now += cost
-        return log.end(chain)
+        if failing:
+            raise UnreachableError("a partition is away")
+        return log.ends()
 
-    cost = 0.0
-    one = Making(Wrapped(log, end=end), TASK, learner_for(TASK), 0.2, clock=lambda: now)  # type: ignore[arg-type]
+    cost, failing = 0.0, False
+    one = Making(Wrapped(log, ends=ends), TASK, learner_for(TASK), 0.2, clock=lambda: now)  # type: ignore[arg-type]
     for moment, looked in ((100.0, True), (100.1, False), (100.2, True), (100.39, False), (100.41, True)):
         now = moment
-        ends.clear()
+        looks.clear()
         one.step()
-        assert bool(ends) is looked
-    # Where it takes long, it is done seldom: two partitions, half a second each.
-    cost, now = 0.5, 200.0
-    one.step()
-    assert now == 201.0
-    for moment, looked in ((250.9, False), (251.1, True)):
-        now = moment
-        ends.clear()
+        assert bool(looks) is looked
+    # Where it takes long, it is done seldom, but not so that models come late; and after a failure more seldom.
+    for each, fails, pause in ((0.01, False, 0.5), (3.0, False, 5.0), (0.01, True, 30.0)):
+        cost, failing, now = each, fails, now + 1_000.0
         one.step()
-        assert bool(ends) is looked
+        begun = now
+        for moment, looked in ((begun + 0.99 * pause, False), (begun + 1.01 * pause, True)):
+            now = moment
+            looks.clear()
+            one.step()
+            assert bool(looks) is looked
 
 
 def test_who_makes_models_and_who_is_told_of_them(log: SqliteLog) -> None:
@@ -246,7 +361,7 @@ def test_who_makes_models_and_who_is_told_of_them(log: SqliteLog) -> None:
 
 
 def test_a_chains_learner_is_decoded_again_where_its_state_has_moved(log: SqliteLog) -> None:
-    others = CommittedLearners(log, lambda: learner_for(TASK))
+    others = CommittedLearners(log, TASK, lambda: learner_for(TASK))
     nothing = others(1)
     assert nothing.n_releases == 0
     assert others(1) is nothing

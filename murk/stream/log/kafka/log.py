@@ -209,6 +209,12 @@ class KafkaLog(Log):
         place = TopicPartition(self._names.releases, partition)
         return self._current_ends().end(place)[place]
 
+    def ends(self) -> Sequence[int]:
+        """Offset that the next message of each partition will get, asked for at once."""
+        places = [TopicPartition(self._names.releases, partition) for partition in range(self.partitions)]
+        found = self._current_ends().end(*places)
+        return [found[place] for place in places]
+
     # Models
 
     def publish(self, chain: int, message: bytes) -> None:
