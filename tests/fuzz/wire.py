@@ -1,7 +1,7 @@
 """Releases and models, as anybody can put them on a log."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import numpy as np
@@ -113,12 +113,19 @@ class _OneModel:
 
     url = "sqlite:///hostile.db"
     message = b""
+    partitions = 2
 
     def model(self, chain: int) -> bytes:
         return self.message
 
+    def ends(self) -> Sequence[int]:
+        return [self.end(chain) for chain in range(self.partitions)]
+
     def end(self, chain: int) -> int:
         return 10_000
+
+    def cached_model(self, chain: int) -> tuple[bytes, int]:
+        return self.model(chain), self.end(chain)
 
 
 def models() -> Target:

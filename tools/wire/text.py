@@ -22,7 +22,7 @@ name, or the one that the log's URL gives.
 | topic | partition | key | value | headers | timestamp |
 | --- | --- | --- | --- | --- | --- |
 | `murk-NAME-releases` | the release's chain | none | a release | none | the broker's append time |
-| `murk-NAME-models` | the chain | the chain, as decimal text | the chain's newest model (chain 0's for all, where they share models) | none | any |
+| `murk-NAME-models` | the chain | the chain, as decimal text | its newest model; a shared one under 0 | none | any |
 | `murk-NAME-models` | 0 | `task` | the task's document | none | any |
 | `murk-NAME-models` | 0 | `topics` | JSON: by name the ids of the topics it was announced on | none | any |
 | `murk-NAME-states` | the chain | the chain, as decimal text | the chain's newest state | `offset`, `owner` | any |

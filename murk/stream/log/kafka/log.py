@@ -12,16 +12,8 @@ from kafka import TopicPartition
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import (
-    Checkpoint,
-    DeadLetter,
-    FencedError,
-    Log,
-    Message,
-    Ownership,
-    UnreachableError,
-    check_range,
-    check_sizes,
-)
+    Checkpoint, DeadLetter, FencedError, Log, Message, Ownership, UnreachableError, check_range, check_sizes
+)  # fmt: skip
 from murk.stream.log.kafka import topics
 from murk.stream.log.kafka.connection.address import Address
 from murk.stream.log.kafka.connection.clients import Clients
