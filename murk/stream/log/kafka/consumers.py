@@ -43,6 +43,12 @@ class Ends:
         """Offsets after the newest records, open transactions included."""
         return self._ask(self._all.end_offsets, places)
 
+    def of(self, topic: str, *partitions: int) -> list[int]:
+        """The same, of some partitions of a topic, in their order."""
+        places = [TopicPartition(topic, partition) for partition in partitions]
+        found = self.end(*places)
+        return [found[place] for place in places]
+
     def decided(self, *places: TopicPartition) -> dict[TopicPartition, int]:
         """Offsets up to which transactions are over, as soon as all are that stand there now.
 

@@ -12,8 +12,16 @@ from kafka import TopicPartition
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import (
-    Checkpoint, DeadLetter, FencedError, Log, Message, Ownership, UnreachableError, check_range, check_sizes
-)  # fmt: skip
+    Checkpoint,
+    DeadLetter,
+    FencedError,
+    Log,
+    Message,
+    Ownership,
+    UnreachableError,
+    check_range,
+    check_sizes,
+)
 from murk.stream.log.kafka import topics
 from murk.stream.log.kafka.connection.address import Address
 from murk.stream.log.kafka.connection.clients import Clients
@@ -192,20 +200,16 @@ class KafkaLog(Log):
     def begin(self, partition: int) -> int:
         """Offset of the oldest message kept."""
         self._check(partition)
-        place = TopicPartition(self._names.releases, partition)
-        return self._current_ends().begin(place)[place]
+        return self._current_ends().begin(place := TopicPartition(self._names.releases, partition))[place]
 
     def end(self, partition: int) -> int:
         """Offset that the next message will get."""
         self._check(partition)
-        place = TopicPartition(self._names.releases, partition)
-        return self._current_ends().end(place)[place]
+        return self._current_ends().of(self._names.releases, partition)[0]
 
     def ends(self) -> Sequence[int]:
         """Offset that the next message of each partition will get, asked for at once."""
-        places = [TopicPartition(self._names.releases, partition) for partition in range(self.partitions)]
-        found = self._current_ends().end(*places)
-        return [found[place] for place in places]
+        return self._current_ends().of(self._names.releases, *range(self.partitions))
 
     # Models
 
@@ -399,11 +403,10 @@ class KafkaLog(Log):
             raise
 
     def _reader(self, topic: str, partition: int, *, committed: bool) -> Reader:
-        reader = self._readers.get((topic, partition))
-        if reader is None:
-            reader = Reader(self._clients, self._current_ends(), topic, partition, committed=committed)
-            self._readers[topic, partition] = reader
-        return reader
+        if (topic, partition) not in self._readers:
+            made = Reader(self._clients, self._current_ends(), topic, partition, committed=committed)
+            self._readers[topic, partition] = made
+        return self._readers[topic, partition]
 
     def _current_ends(self) -> Ends:
         if self._ends is None:
