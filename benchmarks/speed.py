@@ -103,6 +103,7 @@ def learning() -> Iterator[tuple[str, float, float, float, float]]:
     public = rng.uniform(-1, 1, (200, D))
     for what, kind, more in (
         ("examples, directions", IWPSGDClassifier, {"release": "directions"}),
+        ("examples, joint", IWPSGDClassifier, {"release": "joint"}),
         ("examples, as by default", IWPSGDClassifier, {}),
         ("moments, as by default", PublicGLMClassifier, {"public": [dict(zip(NAMES, x, strict=True)) for x in public]}),
         ("moments, joint", PublicGLMClassifier, {"release": "joint"}),
