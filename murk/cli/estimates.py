@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
+
+from murk.errors import MurkError
 
 if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Estimate
@@ -15,6 +18,11 @@ if TYPE_CHECKING:
     from murk.stream.messages.estimates import CoefficientEstimate
 
 LEVEL = 0.95
+
+_AFTER_FAILURE = 30.0
+"""Seconds until the next message, after one could not be made."""
+
+_log = logging.getLogger(__name__)
 
 _SHARE = 50
 """At most one part in so many of a learner's time is spent on it."""
@@ -47,11 +55,28 @@ class Estimates:
         self._every, self._clock, self._due = every, clock, -math.inf
 
     def __call__(self, engine: Any) -> bytes | None:
-        """Return the message, with the first chain as it is in this learner; None where none is due, or nothing new."""
+        """Return the message, with the first chain as it is in this learner; None where none is due, or nothing new.
+
+        None also where another chain's state is none that its learner commits: this chain is learned on.
+
+        Raises
+        ------
+        UnreachableError
+            When the log cannot be reached.
+        """
+        from murk.stream.log.base import UnreachableError
+
         start = self._clock()
         if start < self._due:
             return None
-        message = self._newest(engine)
+        try:
+            message = self._newest(engine)
+        except UnreachableError:
+            raise
+        except MurkError as error:
+            _log.warning("no estimate can be published at the moment: %s", error)
+            self._due = self._clock() + max(self._every, _AFTER_FAILURE)
+            return None
         end = self._clock()
         self._due = end + max(self._every, _SHARE * (end - start))
         return message

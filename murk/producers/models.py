@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -71,7 +72,7 @@ class Models:
         UserError, MurkError
             As `cached_model`.
         """
-        return self._model(chain, self._log.model(self._source(chain)), self._log.end(chain))
+        return self._model(chain, self._log.model(self._source(chain)), self._log.end(chain), self._log.ends)
 
     def cached_model(self, chain: int) -> PublishedModel:
         """Return a chain's newest iterate as it was last heard of, also while the log cannot be reached.
@@ -88,13 +89,13 @@ class Models:
         source = self._source(chain)
         if source != chain:
             message, _ = self._log.cached_model(source)
-        return self._model(chain, message, end)
+        return self._model(chain, message, end, self._heard_ends)
 
     def _source(self, chain: int) -> int:
         """The chain whose model people of a chain answer at."""
         return FIRST_CHAIN if self._problem.shares_models else chain
 
-    def _model(self, chain: int, message: bytes | None, end: int) -> PublishedModel:
+    def _model(self, chain: int, message: bytes | None, end: int, ends: Callable[[], Sequence[int]]) -> PublishedModel:
         if message is None:
             return PublishedModel(0, self._problem.initial, end)
         source = self._source(chain)
@@ -102,7 +103,7 @@ class Models:
         if known is None or known[0] != message:
             known = message, *self._checked(message, source)
             # The version of a model that chains share counts the releases of all, of which there only come to be more.
-            if self._problem.shares_models and known[1] > sum(map(self._end, range(self._log.partitions))):
+            if self._problem.shares_models and known[1] > sum(ends()):
                 # What was heard of other partitions may be a moment older than the model.
                 self._check_version(chain, known[1], sum(self._log.ends()))
             self._read[source] = known
@@ -111,8 +112,8 @@ class Models:
             self._check_version(chain, version, end)
         return PublishedModel(version, iterate, end)
 
-    def _end(self, chain: int) -> int:
-        return self._log.cached_model(chain)[1]
+    def _heard_ends(self) -> list[int]:
+        return [self._log.cached_model(chain)[1] for chain in range(self._log.partitions)]
 
     def _check_version(self, chain: int, version: int, releases: int) -> None:
         if version > releases:

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from murk.cli.estimates import Estimates, publisher
+from murk.errors import MurkError
 from murk.learners.problem import problem_for
 from murk.learners.results.report import report_log
 from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import PopulationConfig
 from murk.stream import Task, Worker, open_log
-from murk.stream.log.base import FencedError, Log
+from murk.stream.log.base import Checkpoint, FencedError, Log, UnreachableError
 from murk.stream.messages.estimates import EstimateMessage
 from murk.stream.messages.state import decode_state
 from tests.cli.harness import ANY_PROTOCOL, LOG, murk, people, world
+from tests.producers.world import Wrapped
 
 TASK = Task.parse(
     ANY_PROTOCOL.replace("mu: 1.0", "mu: 40.0") + "protocol: examples\nlog: {partitions: 2}\n"
@@ -82,6 +84,35 @@ def test_it_is_the_estimate_of_all_chains_as_reports_have_it(log: Log) -> None:
             "schema_", "kind", "task", "name", "simulated", "releases", "level", "method", "note", "scale",
             "standard_error", "coefficients",
         }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "stops"), [(MurkError("the state of chain 1 is damaged"), False), (UnreachableError("away"), True)]
+)
+def test_another_chains_state_stops_no_learner(
+    log: Log, error: MurkError, stops: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    problem, clock = problem_for(TASK), Clock()
+
+    def checkpoint(_: int) -> Checkpoint:
+        if failing:
+            raise error
+        return log.checkpoint(1)
+
+    failing = True
+    estimates = Estimates(Wrapped(log, checkpoint=checkpoint), TASK, problem, 10.0, clock)  # type: ignore[arg-type]
+    with Worker(log, TASK, problem.engine(), 0, batch=10, estimates=estimates) as first:
+        if stops:
+            with pytest.raises(UnreachableError, match="away"):
+                first.step()
+            return
+        assert first.step().learned == 10
+        assert "no estimate can be published at the moment: the state of chain 1 is damaged" in caplog.text
+        failing = False
+        for now, due in ((29.0, False), (31.0, True)):
+            clock.now = now
+            assert first.step().learned == 10
+            assert (log.estimate() is not None) is due
 
 
 def test_it_is_published_when_it_is_due_and_something_is_new(log: Log) -> None:

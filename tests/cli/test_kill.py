@@ -185,7 +185,7 @@ FEW = KILLS // 5
 CASES = {
     "gradients": Case(GRADIENTS, KILLS, 5_000, "public: {set_aside: 1000}\n", LEVELS, ("--level", "lot")),
     "gradients, chains": Case(GRADIENTS, FEW, 5_000, CHAINS, TWO, WHO, 2_000),
-    # Each chain ends its first epoch.
+    # Both chains together end their first epoch.
     "scores": Case(SCORES, FEW // 2, 8_000, CHAINS, LEVELS, ("--level", "lot")),
     "scores, classes": Case(CLASSES, FEW // 2, 4_500, "", LEVELS, ("--level", "lot")),
     "examples": Case(EXAMPLES, FEW - 1, 8_000, CHAINS, TWO, WHO, 3_000),

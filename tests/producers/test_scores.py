@@ -18,7 +18,7 @@ from murk.producers.populations.people import Population, PopulationConfig, open
 from murk.producers.randomization import answers_of
 from murk.stream import open_log
 from murk.stream.messages.codec import WireRules, decode
-from tests.producers.world import RECORD, TEXT, Untouchable, World, make_task, write_people
+from tests.producers.world import RECORD, TEXT, Untouchable, World, Wrapped, make_task, write_people
 
 SCORES = "protocol: scores"
 OWN = f"{SCORES}\nscores: {{models: own}}"
@@ -79,6 +79,9 @@ def test_people_of_all_chains_answer_at_the_first_chains_model(tmp_path: Path) -
             with pytest.raises(UserError, match=r"of version 6000, and so many releases are not on the log"):
                 models.newest(1)
         world.log.append([(1, b"a release")])
+        # It is one request, and nobody begins to follow all partitions for it.
+        watched = Models(Wrapped(world.log, cached_model=None), world.task, problem)  # type: ignore[arg-type]
+        assert watched.newest(1).version == 6_000
         # What stands where a chain's own model would is nobody's to look at.
         world.log.publish(1, b"somebody else's")
         for chain, end in enumerate((2_000, 1, 3_999)):

@@ -90,7 +90,7 @@ def command(
         refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, task, team))
 
         def now() -> str:
-            engines = list(team.learners.values())
+            engines = [team.learners[chain] for chain in sorted(team.learners)]
             if team.trouble is not None:
                 return team.trouble
             if not engines:

@@ -2,7 +2,7 @@
 
 At which counts follows from the count alone, and their times are the log's own, so that anyone who replays the log
 keeps the same points. Four counts an octave are on the grid: 1, 2, ..., 8, 10, 12, 14, 16, 20, ... Where they come to
-be too many, every second one is left out.
+be too many, every second one is left out. Of points between two counts of the grid, the newest is kept.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class TrailRecorder:
         self.add(count, time, estimate)
 
     def add(self, count: int, time: int, estimate: Estimated) -> None:
-        """Add a point."""
+        """Add a point, which is the newest."""
         row = np.concatenate([estimate.values, estimate.half_widths(LEVEL), [estimate.standard_error]])
         # What is beyond single precision is not known to anybody's use.
         with np.errstate(over="ignore"):
@@ -162,7 +162,8 @@ class TrailRecorder:
         # A broker's clock may be set back.
         self._times.append(max([time, *self._times[-1:]]))
         stride = _stride(_place(count), self._first, self._most)
-        kept = [i for i, one in enumerate(self._counts) if _place(one) % stride == 0]
+        # The newest of each stretch, which is the one on the grid where that was added.
+        kept = {-(-_place(one) // stride): i for i, one in enumerate(self._counts)}.values()
         self._counts, self._times = [self._counts[i] for i in kept], [self._times[i] for i in kept]
         self._rows = [self._rows[i] for i in kept]
         numbers = base64.b64encode(np.concatenate(self._rows).astype("<f4").tobytes()).decode("ascii")
@@ -205,9 +206,9 @@ def _count(place: int) -> int:
 
 
 def _stride(place: int, first: int, most: int) -> int:
-    """Of which multiple a place of the grid must be to be kept, once the chain has come to this place."""
+    """Of which multiple a place of the grid must be to be kept, once the chain has come to it or just before."""
     stride = 1
-    while place // stride - (_place(first) - 1) // stride > most:
+    while -(-place // stride) - (_place(first) - 1) // stride > most:
         stride *= 2
     return stride
 

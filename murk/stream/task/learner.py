@@ -140,7 +140,10 @@ class MaxStaleness(Block):
 
 
 class LogBlock(Block):
-    """The log's settings. What a release means does not depend on them: they do not enter the task's hash."""
+    """The log's settings. What a release means does not depend on them: they do not enter the task's hash.
+
+    Which releases an estimate is of may: with `forget`, the newest ones of each chain that has models of its own.
+    """
 
     partitions: Annotated[Integer, Field(ge=1, le=4_096)] = Field(
         default=1, description="how many chains learn side by side; of gradients one learns best"

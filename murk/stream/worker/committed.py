@@ -10,7 +10,7 @@ from murk.stream.messages.state import decode_state
 from murk.stream.worker.learner import StreamLearner
 
 if TYPE_CHECKING:
-    from murk.stream.log.base import Log
+    from murk.stream.log.base import Checkpoint, Log
     from murk.stream.task.task import Task
 
 Learner = TypeVar("Learner", bound=StreamLearner)
@@ -41,7 +41,17 @@ class CommittedLearners(Generic[Learner]):
         MurkError
             If the chain's state is damaged, or not this log's, or the log cannot be read.
         """
-        state, offset = self._log.checkpoint(chain)
+        return self.decoded(chain, self._log.checkpoint(chain))
+
+    def decoded(self, chain: int, checkpoint: Checkpoint) -> Learner:
+        """A chain's learner at a checkpoint that was read before; not to be learned with.
+
+        Raises
+        ------
+        MurkError
+            If the chain's state is damaged, or not this log's.
+        """
+        state, offset = checkpoint
         known = self._known.get(chain)
         if known is None or known[0] != state:
             learner = self._make()

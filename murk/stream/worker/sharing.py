@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import FIRST_CHAIN, UnreachableError
+from murk.stream.log.base import FIRST_CHAIN
 from murk.stream.messages.codec import RejectedError, decode_iterate
 from murk.stream.worker.committed import CommittedLearners
 from murk.stream.worker.learner import StreamLearner
@@ -74,6 +74,9 @@ class Alone:
     alone = True
     """Whether what this chain has learned is worth a curve by itself."""
 
+    def begin(self) -> None:
+        """After the chain's own state was loaded, and before anything is learned."""
+
     def step(self) -> StreamLearner | None:
         """Before a step learns; may give the learner a new model, and then returns what all chains have learned."""
         return None
@@ -105,7 +108,7 @@ class Sharing(Alone):
         self._learner = learner
         self._committed = CommittedLearners(log, task, learner.another)
 
-    def _tell(self, message: bytes | None, released: int, tell: Callable[[int, Sequence[float]], None]) -> None:
+    def _tell(self, message: bytes | None, tell: Callable[[int, Sequence[float]], None]) -> None:
         """Tell the learner of the newest model, if what is on the log is one, of no more releases than messages."""
         if message is None:
             return
@@ -113,7 +116,8 @@ class Sharing(Alone):
             model = decode_iterate(
                 message, task_hash=self._task.hash, dimension=self._learner.model_size, chain=FIRST_CHAIN
             )
-            if model.version > released:
+            # Of a version that is known the log is not asked: some of it may be away.
+            if model.version >= self._learner.next_model_at and model.version > (released := sum(self._log.ends())):
                 raise UserError(f"it is of version {model.version}, and {released} messages are on the log")
             tell(model.version, model.iterate)
         except (RejectedError, UserError) as error:
@@ -124,7 +128,8 @@ class Sharing(Alone):
 class Making(Sharing):
     """What the first chain's worker does: it makes the next model when all chains together have come to it.
 
-    Where it cannot see what the others have learned it makes none, and its own chain is learned on.
+    Where it cannot see what the others have learned it makes none, and its own chain is learned on. Only what people
+    may have answered at already, a newer model on the log than its state's, it has to see before it learns.
 
     Parameters
     ----------
@@ -143,8 +148,17 @@ class Making(Sharing):
         clock: Callable[[], float] = monotonic,
     ) -> None:  # fmt: skip
         super().__init__(log, task, learner)
-        self._begun = False
         self._look, self._clock, self._due = look, clock, clock()
+
+    def begin(self) -> None:
+        """Go on with the newest model on the log, where the state is an older copy, of before it was made.
+
+        Raises
+        ------
+        MurkError
+            If the log cannot be read.
+        """
+        self._tell(self._log.model(FIRST_CHAIN), self._learner.take_up)
 
     def step(self) -> StreamLearner | None:
         """Make the next model where it is due, and it is time to look; return what it is made of."""
@@ -162,16 +176,20 @@ class Making(Sharing):
         return whole
 
     def _make(self) -> StreamLearner | None:
-        released = sum(self._log.ends())
-        if not self._begun:
-            self._tell(self._log.model(FIRST_CHAIN), released, self._learner.take_up)
-            self._begun = True
         # What is on the log is looked at first: it is more than what was learned, and the states are long.
-        if released < self._learner.next_model_at:
+        if sum(self._log.ends()) < self._learner.next_model_at:
             return None
-        return self._learner.begin_epoch(
-            [self._committed(chain) for chain in range(self._log.partitions) if chain != FIRST_CHAIN]
-        )
+        others = {chain: self._committed(chain) for chain in range(self._log.partitions) if chain != FIRST_CHAIN}
+        # A model of more releases than were ever on the log would be the last: devices refuse it.
+        ends = self._log.ends()
+        for chain, other in others.items():
+            if other.n_releases > ends[chain]:
+                raise MurkError(
+                    f"the state of chain {chain} of {self._log.url} says that {other.n_releases} releases were "
+                    f"learned, and {ends[chain]} messages were ever on its partition: restore it from a copy",
+                    code="MURK-STATE-001",
+                )
+        return self._learner.begin_epoch(list(others.values()))
 
 
 class Told(Sharing):
@@ -196,19 +214,23 @@ class Told(Sharing):
         self._looked = False
 
     def renew(self) -> bool:
-        """Look for new models, once after messages were read."""
+        """Look for new models, once after messages were read.
+
+        Raises
+        ------
+        MurkError
+            If the log cannot be read: what was answered at models that are only not known is not refused.
+        """
         if self._looked:
             return False
         self._looked = True
         # The message first, and then the state that it was written with, or a later one.
-        message = self._log.model(FIRST_CHAIN)
+        message, checkpoint = self._log.model(FIRST_CHAIN), self._log.checkpoint(FIRST_CHAIN)
         try:
-            self._learner.hear(self._committed(FIRST_CHAIN))
-        except UnreachableError:
-            raise
+            self._learner.hear(self._committed.decoded(FIRST_CHAIN, checkpoint))
         except MurkError as error:
             _log.warning("%s: the first chain's models cannot be read: %s", self._log.url, error)
-        self._tell(message, sum(self._log.ends()), self._learner.hear_newest)
+        self._tell(message, self._learner.hear_newest)
         return True
 
 

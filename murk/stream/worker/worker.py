@@ -220,8 +220,8 @@ class Worker:
             messages = self._log.read(self.chain, self.offset, count)
             if not messages:
                 self._restore_model()
-            # An interrupt within the update leaves the learner between two states, fit for nothing.
-            self._stopped = "was interrupted while it learned"
+            # An interrupt or an error within the update leaves the learner between two states, fit for nothing.
+            self._stopped = "did not get to the end of a step"
             self._sharing.arrived()
             whole = self._sharing.step()
             if whole is not None:
@@ -289,6 +289,7 @@ class Worker:
             check_last(self._log, self._task, message, self._window)
             self._learner.load_state_dict(message.learner)
             self._counters = message.counters
+        self._sharing.begin()
         self._trail = TrailRecorder(
             Trail() if message is None else message.trail, self._learner.coefficients, first_point(self._learner.kind),
             self._description,

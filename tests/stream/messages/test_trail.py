@@ -94,6 +94,29 @@ def test_a_point_beyond_all_room_is_not_kept() -> None:
     assert recorder.next(0) is None
 
 
+@pytest.mark.parametrize("coefficients", [1, 200, 1000])
+@pytest.mark.parametrize("grows", [False, True])
+def test_of_points_at_any_count_few_are_kept_and_always_the_newest(coefficients: int, grows: bool) -> None:
+    """As of models, which come at counts of their own; where old releases are forgotten, evenly for good."""
+    recorder = TrailRecorder(Trail(), coefficients, 256, "here")
+    count = 3_100
+    for model in range(1_000):
+        recorder.add(count, model, Flat(count, coefficients))
+        trail = recorder.trail
+        assert trail.counts[-1] == count
+        assert len(trail.counts) <= most_points(coefficients)
+        count += max(3_000, count // 9) if grows and model < 300 else 3_000
+    table = trail.table(coefficients, "here")
+    assert np.all(table[:, 0] == np.float32(trail.counts))
+    # Half of what there is room for, were it full; the grid begins long before the first of these.
+    assert len(trail.counts) >= 10
+    # One who begins with it goes on as the one who made it.
+    again = TrailRecorder(trail, coefficients, 256, "here")
+    for one in (recorder, again):
+        one.add(count, 1_000, Flat(count, coefficients))
+    assert again.trail == recorder.trail
+
+
 def test_times_never_go_back() -> None:
     recorder = TrailRecorder(Trail(), 1, 16, "here")
     for count, time in ((16, 500), (20, 400), (24, 600)):

@@ -232,7 +232,7 @@ def test_a_learner_that_fails_leaves_the_log_as_it_was(log: SqliteLog) -> None:
     worker = Worker(log, task, Failing(task))
     with pytest.raises(KeyboardInterrupt):
         worker.step()
-    with pytest.raises(MurkError, match="was interrupted while it learned: start a new one"):
+    with pytest.raises(MurkError, match="did not get to the end of a step: start a new one"):
         worker.step()
     assert log.checkpoint(0) == (None, 0)
     assert learn(log).counters.learned == 10

@@ -256,20 +256,28 @@ def broken(log: SqliteLog, chain: int, kind: str) -> Any:
         if kind == "away":
             raise UnreachableError("its partition has no leader")
         state = json.loads(found.state or b"")
+        offset = found.offset
         if kind == "counts":
             state["learner"]["n_releases"] = 2**60
+        elif kind == "more":
+            # In agreement with itself: of more releases than were ever there.
+            more = 3_000 << 40
+            offset += more
+            state["offset"] += more
+            state["counters"]["learned"] += more
+            state["learner"]["n_releases"] += more
         elif kind == "numbers":
             for epoch in state["learner"]["epochs"]:
                 for tally in epoch["tallies"]:
                     tally["total"] = [2**126] * len(tally["total"])
         elif kind == "identity":
             state["identity"] = "0" * 32
-        return Checkpoint(b"junk" if kind == "junk" else json.dumps(state).encode(), found.offset)
+        return Checkpoint(b"junk" if kind == "junk" else json.dumps(state).encode(), offset)
 
     return Wrapped(log, checkpoint=checkpoint)
 
 
-@pytest.mark.parametrize("kind", ["junk", "counts", "identity", "numbers", "away"])
+@pytest.mark.parametrize("kind", ["junk", "counts", "more", "identity", "numbers", "away"])
 def test_a_chain_is_not_held_up_by_anothers_state(log: SqliteLog, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     arrive(log, 1, 0, 2_500)
     learn(log, 1)
@@ -279,6 +287,8 @@ def test_a_chain_is_not_held_up_by_anothers_state(log: SqliteLog, kind: str, cap
         assert one._learner.n_releases == 1_000
     # Sums that no one can tell from a learner's make a model as bad as they are; of all others none is made.
     assert ("no new model can be made" in caplog.text) is (kind != "numbers")
+    if kind == "more":
+        assert "2500 messages were ever on its partition: restore it" in caplog.text
     learn(log, 0)
     assert version(log) == 3_000
 
@@ -294,6 +304,56 @@ def test_a_chain_goes_on_where_the_first_ones_state_is_damaged(log: SqliteLog, k
         drain(one)
     # The model itself is on the log.
     assert (starts(log, 1), reasons(log)) == ([0, 3_000], ["future"] * 10)
+
+
+@pytest.mark.parametrize("error", [MurkError("database is locked"), UnreachableError("no leader")])
+def test_what_people_answered_is_not_refused_because_a_read_failed(log: SqliteLog, error: MurkError) -> None:
+    arrive(log, 0, 5_000, 8_000)
+    learn(log, 0)
+    arrive(log, 0, 8_000, 11_000, version=3_000)
+    learn(log, 0)
+    arrive(log, 1, 0, 10)
+    # Of a model that is not the newest: the state alone has it.
+    arrive(log, 1, 10, 20, version=3_000)
+
+    def checkpoint(_: int) -> Checkpoint:
+        raise error
+
+    with worker(Wrapped(log, checkpoint=checkpoint), 1) as one:
+        with pytest.raises(type(error), match=str(error)):
+            one.step()
+        with pytest.raises(MurkError, match="did not get to the end of a step: start a new one"):
+            one.step()
+    learn(log, 1)
+    assert (starts(log, 1), reasons(log)) == ([0, 3_000], [])
+    assert state_of(log, 1).counters.learned == 20
+
+
+def test_nothing_is_learned_before_the_newest_model_is_known(log: SqliteLog) -> None:
+    """With an older copy of the first chain's state, and a partition that is away: answers to it would be refused."""
+    arrive(log, 1, 0, 3_000)
+    learn(log, 0, 1)
+    before = log._database.query('SELECT state, "offset" FROM states WHERE chain = 0', (), (bytes, int))
+    learn(log, 0)
+    arrive(log, 0, 7_000, 7_010, version=3_000)
+    with log._database.write() as connection:
+        connection.execute('UPDATE states SET state = ?, "offset" = ? WHERE chain = 0', before[0])
+    asked = 0
+
+    def ends() -> Sequence[int]:
+        nonlocal asked
+        asked += 1
+        raise UnreachableError("a partition is away")
+
+    with pytest.raises(UnreachableError):
+        worker(Wrapped(log, ends=ends), 0)
+    learn(log, 0)
+    assert (starts(log, 0), reasons(log)) == ([0, 3_000], [])
+    assert state_of(log).counters.learned == 10
+    # A state that has the model waits for nobody.
+    asked = 0
+    with worker(Wrapped(log, ends=ends), 0):
+        assert asked == 0
 
 
 def test_a_published_model_is_not_made_again_by_a_state_that_was_restored(log: SqliteLog) -> None:
