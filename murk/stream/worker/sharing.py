@@ -116,13 +116,21 @@ class Sharing(Alone):
             model = decode_iterate(
                 message, task_hash=self._task.hash, dimension=self._learner.model_size, chain=FIRST_CHAIN
             )
-            # Of a version that is known the log is not asked: some of it may be away.
-            if model.version >= self._learner.next_model_at and model.version > (released := sum(self._log.ends())):
+        except RejectedError as error:
+            self._refuse(error)
+            return
+        # For a version that is known the log is not asked: some of it may be away.
+        released = model.version if model.version < self._learner.next_model_at else sum(self._log.ends())
+        try:
+            if model.version > released:
                 raise UserError(f"it is of version {model.version}, and {released} messages are on the log")
             tell(model.version, model.iterate)
-        except (RejectedError, UserError) as error:
-            # Somebody else has written there, which the first chain's worker puts right.
-            _log.warning("%s: the newest model is none that learners publish: %s", self._log.url, error)
+        except UserError as error:
+            self._refuse(error)
+
+    def _refuse(self, error: Exception) -> None:
+        """Say that somebody else has written where the newest model stands; the first chain's worker puts it right."""
+        _log.warning("%s: the newest model is none that learners publish: %s", self._log.url, error)
 
 
 class Making(Sharing):
