@@ -27,7 +27,7 @@ KAFKA = "kafka"
 SHARED = ("log", "ledger", "lifetime", "wait", "verbose", "log-json", "metrics-host")
 """Settings that mean the same in every command that has them, and may be set for all."""
 
-ASKED = ("seed", "simulated", "yes", "withdraw", "new", "migrate")
+ASKED = ("seed", "simulated", "yes", "make-public", "withdraw", "new", "migrate")
 """What decides over people's privacy at once is asked for at each command, and set nowhere else."""
 
 ASKED_OF = {"ledger": ("task", "person", "source")}
@@ -207,7 +207,8 @@ def check_variables(environment: Mapping[str, str], options: Options) -> None:
         if name not in known:
             if value.startswith(("tcp://", "udp://")):
                 continue
-            asked = next((one for one in ASKED if rest == one.upper() or rest.endswith(f"_{one.upper()}")), "")
+            names = {one: one.upper().replace("-", "_") for one in ASKED}
+            asked = next((one for one, key in names.items() if rest == key or rest.endswith(f"_{key}")), "")
             asked = next((one for of, own in ASKED_OF.items() for one in own if rest == f"{of}_{one}".upper()), asked)
             raise _unknown(name, name, known, asked=asked)
         if value:

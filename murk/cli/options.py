@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from murk.cli.consent import yes
+from murk.cli.consent import make_public
 from murk.cli.logs import say
 from murk.errors import MurkError, UserError
 
@@ -80,7 +80,11 @@ def population(function: F) -> F:
             ),
             click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise. Protects nobody."),
             click.option("--block", type=click.IntRange(1), metavar="N", help="At most N records at a time."),
-            yes,
+            click.option(
+                "--check", is_flag=True,
+                help="Read FILE, name the first value that cannot be coded, and send nothing.",
+            ),
+            make_public,
         ]
     ):  # fmt: skip
         function = option(function)

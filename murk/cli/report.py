@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from murk.cli.output import paragraph, table
+from murk.cli.output import paragraph, print_json, table
 from murk.learners.results.numbers import many, number
 
 if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Estimate
     from murk.learners.results.text import Block
-    from murk.producers.populations.file_work import FilePopulation
+    from murk.producers.populations.file_work import FilePopulation, PopulationConfig
     from murk.stream import Task
 
 
@@ -81,7 +81,7 @@ def print_labels(found: Mapping[str, Any]) -> None:
 
 def say_notice(task: Task, population: FilePopulation, quiet: bool, *, capped: bool = False) -> None:
     """Say what happened before, where somebody reads it; and whatever is to be warned of in any case."""
-    for warning in population.warnings:
+    for warning in (*population.warnings, *population.findings):
         click.echo(f"{task.name}: caution: {warning}", err=True)
     if capped and population.source.people == "row" and not (task.of_organisations or task.simulated):
         click.echo(
@@ -111,6 +111,25 @@ def print_accounts(found: Mapping[str, Any]) -> None:
     """Print what people have spent on all tasks together, and where their accounts lie."""
     if "ledger" in found:
         paragraph(f"Accounts: {found['ledger']}. {' '.join(f'{one}.' for one in found['together_words'])}")
+
+
+def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
+    """Read a population's file strictly and say that it fits the task; nothing is opened but that file.
+
+    Raises
+    ------
+    UserError
+        For the first mistake in it.
+    """
+    from murk.producers.populations.checking import check_records
+
+    rows = check_records(task, crowd)
+    if as_json:
+        print_json({"task": task.name, "source": str(crowd.source), "records": rows, "checked": True})
+    else:
+        click.echo(
+            f"{crowd.source}: {many(rows, 'row')}, all as the task {task.name!r} declares them. Nothing was sent"
+        )
 
 
 def brief(estimate: Estimate, level: float = 0.95, most: int = 2) -> str:

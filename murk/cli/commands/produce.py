@@ -13,7 +13,7 @@ from murk.cli.logs import logging_options, start_logging
 from murk.cli.metrics import metrics_port, people_metrics
 from murk.cli.options import as_json, patiently, population
 from murk.cli.output import print_json, progress
-from murk.cli.report import print_accounts, print_labels, print_windows, say_notice
+from murk.cli.report import print_accounts, print_check, print_labels, print_windows, say_notice
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
@@ -30,7 +30,7 @@ _PAUSE = 0.5
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    seed: int | None, block: int | None, yes: bool, lifetime: Guarantee | None, patience: float,
+    seed: int | None, block: int | None, check: bool, make_public: int | None, lifetime: Guarantee | None, patience: float,
     metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Let a file's people privatize and send their records to a log; `murk learn` learns from it.
@@ -49,6 +49,10 @@ def command(
 
     start_logging(verbose, log_json)
     task = Task.load(task_path)
+    crowd = PopulationConfig(Path(source), person, level, seed)
+    if check:
+        print_check(task, crowd, as_json)
+        return
     log_url = log_url or f"sqlite:///{task.name}.db"
     start = time.monotonic()
     place = ledger or default_ledger(source, task.name, simulated=seed is not None)
@@ -58,8 +62,7 @@ def command(
         open_log(log_url, create=create, name=task.name) as log,
         patiently(patience, lambda: open_accounts(log, place, simulated=seed is not None)) as accounts,
     ):
-        crowd = PopulationConfig(Path(source), person, level, seed)
-        agree = asking(log.url, source, simulated=seed is not None, agreed=yes)
+        agree = asking(log.url, source, simulated=seed is not None, agreed=make_public)
         policy = Policy(lifetime=lifetime, public_sample=True)
         people = patiently(
             patience, lambda: population_of(task, crowd, log, accounts, block=block, policy=policy, agree=agree)

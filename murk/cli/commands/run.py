@@ -14,7 +14,7 @@ from murk.cli.commands.learn import COLLECT
 from murk.cli.consent import asking
 from murk.cli.options import as_json, population
 from murk.cli.output import print_json, progress
-from murk.cli.report import brief, print_result, say_notice
+from murk.cli.report import brief, print_check, print_result, say_notice
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
@@ -30,7 +30,7 @@ Watch = Callable[["LocalRun", bool], None]
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    seed: int | None, block: int | None, yes: bool, lifetime: Guarantee | None, as_json: bool,
+    seed: int | None, block: int | None, check: bool, make_public: int | None, lifetime: Guarantee | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Learn TASK from a file of people: devices, log and learner in one process.
 
@@ -44,8 +44,11 @@ def command(
 
     task = Task.load(task_path)
     crowd = PopulationConfig(Path(source), person, level, seed)
+    if check:
+        print_check(task, crowd, as_json)
+        return
     log_url = log_url or f"sqlite:///{task.name}.db"
-    agree = asking(log_url, source, simulated=seed is not None, agreed=yes)
+    agree = asking(log_url, source, simulated=seed is not None, agreed=make_public)
     accounts = ledger or default_ledger(source, task.name, simulated=seed is not None)
     found = execute(task, crowd, log_url, accounts, agree, block=block, quiet=as_json, lifetime=lifetime)
     if as_json:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from murk.cli.consent import asking, yes
+from murk.cli.consent import asking, make_public
 from murk.cli.options import as_json
 from murk.cli.output import print_json
 
@@ -28,7 +28,7 @@ _ONE_COPY = (
               help="Copies of each partition.  [default: the brokers' own]")  # fmt: skip
 @click.option("--estimates", is_flag=True, help="Also a topic on which learners publish the newest estimate as JSON.")
 @click.option("--check", is_flag=True, help="Change nothing; the exit status is 1 if something is wrong.")
-@yes
+@make_public
 @as_json
 def command(
     task_path: str,
@@ -37,7 +37,7 @@ def command(
     replication: int | None,
     estimates: bool,
     check: bool,
-    yes: bool,
+    make_public: int | None,
     as_json: bool,
 ) -> None:
     """Create the topics of TASK on a Kafka cluster, fix their settings, and say what does not fit.
@@ -74,7 +74,7 @@ def command(
         if not check and not problems and not waiting:
             disclosure = None if announced else Disclosure.of(task)
             if disclosure is not None:
-                asking(setup.url, simulated=simulated, agreed=yes)(disclosure)
+                asking(setup.url, simulated=simulated, agreed=make_public)(disclosure)
             setup.register_task()
             announced = setup.announced()
         warnings = [_ONE_COPY] if setup.copies() == 1 else []

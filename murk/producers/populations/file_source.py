@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
 BY_LOT = "lot"
+NOBODY = ""
+"""The organisation of rows that name none."""
 SELECT_CHUNK = 65_536
 
 
@@ -53,6 +55,8 @@ class Block:
         Numbers of values outside their bounds and of values missing, over the block.
     next_row
         The row that the next block begins with.
+    unreadable
+        Number of rows that are taken for records without any value.
     """
 
     source: str
@@ -65,6 +69,7 @@ class Block:
     clamped: int = field(repr=False)
     missing: int = field(repr=False)
     next_row: int
+    unreadable: int = field(default=0, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -77,8 +82,17 @@ class FileSource:
     reads a file through once, for its digest and so that a truncated one is refused before anything is released;
     blocks are then read and checked one by one. Memory does not grow with the file.
 
-    Values outside their public bounds are clamped. An empty cell is what the task's ``missing`` rule says;
-    all else that cannot be coded (text where a number belongs, NaN, an undeclared category or label) stops it.
+    Values outside their public bounds are clamped.
+
+    With real noise nothing that a record holds stops the reading, since everybody who watches a log sees whether
+    releases arrive. Every value is coded as a device codes it: what is missing or cannot be coded (text where a number
+    belongs, NaN, an undeclared category or label) is 0, whatever the task's ``missing`` rule. A row that cannot be
+    read (it has more or fewer cells than the header, it is no JSON object), that names nobody, or whose level is none
+    of the task's, is a record without any value: it is released as one, at the task's first level, from an account of
+    its own. Of organisations' records, where a column names these, such a row belongs to none and is left out.
+
+    In a simulation, and wherever it is ``strict``, each of these stops the reading; so do missing values where the
+    task says ``missing: error``.
 
     Parameters
     ----------
@@ -95,11 +109,17 @@ class FileSource:
         The column that names each person's level, instead of ``level``.
     organisation_column
         The column that names each record's organisation, where organisations release and not people.
+    strict
+        Whether what cannot be coded is refused. By default only where the task is simulated.
 
     Attributes
     ----------
     digest
         SHA-256 of the file's bytes, or of a table's names and values.
+    fallback_level
+        The level of rows whose own is none of the task's: the task's first one.
+    absent
+        Columns that none of the first records has, where each record has keys of its own.
 
     Raises
     ------
@@ -122,6 +142,10 @@ class FileSource:
     24
     >>> [block.x[:, 0].tolist() for block in FileSource(path, task).blocks(size=1)]
     [[-0.5], [1.0]]
+    >>> path.write_text("age,worked\\n25,yes\\nforty,no\\n")
+    27
+    >>> [block.x[:, 0].tolist() for block in FileSource(path, task).blocks()]
+    [[-0.5, 0.0]]
     """
 
     def __init__(
@@ -133,9 +157,11 @@ class FileSource:
         level: str = "default",
         level_column: str | None = None,
         organisation_column: str | None = None,
+        strict: bool | None = None,
     ) -> None:
         self.records: Records = open_records(records)
         self.task = task
+        self.strict = task.simulated if strict is None else strict
         self.person_column = person_column
         self.organisation_column = organisation_column
         self._name_column = person_column or organisation_column
@@ -150,7 +176,10 @@ class FileSource:
             self._check_level_column(level_column)
         self._named = [name for name in (self._name_column, level_column) if name is not None]
         self._survey = self.records.survey()
-        self._table = self.records.table([*task.coding.columns, task.coding.target, *self._named])
+        self.fallback_level = next(iter(levels))
+        wanted = [*task.coding.columns, task.coding.target, *self._named]
+        self._table = self.records.table(wanted, strict=self.strict)
+        self.absent: tuple[str, ...] = getattr(self._table, "absent", ())
         if next(self._table.rows(0), None) is None:
             raise UserError(f"{self.records} has no rows: there is nobody in it")
 
@@ -299,13 +328,20 @@ class FileSource:
     def _block(self, rows: Sequence[int], records: Sequence[Any]) -> Block:
         coding = self.task.coding
         columns = self._table.columns(records, rows, [*coding.columns, coding.target, *self._named])
-        coded = self._encode(columns, rows, target=True)
-        people = None if self._name_column is None else self._names(columns[self._name_column], rows)
+        unreadable: set[int] = set()
+        people = None if self._name_column is None else self._names(columns[self._name_column], rows, unreadable)
         levels: Sequence[str] | None
         if self.level_column is not None:
-            levels = self._levels(columns[self.level_column], rows)
+            levels = self._levels(columns[self.level_column], rows, unreadable)
         else:
             levels = None if self.level == BY_LOT else [self.level] * len(rows)
+        if unreadable:
+            # Whose values they are, or at which level they may be released, nobody knows.
+            columns = {
+                name: [None if place in unreadable else value for place, value in enumerate(column)]
+                for name, column in columns.items()
+            }
+        coded = self._encode(columns, rows, target=True)
         return Block(
             source=self.digest,
             rows=np.array(rows, dtype=np.int64),
@@ -317,10 +353,13 @@ class FileSource:
             clamped=int(coded.clamped.sum()),
             missing=int(coded.missing.sum()),
             next_row=rows[-1] + 1,
+            unreadable=len(unreadable),
         )
 
     def _encode(self, columns: Mapping[str, Sequence[Any]], rows: Sequence[int], *, target: bool) -> EncodedBlock:
         coding = self.task.coding
+        if not self.strict:
+            return coding.encode(columns, target=target)
         for name in (*coding.columns, coding.target) if target else coding.columns:
             self._check_text(columns[name], rows, name)
         coded = coding.encode(columns, target=target)
@@ -373,31 +412,48 @@ class FileSource:
         """Columns that hold dates."""
         return frozenset(feature.name for feature in self.task.features if isinstance(feature, DateFeature))
 
-    def _names(self, column: Sequence[Any], rows: Sequence[int]) -> Sequence[str]:
-        """Names of people as their accounts know them: texts, or whole numbers as text."""
+    def _names(self, column: Sequence[Any], rows: Sequence[int], unreadable: set[int]) -> Sequence[str]:
+        """Names of people as their accounts know them: texts, or whole numbers as text.
+
+        The places of rows that name nobody are added to ``unreadable``.
+        """
         if set(map(type, column)) == {str} and are_plain(column):
             return column
         names = []
-        for row, value in zip(rows, column, strict=True):
-            place = self._place(row, self._name_column or "")
-            if type(value) not in (str, int) or not str(value).strip():
-                raise UserError(f"{place}: this names nobody. Give every row a name: a text, or a whole number")
+        for place, (row, value) in enumerate(zip(rows, column, strict=True)):
             try:
-                names.append(person_name(str(value)))
+                names.append(_name(value))
             except UserError as error:
-                raise UserError(f"{place}: {error}") from None
+                if self.strict:
+                    raise UserError(f"{self._place(row, self._name_column or '')}: {error}") from None
+                unreadable.add(place)
+                # A record without any value needs nobody's budget, and is released as everybody's is.
+                names.append(NOBODY if self.organisation_column else f"row {row + 1} of {self.digest[:16]}")
         return names
 
-    def _levels(self, column: Sequence[Any], rows: Sequence[int]) -> list[str]:
+    def _levels(self, column: Sequence[Any], rows: Sequence[int], unreadable: set[int]) -> list[str]:
+        """Levels of the task; the places of rows with another one are added to ``unreadable``."""
         levels = self.task.privacy.levels
-        for row, value in zip(rows, column, strict=True):
-            if not isinstance(value, str) or value not in levels:
+        found = list(column)
+        for place, (row, value) in enumerate(zip(rows, column, strict=True)):
+            if isinstance(value, str) and value in levels:
+                continue
+            if self.strict:
                 raise UserError(
                     f"{self._place(row, self.level_column or '')}: not a level of the task "
                     f"{self.task.name!r}. Its levels are {', '.join(levels)}"
                 )
-        return list(column)
+            unreadable.add(place)
+            found[place] = self.fallback_level
+        return found
 
     def _check_unchanged(self) -> None:
         if self.records.changed(self._survey):
             raise UserError(f"{self.records} was changed while it was read: start again with a file that stays")
+
+
+def _name(value: Any) -> str:
+    """The name of a person, as their account knows it."""
+    if type(value) not in (str, int) or not str(value).strip():
+        raise UserError("this names nobody. Give every row a name: a text, or a whole number")
+    return person_name(str(value))

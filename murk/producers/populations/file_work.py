@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,11 @@ from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.policy import Policy
 from murk.producers.populations.constants import ConstantSurvey, check_public, constant_in_public
+from murk.producers.populations.coded import CodedSurvey
 from murk.producers.populations.file_source import Block, FileSource
 from murk.producers.populations.labels import LabelSurvey, undeclared
 from murk.producers.populations.ledger_places import check_recognised, register
-from murk.producers.populations.overlap import check_apart, check_carried
+from murk.producers.populations.overlap import OverlapError, check_apart, check_carried
 from murk.producers.populations.public_sample import public_covariates
 from murk.producers.populations.records.records import Records
 from murk.producers.populations.run_lock import RunConfig, begun_with, compare, differs, hold, in_file, note
@@ -58,8 +60,8 @@ class PopulationConfig:
         """Where their noise comes from."""
         return SecureNoise() if self.seed is None else SimulatedNoise(self.seed)
 
-    def open(self, task: Task) -> FileSource:
-        """Open the file for a task.
+    def open(self, task: Task, *, strict: bool | None = None) -> FileSource:
+        """Open the file for a task; see `FileSource` for ``strict``.
 
         Raises
         ------
@@ -69,11 +71,12 @@ class PopulationConfig:
         """
         if task.sketch is not None:
             self._check_organisations(task)
-            return FileSource(self.source, task, level=self.level, organisation_column=task.sketch.organisation)
+            column = task.sketch.organisation
+            return FileSource(self.source, task, level=self.level, organisation_column=column, strict=strict)
         kind, colon, column = self.level.partition(":")
         if colon and kind == "column":
-            return FileSource(self.source, task, person_column=self.person, level_column=column)
-        return FileSource(self.source, task, person_column=self.person, level=self.level)
+            return FileSource(self.source, task, person_column=self.person, level_column=column, strict=strict)
+        return FileSource(self.source, task, person_column=self.person, level=self.level, strict=strict)
 
     def _check_organisations(self, task: Task) -> None:
         if self.person is not None:
@@ -173,6 +176,10 @@ class FilePopulation(ABC):
     warnings
         Sentences about other ledgers that these people have accounts in, and about columns that say nothing: of a
         simulation's source, which may be looked at, and of public covariates.
+    findings
+        Sentences about what people's records hold, with real noise: values that are missing, outside their bounds or
+        cannot be coded, labels that are all the same, people who are in a public sample. They decide nothing, and are
+        for whoever holds the file.
 
     Raises
     ------
@@ -184,6 +191,7 @@ class FilePopulation(ABC):
     problem: Problem
     next_row: int
     warnings: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
     excluded: frozenset[int] = frozenset()
 
     def __init__(
@@ -248,15 +256,35 @@ class FilePopulation(ABC):
     def _survey(self) -> None:
         """Look at every row before anybody releases, on every start.
 
-        A mistake in the last row can still be corrected; and no value in the middle decides when sending stops.
+        A simulation refuses what cannot be coded. With real noise nothing that is found here decides anything: it is
+        told to whoever holds the file.
         """
-        self._labels, constants = LabelSurvey(self.source), ConstantSurvey(self.source)
+        self._labels, constants, coded = LabelSurvey(self.source), ConstantSurvey(self.source), CodedSurvey(self.source)
         for block in self.source.blocks():
             self._labels.add(block)
             constants.add(block)
+            coded.add(block)
             self._look(block)
         self._undeclared = undeclared(self.source)
         self.warnings += tuple(constants.warnings())
+        self.findings += tuple(coded.findings())
+
+    def _check_labels(self) -> None:
+        if self.source.strict:
+            self._labels.check()
+        elif mistake := self._labels.mistake():
+            self.findings += (mistake,)
+
+    def _recognised(self, check: Callable[[], None]) -> str:
+        """Return that people are recognised in a public sample, in words; a simulation is refused."""
+        try:
+            check()
+        except OverlapError as error:
+            if self.source.strict:
+                raise
+            self.findings += (str(error),)
+            return str(error)
+        return ""
 
     def _look(self, block: Block) -> None:  # noqa: B027 - most have nothing to note
         """Note what else is to be known of a block of the survey."""
@@ -288,12 +316,12 @@ class FilePopulation(ABC):
         """Begin on a log without a task; until the last line nothing is begun, and anything may be changed."""
         self._check_recognised(task)
         self._survey()
-        self._labels.check()
+        self._check_labels()
         set_aside: Sequence[int] = ()
-        path = task.public_path
+        path, caution = task.public_path, ""
         if path is not None:
             task = task.with_public(*public_covariates(path, task))
-            check_apart(self.source, path)
+            caution = self._recognised(partial(check_apart, self.source, path))
         elif task.public is not None and task.public.set_aside is not None:
             set_aside = self._set_aside(task.name, task.public.set_aside)
             task = task.with_public(*self.source.covariates(set_aside))
@@ -301,10 +329,11 @@ class FilePopulation(ABC):
         # What devices would refuse is not announced: a log carries its task for life.
         self._policy.admit(task, self.problem.mechanisms)
         self._check_beginning(len(set_aside))
-        check_public(task, self.problem)
         disclosure = Disclosure.of(task)
         if disclosure is not None:
-            self._check_agreed(task, disclosure)
+            self._check_agreed(task, replace(disclosure, caution=caution))
+        # After that: what is refused here depends on these people's features.
+        check_public(task, self.problem)
         self.log.prepare(task.document())
         # Who releases nothing is noted before the log knows the task: they never will.
         self.ledger.bind(self.log.identity, task.hash, name=task.name, simulated=task.simulated)
@@ -370,14 +399,14 @@ class FilePopulation(ABC):
             raise differs(self.log, found, "--source and --ledger", seed=self.crowd.seed)
         if new and self.task.covariates is not None:
             # Anyone who announced the task need not have had these people's file.
-            check_carried(self.source, self.task.covariates)
             path = self.task.public_path
+            self._recognised(partial(check_carried, self.source, self.task.covariates))
             if path is not None and path.exists():
-                check_apart(self.source, path)
+                self._recognised(partial(check_apart, self.source, path))
         # A log may carry its task and another gateway's releases before this file was ever looked at.
         self._survey()
         if new:
-            self._labels.check()
+            self._check_labels()
         if in_file(self.log) is None and begun_with(self.log, self.ledger.path) is None:
             note(self.log, self._facts(), self.ledger.path)
         self.log.register_task(self.task.document())

@@ -1,4 +1,8 @@
-"""Whether a file's labels can teach anything: a misspelt `positive` makes all of them the same."""
+"""Whether a file's labels can teach anything: a misspelt `positive` makes all of them the same.
+
+That a file is refused for it is a function of its records, and everybody who watches a log sees whether releases
+arrive: so a simulation and an explicit check refuse, and with real noise it is said to whoever holds the file.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from murk.errors import UserError
-from murk.producers.receipts import SMALLEST_GROUP
 from murk.stream.task.data.features import BinaryTarget
 from murk.stream.task.errors import shown
 
@@ -19,7 +22,7 @@ _MOST_SHOWN: Final = 10
 
 
 class LabelSurvey:
-    """Which labels occur in a file at all, and whether it is of enough people to say so.
+    """Which labels occur in a file at all.
 
     Parameters
     ----------
@@ -30,34 +33,33 @@ class LabelSurvey:
     def __init__(self, source: FileSource) -> None:
         self._source = source
         self._codes: set[float] = set()
-        self._people: set[object] = set()
 
     def add(self, block: Block) -> None:
         """Look at a block of the file."""
         if self._source.task.target.kind != "real":
             self._codes.update(np.unique(block.y[~np.isnan(block.y)]).tolist())
-        if len(self._people) < SMALLEST_GROUP:
-            # Organisations' records are of a person each.
-            named = None if self._source.person_column is None else block.people
-            self._people.update(block.rows.tolist() if named is None else named)
 
     def check(self) -> None:
-        """Refuse a file in which all labels are the same, before anybody releases.
-
-        That it is refused is a function of the records: anyone who watches could learn it. So this is said of
-        simulations, and of at least 20 people together, and only to anyone who holds their file; a device on its own
-        never looks. Values and their counts are reported for simulations alone.
+        """Refuse a file in which all labels are the same, of a simulation or where that was asked for.
 
         Raises
         ------
         UserError
             Saying what occurs and what does not.
         """
+        mistake = self.mistake()
+        if mistake:
+            raise UserError(mistake)
+
+    def mistake(self) -> str:
+        """Return what is wrong with the labels, in words; empty where nothing is.
+
+        Values and their counts are reported for simulations alone.
+        """
         source, task = self._source, self._source.task
         target = task.target
-        few = not task.simulated and len(self._people) < SMALLEST_GROUP
-        if target.kind == "real" or len(self._codes) > 1 or few:
-            return
+        if target.kind == "real" or len(self._codes) > 1:
+            return ""
         if not isinstance(target, BinaryTarget):
             what = "has one class in all rows" if self._codes else "has a class in no row"
             remedy = "Spell classes as the file does"
@@ -69,7 +71,7 @@ class LabelSurvey:
         if task.simulated:
             counts = source.labels().most_common(_MOST_SHOWN)
             there = f" It has {', '.join(f'{shown(value)} in {count:,}' for value, count in counts)}." if counts else ""
-        raise UserError(
+        return (
             f"{source.records}: the column {target.name!r} {what}, so that nothing could be learned.{there} "
             f"{remedy}, or name another target"
         )

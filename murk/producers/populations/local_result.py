@@ -111,7 +111,7 @@ def run(
         ledger = ledger or default_ledger(records, task.name, simulated=seed is not None)
         agree = _agree(log, str(records), agreed=publish or seed is not None)
         local = stack.enter_context(LocalRun(task, people, log, ledger, block=block, policy=policy, agree=agree))
-        for warning in local.population.warnings:
+        for warning in (*local.population.warnings, *local.population.findings):
             warnings.warn(warning, stacklevel=2)
         for step in local.steps():
             if progress is not None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.producers.populations.file_source import NOBODY
 from murk.producers.populations.file_work import FilePopulation, Step
 from murk.producers.receipts import WindowReceipt
 from murk.producers.sketches.producer import ORGANISATION, SketchProducer, sketch_problem_for
@@ -149,13 +150,14 @@ class OrganisationPopulation(FilePopulation):
             )
 
     def _look(self, block: Block) -> None:
-        self.organisations.update([ORGANISATION] * len(block) if block.people is None else block.people)
+        names = [ORGANISATION] * len(block) if block.people is None else block.people
+        self.organisations.update(name for name in names if name != NOBODY)
 
     def _check_beginning(self, set_aside: int) -> None:
         super()._check_beginning(set_aside)
         fewest, window = self.problem.fewest, self.problem.settings.window
         whole = self.source.organisation_column is None
-        largest = max(self.organisations.values()) - (set_aside if whole else 0)
+        largest = max(self.organisations.values(), default=0) - (set_aside if whole else 0)
         if largest < min(fewest, window or fewest):
             whose = "" if whole else " of its largest organisation"
             found = f"{self.source.records} has {largest:,} records{whose} to release"
@@ -201,7 +203,8 @@ class OrganisationPopulation(FilePopulation):
         names = [ORGANISATION] * len(block) if block.people is None else block.people
         places: dict[str, list[int]] = {}
         for place, name in enumerate(names):
-            places.setdefault(name, []).append(place)
+            if name != NOBODY:
+                places.setdefault(name, []).append(place)
         groups = {}
         for name, own in places.items():
             mine = np.array(own, dtype=np.int64)

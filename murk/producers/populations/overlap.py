@@ -4,6 +4,10 @@ What is compared are rows: of the declared features as they are coded, and of al
 of 64 bits stand for them, in memory alone. Each rule but `distinct` says when a sample of other people from the same
 population would look so with a probability below one in a million; of a few declared features with few values each, a
 random part of the people in another order looks like any other sample, and no rule can tell.
+
+What is found is a function of the people's records, and whoever writes a task chooses what they are compared with. So
+it decides nothing with real noise (`OverlapError` is then a caution to whoever holds the file); that the two are one
+file is refused in any case.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.producers.populations.records.files import Table
-from murk.producers.populations.records.records import open_records
+from murk.producers.populations.records.records import Records, open_records
 
 if TYPE_CHECKING:
     from murk.producers.populations.file_source import FileSource
@@ -48,21 +52,29 @@ _RARE = "it shares rows with the people that are too rare to be shared by chance
 _DISTINCT = "it shares rows with the people, of whom hardly two are alike; leave these rows out if they are others'"
 
 
+class OverlapError(UserError):
+    """People are recognised in a public sample."""
+
+
 def check_apart(source: FileSource, path: Path) -> None:
     """Refuse a file of public covariates that holds rows of the people who are to release.
 
     Raises
     ------
-    UserError
+    OverlapError
         Saying what was recognised, and never a value.
+    UserError
+        Where both are one file, which is seen without reading it.
     """
     task = source.task
+    if source.path is not None and path.exists() and source.path.samefile(path):
+        raise UserError(_refusal(str(path), source, "it is the people's own file"))
     public_records = open_records(path)
-    own, public = (records.table(task.coding.columns) for records in (source.records, public_records))
+    own, public = (_table(records, source, task.coding.columns) for records in (source.records, public_records))
     shared = [name for name in own.names if name in public.names and name not in task.coding.columns]
     shared = [name for name in shared if own.names.count(name) == public.names.count(name) == 1]
     wanted = [*task.coding.columns, *shared]
-    tables = [_read(records.table(wanted), task, shared) for records in (source.records, public_records)]
+    tables = [_read(_table(records, source, wanted), task, shared) for records in (source.records, public_records)]
     telling = [place for place in range(len(shared)) if any(_tells(table[1][place]) for table in tables)]
     grains = [[table[0] for table in tables]]
     if telling:
@@ -74,7 +86,7 @@ def check_apart(source: FileSource, path: Path) -> None:
             # Several rows of a person, alike in all this, are one of the people.
             found = evidence(mine[_first_of_each(_mixed([mine, people]))], theirs)
         if found is not None:
-            raise _refusal(str(path), source, found)
+            raise OverlapError(_refusal(str(path), source, found))
 
 
 def check_carried(source: FileSource, covariates: Covariates) -> None:
@@ -83,11 +95,11 @@ def check_carried(source: FileSource, covariates: Covariates) -> None:
     Of the covariates in a task's document only the values are known and not the order.
     """
     task = source.task
-    mine, _ = _read(source.records.table(task.coding.columns), task, [])
+    mine, _ = _read(_table(source.records, source, task.coding.columns), task, [])
     theirs = np.repeat(hashed(covariates.points), covariates.counts)
     found = _SAME if same(mine, theirs) else _scattered(mine, theirs)
     if found is not None:
-        raise _refusal(f"the public sample of the task {task.name!r}", source, found)
+        raise OverlapError(_refusal(f"the public sample of the task {task.name!r}", source, found))
 
 
 def evidence(mine: Hashes, theirs: Hashes) -> str | None:
@@ -255,7 +267,7 @@ def _chunks(table: Table) -> Iterator[tuple[range, list[Any]]]:
 def _people(source: FileSource) -> Hashes | None:
     if source.person_column is None:
         return None
-    table = source.records.table([source.person_column])
+    table = _table(source.records, source, [source.person_column])
     names = [table.columns(records, numbers, [source.person_column]) for numbers, records in _chunks(table)]
     plain = [_plain(name) for columns in names for name in columns[source.person_column]]
     return np.array(plain, dtype=np.int64).astype(np.uint64)
@@ -298,8 +310,12 @@ def _first_of_each(rows: Hashes) -> Counts:
     return np.sort(np.unique(rows, return_index=True)[1])
 
 
-def _refusal(public: str, source: FileSource, found: str) -> UserError:
-    return UserError(
+def _table(records: Records, source: FileSource, wanted: Sequence[str]) -> Table:
+    return records.table(wanted, strict=source.strict or records is not source.records)
+
+
+def _refusal(public: str, source: FileSource, found: str) -> str:
+    return (
         f"{public} holds people of {source.records}: {found}. Nobody can be in the public sample and release as well: "
         "their features would be public as they are, and no guarantee covers that. Give a file of other people's "
         "features that everybody may know; or say public: {set_aside: N}, which publishes those of N of these people, "

@@ -120,6 +120,7 @@ class Population(FilePopulation):
         self.producer = Producer(
             self.task, self.log, self.ledger, noise=self.crowd.noise, policy=self._policy, problem=self.problem
         )
+        self.source.fallback_level = self.producer.levels[0]
         self._continue()
 
     def _continue(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from murk.stream.task.task import Task
@@ -24,12 +24,15 @@ class Disclosure:
         Number of people.
     file
         The file of public records that they are from; None where they were set aside among the task's own people.
+    caution
+        What is told about it only to whoever is asked to agree: it may depend on people's records.
     """
 
     features: tuple[str, ...]
     target: str
     people: int
     file: str | None
+    caution: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def of(cls, task: Task) -> Disclosure | None:
@@ -76,8 +79,11 @@ class Disclosure:
         return (
             f"{self.what()} become public: they are written to {url} as they are, without noise and under no "
             f"guarantee, for everybody who reads it, and cannot be taken back. {whose}"
+            + (f" CAUTION: {self.caution}." if self.caution else "")
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, with its words."""
-        return {**asdict(self), "features": list(self.features), "words": self.describe()}
+        found = {**asdict(self), "features": list(self.features), "words": self.describe()}
+        del found["caution"]
+        return found

@@ -1,14 +1,23 @@
-"""A file with one label only: refused where that tells nothing of anybody, and values are told of simulations alone."""
+"""A file with one label only: a simulation refuses it, and values are told of simulations alone."""
 
-import csv
 from pathlib import Path
 
 import pytest
 
 from murk.errors import UserError
 from murk.producers import FileSource
-from murk.producers.populations.labels import SMALLEST_GROUP, LabelSurvey, undeclared
+from murk.producers.populations.labels import LabelSurvey, undeclared
+from murk.producers.populations.local_run import LocalRun
+from murk.producers.populations.people import PopulationConfig
 from tests.producers.world import TEXT, make_task
+
+
+LABELS = {"alike": ["no"] * 30, "differing": ["no"] * 29 + ["yes"]}
+
+
+def write_labels(path: Path, labels: list[str]) -> Path:
+    path.write_text("age,same_sex,origin,third_child\n" + "".join(f"28,no,JFK,{label}\n" for label in labels))
+    return path
 
 
 def survey(
@@ -16,16 +25,9 @@ def survey(
     labels: list[str],
     simulated: bool,
     text: str = TEXT,
-    people: list[str] | None = None,
-    organisations: bool = False,
 ) -> LabelSurvey:
-    names = people or [f"w{row}" for row in range(len(labels))]
-    with (folder / "people.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["age", "same_sex", "origin", "third_child", "who"])
-        writer.writerows([28, "no", "JFK", label, name] for label, name in zip(labels, names, strict=True))
-    who = {"organisation_column" if organisations else "person_column": "who"} if people else {}
-    source = FileSource(folder / "people.csv", make_task(simulated=simulated, text=text), **who)
+    path = write_labels(folder / "people.csv", labels)
+    source = FileSource(path, make_task(simulated=simulated, text=text))
     found = LabelSurvey(source)
     for block in source.blocks(size=7):
         found.add(block)
@@ -52,9 +54,9 @@ CLASSES = TEXT.replace(
 @pytest.mark.parametrize("simulated", [True, False])
 def test_of_several_classes_one_is_not_enough(tmp_path: Path, label: str, said: str, simulated: bool) -> None:
     with pytest.raises(UserError, match=f"{said}, so that nothing could be learned.*Spell classes as") as found:
-        survey(tmp_path, [label] * SMALLEST_GROUP, simulated, text=CLASSES).check()
+        survey(tmp_path, [label] * 20, simulated, text=CLASSES).check()
     assert ("It has 'one' in 20." in str(found.value)) == (simulated and label == "one")
-    survey(tmp_path, ["one"] * SMALLEST_GROUP + ["more"], simulated, text=CLASSES).check()
+    survey(tmp_path, ["one"] * 20 + ["more"], simulated, text=CLASSES).check()
 
 
 def test_the_ten_most_frequent_values_are_told(tmp_path: Path) -> None:
@@ -76,18 +78,22 @@ def test_labels_that_are_not_declared_are_counted(tmp_path: Path) -> None:
         assert undeclared(survey(tmp_path, labels, simulated, text=other)._source) is None
 
 
-def test_real_releases_of_too_few_are_told_nothing(tmp_path: Path) -> None:
-    """Of people, not of rows: one person's many records say what that person's label is."""
-    survey(tmp_path, ["no"] * (SMALLEST_GROUP - 1), False).check()
-    survey(tmp_path, ["no"] * 60, False, people=[f"w{row % (SMALLEST_GROUP - 1)}" for row in range(60)]).check()
-    for people in (None, [f"w{row % SMALLEST_GROUP}" for row in range(60)]):
-        rows = SMALLEST_GROUP if people is None else 60
-        with pytest.raises(UserError, match="'yes' in no row") as found:
-            survey(tmp_path, ["no"] * rows, False, people=people).check()
-        assert "It has" not in str(found.value)
-    # Records of an organisation are of a person each.
-    with pytest.raises(UserError, match="'yes' in no row"):
-        survey(tmp_path, ["no"] * SMALLEST_GROUP, False, people=["clinic"] * SMALLEST_GROUP, organisations=True).check()
+def test_real_releases_are_never_refused_for_their_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether releases arrive would tell one person's label to anyone who knows all others."""
+    monkeypatch.chdir(tmp_path)
+    alike, differing = (write_labels(tmp_path / f"{name}.csv", labels) for name, labels in LABELS.items())
+    found = {}
+    for path in (alike, differing):
+        task = make_task(simulated=False)
+        crowd = PopulationConfig(path)
+        with LocalRun(task, crowd, f"sqlite:///{path.stem}.db", f"{path.stem}.ledger.db") as run:
+            list(run.steps())
+            found[path.stem] = run.releases, run.population.findings
+    assert found["alike"][0] == found["differing"][0] == 30
+    assert found["differing"][1] == ()
+    [said] = found["alike"][1]
+    assert "'yes' in no row, so that nothing could be learned. Spell positive" in said
+    assert "It has" not in said
 
 
 def test_two_labels_are_enough(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 Messages name file, row and column, and never what stands there: it is somebody's. Not even a header is
 repeated, since a file without one begins with a person's record.
+
+A strict table refuses a row that it cannot read. One that is not strict gives such a row without any value, and reads
+on with the next line: what happens to other people's records does not depend on it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import io
 import json
 import os
 import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -117,10 +121,12 @@ class CSVTable:
         The file, gzipped where its name ends in ``.gz``.
     wanted
         Columns that must be there.
+    strict
+        Whether a row that cannot be read is refused; otherwise all its cells are None.
     """
 
-    def __init__(self, path: Path, wanted: Sequence[str]) -> None:
-        self.path = path
+    def __init__(self, path: Path, wanted: Sequence[str], *, strict: bool = True) -> None:
+        self.path, self.strict = path, strict
         with _explained(path), _text(path) as text:
             try:
                 header = next(_csv(text), None)
@@ -139,7 +145,14 @@ class CSVTable:
             self._places[name] = header.index(name)
 
     def rows(self, start: int) -> Iterator[list[str]]:
-        """Iterate over the rows from ``start`` on; lines without any cell are no rows."""
+        """Iterate over the rows from ``start`` on; lines without any cell are no rows.
+
+        Where the table is not strict, a row that cannot be read is the line that it begins in, as one empty cell.
+        """
+        if not self.strict:
+            with _explained(self.path), _text(self.path) as text:
+                yield from islice(_lenient(text), 1 + start, None)
+            return
         count = 0
         with _explained(self.path), _text(self.path) as text:
             reader = _csv(text)
@@ -156,7 +169,10 @@ class CSVTable:
     ) -> dict[str, Sequence[Any]]:
         """Transpose rows into the named columns."""
         widths = list(map(len, rows))
-        if widths.count(self._width) != len(widths):
+        if widths.count(self._width) != len(widths) and not self.strict:
+            nothing: list[Any] = [None] * self._width
+            rows = [row if width == self._width else nothing for row, width in zip(rows, widths, strict=True)]
+        elif widths.count(self._width) != len(widths):
             at = next(index for index, width in enumerate(widths) if width != self._width)
             raise UserError(
                 f"{self.path}, row {numbers[at] + 1}: {widths[at]} cells, and the header has {self._width}: fix the row"
@@ -181,16 +197,24 @@ class JSONLinesTable:
         The file, gzipped where its name ends in ``.gz``.
     wanted
         Keys that must be there.
+    strict
+        Whether a line that is no object, and a wanted key that the first lines do not have, are refused.
+
+    Attributes
+    ----------
+    absent
+        Wanted keys that are in none of the first lines.
     """
 
-    def __init__(self, path: Path, wanted: Sequence[str]) -> None:
-        self.path = path
+    def __init__(self, path: Path, wanted: Sequence[str], *, strict: bool = True) -> None:
+        self.path, self.strict = path, strict
         seen: set[str] = set()
         for row, line in enumerate(islice(self.rows(0), KEYS_LOOKED_AT)):
             seen.update(self._object(line, row))
         self.names: tuple[str, ...] = tuple(sorted(seen))
-        for name in wanted:
-            if seen and name not in seen:
+        self.absent = tuple(name for name in wanted if name not in seen)
+        for name in self.absent:
+            if seen and strict:
                 raise UserError(
                     f"{path} has no key {name!r} in its first {KEYS_LOOKED_AT} lines: "
                     "spell the keys as in the task, and write null for a missing value"
@@ -211,6 +235,8 @@ class JSONLinesTable:
     def _object(self, line: str, row: int) -> dict[str, Any]:
         value = _parsed(line)
         if not isinstance(value, dict):
+            if not self.strict:
+                return {}
             raise UserError(f"{self.path}, row {row + 1}: not a JSON object. Write one object a line")
         return value
 
@@ -223,8 +249,10 @@ TABLES: dict[str, type[CSVTable] | type[JSONLinesTable] | type[ParquetTable]] = 
 }
 
 
-def open_table(path: Path, wanted: Sequence[str]) -> Table:
+def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Table:
     """Open a file of records by the ending of its name.
+
+    Rows of a Parquet file are readable if the file is, whether it is strict or not.
 
     Raises
     ------
@@ -239,7 +267,7 @@ def open_table(path: Path, wanted: Sequence[str]) -> Table:
         )
     if kind is ParquetTable and path.suffix == ".gz":
         raise UserError(f"{path}: a Parquet file is compressed in itself. Unpack it")
-    return kind(path, wanted)
+    return ParquetTable(path, wanted) if kind is ParquetTable else kind(path, wanted, strict=strict)
 
 
 def _parsed(line: str) -> Any:
@@ -260,6 +288,49 @@ def _text(path: Path) -> Iterator[io.TextIOWrapper]:
 
 def _csv(text: io.TextIOWrapper) -> Iterator[list[str]]:
     return csv.reader(text, strict=True)
+
+
+class _Lines:
+    """Lines of a text, and those of them that a CSV reader took for the row that it reads."""
+
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text, self._again = text, deque[str]()
+        self.taken: list[str] = []
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._again.popleft() if self._again else next(self._text)
+        self.taken.append(line)
+        return line
+
+    def give_back(self) -> None:
+        """Let all but the first of the lines taken be read again."""
+        self._again.extendleft(reversed(self.taken[1:]))
+
+
+def _lenient(text: io.TextIOWrapper) -> Iterator[list[str]]:
+    """Iterate over the rows of a CSV file, the header among them; one that cannot be read has no cells.
+
+    Such a row is the one line that it begins in: a quote that somebody's value opens does not take other people's
+    rows with it.
+    """
+    lines = _Lines(text)
+    reader = csv.reader(lines, strict=True)
+    while True:
+        lines.taken.clear()
+        try:
+            cells = next(reader, None)
+        except csv.Error:
+            lines.give_back()
+            # Not `[]`: a line without any cell is no row.
+            yield [""]
+            continue
+        if cells is None:
+            return
+        if cells:
+            yield cells
 
 
 def _no_row(path: Path, where: str, error: csv.Error) -> UserError:

@@ -33,6 +33,8 @@ class Columns:
         Values of a column, by its place, from a row up to another one: Python's own, None where there is none.
     check
         Refuses wanted columns, by name, that hold no values of records.
+    with_keys
+        The same records with further columns, where each record has keys of its own.
     """
 
     what: str
@@ -40,6 +42,7 @@ class Columns:
     size: int
     read: Callable[[int, int, int], list[Any]]
     check: Callable[[Sequence[str]], None] = lambda names: None
+    with_keys: Callable[[Sequence[str]], Columns] | None = None
 
     def digest(self) -> str:
         """SHA-256 of names and values, in hexadecimal: the same for the same records, whatever holds them."""
@@ -60,9 +63,19 @@ class MemoryTable(TupleTable):
         Its columns.
     wanted
         Those that must be there.
+    strict
+        Whether a key that the first records do not have is refused.
+
+    Attributes
+    ----------
+    absent
+        Wanted keys that are in none of the first records.
     """
 
-    def __init__(self, columns: Columns, wanted: Sequence[str]) -> None:
+    def __init__(self, columns: Columns, wanted: Sequence[str], *, strict: bool = True) -> None:
+        self.absent = tuple(name for name in dict.fromkeys(wanted) if name not in columns.names)
+        if self.absent and columns.with_keys is not None and not strict:
+            columns = columns.with_keys(self.absent)
         super().__init__(columns.what, columns.names, wanted)
         columns.check(self.wanted)
         self._columns = columns
@@ -141,8 +154,10 @@ def _of_mappings(source: Iterable[object]) -> Columns:
             pairs = isinstance(record, tuple) and len(record) == 2 and isinstance(record[0], Mapping)
             remedy = "give ({**x, 'TARGET': y} for x, y in stream)" if pairs else "give one mapping a record"
             raise UserError(f"the records, row {row + 1}: a {type(record).__name__}, not a mapping: {remedy}")
-    seen = dict.fromkeys(key for record in records[:KEYS_LOOKED_AT] for key in record)
-    keys = list(seen)
+    return _of_keys(records, list(dict.fromkeys(key for record in records[:KEYS_LOOKED_AT] for key in record)))
+
+
+def _of_keys(records: Sequence[Any], keys: Sequence[Any]) -> Columns:
 
     def read(place: int, start: int, stop: int) -> list[Any]:
         key = keys[place]
@@ -150,7 +165,10 @@ def _of_mappings(source: Iterable[object]) -> Columns:
         values = (record.get(key) for record in records[start:stop])
         return [None if is_absent(value) or _is_nan(value) else value for value in values]
 
-    return Columns("the records", tuple(map(str, keys)), len(records), read)
+    def with_keys(more: Sequence[str]) -> Columns:
+        return _of_keys(records, [*keys, *more])
+
+    return Columns("the records", tuple(map(str, keys)), len(records), read, with_keys=with_keys)
 
 
 def _is_nan(value: Any) -> bool:

@@ -32,8 +32,8 @@ class Records(ABC):
         """
 
     @abstractmethod
-    def table(self, wanted: Sequence[str]) -> Table:
-        """Open them for reading.
+    def table(self, wanted: Sequence[str], *, strict: bool = True) -> Table:
+        """Open them for reading; where that is not strict, a row that cannot be read has no value.
 
         Raises
         ------
@@ -68,9 +68,9 @@ class FileRecords(Records):
         """Hash the file."""
         return survey(self.path)
 
-    def table(self, wanted: Sequence[str]) -> Table:
+    def table(self, wanted: Sequence[str], *, strict: bool = True) -> Table:
         """Open it by the ending of its name."""
-        return open_table(self.path, wanted)
+        return open_table(self.path, wanted, strict=strict)
 
     def changed(self, survey: Survey) -> bool:
         """Whether it is another file now, or was written to."""
@@ -98,9 +98,9 @@ class MemoryRecords(Records):
         """Hash names and values."""
         return Survey(self._columns.digest(), (0, 0, 0, 0))
 
-    def table(self, wanted: Sequence[str]) -> Table:
+    def table(self, wanted: Sequence[str], *, strict: bool = True) -> Table:
         """Open them for reading."""
-        return MemoryTable(self._columns, wanted)
+        return MemoryTable(self._columns, wanted, strict=strict)
 
     def changed(self, survey: Survey) -> bool:
         """Whether they were changed: what is in memory is trusted to stay."""
