@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from murk._printable import unseen_character
 from murk.errors import UserError
 
 FILE = "murk.toml"
@@ -157,7 +158,10 @@ def read(path: Path | None, options: Options) -> Configuration:
     import tomllib
 
     try:
-        content = tomllib.loads(path.read_bytes().decode())
+        text = path.read_bytes().decode()
+        if unseen := unseen_character(text):
+            raise UserError(f"{path}, line {unseen[0]}: {unseen[1]}")
+        content = tomllib.loads(text)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import click
 
+from murk._printable import escaped
 from murk.learners.results.numbers import as_json
 
 _PLAIN_SECONDS = 5.0
@@ -25,7 +26,8 @@ def print_json(result: Mapping[str, Any]) -> None:
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """Print a table; the first column is left-aligned, the others right.
 
-    Cells are printed as they are: a dead letter's words may hold anything, rich's own markup included.
+    Cells are printed as they are, rich's own markup included, but for characters that are not seen: a dead letter's
+    words may hold anything.
     """
     from rich.console import Console
     from rich.table import Table
@@ -36,7 +38,7 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     for place, column in enumerate(columns):
         drawn.add_column(column, justify="left" if place == 0 else "right", no_wrap=place > 0)
     for row in rows:
-        drawn.add_row(*row)
+        drawn.add_row(*map(escaped, row))
     width = None if sys.stdout.isatty() else 110
     Console(highlight=False, markup=False, emoji=False, width=width).print(drawn)
 

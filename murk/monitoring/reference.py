@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from murk._printable import unseen_character
 from murk.errors import UserError
 
 MOST_BYTES = 4_000_000
@@ -70,6 +71,8 @@ def _content(path: Path) -> Any:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UserError(f"{path}: not UTF-8 text; save it as UTF-8") from None
+    if unseen := unseen_character(text):
+        raise UserError(f"{path}, line {unseen[0]}: {unseen[1]}")
     with suppress(ValueError, RecursionError):
         return json.loads(text)
     try:

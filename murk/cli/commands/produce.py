@@ -30,8 +30,8 @@ _PAUSE = 0.5
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    seed: int | None, block: int | None, check: bool, make_public: int | None, lifetime: Guarantee | None, patience: float,
-    metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
+    seed: int | None, block: int | None, check: bool, make_public: int | None, lifetime: Guarantee | None,
+    patience: float, metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Let a file's people privatize and send their records to a log; `murk learn` learns from it.
 

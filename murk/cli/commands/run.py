@@ -30,7 +30,8 @@ Watch = Callable[["LocalRun", bool], None]
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    seed: int | None, block: int | None, check: bool, make_public: int | None, lifetime: Guarantee | None, as_json: bool,
+    seed: int | None, block: int | None, check: bool, make_public: int | None, lifetime: Guarantee | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Learn TASK from a file of people: devices, log and learner in one process.
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from murk._printable import escaped
 from murk.cli.draft.columns import Column
 from murk.errors import UserError
 from murk.stream import Task
@@ -70,9 +71,11 @@ def word(text: str) -> str:
     --------
     >>> word("age"), word("no"), word("income: gross"), word("01")
     ('age', '"no"', '"income: gross"', '"01"')
+    >>> word("a\\u2028public: {set_aside: 9}")
+    '"a\\\\u2028public: {set_aside: 9}"'
     """
     plain = _PLAIN.fullmatch(text) and text.lower() not in _READ_OTHERWISE
-    return text if plain else json.dumps(text, ensure_ascii=False)
+    return text if plain else escaped(json.dumps(text, ensure_ascii=False))
 
 
 def _feature(column: Column) -> tuple[str, str]:

@@ -13,8 +13,8 @@ from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.policy import Policy
-from murk.producers.populations.constants import ConstantSurvey, check_public, constant_in_public
 from murk.producers.populations.coded import CodedSurvey
+from murk.producers.populations.constants import ConstantSurvey, check_public, constant_in_public
 from murk.producers.populations.file_source import Block, FileSource
 from murk.producers.populations.labels import LabelSurvey, undeclared
 from murk.producers.populations.ledger_places import check_recognised, register

@@ -4,6 +4,10 @@ YAML 1.1 reads ``no`` as false, ``1e-6`` as text, ``010`` as 8 and ``12:30`` as 
 last of two equal keys. Here the words are those of YAML 1.2 (only ``true`` and ``false`` are booleans, every
 number is decimal), names and categories are text exactly as written, and a repeated key is refused. Aliases,
 tags and deep nesting have no use in a task and are refused too, so that no file expands beyond its own size.
+
+YAML ends a line, and so a comment, at U+0085, U+2028 and U+2029, where editors show no end of it. Other characters are
+shown as nothing at all, or change the order of the text around them. People agree to a task after they have read it, so
+a character that is not printable is refused; line feeds, tabs, and carriage returns before line feeds are not.
 """
 
 import re
@@ -11,6 +15,7 @@ from typing import Any, Final
 
 import yaml
 
+from murk._printable import unseen_character
 from murk.errors import UserError
 from murk.stream.task.errors import Path, place, shown
 
@@ -63,6 +68,9 @@ def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
     """
     if len(text) > MOST_BYTES:
         raise UserError(f"{source}: {len(text)} characters; a task file has at most {MOST_BYTES}")
+    unseen = unseen_character(text)
+    if unseen is not None:
+        raise UserError(f"{source}, line {unseen[0]}: not readable as YAML: {unseen[1]}")
     try:
         node = _Composer(text).get_single_node()
     except yaml.MarkedYAMLError as error:
@@ -70,9 +78,6 @@ def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
         where = f"{source}, line {mark.line + 1}" if mark else source
         found = f"{where}: not readable as YAML: {error.problem or error.context}"
         raise UserError(found + _quoting(text, error)) from None
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise UserError(f"{source}, line {line}: not readable as YAML: {error.reason}; remove the character") from None
     if node is None:
         raise UserError(f"{source}: empty; a task needs name, features, target and privacy.guarantee")
     if not isinstance(node, yaml.MappingNode):

@@ -11,7 +11,6 @@ from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import PopulationConfig
 from tests.producers.world import TEXT, make_task
 
-
 LABELS = {"alike": ["no"] * 30, "differing": ["no"] * 29 + ["yes"]}
 
 

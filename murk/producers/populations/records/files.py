@@ -151,7 +151,7 @@ class CSVTable:
         """
         if not self.strict:
             with _explained(self.path), _text(self.path) as text:
-                yield from islice(_lenient(text), 1 + start, None)
+                yield from islice(_lenient(text, self._width), 1 + start, None)
             return
         count = 0
         with _explained(self.path), _text(self.path) as text:
@@ -310,11 +310,11 @@ class _Lines:
         self._again.extendleft(reversed(self.taken[1:]))
 
 
-def _lenient(text: io.TextIOWrapper) -> Iterator[list[str]]:
-    """Iterate over the rows of a CSV file, the header among them; one that cannot be read has no cells.
+def _lenient(text: io.TextIOWrapper, width: int) -> Iterator[list[str]]:
+    """Iterate over the rows of a CSV file, the header among them; one that cannot be read is one empty cell.
 
-    Such a row is the one line that it begins in: a quote that somebody's value opens does not take other people's
-    rows with it.
+    Such a row is the one line that it begins in, also where several lines make a row of another width: a quote that
+    somebody's value opens does not take other people's rows with it.
     """
     lines = _Lines(text)
     reader = csv.reader(lines, strict=True)
@@ -323,12 +323,13 @@ def _lenient(text: io.TextIOWrapper) -> Iterator[list[str]]:
         try:
             cells = next(reader, None)
         except csv.Error:
-            lines.give_back()
             # Not `[]`: a line without any cell is no row.
-            yield [""]
-            continue
+            cells = [""]
         if cells is None:
             return
+        if len(lines.taken) > 1 and len(cells) != width:
+            lines.give_back()
+            cells = [""]
         if cells:
             yield cells
 

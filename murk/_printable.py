@@ -1,0 +1,54 @@
+"""Texts that people review say what they show: no character in them is invisible, or changes how others are shown."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+# A tab is seen as space and ends no line; a carriage return is part of a line's end, or it is nothing that is seen.
+_PASSED: Final = re.compile(r"\t|\r?\n")
+
+
+def unseen_character(text: str) -> tuple[int, str] | None:
+    r"""Return the line of the first character of a text that is not seen, and what is wrong with it, in words.
+
+    Line feeds, tabs, and carriage returns before a line feed may be in it; a byte order mark may begin it.
+
+    Examples
+    --------
+    >>> unseen_character("name: a\r\n")
+    >>> unseen_character("a: 1\n# b\u2028c: 2")
+    (2, 'character 4, U+2028 (LINE SEPARATOR), is not seen as what it is; remove it')
+    """
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return None
+    for number, line in enumerate(_PASSED.sub(_kept, text.removeprefix("\ufeff")).split("\n"), 1):
+        if not line.isprintable():
+            at, character = next((at, one) for at, one in enumerate(line, 1) if not one.isprintable())
+            name = unicodedata.name(character, "")
+            found = f"U+{ord(character):04X}" + (f" ({name})" if name else "")
+            return number, f"character {at}, {found}, is not seen as what it is; remove it"
+    return None
+
+
+def _kept(match: re.Match[str]) -> str:
+    return " " if match[0] == "\t" else "\n"
+
+
+def escaped(text: str) -> str:
+    r"""Return a text with every character that is not seen written as a YAML double-quoted scalar writes it.
+
+    Examples
+    --------
+    >>> escaped("a\x85b\U000e0001")
+    'a\\x85b\\U000e0001'
+    """
+    return text if text.isprintable() else "".join(map(_escape, text))
+
+
+def _escape(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
