@@ -68,7 +68,8 @@ MOST_WORDS = 20_000
 SHARES: Mapping[str, float] = MappingProxyType(
     {
         "gradient": 0.19, "example": 0.14, "moment": 0.14, "sketch": 0.08, "gram": 0.03, "newton": 0.02, "model": 0.15,
-        "control": 0.03,        "state": 0.03, "source": 0.025, "task": 0.0075, "http": 0.0075, "score": 0.15,
+        "control": 0.03, "state": 0.03, "source": 0.025, "task": 0.0075, "http": 0.0075, "score": 0.1495,
+        "gateway": 0.0005,
     }
 )  # fmt: skip
 """Share of a campaign's inputs: most where an input takes microseconds and anybody may send one."""
@@ -76,7 +77,7 @@ SHARES: Mapping[str, float] = MappingProxyType(
 
 def target(name: str) -> Target:
     """Set a target up in this process."""
-    from tests.fuzz import http, sources, states, tasks, wire
+    from tests.fuzz import gateway, http, sources, states, tasks, wire
 
     makers = {
         **{kind: (lambda kind=kind: wire.releases(kind)) for kind in KINDS},
@@ -86,5 +87,6 @@ def target(name: str) -> Target:
         "source": sources.sources,
         "task": tasks.texts,
         "http": http.requests,
+        "gateway": gateway.gateways,
     }
     return makers[name]()
