@@ -49,7 +49,7 @@ def run(protocol: str, cold: bool) -> tuple[float, float]:
             with tempfile.TemporaryDirectory() as folder:
                 (Path(folder) / "task.yaml").write_text(text)
                 (Path(folder) / "rows.csv").write_text("a,b,c,y\n" + "".join(rows))
-                how = ["-m", "murk", "run", "task.yaml", "--source", "rows.csv", "--seed", "1", "--yes"]
+                how = ["-m", "murk", "run", "task.yaml", "--source", "rows.csv", "--seed", "1"]
                 found.append(spent(how, folder, kernels))
         return found[-1]
 

@@ -65,7 +65,7 @@ def warm(task: str = TASK, noise: bool = False) -> None:
     with tempfile.TemporaryDirectory() as place, redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         folder = world(Path(place), rows=20, task=task)
         run = ["run", f"{folder}/task.yaml", "--source", f"{folder}/people.csv", "--json"]
-        for chance in (["--seed", "1"], *([["--yes"]] if noise else [])):
+        for chance in (["--seed", "1"], *([["--make-public", "100"]] if noise else [])):
             log, ledger = f"sqlite:///{folder}/log{chance[0]}.db", f"{folder}/ledger{chance[0]}.db"
             cli([*run, *chance, "--log", log, "--ledger", ledger], standalone_mode=False)
             for command in (["status", "--log", log], ["ledger", ledger]):

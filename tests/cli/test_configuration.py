@@ -122,6 +122,7 @@ def test_the_environment_names_a_file_and_the_flag_another(tmp_path: Path) -> No
         ("learn = 3", "a table of settings is wanted, [learn]", "CONF-003"),
         ("[run]\nseed = 1", "[run] seed: say --seed at the command each time", "CONF-004"),
         ("yes = true", "yes: say --yes at the command each time", "CONF-004"),
+        ("[produce]\nmake-public = 9", "make-public: say --make-public at the command each time", "CONF-004"),
         ("log = ", "not TOML: Invalid value (at ", "CONF-001"),
     ],
 )  # fmt: skip
@@ -140,6 +141,7 @@ def test_what_is_wrong_in_the_file_is_named(tmp_path: Path, text: str, words: st
         ("MURK_MONITOR_PORT", "tcp://10.0.0.1:9464", "MURK_MONITOR_PORT: what is set is not valid", "CONF-003"),
         ("MURK_SEED", "1", "say --seed at the command each time", "CONF-004"),
         ("MURK_RUN_YES", "1", "say --yes at the command each time", "CONF-004"),
+        ("MURK_RUN_MAKE_PUBLIC", "9", "say --make-public at the command each time", "CONF-004"),
         ("MURK_KAFKA_SASL_PASWORD", "S3CR3T", "did you mean MURK_KAFKA_SASL_PASSWORD?", "CONF-002"),
         (
             "MURK_LOG",

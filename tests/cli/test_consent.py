@@ -28,9 +28,13 @@ def untouched(folder: Path) -> bool:
 @pytest.mark.parametrize("command", ["run", "produce"])
 def test_where_nobody_can_be_asked_nothing_is_published(folder: Path, command: str) -> None:
     world(folder, ROWS, ASIDE)
-    refused(murk(command, *REAL, folder=folder), WHAT, "become public", "drawn at random from people.csv", "say --yes")
-    assert untouched(folder)
-    done = murk(command, *REAL, "--yes", folder=folder)
+    asked = f"say --make-public {DRAWN}"
+    # `--yes` is for what can be taken back; and nobody agreed to more people than they knew of.
+    for options in ([], ["--yes"], ["--make-public", DRAWN - 1], ["--yes", "--make-public", 1]):
+        done = murk(command, *REAL, *options, folder=folder)
+        refused(done, WHAT, "become public", "drawn at random from people.csv", asked)
+        assert untouched(folder)
+    done = murk(command, *REAL, "--make-public", DRAWN, folder=folder)
     assert done.json["set_aside"] == DRAWN
     assert done.err.startswith(f"{WHAT} become public: they are written to {LOG[:10]}")
     # What is public already is not asked about again.

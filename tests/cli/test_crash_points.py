@@ -60,7 +60,7 @@ def test_nobody_is_counted_twice_or_forgotten(folder: Path, protocol: Protocol, 
 
     Killed halfway between the points of the seeded one.
     """
-    for end in ends(folder, protocol, first + step // 2, step, "--yes", "--ledger", LEDGER):
+    for end in ends(folder, protocol, first + step // 2, step, "--make-public", SET_ASIDE, "--ledger", LEDGER):
         assert end["status"] == 0, end["points"]
         found, left = end["found"], end["traces"]
         assert (found["releases"], found["set_aside"]) == (RELEASES, SET_ASIDE), end["points"]

@@ -136,7 +136,7 @@ def test_public_covariates_give_gradients_intervals(folder: Path) -> None:
 def test_nobody_is_set_aside_who_has_other_records(folder: Path) -> None:
     (folder / "task.yaml").write_text(f"{WEEKS}privacy: {LEVELS}\npublic: {{set_aside: 20}}\n")
     (folder / "people.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records()))
-    command = ["run", "task.yaml", "--source", "people.jsonl", "--yes", "--json"]
+    command = ["run", "task.yaml", "--source", "people.jsonl", "--make-public", 20, "--json"]
     refused(murk(*command, "--person", "who", folder=folder), "set aside only where every row is a person of its own")
     # Nothing was begun: people may be named otherwise, with the same files.
     assert murk(*command, folder=folder).json["releases"] == RECORDS - 20
@@ -148,6 +148,10 @@ def test_levels_that_the_task_does_not_have(folder: Path) -> None:
     (folder / "people.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "task.yaml").write_text(f"{WEEKS}privacy: {LEVELS}\n")
     command = ["run", "task.yaml", "--source", "people.jsonl", "--json", "--level"]
-    refused(murk(*command, "column:choice", folder=folder), "row 31", "'choice'", "default, strict")
+    for strict in ("--check", "--seed=1"):
+        refused(murk(*command, "column:choice", strict, folder=folder), "row 31", "'choice'", "default, strict")
+        refused(murk(*command, "column:nothing", strict, folder=folder), "no key 'nothing'")
     refused(murk(*command, "column:nothing", folder=folder), "no key 'nothing'")
-    assert murk(*command, "strict", folder=folder).json["by_level"] == {"strict": 50}
+    done = murk(*command, "column:choice", folder=folder)
+    assert done.json["releases"] == 50
+    assert "have no level of the task: 1" in done.err

@@ -111,6 +111,8 @@ def watched(seen: Seen, seed: int) -> Iterator[None]:
             content = json.loads(message)
             payload = content.pop("payload", None)
             content.pop("task")
+            # A function of the payload's first part: what the second was taken at.
+            content.pop("model", None)
             seen.payloads.append(payload)
             found.append((chain, json.dumps(content, sort_keys=True), len(payload)))
         seen.events.append(("append", found))
@@ -148,9 +150,15 @@ def gateways() -> Target:
 
     def take(data: bytes) -> str:
         found = json.loads(data)
-        seen = [_sent(root / which, found, line) for which, line in (("one", None), ("other", found["other"]))]
-        _compare(*seen, found)
-        return "accepted" if seen[0].payloads else f"refused ({seen[0].end})"
+        for again in (False, True):
+            seen = [_sent(root / which, found, line) for which, line in (("one", None), ("other", found["other"]))]
+            difference = _difference(*seen, found)
+            if not difference:
+                return "accepted" if seen[0].payloads else f"refused ({seen[0].end})"
+            # What is compiled or imported for the first time takes random words, too: only then.
+            if again:
+                break
+        raise FindingError(difference)
 
     return Target(make, take)
 
@@ -178,7 +186,8 @@ def _scenario(rng: Random) -> dict[str, Any]:
         _spoil(rng, rng.choice(records), ending)
     lines = [_line(record, ending) for record in records]
     at = rng.randrange(rows)
-    if not by_column and rng.random() < 0.4:
+    # Of a row that cannot be read nobody knows the organisation, nor the level that somebody chose.
+    if not by_column and "column:level" not in level and rng.random() < 0.4:
         other = rng.choice(BROKEN)
     elif rng.random() < 0.2:
         other = _line({**_record(rng, at, rows), "who": records[at]["who"], "level": records[at]["level"]}, ending)
@@ -211,8 +220,8 @@ def _line(record: dict[str, Any], ending: str) -> str:
     if ending == ".jsonl":
         return json.dumps(record)
     written = io.StringIO()
-    csv.writer(written, lineterminator="").writerow([record[name] for name in COLUMNS])
-    return written.getvalue()
+    csv.writer(written, lineterminator="\n").writerow([record[name] for name in COLUMNS])
+    return written.getvalue().removesuffix("\n")
 
 
 def _sent(folder: Path, found: dict[str, Any], other: str | None) -> Seen:
@@ -248,13 +257,15 @@ def _sent(folder: Path, found: dict[str, Any], other: str | None) -> Seen:
     return seen
 
 
-def _compare(one: Seen, other: Seen, found: dict[str, Any]) -> None:
+def _difference(one: Seen, other: Seen, found: dict[str, Any]) -> str:
+    """What tells the two files apart, in words; empty where nothing does."""
     if one.end != other.end:
-        raise FindingError(f"one file ends with {one.end!r}, the other with {other.end!r}")
+        return f"one file ends with {one.end!r}, the other with {other.end!r}"
     if one.events != other.events:
         at = next((at for at, (a, b) in enumerate(zip(one.events, other.events, strict=False)) if a != b), -1)
-        raise FindingError(f"what is seen differs: {len(one.events)} and {len(other.events)} events, from {at} on")
+        return f"what is seen differs: {len(one.events)} and {len(other.events)} events, from {at} on"
     if one.aside == other.aside and any(f"{protocol}\n" in found["task"] for protocol in ALONE):
         differing = sum(a != b for a, b in zip(one.payloads, other.payloads, strict=True))
         if differing > 1:
-            raise FindingError(f"{differing} releases differ, and one record does")
+            return f"{differing} releases differ, and one record does"
+    return ""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from murk.errors import UserError
+from murk.producers import FileSource
 from tests.fuzz import campaign
 from tests.fuzz.targets import SHARES, Target
 
@@ -21,6 +22,7 @@ INPUTS = {
     "model": 3000,
     "http": 300,
     "state": 250,
+    "gateway": 16,
 }
 FEW = 120
 
@@ -38,6 +40,10 @@ def test_nothing_hostile_does_harm(name: str) -> None:
     report = campaign.chunk(1, name, 0, inputs)
     assert report.findings == []
     assert report.inputs == inputs
+    if name == "gateway":
+        # Nothing that a record holds is a reason to refuse a file.
+        assert set(report.outcomes) == {"accepted"}
+        return
     # Most of it is refused, and something gets through to what lies behind.
     assert len(report.outcomes) > 1
     assert 0 < report.outcomes["200" if name == "http" else "accepted"] < inputs / 2
@@ -80,6 +86,18 @@ def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch, error: str)
     report = campaign.chunk(1, "gradient", 0, 3)
     assert [finding.error.partition(":")[0] for finding in report.findings] == [error] * 3
     assert [finding.first for finding in report.findings] == [0, 1, 2]
+
+
+def test_a_gateway_that_values_stop_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As all were that read a file of real people as strictly as a simulation's."""
+    reading = FileSource.__init__
+
+    def strictly(self: FileSource, *arguments: object, **options: object) -> None:
+        reading(self, *arguments, **{**options, "strict": True})
+
+    monkeypatch.setattr(FileSource, "__init__", strictly)
+    report = campaign.chunk(1, "gateway", 0, 3)
+    assert any("one file ends with 'done', the other with 'user'" in one.error for one in report.findings)
 
 
 def test_shares_are_of_all_targets() -> None:

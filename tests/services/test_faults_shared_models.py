@@ -35,7 +35,7 @@ def test_models_that_chains_share_are_made_once_whoever_is_killed(broker, tmp_pa
             expected[chains] = outcome(nursery.murk("run", *COMMAND, folder=folder))
         folder = folder_of(tmp_path / "apart", ROWS, 2, SCORES)
         url = new_log(broker, Task.load(folder / "task.yaml").with_simulated(True))
-        people = nursery.murk("produce", *COMMAND, "--log", url, "--yes", folder=folder)
+        people = nursery.murk("produce", *COMMAND, "--log", url, folder=folder)
         learners = [nursery.learner(url) for _ in range(2)]
         for _ in range(KILLS):
             before = standing(url)

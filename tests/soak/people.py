@@ -56,7 +56,7 @@ class Case:
         """The options of `murk run` and `murk produce`."""
         return [
             what, "task.yaml", "--source", "people.csv", "--log", url, "--ledger", LEDGER, "--seed", SEED, "--json",
-            "--yes", "--block", self.block, *self.options,
+            "--make-public", 10_000, "--block", self.block, *self.options,
         ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from murk.errors import UserError
 from murk.producers.ledger.requests import are_plain, person_name
 from murk.producers.populations.declared import declared
 from murk.producers.populations.records.records import Records, open_records
+from murk.producers.populations.records.tuples import KEYS_LOOKED_AT
 from murk.producers.populations.records.values import is_blank, is_unicode, suspects
 from murk.stream.task.data.columns import Cell
 from murk.stream.task.data.features import DateFeature, NumberFeature
@@ -180,6 +181,12 @@ class FileSource:
         wanted = [*task.coding.columns, task.coding.target, *self._named]
         self._table = self.records.table(wanted, strict=self.strict)
         self.absent: tuple[str, ...] = getattr(self._table, "absent", ())
+        for name in self._named:
+            # Of whom a record is, and at which level, is no value of it.
+            if name in self.absent:
+                raise UserError(
+                    f"{self.records} has no key {name!r} in its first {KEYS_LOOKED_AT} records: spell it as they do"
+                )
         if next(self._table.rows(0), None) is None:
             raise UserError(f"{self.records} has no rows: there is nobody in it")
 

@@ -36,7 +36,7 @@ def run(
     person: str | None = None,
     level: str = "default",
     lifetime: Guarantee | None = None,
-    publish: bool = False,
+    publish: bool | int = False,
     block: int | None = None,
     confidence: float = 0.95,
     progress: Callable[[int, int], None] | None = None,
@@ -68,7 +68,8 @@ def run(
     lifetime
         A person's cap over all tasks in the ledger.
     publish
-        Whether to agree to what becomes public with the task, where that is anything: its public sample.
+        Whether to agree to what becomes public with the task, where that is anything: its public sample; of how many
+        people at most, or True for any number.
     block
         At most so many records at a time.
     confidence
@@ -109,7 +110,7 @@ def run(
             log, ledger = f"sqlite:///{folder / 'log.db'}", ledger or folder / "ledger.db"
         log = log or f"sqlite:///{task.name}.db"
         ledger = ledger or default_ledger(records, task.name, simulated=seed is not None)
-        agree = _agree(log, str(records), agreed=publish or seed is not None)
+        agree = _agree(log, str(records), agreed=publish if seed is None else True)
         local = stack.enter_context(LocalRun(task, people, log, ledger, block=block, policy=policy, agree=agree))
         for warning in (*local.population.warnings, *local.population.findings):
             warnings.warn(warning, stacklevel=2)
@@ -134,12 +135,12 @@ def _check_order(task: object, source: object) -> None:
         )
 
 
-def _agree(url: str, source: str, *, agreed: bool) -> Agree:
+def _agree(url: str, source: str, *, agreed: bool | int) -> Agree:
     def agree(disclosure: Disclosure) -> None:
-        if not agreed:
+        if not (agreed is True or disclosure.people <= agreed):
             raise UserError(
-                f"{disclosure.announce(url, source)} Agree with publish=True; until then nothing was published and "
-                "nothing was begun"
+                f"{disclosure.announce(url, source)} Agree with publish={disclosure.people} (or publish=True, to any "
+                "number); until then nothing was published and nothing was begun"
             )
 
     return agree

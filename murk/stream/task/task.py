@@ -87,8 +87,8 @@ class Task(Block):
     target: Target = Field(description="the column to learn")
     missing: Literal["midpoint", "error"] = Field(
         default="midpoint",
-        description="`midpoint` codes missing values (empty cells) as 0; `error` makes a file population stop on "
-        "them. Undeclared and non-finite values stop a file population under both. A device codes all of these as 0 "
+        description="`midpoint` codes missing values (empty cells) as 0; `error` makes a simulation and `--check` stop "
+        "at them. Undeclared and non-finite values stop these under both. With real noise all of them are coded as 0 "
         "under both",
     )
     protocol: ProtocolName = Field(
