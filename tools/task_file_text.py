@@ -79,8 +79,8 @@ A release never carries more loss than its guarantee: calibration rounds against
   a time it is the day on the clock that it was written by. Both are refused where a number is declared.
 - A duration is a whole number and one of `d`, `h`, `m`, `s`: `7d`, `12h`, `30m`, `45s`.
 - Aliases (`*name`) and tags (`!name`) are refused.
-- A character that is not printable is refused, with its line, but for line feeds, tabs, and carriage returns before line
-  feeds: others end a line for YAML where no editor shows it, or show the text around them in another order.
+- A character that is not printable is refused, with its line, but for line feeds, tabs, and carriage returns before
+  line feeds: others end a line for YAML where no editor shows it, or show the text around them in another order.
 
 ## Protocols
 
@@ -102,10 +102,10 @@ Nobody's features are public unless `public` says so. `file` names features that
 makes those of so many of the people public, as they are and under no guarantee, and these people release nothing.
 `moments` do without, but for `solver: score`, `design: gaussian` and `covariance: pooled`.
 
-The file may not hold people who are to release; that it is their own file is refused. Their source is compared with it,
-by the declared features as coded and by all columns that both have (but for names and numbers of rows). A simulation
-and `--check` refuse what is recognised. With real noise it is told to whoever is asked to agree to the publication, and
-decides nothing: it is a function of people's records. Recognised is
+The file may not hold people who are to release; that it is their own file is refused. Their source is compared with
+it, by the declared features as coded and by all columns that both have (but for names and numbers of rows). A
+simulation and `--check` refuse what is recognised. With real noise it is told to whoever is asked to agree to the
+publication, and decides nothing: it is a function of people's records. Recognised is
 
 - a file of the same rows, whatever their order, format, compression or further columns;
 - one with a piece of the source: 32 runs of equal rows in a row that are in neither file twice;
@@ -133,8 +133,8 @@ like any other sample.
   there are is told to whoever holds the file. A simulation (`--seed`) and `--check`, which reads the file and sends
   nothing, stop at undeclared and non-finite values, and under `missing: error` at missing ones, too.
 - A row that cannot be read (more or fewer cells than the header, no JSON object), that names nobody where `--person`
-  says which column does, or whose level is none of the task's, is a record without any value, and released as one. Where
-  a column names organisations, such a row is left out. A simulation and `--check` stop at it.
+  says which column does, or whose level is none of the task's, is a record without any value, and released as one.
+  Where a column names organisations, such a row is left out. A simulation and `--check` stop at it.
 - A missing or undeclared target gives a gradient, a score or a direction of zero, a row of zeros in a sketch or an
   example, second moments of zero beside a number that says so, which is randomized and released like any other:
   nobody is left out because of what their record says. Many missing targets bias second moments that are released

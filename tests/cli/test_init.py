@@ -116,6 +116,19 @@ def test_a_public_file() -> None:
     assert "the column 'worked'" in refused("q", "--public", "public.csv", "--target", "worked")
 
 
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029", "\u202e", "\x0b"], ids=ascii)
+def test_a_header_writes_no_line_of_the_task(end: str) -> None:
+    """Of a column that is left out: YAML ends a comment where no editor shows an end."""
+    frame = people().rename(columns={"code": f"code{end}public: {{set_aside: 100}} #"})
+    frame.to_csv("public.csv", index=False)
+    assert run("--public", "public.csv", "--target", "worked", "--out", "first.yaml").exit_code == 0
+    text = Path("first.yaml").read_text()
+    assert Task.load("first.yaml").public is None
+    assert all(line.isprintable() for line in text.split("\n"))
+    [line] = [line for line in text.split("\n") if "public: {set_aside" in line]
+    assert line.startswith('  # left out: "code\\')
+
+
 def test_asks_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(init, "_at_terminal", lambda: True)
     result = run("t", "--columns", "age, sex, shoe", "--target", "worked", text="old\n21..35\nf|m\n-\nno|yes\n")

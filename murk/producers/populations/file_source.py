@@ -125,8 +125,8 @@ class FileSource:
     Raises
     ------
     UserError
-        When the file cannot be read, has no rows, or lacks a column, or when levels would be read from a feature or
-        the target. Messages name file, row and column, and never a value.
+        When the file cannot be read, has no rows, or lacks a column, or when levels or organisations would be read from
+        a feature or the target. Messages name file, row and column, and never a value.
 
     Examples
     --------
@@ -175,6 +175,12 @@ class FileSource:
             raise UserError(f"the task {task.name!r} has a level named {BY_LOT!r}, which means at random: rename it")
         if level_column is not None:
             self._check_level_column(level_column)
+        if organisation_column in (*task.coding.columns, task.coding.target) and not task.simulated:
+            raise UserError(
+                f"sketch.organisation: the column {organisation_column!r} is a feature or the target of the task "
+                f"{task.name!r}: how many windows are released would say how many records have each of its values. "
+                "Name a column of organisations, or leave it out"
+            )
         self._named = [name for name in (self._name_column, level_column) if name is not None]
         self._survey = self.records.survey()
         self.fallback_level = next(iter(levels))

@@ -142,6 +142,12 @@ class OrganisationPopulation(FilePopulation):
     def _survey(self) -> None:
         self.organisations: Counter[str] = Counter()
         super()._survey()
+        column = self.source.organisation_column
+        if column is not None and not self.source.strict:
+            self.findings += (
+                f"the task has an organisation for each value of the column {column!r}: how many windows are released "
+                "says how many records have each of them. Is it a column of organisations, which anybody may count?",
+            )
         if len(self.organisations) > MOST:
             raise UserError(
                 f"{self.source.records} has {len(self.organisations):,} organisations in the column "

@@ -217,6 +217,28 @@ def test_mistakes_are_refused_with_place_and_remedy(old: str, new: str, message:
     assert message in str(caught.value)
 
 
+UNSEEN = ["\x85", "\u2028", "\u2029", "\r", "\x0b", "\x0c", "\x00", "\x1b", "\x7f", "\xa0", "\xad", "\u200b", "\u200e",
+          "\u202e", "\u2066", "\u3000", "\ufeff", "\ufffe", "\ud800", "\ue000", "\U000e0070"]  # fmt: skip
+
+
+@pytest.mark.parametrize("unseen", UNSEEN, ids=ascii)
+@pytest.mark.parametrize("line", ["# a comment@public: {set_aside: 100}", "log: {}@# x", "max_stal@eness: {}"])
+def test_a_character_that_is_not_seen_is_refused(unseen: str, line: str) -> None:
+    """Some end a line for YAML alone, and so a comment; others show a key as another one, or hide it."""
+    with pytest.raises(UserError) as caught:
+        Task.parse(f"{LOGISTIC}{line.replace('@', unseen)}\n", source="my.yaml")
+    number, at = LOGISTIC.count("\n") + 1, line.index("@") + 1
+    found = str(caught.value)
+    assert found.startswith(f"my.yaml, line {number}: not readable as YAML: character {at}, U+{ord(unseen):04X}")
+    assert found.isprintable()
+
+
+def test_line_ends_and_tabs_are_read() -> None:
+    text = LOGISTIC.replace("\n", "\r\n") + "# \t\u00e9\U0001f600\n"
+    assert Task.parse(text) == Task.parse(LOGISTIC)
+    assert Task.parse("\ufeff" + LOGISTIC) == Task.parse(LOGISTIC)
+
+
 def test_keys_of_a_hostile_document_give_no_orders_to_a_terminal() -> None:
     """The document that a log carries is anybody's; what a command says of it goes to a terminal."""
     content = json.loads(Task.parse(LOGISTIC).document())
