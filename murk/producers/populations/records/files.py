@@ -252,7 +252,7 @@ TABLES: dict[str, type[CSVTable] | type[JSONLinesTable] | type[ParquetTable]] = 
 def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Table:
     """Open a file of records by the ending of its name.
 
-    Rows of a Parquet file are readable if the file is, whether it is strict or not.
+    A Parquet file has no rows that cannot be read.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Tab
         )
     if kind is ParquetTable and path.suffix == ".gz":
         raise UserError(f"{path}: a Parquet file is compressed in itself. Unpack it")
-    return ParquetTable(path, wanted) if kind is ParquetTable else kind(path, wanted, strict=strict)
+    return ParquetTable(path, wanted) if issubclass(kind, ParquetTable) else kind(path, wanted, strict=strict)
 
 
 def _parsed(line: str) -> Any:
