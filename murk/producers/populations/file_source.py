@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -16,7 +15,8 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.producers.ledger.requests import are_plain, person_name
-from murk.producers.populations.declared import declared
+from murk.producers.populations.block import NOBODY, Block
+from murk.producers.populations.declared import check_columns, declared
 from murk.producers.populations.records.records import Records, open_records
 from murk.producers.populations.records.tuples import KEYS_LOOKED_AT
 from murk.producers.populations.records.values import is_blank, is_unicode, suspects
@@ -29,51 +29,9 @@ if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
 BY_LOT = "lot"
-NOBODY = ""
-"""The organisation of rows that name none."""
 SELECT_CHUNK = 65_536
 
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Some records of a file, checked and coded.
-
-    Parameters
-    ----------
-    source
-        Digest of the source.
-    rows
-        int64, shape (m,): their rows, counted from 0.
-    x, y
-        float64, shapes (m, p) and (m,): coded features, the constant last, and coded targets.
-    people
-        Names of their people, or of the organisations whose records they are; None where each row is a person.
-    levels
-        The level of each; None where it is drawn at random.
-    cells
-        uint8, shape (m, columns): what became of each raw value (`Cell`), features first, then the target.
-    clamped, missing
-        Numbers of values outside their bounds and of values missing, over the block.
-    next_row
-        The row that the next block begins with.
-    unreadable
-        Number of rows that are taken for records without any value.
-    """
-
-    source: str
-    rows: NDArray[np.int64]
-    x: NDArray[np.float64] = field(repr=False)
-    y: NDArray[np.float64] = field(repr=False)
-    people: Sequence[str] | None = field(repr=False)
-    levels: Sequence[str] | None = field(repr=False)
-    cells: NDArray[np.uint8] = field(repr=False)
-    clamped: int = field(repr=False)
-    missing: int = field(repr=False)
-    next_row: int
-    unreadable: int = field(default=0, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.rows)
+__all__ = ["Block", "FileSource"]
 
 
 class FileSource:
@@ -173,14 +131,7 @@ class FileSource:
             raise UserError(f"the task {task.name!r} has no level {level!r}: choose one of {', '.join(levels)}")
         if BY_LOT in levels and level == BY_LOT and level_column is None:
             raise UserError(f"the task {task.name!r} has a level named {BY_LOT!r}, which means at random: rename it")
-        if level_column is not None:
-            self._check_level_column(level_column)
-        if organisation_column in (*task.coding.columns, task.coding.target) and not task.simulated:
-            raise UserError(
-                f"sketch.organisation: the column {organisation_column!r} is a feature or the target of the task "
-                f"{task.name!r}: how many windows are released would say how many records have each of its values. "
-                "Name a column of organisations, or leave it out"
-            )
+        check_columns(task, level_column, organisation_column)
         self._named = [name for name in (self._name_column, level_column) if name is not None]
         self._survey = self.records.survey()
         self.fallback_level = next(iter(levels))
@@ -327,16 +278,6 @@ class FileSource:
 
     def __repr__(self) -> str:
         return f"FileSource({str(self.records)!r})"
-
-    def _check_level_column(self, column: str) -> None:
-        task = self.task
-        if column in (*task.coding.columns, task.coding.target):
-            what = "the target" if column == task.coding.target else "a feature"
-            raise UserError(
-                f"levels cannot come from the column {column!r}, {what} of the task {task.name!r}: a level is written "
-                "on its release for everybody to read, so it must not say anything about the record. Name a column of "
-                "what people chose without looking at their records, or one level for all"
-            )
 
     def _block(self, rows: Sequence[int], records: Sequence[Any]) -> Block:
         coding = self.task.coding

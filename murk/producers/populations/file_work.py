@@ -21,7 +21,7 @@ from murk.producers.populations.ledger_places import check_recognised, register
 from murk.producers.populations.overlap import OverlapError, check_apart, check_carried
 from murk.producers.populations.public_sample import public_covariates
 from murk.producers.populations.records.records import Records
-from murk.producers.populations.run_lock import RunConfig, begun_with, compare, differs, hold, in_file, note
+from murk.producers.populations.run_lock import RunConfig, begun_with, check_kind, compare, differs, hold, in_file, note
 from murk.stream.log.base import Log
 from murk.stream.task.change import check_task_change
 from murk.stream.task.disclosure import Disclosure
@@ -125,22 +125,6 @@ def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) 
     known = begun_with(log, path)
     begun = known is not None or (in_file(log) is not None and log.document() is not None)
     return Ledger(path, identity=known, create=not begun)
-
-
-def check_kind(log: Log, carried: Task, simulated: bool) -> None:
-    """Make sure that a log takes releases of a kind.
-
-    Raises
-    ------
-    UserError
-        When it carries those of the other kind.
-    """
-    if carried.simulated != simulated:
-        kind = "simulated" if carried.simulated else "real"
-        raise UserError(
-            f"{log.url} carries {kind} releases, and which kind is fixed when a log is begun: "
-            f"{'give the --seed it was begun with' if carried.simulated else 'leave --seed out'}, or use another log"
-        )
 
 
 class FilePopulation(ABC):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.producers.populations.file_source import NOBODY
+from murk.producers.populations.block import NOBODY
 from murk.producers.populations.file_work import FilePopulation, Step
 from murk.producers.receipts import WindowReceipt
 from murk.producers.sketches.producer import ORGANISATION, SketchProducer, sketch_problem_for

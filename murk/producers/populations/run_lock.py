@@ -17,6 +17,7 @@ from pathlib import Path
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import Log
+from murk.stream.task.task import Task
 
 SUFFIX = ".run.json"
 
@@ -104,6 +105,22 @@ def begun_with(log: Log, ledger: str | Path) -> str | None:
     """Identity of the ledger that the work on a log was begun with; None where that is not known."""
     known = noted(log, ledger)
     return None if known is None else known.ledger
+
+
+def check_kind(log: Log, carried: Task, simulated: bool) -> None:
+    """Make sure that a log takes releases of a kind.
+
+    Raises
+    ------
+    UserError
+        When it carries those of the other kind.
+    """
+    if carried.simulated != simulated:
+        kind = "simulated" if carried.simulated else "real"
+        raise UserError(
+            f"{log.url} carries {kind} releases, and which kind is fixed when a log is begun: "
+            f"{'give the --seed it was begun with' if carried.simulated else 'leave --seed out'}, or use another log"
+        )
 
 
 def hold(log: Log, owner: object, ledger: str | Path, task: str) -> Callable[[], object]:
