@@ -74,6 +74,25 @@ def test_every_view_says_what_is_public(folder: Path) -> None:
     assert (found["people"], found["features"], found["file"]) == (DRAWN, ["same_sex", "age"], None)
 
 
+def test_people_in_a_public_file_are_a_caution_and_decide_nothing(folder: Path) -> None:
+    """A task's author chooses the file that people are compared with; that both are one file is no finding."""
+    world(folder, ROWS, MOMENTS + "public: {file: public.csv}\n")
+    (folder / "public.csv").write_bytes((folder / "people.csv").read_bytes())
+    refused(murk("run", *REAL, "--check", folder=folder), "public.csv holds people of people.csv")
+    refused(
+        murk("run", *REAL, folder=folder), "CAUTION: public.csv holds people of people.csv", f"--make-public {ROWS}"
+    )
+    done = murk("run", *REAL, "--make-public", ROWS, folder=folder)
+    assert done.json["releases"] == ROWS
+    assert "CAUTION: public.csv holds people" in done.err
+
+
+def test_a_task_cannot_name_the_peoples_own_file_as_public(folder: Path) -> None:
+    world(folder, ROWS, MOMENTS + "public: {file: people.csv}\n")
+    refused(murk("run", *REAL, "--make-public", ROWS, folder=folder), "it is the people's own file")
+    assert untouched(folder)
+
+
 def test_where_nothing_becomes_public_nobody_is_asked(folder: Path) -> None:
     world(folder, ROWS, MOMENTS + "public: null\n")
     done = murk("run", *REAL, folder=folder)

@@ -65,6 +65,68 @@ def read(path: Path, size: int = 2, **options: Any) -> tuple[np.ndarray, np.ndar
 EXPECTED = np.array([[0.0, 1, 1, -1, 1], [-1, -1, -1, -1, 1], [1, 1, -1, 1, 1], [1, -1, 1, -1, 1]], dtype=float)
 
 
+class TestRealPeople:
+    """With real noise a record stops nothing: it is coded as a device codes it."""
+
+    REAL = make_task("missing: error", simulated=False)
+
+    def blocks(self, path: Path, **options: Any) -> list[FileBlock]:
+        return list(FileSource(path, self.REAL, **options).blocks(size=3))
+
+    @pytest.mark.parametrize(
+        "row",
+        [
+            "forty,yes,JFK,no",
+            "2e999,,XYZ,maybe",
+            "28,yes",
+            "28,yes,JFK,no,5",
+            '28,"yes',
+            '28,"yes"x,JFK,no',
+            "\udcff,,,",
+        ],
+    )
+    def test_a_row_of_whatever_is_coded_as_a_device_codes_it(self, tmp_path: Path, row: str) -> None:
+        blocks = self.blocks(csv_file(tmp_path, ROWS[0], row, *ROWS[1:]))
+        x = np.concatenate([block.x for block in blocks])
+        assert np.delete(x, 1, axis=0).tolist() == EXPECTED.tolist()
+        cells = (
+            dict(zip(HEADER.split(","), row.split(","), strict=False)) if row.count(",") == 3 and '"' not in row else {}
+        )
+        assert x[1].tolist() == self.REAL.coding.encode_record(cells).x.tolist()
+
+    @pytest.mark.parametrize("line", ["{", "[1]", "7", '{"age": {}}', "nonsense"])
+    def test_a_line_that_is_no_record(self, tmp_path: Path, line: str) -> None:
+        x = np.concatenate([block.x for block in self.blocks(json_file(tmp_path, objects()[0], line, *objects()[1:]))])
+        assert x[1].tolist() == [0, 0, 0, 0, 1]
+        assert np.delete(x, 1, axis=0).tolist() == EXPECTED.tolist()
+
+    @pytest.mark.parametrize("name", ["", "a\x07b"])
+    def test_a_row_that_names_nobody_is_a_record_without_a_value(self, tmp_path: Path, name: str) -> None:
+        rows = [f"{row},{who}" for row, who in zip(ROWS, ["w0", name, "w2", "w3"], strict=True)]
+        blocks = self.blocks(csv_file(tmp_path, *rows, header=f"{HEADER},who"), person_column="who")
+        assert [block.unreadable for block in blocks] == [1, 0]
+        assert blocks[0].x[1].tolist() == [0, 0, 0, 0, 1]
+        assert np.isnan(blocks[0].y[1])
+        names = [one for block in blocks for one in block.people or ()]
+        assert len(set(names)) == 4
+        assert names[1].startswith("row 2 of ")
+
+    def test_a_level_that_is_none_releases_no_value(self, tmp_path: Path) -> None:
+        rows = [f"{row},{level}" for row, level in zip(ROWS, ["strict", "stirct", "default", ""], strict=True)]
+        blocks = self.blocks(csv_file(tmp_path, *rows, header=f"{HEADER},how"), level_column="how")
+        assert [level for block in blocks for level in block.levels or ()] == ["strict", *["default"] * 3]
+        x = np.concatenate([block.x for block in blocks])
+        assert x[[1, 3]].tolist() == [[0, 0, 0, 0, 1]] * 2
+
+    def test_a_key_that_only_some_have(self, tmp_path: Path) -> None:
+        """A task's author, who may ask for any key, does not learn that nobody in a file has it."""
+        records = [{key: value for key, value in one.items() if key != "origin"} for one in objects()]
+        sources = [FileSource(json_file(tmp_path, *records), self.REAL), FileSource(records, self.REAL)]
+        for source in sources:
+            assert source.absent == ("origin",)
+            assert [len(block) for block in source.blocks()] == [4]
+
+
 class TestReading:
     @pytest.mark.parametrize("name", ["people.csv", "people.csv.gz"])
     @pytest.mark.parametrize("size", [1, 3, 100])

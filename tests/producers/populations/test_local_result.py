@@ -79,7 +79,9 @@ def test_nobodys_features_become_public_without_agreement():
         task.write("public: {set_aside: 100}\n")
     with pytest.raises(UserError, match=r"of 100 people become public.*publish=True"):
         murk.run("task.yaml", "people.csv")
-    found = murk.run("task.yaml", "people.csv", publish=True)
+    with pytest.raises(UserError, match=r"of 100 people become public.*publish=100"):
+        murk.run("task.yaml", "people.csv", publish=99)
+    found = murk.run("task.yaml", "people.csv", publish=100)
     assert found.n_releases == 200
     assert "are public with this task" in str(found)
 
