@@ -279,4 +279,3 @@ def _kernel(
     function: F, stand_in: Callable[..., Any] | None = None, patience: float = 0, direct: str = "", **options: Any
 ) -> F:
     return cast(F, Kernel(function, stand_in or function, patience, direct, **options))
-

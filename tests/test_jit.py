@@ -101,9 +101,9 @@ def test_sources_that_changed_since_they_were_loaded_leave_no_kernel_behind(tmp_
     (package / "inner.py").write_text(INNER.format(1))
     change = f"open('murk/inner.py', 'w').write({INNER.format(2)!r});"
     answers = []
-    for change in (change, ""):
+    for meanwhile in (change, ""):
         done = subprocess.run(
-            [sys.executable, "-c", f"from murk.inner import inner; {change} print(inner(1))"],
+            [sys.executable, "-c", f"from murk.inner import inner; {meanwhile} print(inner(1))"],
             cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True, text=True, check=True,
         )  # fmt: skip
