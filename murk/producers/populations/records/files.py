@@ -20,12 +20,17 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from murk._lines import BoundedLines, LongRowError, bounded_lines, csv_rows, wide_csv
 from murk.errors import UserError
 from murk.producers.populations.records.arrow import ParquetTable
 from murk.producers.populations.records.tuples import KEYS_LOOKED_AT
 
 CHUNK = 2**20
 ESCAPE = "surrogateescape"
+WIDE = 2**14
+"""Of a row with more characters, only what is wanted is kept."""
+BRIEF = 2**10
+"""Of a wanted value in such a row, no more characters than these, and a digest of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +128,8 @@ class CSVTable:
         self.path = path
         with _explained(path), _text(path) as text:
             try:
-                header = next(_csv(text), None)
-            except csv.Error as error:
+                header = next(csv_rows(text), None)
+            except (csv.Error, LongRowError) as error:
                 raise _no_row(path, "its first line", error) from None
         if header is None:
             raise UserError(f"{path} has no rows: it is empty")
@@ -140,15 +145,20 @@ class CSVTable:
 
     def rows(self, start: int) -> Iterator[list[str]]:
         """Iterate over the rows from ``start`` on; lines without any cell are no rows."""
-        count = 0
+        count, kept = 0, set(self._places.values())
         with _explained(self.path), _text(self.path) as text:
-            reader = _csv(text)
+            lines = BoundedLines(text)
+            reader = wide_csv(lines)
             try:
                 next(reader, None)
+                lines.size = 0
                 for count, cells in enumerate(filter(None, reader), 1):
+                    if lines.size > WIDE:
+                        cells = [_brief(cell) if place in kept else "" for place, cell in enumerate(cells)]
+                    lines.size = 0
                     if count > start:
                         yield cells
-            except csv.Error as error:
+            except (csv.Error, LongRowError) as error:
                 raise _no_row(self.path, f"row {count + 1}", error) from None
 
     def columns(
@@ -185,9 +195,12 @@ class JSONLinesTable:
 
     def __init__(self, path: Path, wanted: Sequence[str]) -> None:
         self.path = path
+        self._wanted = tuple(wanted)
         seen: set[str] = set()
-        for row, line in enumerate(islice(self.rows(0), KEYS_LOOKED_AT)):
-            seen.update(self._object(line, row))
+        for row, line in enumerate(islice(self._lines(), KEYS_LOOKED_AT)):
+            keys = self._object(line, row).keys()
+            seen.update(keys & set(wanted))
+            seen.update(key for key in islice(keys, max(0, KEYS_LOOKED_AT - len(seen))) if len(key) <= BRIEF)
         self.names: tuple[str, ...] = tuple(sorted(seen))
         for name in wanted:
             if seen and name not in seen:
@@ -198,10 +211,27 @@ class JSONLinesTable:
 
     def rows(self, start: int) -> Iterator[str]:
         """Iterate over the lines from row ``start`` on; blank lines are no rows."""
+        for row, line in enumerate(self._lines()):
+            if row >= start:
+                yield line if len(line) <= WIDE else self._narrow(line)
+
+    def _lines(self) -> Iterator[str]:
+        row = 0
         with _explained(self.path), _text(self.path) as text:
-            for row, line in enumerate(line for line in text if not line.isspace()):
-                if row >= start:
-                    yield line
+            try:
+                for line in bounded_lines(text):
+                    if not line.isspace():
+                        row += 1
+                        yield line
+            except LongRowError as error:
+                raise UserError(f"{self.path}, row {row + 1}: {error}. Write one object a line") from None
+
+    def _narrow(self, line: str) -> str:
+        """Of a long line, what is wanted."""
+        record = _parsed(line)
+        if not isinstance(record, dict):
+            return "null"
+        return json.dumps({name: _brief(record[name]) for name in self._wanted if name in record})
 
     def columns(self, rows: Sequence[str], numbers: Sequence[int], names: Sequence[str]) -> dict[str, Sequence[Any]]:
         """Parse lines and take the named keys."""
@@ -258,11 +288,19 @@ def _text(path: Path) -> Iterator[io.TextIOWrapper]:
         yield text
 
 
-def _csv(text: io.TextIOWrapper) -> Iterator[list[str]]:
-    return csv.reader(text, strict=True)
+def _brief(value: Any) -> Any:
+    """A wanted value in few bytes, as thousands of rows are in memory at once; what differed still differs."""
+    if isinstance(value, list | dict):
+        return type(value)()
+    if not isinstance(value, str) or len(value) <= BRIEF:
+        return value
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{value[:BRIEF]}...{digest}"
 
 
-def _no_row(path: Path, where: str, error: csv.Error) -> UserError:
+def _no_row(path: Path, where: str, error: csv.Error | LongRowError) -> UserError:
+    if isinstance(error, LongRowError):
+        return UserError(f"{path}, {where}: {error}, no record: is it a CSV file with a row for each?")
     # The module's own words quote nothing of the file but single characters.
     words = str(error)
     words = "a quoted cell that never ends" if "field larger" in words or "unexpected end" in words else words
