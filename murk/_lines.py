@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-MOST_ROW = 8 * 2**20
+MOST_ROW = 2**20
 """Longest row, in characters, that is read of any file."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 LEVEL_PATTERN = r"^[A-Za-z0-9_-]{1,32}$"
 
+# Of a hostile list only the first mistake is described (FailFast): each takes longer than sending it.
 # The bounds keep every integer within the 64 bits of the kernels and of other languages' parsers.
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 TaskHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -79,7 +80,7 @@ class Release(BaseModel):
     task: TaskHash
     level: LevelName
     chain: Count
-    payload: list[Coordinate]
+    payload: Annotated[list[Coordinate], FailFast()]
     time: Seconds
     expires: Seconds
     simulated: bool = False
@@ -360,7 +361,7 @@ class NewtonRelease(PackedRelease):
 
     kind: Literal["newton"] = "newton"
     records: Count
-    model: list[float]
+    model: Annotated[list[float], FailFast()]
 
 
 KINDS: Final[dict[str, type[Release]]] = {
@@ -403,7 +404,7 @@ class IterateMessage(BaseModel):
     task: TaskHash
     chain: Count
     version: Count
-    iterate: list[float]
+    iterate: Annotated[list[float], FailFast()]
 
 
 def truncate_time(time: float, granularity: int) -> int:

@@ -10,7 +10,6 @@ from typing import Any
 from murk.errors import UserError
 from murk.producers.populations.records.tuples import SLICE, TupleTable
 
-
 MOST_BATCH = 2**28
 """Most bytes of the wanted columns of `SLICE` rows."""
 MOST_EXPANSION = 500
