@@ -34,7 +34,7 @@ def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: boo
     path
         Its place.
     content
-        All that is to be in it; text becomes UTF-8.
+        All that is to be in it; text becomes UTF-8, and bytes of names that are none their numbers.
     new
         Whether nothing may be there yet.
     own
@@ -50,7 +50,7 @@ def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: boo
     OSError
         That names the path, when it cannot be written.
     """
-    data = content.encode() if isinstance(content, str) else content
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     with _named(path):
         if new:
             # Nobody else gets the name meanwhile.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from murk.cli.configuration import KAFKA, Configuration, settable, variables
+from murk.cli.configuration import KAFKA, Configuration, settable
 from murk.cli.options import as_json
 from murk.cli.output import print_json, table
 
