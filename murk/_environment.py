@@ -1,7 +1,7 @@
-"""Which variables of the environment are settings: those that an orchestrator sets for services called murk-... are not.
+"""Which variables of the environment are settings, and which an orchestrator sets for services called murk-...
 
-For a service ``murk-monitor`` Kubernetes sets ``MURK_MONITOR_SERVICE_HOST``, ``MURK_MONITOR_PORT=tcp://...`` and others in
-every container of its namespace; a link of Docker sets ``MURK_MONITOR_NAME``, and ``MURK_MONITOR_ENV_...`` for each
+For a service ``murk-monitor`` Kubernetes sets ``MURK_MONITOR_SERVICE_HOST``, ``MURK_MONITOR_PORT=tcp://...`` and others
+in every container of its namespace; a link of Docker sets ``MURK_MONITOR_NAME``, and ``MURK_MONITOR_ENV_...`` for each
 variable of the container that it leads to.
 """
 

@@ -36,7 +36,7 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         heading(title)
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, column in enumerate(columns):
-        drawn.add_column(column, justify="left" if place == 0 else "right", no_wrap=place > 0)
+        drawn.add_column(printable(column), justify="left" if place == 0 else "right", no_wrap=place > 0)
     for row in rows:
         drawn.add_row(*map(printable, row))
     width = None if sys.stdout.isatty() else 110

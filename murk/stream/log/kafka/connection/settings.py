@@ -216,7 +216,7 @@ def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
             text = file.read(MOST_CHARACTERS + 1)
         if len(text) > MOST_CHARACTERS:
             raise UserError(
-                f"{VARIABLE} names {path}, which has more than {MOST_CHARACTERS:,} characters: is it a file of settings?",
+                f"{VARIABLE} names {path}, which has more than {MOST_CHARACTERS:,} characters: is it the right file?",
                 code="MURK-CONF-001",
             )
     except (OSError, UnicodeDecodeError) as error:
