@@ -28,7 +28,8 @@ def is_plain(text):
 
 RUN = "run task.yaml --source"
 COMMANDS = (
-    "run {} --source x.csv", f"{RUN} {{}}", f"{RUN} {{}}.csv", f"{RUN} x.csv --level {{}}", f"{RUN} x.csv --person {{}}",
+    "run {} --source x.csv", f"{RUN} {{}}", f"{RUN} {{}}.csv", f"{RUN} x.csv --level {{}}",
+    f"{RUN} x.csv --person {{}}",
     "init x --source {} --target y --simulation", "init {} --columns a:0..1 --target b:no|yes", "plan {}",
     "plan task.yaml --people {}", "topics {} --log kafka://localhost:1", "monitor {} --log sqlite:///x --port 0",
     "monitor task.yaml --log sqlite:///x --port 0 --allowed-host {}", "produce {} --source x.csv",
@@ -61,8 +62,8 @@ def test_tables_errors_and_progress_show_what_is_not_seen(capsys):
             tick(10, HOSTILE)
         click.echo(HOSTILE, err=True)
     out, err = capsys.readouterr()
-    assert out.count("\\u001b") == 4
-    assert err.count("\\u001b") == 3
+    assert out.count("\\u009b") == 4
+    assert err.count("\\u009b") == 3
     assert is_plain(out + err)
     assert "\u00e9" in out
     assert is_plain(str(UserError(f"{HOSTILE}: no")))
