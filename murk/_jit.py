@@ -49,7 +49,7 @@ def source_stamp(package: Path) -> str:
 
 def source_states(package: Path) -> dict[str, tuple[int, ...]]:
     """Return what the file system says of each source file: the last one changes with every write."""
-    states = {}
+    states: dict[str, tuple[int, ...]] = {}
     for file in _sources(package):
         status = file.stat()
         states[file.path] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
