@@ -49,9 +49,10 @@ def check_types(what: str, schema: Any, wanted: Sequence[str]) -> None:
         plain = kind.value_type if types.is_dictionary(kind) else kind
         if not any(test(plain) for test in able):
             # Without the names of a structure's fields: they are read off the file, and may be somebody's values.
+            type_name = str(kind).partition("<")[0]
             raise UserError(
-                f"{what}, column {name!r}: its type is {str(kind).partition('<')[0]}, and a record's values are numbers, texts, booleans or "
-                "dates: convert it"
+                f"{what}, column {name!r}: its type is {type_name}, and a record's values are numbers, texts, booleans "
+                "or dates: convert it"
             )
 
 
