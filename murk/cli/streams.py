@@ -37,7 +37,8 @@ class PrintableStream:
 
     def write(self, text: str) -> int:
         """Write a text."""
-        return self.terminal.write(printable(text))
+        self.terminal.write(printable(text))
+        return len(text)
 
     def writelines(self, lines: Any) -> None:
         """Write texts."""

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 LEVEL_PATTERN = r"^[A-Za-z0-9_-]{1,32}$"
 
-# Of a hostile list only the first mistake is described (FailFast): each takes longer than sending it.
-# The bounds keep every integer within the 64 bits of the kernels and of other languages' parsers.
+# Integers keep within the 64 bits of kernels and other parsers; of a list only the first mistake is described.
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 TaskHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 LevelName = Annotated[str, Field(pattern=LEVEL_PATTERN)]
