@@ -10,9 +10,10 @@ import os
 import pickle
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar, copy_context
-from functools import update_wrapper
+from functools import cache, update_wrapper
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -34,9 +35,29 @@ _CALL = 64
 _CREATING = threading.RLock()
 
 
-def source_stamp(package: Path) -> tuple[int, int]:
-    """A stamp that changes whenever a source file that a kernel may depend on does: newest change, total size."""
-    files, folders, without = [], [str(package)], {str(package / name) for name in WITHOUT_KERNELS}
+def source_stamp(package: Path) -> str:
+    """Return a digest of the names and contents of all source files that a kernel may depend on.
+
+    Times and sizes would not do: an archive or a copy keeps times, and a fix may keep the size.
+    """
+    digest, root = blake2b(digest_size=16), len(str(package))
+    for path in sorted(file.path for file in _sources(package)):
+        with open(path, "rb", buffering=0) as file:
+            digest.update(blake2b(file.readall()).digest() + path[root:].encode() + b"\0")
+    return digest.hexdigest()
+
+
+def source_states(package: Path) -> dict[str, tuple[int, ...]]:
+    """Return what the file system says of each source file: the last one changes with every write."""
+    states: dict[str, tuple[int, ...]] = {}
+    for file in _sources(package):
+        status = file.stat()
+        states[file.path] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return states
+
+
+def _sources(package: Path) -> Iterator[os.DirEntry[str]]:
+    folders, without = [str(package)], {str(package / name) for name in WITHOUT_KERNELS}
     # A third of the time that paths and patterns take: every process does it.
     while folders:
         with os.scandir(folders.pop()) as entries:
@@ -44,8 +65,21 @@ def source_stamp(package: Path) -> tuple[int, int]:
                 if entry.is_dir(follow_symlinks=False):
                     folders += [entry.path] * (entry.path not in without)
                 elif entry.name.endswith(".py"):
-                    files.append(entry.stat())
-    return max(file.st_mtime_ns for file in files), sum(file.st_size for file in files)
+                    yield entry
+
+
+_PACKAGE = Path(__file__).parent
+_LOADED = source_states(_PACKAGE)
+
+
+@cache
+def _stamp() -> str | None:
+    """Digest of the sources that this process has loaded; None where they have changed on disk since.
+
+    Reading them takes longer than asking for their states, so that is left until a kernel is made.
+    """
+    stamp = source_stamp(_PACKAGE)
+    return stamp if source_states(_PACKAGE) == _LOADED else None
 
 
 # Whether this is within a kernel that is not compiled: what that one calls is not, either. It is set in a context of
@@ -149,13 +183,15 @@ class Kernel:
         with _CREATING:
             register()
             if self._dispatcher is None:
-                cached = self._options["cache"]
+                stamp = _stamp() if self._options["cache"] else None
+                # What changed on disk meanwhile must not keep a kernel of the sources before.
+                cached = self._options["cache"] and stamp is not None
                 compiled = numba.njit(error_model="numpy", **{**self._options, "cache": cached})(self._function)
                 if cached:
                     # Numba takes a cached kernel as current while its own file is unchanged. Kernels hold compiled
                     # copies of those they call in other files: a fixed sampler must not live on in a cached learner.
                     try:
-                        compiled._cache._cache_file._source_stamp = _STAMP
+                        compiled._cache._cache_file._source_stamp = stamp
                     except AttributeError:
                         options = {**self._options, "cache": False}
                         compiled = numba.njit(error_model="numpy", **options)(self._function)
@@ -243,6 +279,3 @@ def _kernel(
     function: F, stand_in: Callable[..., Any] | None = None, patience: float = 0, direct: str = "", **options: Any
 ) -> F:
     return cast(F, Kernel(function, stand_in or function, patience, direct, **options))
-
-
-_STAMP = source_stamp(Path(__file__).parent)

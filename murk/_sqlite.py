@@ -227,7 +227,7 @@ class Database:
             )
 
     def _connect(self, create: bool) -> sqlite3.Connection:
-        address = f"file:{quote(str(self.path.absolute()))}"
+        address = f"file:{quote(os.fsencode(self.path.absolute()))}"
         if create:
             options = "mode=rwc"
         elif os.access(self.path, os.W_OK):

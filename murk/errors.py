@@ -7,8 +7,34 @@ of a raw record: say the row and the column instead. Each has a stable code, whi
 import traceback
 from pathlib import Path
 from typing import ClassVar
+from unicodedata import category
 
 from murk.error_codes import code_of
+
+# Controls but for tab and line feed, and formats (among them those that turn letters round), lone surrogates, private
+# and unassigned characters, and the two separators that end a line.
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def printable(text: str) -> str:
+    r"""Return a text in which every character that is not seen is written by its number, as in JSON.
+
+    Line feeds and tabs stay.
+
+    Examples
+    --------
+    >>> printable("caf\udce9\x1b[2J.csv")
+    'caf\\udce9\\u001b[2J.csv'
+    """
+    if text.isprintable():
+        return text
+    return "".join(_shown(one) if one not in "\n\t" and category(one) in _UNSEEN else one for one in text)
+
+
+def _shown(character: str) -> str:
+    # Beyond the first plane, two halves: what was JSON stays JSON.
+    halves = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{halves[place : place + 2].hex()}" for place in range(0, len(halves), 2))
 
 
 class MurkError(Exception):
@@ -34,7 +60,8 @@ class MurkError(Exception):
     kind: ClassVar[str | None] = None
 
     def __init__(self, *words: object, code: str | None = None) -> None:
-        super().__init__(*words)
+        # Names in it are others' words, and may hold orders to a terminal.
+        super().__init__(*[printable(word) if isinstance(word, str) else word for word in words])
         self._code = code
 
     @property

@@ -11,7 +11,7 @@ DONE = PACKAGE / "__pycache__" / "compiled-for-tests"
 
 
 def main() -> None:
-    stamp = " ".join(map(str, source_stamp(PACKAGE)))
+    stamp = source_stamp(PACKAGE)
     if DONE.is_file() and DONE.read_text() == stamp:
         return
     from tests.cli.forks import warmed

@@ -23,10 +23,10 @@ def copied(place):
 
     shutil.copytree(ROOT / "murk", place / "murk", ignore=left_out)
     jit = place / "murk" / "_jit.py"
-    stamp = "_STAMP = source_stamp(Path(__file__).parent)"
+    stamp = "stamp = source_stamp(_PACKAGE)"
     assert stamp in jit.read_text()
     # No kernel is changed: those that are compiled are current.
-    jit.write_text(jit.read_text().replace(stamp, f"_STAMP = {source_stamp(ROOT / 'murk')}"))
+    jit.write_text(jit.read_text().replace(stamp, f"return {source_stamp(ROOT / 'murk')!r}"))
 
 
 def write_blocks(section, place):

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from murk._files import check_place, write_whole
+from murk import _files
+from murk._files import check_place, open_own, write_whole
+from murk.demo.path import Path95
+from murk.producers.ledger.naming.key import DRAFT, key_path, make_key
+from murk.producers.populations.run_lock import write_durably
 
 
 @contextmanager
@@ -77,3 +81,58 @@ def test_a_place_that_cannot_be_is_named(tmp_path: Path, place: str) -> None:
         assert error.value.filename == str(tmp_path / place)
     check_place(tmp_path / "page")
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def _victim(tmp_path: Path) -> Path:
+    """A file elsewhere that somebody would have overwritten."""
+    (tmp_path / "elsewhere").mkdir()
+    victim = tmp_path / "elsewhere" / "file"
+    victim.write_text("another's")
+    return victim
+
+
+def test_a_link_under_a_drafts_name_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may write into the folder plants one for every name that a draft could be foreseen to have."""
+    victim, folder = _victim(tmp_path), tmp_path / "shared"
+    folder.mkdir()
+    (folder / f".page.{os.getpid()}").symlink_to(victim)
+    write_whole(folder / "page", "mine")
+    check_place(folder / "page")
+    assert (folder / "page").read_text() == "mine"
+    assert victim.read_text() == "another's"
+    # Even one that was guessed.
+    monkeypatch.setattr(_files.secrets, "token_hex", lambda size: "guessed")
+    (folder / ".murk-guessed.new").symlink_to(victim)
+    for write in (check_place, lambda path: write_whole(path, "mine")):
+        with pytest.raises(FileExistsError):
+            write(folder / "page")
+    (folder / ".murk-guessed.new").unlink()
+    (folder / ".murk-guessed.new").symlink_to(tmp_path / "elsewhere" / "new")
+    with pytest.raises(FileExistsError):
+        write_whole(folder / "page", "mine")
+    assert [path.name for path in victim.parent.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("write", [
+    lambda folder: write_durably(folder / "name", "mine"),
+    lambda folder: write_whole(folder / "name", "mine", own=True),
+    lambda folder: make_key(folder / "ledger"),
+    lambda folder: Path95(folder / "name"),
+])  # fmt: skip
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_under_a_name_of_murks_own_is_replaced(tmp_path: Path, write, there: bool) -> None:
+    victim, folder = _victim(tmp_path), tmp_path / "shared"
+    folder.mkdir()
+    if not there:
+        victim.unlink()
+    for path in (folder / "name", key_path(folder / "ledger", DRAFT)):
+        path.symlink_to(victim)
+    write(folder)
+    assert [path.read_text() for path in victim.parent.iterdir()] == ["another's"] * there
+
+
+def test_a_lock_is_not_opened_through_a_link(tmp_path: Path) -> None:
+    victim = _victim(tmp_path)
+    (tmp_path / "log.lock").symlink_to(victim)
+    with pytest.raises(OSError, match=r"log\.lock"):
+        open_own(tmp_path / "log.lock", os.O_RDWR | os.O_CREAT)

@@ -64,12 +64,12 @@ def test_a_changed_callee_in_another_file_recompiles_its_callers(tmp_path):
     answers = []
     for added in (1, 2):
         (package / "inner.py").write_text(INNER.format(added))
-        # Whatever the file system's clock resolves, the second version is newer.
-        stamp = (package / "outer.py").stat().st_mtime_ns + added * 10**9
-        os.utime(package / "inner.py", ns=(stamp, stamp))
+        # As installed from an archive: a fix of the same size, with the time that every file has.
+        os.utime(package / "inner.py", ns=(10**18, 10**18))
         done = subprocess.run(
             [sys.executable, "-c", "from murk.outer import outer; print(outer(1))"],
-            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True,
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True, text=True, check=True,
         )  # fmt: skip
         answers.append(int(done.stdout))
     assert answers == [2, 3]
@@ -81,11 +81,34 @@ def test_the_stamp_sees_every_file_that_may_hold_a_kernel(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x = 1\n")
     before = source_stamp(tmp_path)
-    stamp = before[0] + 10**9
-    os.utime(tmp_path / "producers/c.py", ns=(stamp, stamp))
-    assert source_stamp(tmp_path) == before
-    os.utime(tmp_path / "sub/b.py", ns=(stamp, stamp))
-    assert source_stamp(tmp_path) != before
+    for name, same in (("producers/c.py", True), ("sub/b.py", False)):
+        times = (tmp_path / name).stat().st_mtime_ns
+        (tmp_path / name).write_text("x = 2\n")
+        os.utime(tmp_path / name, ns=(times, times))
+        assert (source_stamp(tmp_path) == before) is same
+    moved = source_stamp(tmp_path)
+    (tmp_path / "a.py").rename(tmp_path / "sub" / "a.py")
+    assert source_stamp(tmp_path) != moved
+
+
+def test_sources_that_changed_since_they_were_loaded_leave_no_kernel_behind(tmp_path):
+    """It would be the old one, kept under the new sources' digest."""
+    package = tmp_path / "murk"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    for name in ("_jit.py", "_memory.py"):
+        shutil.copy(Path(__file__).parent.parent / "murk" / name, package)
+    (package / "inner.py").write_text(INNER.format(1))
+    change = f"open('murk/inner.py', 'w').write({INNER.format(2)!r});"
+    answers = []
+    for meanwhile in (change, ""):
+        done = subprocess.run(
+            [sys.executable, "-c", f"from murk.inner import inner; {meanwhile} print(inner(1))"],
+            cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        answers.append(int(done.stdout))
+    assert answers == [2, 3]
 
 
 def test_folders_that_the_stamp_leaves_out_hold_no_kernels():

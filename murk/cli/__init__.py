@@ -8,7 +8,7 @@ import sys
 from enum import IntEnum
 from importlib import import_module
 from logging import ERROR
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -16,6 +16,7 @@ from murk import __version__
 from murk.cli import configuration
 from murk.cli.interrupts import stoppable
 from murk.cli.logs import say
+from murk.cli.streams import open_closed_streams, printable_output
 from murk.errors import MurkError, UserError, unexpected
 
 # Command name -> module with an attribute ``command``, and its one-line help (so that listing imports nothing).
@@ -49,6 +50,10 @@ _COMMANDS = {
 
 class _Lazy(click.Group):
     """A group whose commands are imported when they are called."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        with printable_output():
+            return super().main(*arguments, **options)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -126,10 +131,16 @@ def main() -> None:
 
     The text of an unforeseen exception is not printed: it may quote a raw record.
     """
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A name that a terminal has no letters for is no reason to lose a result.
             stream.reconfigure(errors="backslashreplace")
+    with printable_output():
+        _run()
+
+
+def _run() -> None:
     try:
         with stoppable():
             cli(standalone_mode=False, prog_name="murk")

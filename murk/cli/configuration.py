@@ -7,7 +7,6 @@ command's table in the file (``[learn]``), the file's first lines, the default.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -16,12 +15,15 @@ from typing import Any
 
 import click
 
+from murk._environment import is_of_service
 from murk._printable import unseen_character
 from murk.errors import UserError
 
 FILE = "murk.toml"
 PREFIX = "MURK_"
 VARIABLE = "MURK_CONFIG"
+MOST_BYTES = 100_000
+"""Longest file of settings."""
 KAFKA = "kafka"
 """The table of how to reach a cluster."""
 
@@ -50,8 +52,6 @@ _OTHERS = {
     "CALLS",
 }
 _OTHER_BEGINNINGS = ("KAFKA_", "SOAK", "FUZZ", "MUTANTS")
-# What Kubernetes and Docker tell of services whose name begins with "murk-".
-_SERVICE = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_(TCP|UDP)\w*)")
 
 Options = Mapping[str, Mapping[str, click.Option]]
 """The options of commands that may be set, by command and by name."""
@@ -158,12 +158,18 @@ def read(path: Path | None, options: Options) -> Configuration:
     import tomllib
 
     try:
-        text = path.read_bytes().decode()
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise UserError(f"{path}: more than {MOST_BYTES:,} bytes: is it a file of settings?")
+        text = data.decode()
         if unseen := unseen_character(text):
             raise UserError(f"{path}, line {unseen[0]}: {unseen[1]}")
         content = tomllib.loads(text)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    except RecursionError:
+        raise UserError(f"{path}: not TOML: nested too deeply") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         # TOML's own words name the line and quote nothing of it.
         reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
@@ -206,11 +212,11 @@ def check_variables(environment: Mapping[str, str], options: Options) -> None:
     known = {name: option for command, key, option in _all(options) for name in variables(command, key)}
     for name, value in environment.items():
         rest = name.removeprefix(PREFIX)
-        if rest == name or rest in _OTHERS or rest.startswith(_OTHER_BEGINNINGS) or _SERVICE.fullmatch(rest):
+        if rest == name or rest in _OTHERS or rest.startswith(_OTHER_BEGINNINGS):
+            continue
+        if is_of_service(name, environment):
             continue
         if name not in known:
-            if value.startswith(("tcp://", "udp://")):
-                continue
             names = {one: one.upper().replace("-", "_") for one in ASKED}
             asked = next((one for one, key in names.items() if rest == key or rest.endswith(f"_{key}")), "")
             asked = next((one for of, own in ASKED_OF.items() for one in own if rest == f"{of}_{one}".upper()), asked)
@@ -290,7 +296,9 @@ def set_defaults(context: click.Context, name: str, command: click.Command, foun
     """Let the environment and the file say what a command's flags do not."""
     values = {}
     for key, option in settable(command).items():
-        option.envvar = variables(name, key)
+        option.envvar = [
+            one for one in variables(name, key) if one in os.environ and not is_of_service(one, os.environ)
+        ]
         value = found.value(name, key)
         if value is not None and option.name is not None:
             values[option.name] = value

@@ -25,6 +25,13 @@ _SHARE = 20
 """At most a twentieth of the time is spent on sums."""
 
 
+def _names(host: str) -> tuple[str, ...]:
+    """Sums for Prometheus, and no page: on the network they are for whoever reaches the port, by whatever name."""
+    from murk.monitoring.web.hosts import ANY, is_own
+
+    return () if is_own(host) else (ANY,)
+
+
 def metrics_port(words: str) -> Callable[[F], F]:
     """Options that say where a command's own metrics are served; ``words`` say which."""
 
@@ -62,7 +69,7 @@ def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[An
 
     exported = LearnerMetrics(task.name, team.pulse)
     ProcessMetrics(task.name, exported.registry)
-    with Server(learner_routes(exported, team.pulse), host, port, options=_OPTIONS) as server:
+    with Server(learner_routes(exported, team.pulse), host, port, options=_OPTIONS, allowed=_names(host)) as server:
         say(f"{task.name}: metrics of this learner at {server.url}/metrics", INFO)
         yield refresh
 
@@ -101,7 +108,7 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         "/metrics": partial(metrics, exported.registry),
         "/healthz": lambda headers: text(200, "ok"),
     }
-    with Server(routes, host, port, options=_OPTIONS) as server:
+    with Server(routes, host, port, options=_OPTIONS, allowed=_names(host)) as server:
         say(f"{task.name}: metrics of its people at {server.url}/metrics", INFO)
         refresh()
         yield refresh

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import click
 
-from murk._printable import escaped
+from murk.cli.streams import terminal
+from murk.errors import printable
 from murk.learners.results.numbers import as_json
 
 _PLAIN_SECONDS = 5.0
@@ -33,14 +34,19 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     from rich.table import Table
 
     if title:
-        click.secho(title, bold=True)
+        heading(title)
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, column in enumerate(columns):
-        drawn.add_column(column, justify="left" if place == 0 else "right", no_wrap=place > 0)
+        drawn.add_column(printable(column), justify="left" if place == 0 else "right", no_wrap=place > 0)
     for row in rows:
-        drawn.add_row(*map(escaped, row))
+        drawn.add_row(*map(printable, row))
     width = None if sys.stdout.isatty() else 110
-    Console(highlight=False, markup=False, emoji=False, width=width).print(drawn)
+    Console(file=terminal(sys.stdout), highlight=False, markup=False, emoji=False, width=width).print(drawn)
+
+
+def heading(text: str) -> None:
+    """Print a heading."""
+    click.secho(printable(text), terminal(sys.stdout), bold=True)
 
 
 def paragraph(text: str, hang: str = "") -> None:
@@ -77,11 +83,11 @@ def progress(label: str, total: int | None, *, quiet: bool = False) -> Iterator[
         MofNCompleteColumn(),
         TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[text]}", markup=False),
-        console=Console(stderr=True),
+        console=Console(file=terminal(sys.stderr)),
         refresh_per_second=8,
     ) as bar:
-        task = bar.add_task(label, total=total, text="")
-        yield lambda done, text: bar.update(task, completed=done, text=text)
+        task = bar.add_task(printable(label), total=total, text="")
+        yield lambda done, text: bar.update(task, completed=done, text=printable(text))
 
 
 def _plain(label: str, total: int | None) -> Ticker:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 import click
 
+from murk.cli.output import heading
 from murk.privacy import Guarantee
 from murk.privacy.explain import number, percent
 from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, day_text
@@ -29,7 +30,7 @@ def show_statement(account: Account) -> None:
     click.echo(f"Your account on {today} (UTC). Nothing on this page says who you are.")
     for title, lines in _sections(account):
         click.echo()
-        click.secho(title, bold=True)
+        heading(title)
         for label, text in lines:
             click.echo(
                 textwrap.fill(

@@ -6,8 +6,11 @@ Every point is a function of releases and public settings only, so the file may 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from murk._files import open_own, write_whole
 
 if TYPE_CHECKING:
     from murk.producers.populations.local_run import LocalRun
@@ -36,7 +39,7 @@ class Path95:
                 except ValueError:
                     # The last line of a process that was killed while it wrote: the point is simply missing.
                     break
-            path.write_text("".join(json.dumps(point) + "\n" for point in self.points))
+            write_whole(path, "".join(json.dumps(point) + "\n" for point in self.points), own=True)
 
     def __call__(self, run: LocalRun, last: bool) -> None:
         """Record a point if it is time for one, or if it is the last."""
@@ -57,5 +60,6 @@ class Path95:
             "half_widths": estimate.half_widths(0.95).tolist(),
         }
         self.points.append(point)
-        with self._path.open("a") as handle:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        with os.fdopen(open_own(self._path, flags), "a", encoding="utf-8") as handle:
             handle.write(json.dumps(point) + "\n")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from murk._files import write_whole
 from murk.learners.results.plot import INK, draw_curve, figure
 
 
@@ -46,5 +48,7 @@ def draw(
         axes.set_xlabel("releases learned from")
         axes.set_ylabel("odds ratio")
         axes.set_title(labels[name], loc="left", fontsize=11, color=INK)
-    drawn.savefig(path, dpi=110)
+    buffer = BytesIO()
+    drawn.savefig(buffer, format="png", dpi=110)
+    write_whole(path, buffer.getvalue(), own=True)
     return path

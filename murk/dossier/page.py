@@ -8,6 +8,7 @@ from importlib.resources import files
 
 from murk.dossier.content import Claim, Dossier, Sample, Section, Table
 from murk.dossier.evidence import EVIDENCE
+from murk.errors import printable
 
 _SOURCES = {
     "task": "from the task",
@@ -118,4 +119,4 @@ def _prose(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(str(text))
+    return html.escape(printable(str(text)))

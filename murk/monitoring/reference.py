@@ -9,10 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from murk._printable import unseen_character
 from murk.errors import UserError
+from murk.stream.task.yaml import read_texts
 
 MOST_BYTES = 4_000_000
 LONGEST_NAME = 300
@@ -75,13 +74,8 @@ def _content(path: Path) -> Any:
         raise UserError(f"{path}, line {unseen[0]}: {unseen[1]}")
     with suppress(ValueError, RecursionError):
         return json.loads(text)
-    try:
-        # Every scalar as it is written: a coefficient may be named "no" or "on".
-        return yaml.load(text, Loader=yaml.BaseLoader)
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}, line {mark.line + 1}" if mark else f"{path}"
-        raise UserError(f"{where}: readable neither as JSON nor as YAML") from None
+    # Every scalar as it is written: a coefficient may be named "no" or "on".
+    return read_texts(text, str(path))
 
 
 def _number(value: Any) -> float:

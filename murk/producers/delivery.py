@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from murk.errors import MurkError
@@ -94,7 +94,7 @@ class Delivery:
             size = max(1, min(size, BYTES // len(first.message)))
         while waiting := self._ledger.queued(self._task, after, size):
             standing = self._stored_on_log(waiting)
-            fresh = [queued for queued in waiting if queued.message not in standing]
+            fresh = self._unsent(waiting, standing)
             self._log.append([(queued.chain, queued.message) for queued in fresh])
             self._ledger.confirm([queued.number for queued in waiting])
             sent += len(fresh)
@@ -103,6 +103,16 @@ class Delivery:
         self._ledger.delete_confirmed()
         self._backlog = False
         return FlushReport(sent, already, expired)
+
+    def _unsent(self, waiting: Sequence[Queued], standing: Collection[bytes]) -> list[Queued]:
+        """Which of the releases that wait are surely not learned yet.
+
+        Where retention has removed what stood where one may have been appended, nobody can tell any more, and beyond
+        the window of duplicates a second copy would count again: it is taken for sent. Expiry by itself does not keep
+        from that where this clock is ahead of the log's.
+        """
+        begins = {chain: self._log.begin(chain) for chain in {queued.chain for queued in waiting}}
+        return [queued for queued in waiting if queued.message not in standing and queued.since >= begins[queued.chain]]
 
     def _stored_on_log(self, waiting: Sequence[Queued]) -> set[bytes]:
         """Which of the releases that wait are stored in the log, since a process died before it heard so."""

@@ -17,6 +17,7 @@ from typing import Final, TextIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._lines import BoundedLines, LongRowError, bounded_lines, csv_rows
 from murk.errors import UserError
 
 T = TypeVar("T")
@@ -95,7 +96,7 @@ class DataFile:
             if self.header:
                 separator, names = self._header(file)
                 places, width = [names.index(name.lower()) for name in self.columns], len(names)
-                rows = csv.reader(file, delimiter=separator, strict=True)
+                rows = csv_rows(file, delimiter=separator)
             for number, row in enumerate(islice(rows, most), self.first_row):
                 if len(row) != width:
                     raise UserError(
@@ -111,7 +112,7 @@ class DataFile:
 
     def _header(self, file: TextIO) -> tuple[str, list[str]]:
         """The separator by which the first line has most of the columns, and its names."""
-        line, wanted = file.readline(), {name.lower() for name in self.columns}
+        line, wanted = next(BoundedLines(file), ""), {name.lower() for name in self.columns}
         read = [(one, next(csv.reader([line], delimiter=one), [])) for one in _SEPARATORS]
         found = [(separator, [cell.strip().lower() for cell in cells]) for separator, cells in read]
         return max(found, key=lambda one: len(wanted & set(one[1])))
@@ -119,8 +120,9 @@ class DataFile:
     def _cells(self, file: TextIO) -> Iterator[list[str]]:
         """Cells of a file without a header."""
         if not self.spaced:
-            return csv.reader(file, strict=True)
-        lines = dropwhile(lambda cells: not cells or math.isnan(sum(map(_number, cells))), map(str.split, file))
+            return csv_rows(file)
+        split = map(str.split, bounded_lines(file))
+        lines = dropwhile(lambda cells: not cells or math.isnan(sum(map(_number, cells))), split)
         return ([cell for line in row for cell in line] for row in _batches(filter(None, lines), self.lines))
 
 
@@ -225,6 +227,8 @@ def _opened(path: Path) -> Iterator[TextIO]:
             yield file
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}: give the paper's file") from error
+    except LongRowError as error:
+        raise UserError(f"{path}: a row is {error}: give the paper's file") from error
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error) as error:
         raise UserError(f"{path} is no CSV file: {type(error).__name__}") from error
 

@@ -138,7 +138,7 @@ def test_what_is_wrong_in_the_file_is_named(tmp_path: Path, text: str, words: st
     ("name", "value", "words", "code"),
     [
         ("MURK_LERN_LOG", "S3CR3T", "did you mean MURK_LEARN_LOG?", "CONF-002"),
-        ("MURK_MONITOR_PORT", "tcp://10.0.0.1:9464", "MURK_MONITOR_PORT: what is set is not valid", "CONF-003"),
+        ("MURK_MONITOR_PORT", "tcp:10.0.0.1", "MURK_MONITOR_PORT: what is set is not valid", "CONF-003"),
         ("MURK_SEED", "1", "say --seed at the command each time", "CONF-004"),
         ("MURK_RUN_YES", "1", "say --yes at the command each time", "CONF-004"),
         ("MURK_RUN_MAKE_PUBLIC", "9", "say --make-public at the command each time", "CONF-004"),
@@ -161,14 +161,45 @@ def test_what_is_wrong_in_the_environment_is_named(name: str, value: str, words:
     assert "S3CR3T" not in str(error)
 
 
-def test_what_others_put_into_the_environment_is_left_alone() -> None:
-    """Kubernetes tells of every service of a namespace; here of one that is called murk-learner."""
-    others = {
-        "MURK_LEARNER_SERVICE_HOST": "10.0.0.1", "MURK_LEARNER_SERVICE_PORT_METRICS": "9466",
-        "MURK_LEARNER_PORT": "tcp://10.0.0.1:9466", "MURK_LEARNER_PORT_9466_TCP_ADDR": "10.0.0.1",
-        "MURK_REQUIRE_SERVICES": "1", "MURK_KERNELS": "/opt", "MURK_SOAK_KILLS": "1", "MURK_LOG": "",
+def of_service(name: str) -> dict[str, str]:
+    """What Kubernetes, and a link of Docker, set for a service."""
+    base, address = name.upper().replace("-", "_"), "10.0.0.1"
+    return {
+        f"{base}_SERVICE_HOST": address, f"{base}_SERVICE_PORT": "9464", f"{base}_SERVICE_PORT_HTTP_METRICS": "9464",
+        f"{base}_PORT": f"tcp://{address}:9464", f"{base}_NAME": f"/page/{name}", f"{base}_ENV_PASSWORD": "S3CR3T",
+        f"{base}_PORT_9464_TCP": f"tcp://{address}:9464", f"{base}_PORT_9464_TCP_PROTO": "tcp",
+        f"{base}_PORT_9464_TCP_PORT": "9464", f"{base}_PORT_9464_TCP_ADDR": address,
+        f"{base}_PORT_53_UDP": f"udp://{address}:53", f"{base}_PORT_53_UDP_ADDR": address,
+        f"{base}_PORT_7_SCTP": f"sctp://{address}:7", f"{base}_PORT_7_SCTP_PROTO": "sctp",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [
+    "murk", "murk-learner", "murk-monitor", "murk-kafka", "murk-log", "murk-kafka-config", "murk-produce-metrics",
+    "murk-config", "murk-env-name", "murk-run", "murk-kafka-sasl",
+])  # fmt: skip
+def test_services_of_any_name_set_nothing(name: str) -> None:
+    """Kubernetes tells of every service of a namespace; ``murk-monitor`` has the variable that sets --port."""
+    others = of_service(name)
+    found = shown(**others)
+    assert {one["origin"] for one in found.values()} == {"default"}
+    # What is a setting in earnest is one beside them.
+    assert shown(**others, MURK_LEARN_LOG="sqlite:///x.db")["learn.log"]["origin"] == "environment"
+
+
+def test_other_tools_variables_are_left_alone() -> None:
+    others = {"MURK_REQUIRE_SERVICES": "1", "MURK_KERNELS": "/opt", "MURK_SOAK_KILLS": "1", "MURK_LOG": ""}
     assert {one["origin"] for one in shown(**others).values()} == {"default"}
+
+
+def test_a_file_of_settings_is_small_and_flat(tmp_path: Path) -> None:
+    (tmp_path / "murk.toml").write_text("a = " + "[" * 20_000)
+    assert "nested too deeply" in str(wrong("learn"))
+    (tmp_path / "murk.toml").write_text("#" * 100_001)
+    assert "more than 100,000 bytes" in str(wrong("learn"))
+    (tmp_path / "murk.toml").unlink()
+    (tmp_path / "x.properties").write_text("#" * 100_001)
+    assert "more than 100,000 characters" in str(wrong(MURK_KAFKA_CONFIG="x.properties"))
 
 
 def test_every_variable_of_the_repository_is_known() -> None:

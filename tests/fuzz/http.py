@@ -21,7 +21,7 @@ from tests.fuzz.wire import task_of
 ANSWER_SECONDS = 60.0
 """How long any answer may take: far more than it does, also on a busy machine."""
 # Python's own reader of requests knows these, and says so.
-STATUSES = frozenset({200, 400, 404, 405, 414, 431, 505})
+STATUSES = frozenset({200, 400, 404, 405, 414, 421, 431, 505})
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE", "PATCH", "get", "", "G E T", "GET\0")
 PATHS = (
@@ -30,7 +30,10 @@ PATHS = (
 )  # fmt: skip
 VERSIONS = ("HTTP/1.1", "HTTP/1.0", "HTTP/0.9", "HTTP/2.0", "HTTP/9.9", "HTTP/1.999999999999", "HTTP/-1", "HTTP", "")
 HEADERS = (
-    "Host: murk", "Accept: */*", "Accept: text/plain;version=0.0.4",
+    "Host: murk", "Host: 127.0.0.1", "Host: localhost:9464", "Host: evil.example", "Host: localhost.evil.example",
+    "Host: 127.0.0.1.evil.example", "Host: evil.example:9464", "Host: [::1]:9464", "Host: [evil.example]", "Host: ",
+    "Host: localhost@evil.example", "Host: localhost,evil.example", "Host: evil.example#.localhost",
+    "Accept: */*", "Accept: text/plain;version=0.0.4",
     "Accept: application/openmetrics-text;version=1.0.0",
     "Accept: application/openmetrics-text; version=x; q=nan", "Accept: ;;;,,,=", "Accept: text/plain;version=\xff",
     "Content-Length: 5", "Content-Length: -1", "Content-Length: 99999999999999999999", "Transfer-Encoding: chunked",

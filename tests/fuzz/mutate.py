@@ -165,3 +165,18 @@ def spoil(rng: Random, data: bytes, others: Sequence[bytes] = ()) -> bytes:
             # Seldom, since it takes its time: much of the same.
             data = data[:here] + data[here:there] * rng.choice((100, 10_000)) + data[there:]
     return data
+
+
+UNITS = (
+    b'""', b"[]", b"{}", b"null", b"0", b"1.5", b"-1", b"true", b'"x"', b"[[]]", b'{"":0}', b"9" * 30, b"a",
+    b'{"a":{"b":[]}}',
+)  # fmt: skip
+"""What costs most to parse for its bytes."""
+
+
+def crowd(rng: Random, count: int, keyed: bool) -> bytes:
+    """Much of the same, parted by commas; with keys, where they are to be an object's."""
+    unit = rng.choice(UNITS)
+    if not keyed:
+        return b",".join([unit] * count)
+    return b",".join([b'"%d":%b' % (number if rng.random() < 0.9 else 0, unit) for number in range(count)])

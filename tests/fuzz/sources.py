@@ -16,6 +16,7 @@ from tests.fuzz.targets import FindingError, Target
 from tests.fuzz.tasks import FULL
 from tests.protocols import GRADIENTS, SKETCH
 
+BOMBS = (b"1", b"1,", b'"1\n",', b'"', b"x\n,", b"[", b'{"a":', b"\n", b" ", b"\0", b"\xff")
 ENDINGS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
 # Pieces of the raw values that the files hold: one of them in a message is a leak, however much was cut off.
 SECRETS = tuple(word[i : i + 5] for word in (WORD, FIGURE) for i in range(len(word) - 4))
@@ -63,6 +64,9 @@ def sources() -> Target:
             )
         if way > 0.4 and rng.random() < 0.8:
             data = spoil(rng, data)
+        if rng.random() < 0.01:
+            # A line, a row or a cell without an end.
+            data += rng.choice(BOMBS) * rng.choice((10_000, 700_000)) + rng.choice((b"", b"\n", b'"\n')) + data
         if ENDINGS[ending].endswith(".gz"):
             data = gzip.compress(data, 1) if rng.random() < 0.9 else data
             if rng.random() < 0.3:

@@ -70,6 +70,18 @@ def _names(value, found):
     return found
 
 
+BOMBS = (
+    b"[],", b"a,", b"{},", b"- a\n", b"- ", b"a: 1\n", b"? a\n", b"#\n", b"\n", b" ", b"  x\n", b"[", b"{", b"---\n",
+    b"%F x\n", b"&a ", b"*a,", b"!!a ", b"'", b'"\\n', b": ", b"a: &a [*a]\n", b"a: |\n x\n", b"<<: ",
+)  # fmt: skip
+
+
+def bomb(rng: Random, honest: bytes) -> bytes:
+    """As much as a file may have of what takes long, or much memory, to read as YAML."""
+    unit, head = rng.choice(BOMBS), rng.choice((b"", b"a: [", b"a:\n", b"a: '", honest, honest + b"x: ["))
+    return head + unit * ((rng.choice((10_000, 999_000)) - len(head)) // len(unit))
+
+
 def texts() -> Target:
     """Any bytes as a task file: what is read from it is written and read again as the same task."""
     contents = [read_yaml(text, "")[0] for text in TEXTS]
@@ -78,6 +90,8 @@ def texts() -> Target:
     path = Path(tempfile.mkdtemp()) / "task.yaml"
 
     def make(rng: Random) -> bytes:
+        if rng.random() < 0.002:
+            return bomb(rng, rng.choice(plain))
         if rng.random() < 0.35:
             return spoil(rng, rng.choice(plain), plain)
         changed = alter(rng, json.loads(json.dumps(rng.choice(contents))), known)

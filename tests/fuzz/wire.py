@@ -14,7 +14,7 @@ from murk.stream.messages.receiving import Received, receiver
 from murk.stream.messages.releases import IterateMessage, Release
 from murk.stream.messages.state import Counters, StateMessage
 from murk.stream.worker.learner import wire_rules
-from tests.fuzz.mutate import alter, spoil, written
+from tests.fuzz.mutate import alter, crowd, spoil, written
 from tests.fuzz.targets import FindingError, Target
 from tests.protocols import BY_NAME
 from tests.stream.harness import message
@@ -43,6 +43,10 @@ def mutator(honest: list[bytes]):
     def make(rng: Random) -> bytes:
         base = rng.choice(honest)
         way = rng.random()
+        if way < 0.01:
+            keyed, count = rng.random() < 0.4, rng.choice((10, 100, 101, 300))
+            there = base.index(b"{" if keyed else b"[") + 1 if keyed or b"[" in base else 0
+            return base[:there] + crowd(rng, count, keyed) + b"," * rng.randrange(2) + base[there:]
         if way < 0.6:
             return written(rng, alter(rng, json.loads(base), NAMES))
         if way < 0.95:

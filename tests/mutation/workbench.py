@@ -20,8 +20,8 @@ LIBRARIES = (
     "numba", "numpy", "scipy.stats", "scipy.special", "scipy.optimize", "pydantic", "yaml", "click", "rich", "pandas",
     "river.base", "river.utils", "river.linear_model", "kafka", "prometheus_client",
 )  # fmt: skip
-_STAMP = "_STAMP = source_stamp(Path(__file__).parent)\n"
-_CACHED = 'cached = self._options["cache"]\n'
+_STAMP = "stamp = source_stamp(_PACKAGE)\n"
+_CACHED = 'cached = self._options["cache"] and stamp is not None\n'
 KERNELS = ("@jit", "@inlined", "@brief", "@patient", "@awaited", "@within", "@deferred")
 
 
@@ -62,7 +62,7 @@ class Workbench:
             raise SystemExit("murk/_jit.py has changed: tests/mutation/workbench.py must know how it marks its kernels")
         mutated = '__import__("os").environ.get("MURK_MUTATED", "").split(",")'
         cached = f'cached = self._options["cache"] and self.__module__ not in {mutated}\n'
-        text = text.replace(_STAMP, f"_STAMP = {source_stamp(self.root / 'murk')}\n")
+        text = text.replace(_STAMP, f"return {source_stamp(self.root / 'murk')!r}\n")
         jit.write_text(text.replace(_CACHED, cached))
 
     def notices(self, mistake: Mistake | None, tests: list[str], seconds: float) -> str:

@@ -445,6 +445,30 @@ class TestDelivery:
         assert world.produce().flush().already == 1
         assert world.log.end(0) == others + 1
 
+    @pytest.mark.parametrize("readable", [True, False])
+    @pytest.mark.parametrize("arrived", [True, False])
+    def test_what_retention_may_have_removed_is_not_sent_again(
+        self, world: World, readable: bool, arrived: bool
+    ) -> None:
+        """Beyond the window of duplicates it would count twice. This clock may be ahead, so that it has not expired."""
+
+        def append(batch: Any) -> None:
+            if arrived:
+                world.log.append(batch)
+            raise TimeoutError("no answer")
+
+        world.log.append([(0, b"before")])
+        world.produce(Wrapped(world.log, append=append)).release(RECORD)  # type: ignore[arg-type]
+        world.log.append([(0, b"someone else's")] * 5)
+        world.log._trim_to(0, 2 if arrived else 1)  # type: ignore[attr-defined]
+        end = world.log.end(0)
+        log: Any = Wrapped(world.log, readable_by_senders=readable)
+        report = world.produce(log).flush()
+        # What cannot have been removed is sent.
+        assert (report.sent, report.already) == ((0, 1) if arrived else (1, 0))
+        assert world.log.end(0) == end + report.sent
+        assert world.ledger.pending() == 0
+
     def test_expired_releases_are_let_go_of(self, world: World) -> None:
         def down(batch: object) -> None:
             raise ConnectionError("no route")

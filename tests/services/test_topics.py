@@ -107,6 +107,7 @@ MISFITS = {
     "clock": (
         "releases", {"message_timestamp_type": "CreateTime"}, "message.timestamp.type=CreateTime and needs"
     ),
+    "packing": ("releases", {"compression_type": "zstd"}, "compression.type=zstd and needs producer"),
     "size": ("states", {"max_message_bytes": "100000"}, f"max.message.bytes=100000 and needs at least {LARGE}"),
 }  # fmt: skip
 

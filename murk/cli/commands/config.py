@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from murk.cli.configuration import KAFKA, Configuration, settable, variables
+from murk.cli.configuration import KAFKA, Configuration, settable
 from murk.cli.options import as_json
 from murk.cli.output import print_json, table
 
@@ -96,7 +96,7 @@ def _of_command(
             case ParameterSource.COMMANDLINE:
                 yield Setting(name, key, context.params[option.name], "flag", f"--{key}")
             case ParameterSource.ENVIRONMENT:
-                variable = next(one for one in variables(name, key) if os.environ.get(one))
+                variable = next(one for one in option.envvar or () if os.environ.get(one))
                 yield Setting(name, key, os.environ[variable], "environment", variable)
             case ParameterSource.DEFAULT_MAP:
                 place = read.place(name, key)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
               help="Where to listen; 0 lets the system choose.")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="H",
               help="Address to listen on; 0.0.0.0 for all, as in a container.")  # fmt: skip
+@click.option("--allowed-host", "allowed", multiple=True, metavar="NAME",
+              help="A name that the page is asked for by, as monitor.example.org; *.example.org for all below. May be "
+              "given several times.")  # fmt: skip
 @click.option("--interval", type=click.FloatRange(0.05, 3600), default=1.0, show_default=True, metavar="SECONDS",
               help="How often the log is read; less often where that takes more than a 33rd of a core.")  # fmt: skip
 @click.option("--reference", metavar="FILE",
@@ -36,8 +39,8 @@ if TYPE_CHECKING:
 @logging_options
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON.")
 def command(
-    task_path: str, log_url: str, port: int, host: str, interval: float, reference: str | None, wait: bool,
-    verbose: int, log_json: bool, as_json: bool,
+    task_path: str, log_url: str, port: int, host: str, allowed: tuple[str, ...], interval: float,
+    reference: str | None, wait: bool, verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Serve metrics and a live page of what is learned, until stopped.
 
@@ -49,11 +52,14 @@ def command(
     from murk.monitoring.metrics.exporter import new_registry
     from murk.monitoring.metrics.process import ProcessMetrics
     from murk.monitoring.reference import check_reference, read_reference
+    from murk.monitoring.web.hosts import Hosts
     from murk.monitoring.web.routes import monitor_routes
     from murk.monitoring.web.server import Server
     from murk.stream import Task, open_log
 
     start_logging(verbose, log_json)
+    # Before the log is waited for.
+    Hosts(host, allowed)
     task = Task.load(task_path)
     truth = None if reference is None else read_reference(reference)
     if truth is not None:
@@ -76,7 +82,7 @@ def command(
             stack.callback(log.close)
             stack.callback(monitor.close)
             monitor.poll()
-            server = stack.enter_context(Server(monitor_routes(monitor), host, port))
+            server = stack.enter_context(Server(monitor_routes(monitor), host, port, allowed=allowed))
             _say(carried, server, as_json)
             _watch(monitor, interval)
     except KeyboardInterrupt:

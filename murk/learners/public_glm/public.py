@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._lines import LongRowError, csv_rows
 from murk.errors import UserError
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.public_glm import kernels
@@ -247,11 +249,17 @@ def _numbers(column: NDArray[Any]) -> Floats:
 
 
 def _file(path: Path) -> Iterator[dict[str, str]]:
-    opener = gzip.open if path.suffix == ".gz" else open
+    opener, number = gzip.open if path.suffix == ".gz" else open, 0
     try:
         with opener(path, "rt", newline="", encoding="utf-8-sig") as handle:
-            yield from csv.DictReader(handle)
+            rows = csv_rows(handle)
+            header = next(rows, [])
+            for row in filter(None, rows):
+                number += 1
+                yield dict(zip(header, row, strict=False))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); give a CSV file of numbers") from None
-    except (UnicodeDecodeError, csv.Error, EOFError) as error:
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error) as error:
         raise UserError(f"{path}: no CSV file in UTF-8 ({type(error).__name__})") from None
+    except LongRowError as error:
+        raise UserError(f"{path}, row {number + 1}: {error}; give a CSV file of numbers") from None

@@ -11,7 +11,7 @@ import logging
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from murk.errors import MurkError, UserError
+from murk.monitoring.web.hosts import Hosts
 
 MOST_CONNECTIONS = 64
 STALL_SECONDS = 10.0
@@ -67,6 +68,8 @@ class Server:
         Where to listen; port 0 lets the system choose one.
     options
         What the caller calls port and host, for messages.
+    allowed
+        Names that it answers under beside its own; see `Hosts`.
 
     Raises
     ------
@@ -90,9 +93,11 @@ class Server:
         port: int = 0,
         *,
         options: tuple[str, str] = ("--port", "--host"),
+        allowed: Sequence[str] = (),
     ) -> None:
+        hosts = Hosts(host, allowed)
         try:
-            self._listener = _Listener(dict(routes), host, port)
+            self._listener = _Listener(dict(routes), host, port, hosts)
         except (OSError, OverflowError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or "not an address of this machine"
             kind = MurkError if getattr(error, "errno", None) == errno.EADDRINUSE else UserError
@@ -136,8 +141,8 @@ class _Listener(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, routes: dict[str, Route], host: str, port: int) -> None:
-        self.routes = routes
+    def __init__(self, routes: dict[str, Route], host: str, port: int, hosts: Hosts) -> None:
+        self.routes, self.hosts = routes, hosts
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._since: dict[Any, float] = {}
         self._lock = threading.Lock()
@@ -210,6 +215,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(text(405, "only GET and HEAD are answered"), Allow="GET, HEAD")
 
     def _response(self) -> Response:
+        if not self.server.hosts.allow_all(self.headers.get_all("Host", [])):
+            return text(421, "this server does not answer under that name: ask for its address, or see --allowed-host")
         route = self.server.routes.get(self.path.partition("?")[0])
         if route is None:
             return text(404, "there is nothing here")

@@ -311,7 +311,9 @@ def _look(path: Path) -> _Seen | None:
 
 def _read(path: Path) -> _Seen | None:
     """Read what a look at a ledger shows; None where the file is a database of something else."""
-    with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=5.0)) as found:
+    with closing(
+        sqlite3.connect(f"file:{quote(os.fsencode(path.absolute()))}?mode=ro", uri=True, timeout=5.0)
+    ) as found:
         if found.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
             return None
         columns = [row[1] for row in found.execute("PRAGMA table_info(tasks)")]

@@ -9,12 +9,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
 import weakref
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from murk._files import open_own, write_whole
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import Log
 from murk.stream.task.task import Task
@@ -136,7 +136,12 @@ def hold(log: Log, owner: object, ledger: str | Path, task: str) -> Callable[[],
     path = Path(f"{ledger}.{task}.lock") if in_file(log) is None else beside(log, ".lock", ledger)
     if path is None:
         return lambda: None
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        handle = open_own(path, os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise UserError(
+            f"the lock {path} cannot be opened ({error.strerror}): remove what is there, or make its folder writable"
+        ) from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -167,21 +172,6 @@ def beside(log: Log, suffix: str, ledger: str | Path) -> Path | None:
 def write_durably(path: Path, text: str) -> None:
     """Write a small file, for its owner's eyes, so that a crash leaves it whole or not there."""
     try:
-        # Nobody else's draft: neither one that is being written nor one that a crash left behind.
-        handle, draft = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".new", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        write_whole(path, text, own=True, mode=0o600)
     except OSError as error:
         raise MurkError(f"{path} cannot be written ({error.strerror}): make room or give another place") from error

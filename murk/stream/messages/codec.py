@@ -34,8 +34,8 @@ Reason = Literal[
 ]
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 EXCERPT: Final = 60
-# Beyond so many, describing them would cost more than the sender's work of making them.
-MOST_MISTAKES: Final = 100
+# Beyond so many keys, parsing them would cost more than the sender's work of making them.
+MOST_COLONS: Final = 100
 
 _Message = TypeVar("_Message", bound=BaseModel)
 
@@ -233,6 +233,10 @@ def _parser(model: type[_Message]) -> Callable[[bytes, int], _Message]:
     def parse(data: bytes, max_bytes: int) -> _Message:
         if len(data) > max_bytes:
             raise RejectedError("too-large", f"{len(data)} bytes, at most {max_bytes} are read")
+        # Each pair of a key and a value has a colon.
+        colons = data.count(b":")
+        if colons > MOST_COLONS:
+            raise _crowded(data, colons, fields)
         try:
             message = validate(data)
         except ValidationError as error:
@@ -242,16 +246,27 @@ def _parser(model: type[_Message]) -> Callable[[bytes, int], _Message]:
             raise RejectedError("schema", f"{missing[0].rstrip('_')}: missing")
         # The parser keeps the last of equal keys. No valid string holds a colon, so that with every key there
         # the colons are as many as the fields exactly when no key is given twice.
-        if data.count(b":") != fields:
+        if colons != fields:
             raise RejectedError("malformed", "a key is given twice")
         return message
 
     return parse
 
 
+def _crowded(data: bytes, colons: int, fields: int) -> RejectedError:
+    """Why a message with far more colons than fields is refused: JSON is told from other bytes, and nothing is kept."""
+    import msgspec
+
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return RejectedError("malformed", excerpt(str(error), 2 * EXCERPT))
+    if data.lstrip()[:1] != b"{":
+        return RejectedError("malformed", "not a JSON object")
+    return RejectedError("schema", f"{colons} colons, where {fields} fields have one each")
+
+
 def _rejected(error: ValidationError) -> RejectedError:
-    if error.error_count() > MOST_MISTAKES:
-        return RejectedError("schema", f"{error.error_count()} mistakes")
     first = error.errors(include_url=False, include_context=False)[0]
     if first["type"] == "json_invalid":
         return RejectedError("malformed", excerpt(first["msg"], 2 * EXCERPT))

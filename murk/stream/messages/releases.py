@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 LEVEL_PATTERN = r"^[A-Za-z0-9_-]{1,32}$"
 
-# The bounds keep every integer within the 64 bits of the kernels and of other languages' parsers.
+# Integers keep within the 64 bits of kernels and other parsers; of a list only the first mistake is described.
 Identifier = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 TaskHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 LevelName = Annotated[str, Field(pattern=LEVEL_PATTERN)]
@@ -79,7 +79,7 @@ class Release(BaseModel):
     task: TaskHash
     level: LevelName
     chain: Count
-    payload: list[Coordinate]
+    payload: Annotated[list[Coordinate], FailFast()]
     time: Seconds
     expires: Seconds
     simulated: bool = False
@@ -360,7 +360,7 @@ class NewtonRelease(PackedRelease):
 
     kind: Literal["newton"] = "newton"
     records: Count
-    model: list[float]
+    model: Annotated[list[float], FailFast()]
 
 
 KINDS: Final[dict[str, type[Release]]] = {
@@ -403,7 +403,7 @@ class IterateMessage(BaseModel):
     task: TaskHash
     chain: Count
     version: Count
-    iterate: list[float]
+    iterate: Annotated[list[float], FailFast()]
 
 
 def truncate_time(time: float, granularity: int) -> int:

@@ -86,10 +86,10 @@ def _word(key: str) -> str:
 
 def user_error(error: ValidationError, source: str, lines: Mapping[Path, int]) -> UserError:
     """Turn what pydantic found into one message: a line for each mistake, each with its place and remedy."""
-    mistakes = [_mistake(details, source, lines) for details in error.errors(include_url=False)]
-    more = len(mistakes) - MOST_SHOWN
-    if more > 0:
-        mistakes[MOST_SHOWN:] = [f"and {more} more"]
+    found = error.errors(include_url=False)
+    mistakes = [_mistake(details, source, lines) for details in found[:MOST_SHOWN]]
+    if len(found) > MOST_SHOWN:
+        mistakes.append(f"and {len(found) - MOST_SHOWN} more")
     return UserError("\n".join(mistakes))
 
 

@@ -21,6 +21,8 @@ from murk.stream.task.errors import Path, place, shown
 
 MOST_BYTES: Final = 1_000_000
 DEEPEST: Final = 16
+MOST_NODES: Final = 50_000
+"""Most keys, values and lists: a task with a thousand features has some eight thousand."""
 
 # Below these keys scalars are what records hold or what people call things: text, as written.
 TEXT_KEYS: Final = frozenset({"name", "categories", "classes", "positive", "negative", "file"})
@@ -37,6 +39,7 @@ class _Composer(yaml.SafeLoader):
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own way
     depth = 0
+    nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
@@ -45,6 +48,10 @@ class _Composer(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem="aliases (*name) are not read; write it out", problem_mark=mark)
         if event.tag:
             raise yaml.MarkedYAMLError(problem=f"the tag {shown(event.tag)} is not read; remove it", problem_mark=mark)
+        # Each takes a thousand times as long as its two bytes in the file.
+        self.nodes += 1
+        if self.nodes > MOST_NODES:
+            raise yaml.MarkedYAMLError(problem=f"more than {MOST_NODES:,} keys and values", problem_mark=mark)
         self.depth += 1
         if self.depth > DEEPEST:
             raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
@@ -66,18 +73,7 @@ def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
     >>> read_yaml("name: no\\nlow: 1e-6", "a task")
     ({'name': 'no', 'low': 1e-06}, {('name',): 1, ('low',): 2})
     """
-    if len(text) > MOST_BYTES:
-        raise UserError(f"{source}: {len(text)} characters; a task file has at most {MOST_BYTES}")
-    unseen = unseen_character(text)
-    if unseen is not None:
-        raise UserError(f"{source}, line {unseen[0]}: not readable as YAML: {unseen[1]}")
-    try:
-        node = _Composer(text).get_single_node()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{source}, line {mark.line + 1}" if mark else source
-        found = f"{where}: not readable as YAML: {error.problem or error.context}"
-        raise UserError(found + _quoting(text, error)) from None
+    node = _compose(text, source)
     if node is None:
         raise UserError(f"{source}: empty; a task needs name, features, target and privacy.guarantee")
     if not isinstance(node, yaml.MappingNode):
@@ -87,6 +83,49 @@ def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[Path, int]]:
     lines: dict[Path, int] = {}
     content: dict[str, Any] = _build(node, (), source, lines)
     return content, lines
+
+
+def read_texts(text: str, source: str) -> Any:
+    """Return the content of any other small YAML file, under the same limits, with every scalar as it is written.
+
+    Raises
+    ------
+    UserError
+        If the text is not YAML of the kind described above, naming the line.
+
+    Examples
+    --------
+    >>> read_texts("no: 1e-6\\non: [2]", "a file")
+    {'no': '1e-6', 'on': ['2']}
+    """
+    node = _compose(text, source)
+    return None if node is None else _texts(node)
+
+
+def _texts(node: yaml.Node) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        # A key that is no scalar names nothing.
+        return {str(key.value): _texts(value) for key, value in node.value}
+    return [_texts(item) for item in node.value] if isinstance(node, yaml.SequenceNode) else node.value
+
+
+def _compose(text: str, source: str) -> yaml.Node | None:
+    if len(text) > MOST_BYTES:
+        raise UserError(f"{source}: {len(text)} characters; at most {MOST_BYTES} are read")
+    unseen = unseen_character(text)
+    if unseen is not None:
+        raise UserError(f"{source}, line {unseen[0]}: not readable as YAML: {unseen[1]}")
+    try:
+        node: yaml.Node | None = _Composer(text).get_single_node()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{source}, line {mark.line + 1}" if mark else source
+        found = f"{where}: not readable as YAML: {error.problem or error.context}"
+        raise UserError(found + _quoting(text, error)) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UserError(f"{source}, line {line}: not readable as YAML: {error.reason}; remove the character") from None
+    return node
 
 
 def _quoting(text: str, error: yaml.MarkedYAMLError) -> str:

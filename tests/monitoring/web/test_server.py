@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
@@ -14,9 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 
 from murk.errors import MurkError, UserError
 from murk.monitoring.web import server as module
+from murk.monitoring.web.hosts import Hosts
 from murk.monitoring.web.routes import PAGE, files, monitor_routes
 from murk.monitoring.web.server import Server, text
 from tests.monitoring.runs import PEOPLE, TRUTH, finished, watching
+
+ROOT = Path(__file__).parents[3]
 
 
 class Client:
@@ -87,7 +91,7 @@ def test_head_is_get_without_a_body(client):
     "path",
     [
         "/nothing", "/..", "/../monitor.py", "/%2e%2e/monitor.py", "/vendor/../../monitor.py", "/vendor", "/vendor/",
-        "//etc/passwd", "/index.html/", "/%00", "/metrics/", "http://example.org/metrics", "*", "/api", "/api/status/x",
+        "//etc/passwd", "/index.html/", "/%00", "/metrics/", "http://127.0.0.1/metrics", "*", "/api", "/api/status/x",
     ],
 )  # fmt: skip
 def test_other_paths_are_not_there(client, path):
@@ -318,3 +322,60 @@ def test_after_close_nobody_listens():
     with pytest.raises(OSError):
         Client(served).ask("/ok")
     Server({}).close()  # never started
+
+
+OTHERS = (
+    "evil.example", "evil.example:9464", "localhost.evil.example", "127.0.0.1.evil.example", "notlocalhost", "",
+    "localhost@evil.example", "evil.example#.localhost", "localhost,evil.example", "[evil.example]",
+    "[::1].evil.example",
+    "127.0.0.1:9464:80", "evil.example/.localhost", "x.svc.evil.example", "localhost evil.example", "\xa0localhost.x",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("host", OTHERS)
+def test_another_sites_name_is_not_answered(client, host):
+    """Which leads to this address, so that the site's page reads this one: DNS rebinding."""
+    port = client.served.port
+    for path in ("/", "/api/status", "/metrics", "/healthz", "/nowhere"):
+        answer = client.raw(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode("latin-1"))
+        assert answer.startswith(b"HTTP/1.0 421 "), answer[:200]
+        assert b"evil" not in answer
+    twice = f"GET /api/status HTTP/1.1\r\nHost: localhost:{port}\r\nHost: {host}\r\n\r\n"
+    assert client.raw(twice.encode("latin-1")).startswith(b"HTTP/1.0 421 ")
+
+
+@pytest.mark.parametrize("host", [
+    "localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:9464", "[::1]", "[::1]:9464", "10.1.2.3:9464", "a.localhost:80",
+    "localhost.:80",
+])  # fmt: skip
+def test_addresses_and_local_names_are_answered(client, host):
+    assert client.raw(f"GET /api/status HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()).startswith(b"HTTP/1.0 200 ")
+    assert client.raw(b"GET /healthz HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200 ")
+
+
+def test_on_the_network_services_names_are_answered_and_others_are_not():
+    network, own = Hosts("0.0.0.0"), Hosts("127.0.0.1")
+    for host in (
+        "monitor:9464",
+        "murk-monitor.murk.svc:9464",
+        "murk-monitor.murk.svc.cluster.local",
+        socket.gethostname(),
+    ):
+        assert network.allows(host)
+    assert not own.allows("monitor:9464")
+    assert not own.allows("murk-monitor.murk.svc:9464")
+    for host in OTHERS:
+        assert host == "notlocalhost" or not network.allows(host), host
+    declared = Hosts("::1", ["murk.example.org", "*.inner.example"])
+    names = ("MURK.example.org.:443", "a.inner.example", "inner.example", "a.example.org", "monitor")
+    assert [declared.allows(name) for name in names] == [True, True, False, False, False]
+    for wrong in ("http://murk.example.org", "murk.example.org:80", "a b", "", "*.*", "*evil"):
+        with pytest.raises(UserError, match="no name of a host"):
+            Hosts("::1", [wrong])
+
+
+def test_what_prometheus_of_the_composition_asks_is_answered():
+    targets = (ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text()
+    asked = [line.strip(" -") for line in targets.splitlines() if ":946" in line and "http" not in line]
+    assert "monitor:9464" in asked
+    assert all(map(Hosts("0.0.0.0").allows, asked))

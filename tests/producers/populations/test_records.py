@@ -162,7 +162,7 @@ class TestRefusals:
         turned = pd.DataFrame({SECRET: [1], "age": [2]})
         assert "no column 'same_sex'" in self.refused(turned)
 
-    @pytest.mark.parametrize("value", [[SECRET], {"a": SECRET}, SECRET.encode()], ids=["list", "struct", "bytes"])
+    @pytest.mark.parametrize("value", [[SECRET], {SECRET: 1, "b": {SECRET: 2}}, [{SECRET: 1}], SECRET.encode()])
     def test_columns_that_hold_no_values(self, tmp_path: Path, value: Any) -> None:
         table = pa.table({**pa.Table.from_pylist(RECORDS).to_pydict(), "origin": [value] * 4})
         for source in (table, parquet(tmp_path, table)):

@@ -206,7 +206,7 @@ def test_a_note_is_whole_or_not_there_and_for_its_owner_alone(tmp_path, monkeypa
         if stat.S_ISDIR(os.fstat(handle).st_mode):
             done.append(("folder", path.exists()))
             return
-        [draft] = {place for place in tmp_path.glob("note.json.*.new") if place != left}
+        [draft] = set(tmp_path.glob(".murk-*.new"))
         assert stat.S_IMODE(draft.stat().st_mode) == 0o600
         done.append((draft.read_text(), path.exists()))
 

@@ -284,7 +284,7 @@ def test_damaged_messages_are_rejected_or_fit(data: st.DataObject) -> None:
 
 def test_a_message_of_many_mistakes_is_told_by_its_first() -> None:
     rules = WireRules(TASK, False, (3,), {"default": 3}, max_bytes=1_000_000)
-    assert rejection(message(payload=["x"] * 100_000), rules).detail == "100000 mistakes"
+    assert rejection(message(payload=["x"] * 100_000), rules).detail == "payload.0: 'x': int_type"
     assert rejection(message(payload=["x"] * 9), rules).detail == "payload.0: 'x': int_type"
 
 

@@ -8,9 +8,10 @@ import pytest
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from murk.errors import UserError
+from murk.stream.task import errors, yaml
 from murk.stream.task.errors import user_error
 from murk.stream.task.task import Task
-from murk.stream.task.yaml import MOST_BYTES, read_yaml
+from murk.stream.task.yaml import MOST_BYTES, read_texts, read_yaml
 from tests.stream.tasks import GUARANTEE, LOGISTIC
 
 REFUSED = [
@@ -280,7 +281,7 @@ def test_file_is_named_and_unreadable_files_are_refused(tmp_path: Path) -> None:
         Task.load(tmp_path / "absent.yaml")
     with pytest.raises(UserError, match="cannot be read"):
         Task.load(tmp_path)
-    with pytest.raises(UserError, match="a task file has at most"):
+    with pytest.raises(UserError, match="characters; at most"):
         Task.parse("#" * 1_000_001)
 
 
@@ -317,5 +318,43 @@ def test_what_is_wrong_with_a_value_is_said_in_words(kind: Any, value: object, m
 def test_a_file_has_a_largest_size() -> None:
     largest = "name: a\n" + "#" * (MOST_BYTES - 8)
     assert read_yaml(largest, "a task")[0] == {"name": "a"}
-    with pytest.raises(UserError, match=f"a task: {MOST_BYTES + 1} characters; a task file has at most {MOST_BYTES}"):
+    with pytest.raises(UserError, match=f"a task: {MOST_BYTES + 1} characters; at most {MOST_BYTES} are read"):
         read_yaml(largest + "#", "a task")
+
+
+@pytest.mark.parametrize("text", [
+    "a: [" + "[]," * 60_000 + "]", "a: [" + "a," * 60_000 + "]", "- a\n" * 60_000, "a: {" + "b: ," * 60_000 + "}",
+    "".join(f"k{number}: 1\n" for number in range(30_000)), "a: [" + "{}, [[]], " * 20_000 + "]",
+])  # fmt: skip
+@pytest.mark.parametrize("read", [read_yaml, read_texts])
+def test_a_file_of_too_many_nodes_is_left_before_they_are_made(text, read, monkeypatch):
+    """Each of a megabyte's takes a thousand times its bytes in time and memory."""
+    monkeypatch.setattr(yaml, "MOST_NODES", 500)
+    made = []
+    for name in ("ScalarNode", "SequenceNode", "MappingNode"):
+        kind = getattr(yaml.yaml.composer, name)
+        monkeypatch.setattr(
+            yaml.yaml.composer, name, lambda *words, kind=kind, **more: made.append(1) or kind(*words, **more)
+        )
+    with pytest.raises(UserError, match=r"a task, line \d+: not readable as YAML: more than 500 keys and values"):
+        read(text, "a task")
+    assert 400 < len(made) <= 500
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("a: &x 1\nb: *x", "line 2: .* aliases"), ("!!python/object:os.system x", "tag"), ("[" * 100, "nested too deeply"),
+    ("- " * 100, "nested too deeply"), ("a: " * 2, "line 1"), ("x" * (MOST_BYTES + 1), "at most"),
+])  # fmt: skip
+def test_other_yaml_files_have_the_limits_of_a_task(text, words):
+    with pytest.raises(UserError, match=words):
+        read_texts(text, "a file")
+
+
+def test_of_many_mistakes_few_are_put_into_words(monkeypatch):
+    said = []
+    actual = errors._message
+    monkeypatch.setattr(errors, "_message", lambda *words: said.append(1) or actual(*words))
+    features = ", ".join("7" for _ in range(5_000))
+    with pytest.raises(UserError, match=r"and \d{4} more"):
+        Task.parse(f"name: a\nfeatures: [{features}]\ntarget: {{name: t, kind: binary}}\nprivacy: {{}}\n")
+    assert len(said) == errors.MOST_SHOWN

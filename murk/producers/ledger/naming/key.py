@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
+from murk._files import write_whole
 from murk._sqlite import sync
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.requests import Key
@@ -86,22 +87,13 @@ def make_key(ledger: Path) -> NameKey:
     key = NameKey(secrets.token_bytes(KEY_BYTES))
     assert key.secret is not None
     path = key_path(ledger, DRAFT)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        with open(handle, "w", encoding="ascii") as file:
-            file.write(f"{_HEADER}{key.secret.hex()}\n")
-            file.flush()
-            os.fsync(handle)
-        os.replace(draft, path)
-        sync(path.parent)
+        write_whole(path, f"{_HEADER}{key.secret.hex()}\n", own=True, mode=0o600)
     except OSError as error:
         raise MurkError(
             f"the key of the ledger {ledger} cannot be written ({error.strerror}): its directory must be writable, and "
             "have room. Nothing was released"
         ) from error
-    finally:
-        draft.unlink(missing_ok=True)
     return key
 
 

@@ -10,6 +10,11 @@ from typing import Any
 from murk.errors import UserError
 from murk.producers.populations.records.tuples import SLICE, TupleTable
 
+MOST_BATCH = 2**28
+"""Most bytes of the wanted columns of `SLICE` rows."""
+MOST_EXPANSION = 500
+"""Most bytes that a byte of a column may unpack to, where there are many; of repeated values Parquet writes few."""
+
 
 def arrow(what: str) -> Any:
     """Return the module pyarrow.
@@ -43,9 +48,11 @@ def check_types(what: str, schema: Any, wanted: Sequence[str]) -> None:
         kind = schema.field(name).type
         plain = kind.value_type if types.is_dictionary(kind) else kind
         if not any(test(plain) for test in able):
+            # Without the names of a structure's fields: they are read off the file, and may be somebody's values.
+            type_name = str(kind).partition("<")[0]
             raise UserError(
-                f"{what}, column {name!r}: its type is {kind}, and a record's values are numbers, texts, booleans or "
-                "dates: convert it"
+                f"{what}, column {name!r}: its type is {type_name}, and a record's values are numbers, texts, booleans "
+                "or dates: convert it"
             )
 
 
@@ -86,6 +93,7 @@ class ParquetTable(TupleTable):
             schema = file.schema_arrow
             super().__init__(str(path), schema.names, wanted)
             check_types(str(path), schema, self.wanted)
+            self._check_expansion(file.metadata)
             self._sizes = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
 
     def rows(self, start: int) -> Iterator[tuple[Any, ...]]:
@@ -97,10 +105,27 @@ class ParquetTable(TupleTable):
                 first += 1
             groups = list(range(first, len(self._sizes)))
             for batch in file.iter_batches(SLICE, row_groups=groups, columns=list(self.wanted)) if groups else ():
+                if batch.nbytes > MOST_BATCH:
+                    raise UserError(
+                        f"{self.path}: {batch.num_rows:,} rows of the wanted columns take more than "
+                        f"{MOST_BATCH // 2**20:,} MiB, which no records do: is this the right file?"
+                    )
                 skipped = min(start, batch.num_rows)
                 start -= skipped
                 columns = (plain_values(batch.column(name).slice(skipped)) for name in self.wanted)
                 yield from zip(*columns, strict=True)
+
+    def _check_expansion(self, metadata: Any) -> None:
+        """Refuse a column that a few bytes of the file expand to gigabytes: its pages are unpacked as a whole."""
+        for group in range(metadata.num_row_groups):
+            for place in range(metadata.num_columns):
+                column = metadata.row_group(group).column(place)
+                unpacked, packed = column.total_uncompressed_size, column.total_compressed_size
+                if unpacked > MOST_BATCH and unpacked > MOST_EXPANSION * packed:
+                    raise UserError(
+                        f"{self.path}, row group {group + 1}, column {place + 1}: {packed:,} bytes that unpack to "
+                        f"{unpacked:,}, which no records do: write the file again"
+                    )
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:

@@ -17,19 +17,26 @@ import json
 import os
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from murk._lines import MOST_ROW, BoundedLines, LongRowError, bounded_lines, csv_rows, cut_lines, wide_csv
 from murk.errors import UserError
 from murk.producers.populations.records.arrow import ParquetTable
 from murk.producers.populations.records.tuples import KEYS_LOOKED_AT
 
 CHUNK = 2**20
 ESCAPE = "surrogateescape"
+WIDE = 2**14
+"""Of a row with more characters, only what is wanted is kept."""
+NO_ROW = '""\n'
+"""What stands for a line that is too long to be read: no CSV row of several cells, and no JSON object."""
+BRIEF = 2**10
+"""Of a wanted value in such a row, no more characters than these, and a digest of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +136,8 @@ class CSVTable:
         self.path, self.strict = path, strict
         with _explained(path), _text(path) as text:
             try:
-                header = next(_csv(text), None)
-            except csv.Error as error:
+                header = next(csv_rows(text), None)
+            except (csv.Error, LongRowError) as error:
                 raise _no_row(path, "its first line", error) from None
         if header is None:
             raise UserError(f"{path} has no rows: it is empty")
@@ -151,18 +158,28 @@ class CSVTable:
         """
         if not self.strict:
             with _explained(self.path), _text(self.path) as text:
-                yield from islice(_lenient(text, self._width), 1 + start, None)
+                yield from islice(_lenient(text, self._width, self._narrow), 1 + start, None)
             return
         count = 0
         with _explained(self.path), _text(self.path) as text:
-            reader = _csv(text)
+            lines = BoundedLines(text)
+            reader = wide_csv(lines)
             try:
                 next(reader, None)
+                lines.size = 0
                 for count, cells in enumerate(filter(None, reader), 1):
+                    if lines.size > WIDE:
+                        cells = self._narrow(cells)
+                    lines.size = 0
                     if count > start:
                         yield cells
-            except csv.Error as error:
+            except (csv.Error, LongRowError) as error:
                 raise _no_row(self.path, f"row {count + 1}", error) from None
+
+    def _narrow(self, cells: list[str]) -> list[str]:
+        """Of a long row, what is wanted."""
+        kept = set(self._places.values())
+        return [_brief(cell) if place in kept else "" for place, cell in enumerate(cells)]
 
     def columns(
         self, rows: Sequence[list[str]], numbers: Sequence[int], names: Sequence[str]
@@ -208,9 +225,12 @@ class JSONLinesTable:
 
     def __init__(self, path: Path, wanted: Sequence[str], *, strict: bool = True) -> None:
         self.path, self.strict = path, strict
+        self._wanted = tuple(wanted)
         seen: set[str] = set()
-        for row, line in enumerate(islice(self.rows(0), KEYS_LOOKED_AT)):
-            seen.update(self._object(line, row))
+        for row, line in enumerate(islice(self._lines(), KEYS_LOOKED_AT)):
+            keys = self._object(line, row).keys()
+            seen.update(keys & set(wanted))
+            seen.update(key for key in islice(keys, max(0, KEYS_LOOKED_AT - len(seen))) if len(key) <= BRIEF)
         self.names: tuple[str, ...] = tuple(sorted(seen))
         self.absent = tuple(name for name in wanted if name not in seen)
         for name in self.absent:
@@ -222,10 +242,27 @@ class JSONLinesTable:
 
     def rows(self, start: int) -> Iterator[str]:
         """Iterate over the lines from row ``start`` on; blank lines are no rows."""
+        for row, line in enumerate(self._lines()):
+            if row >= start:
+                yield line if len(line) <= WIDE else self._narrow(line)
+
+    def _lines(self) -> Iterator[str]:
+        row = 0
         with _explained(self.path), _text(self.path) as text:
-            for row, line in enumerate(line for line in text if not line.isspace()):
-                if row >= start:
-                    yield line
+            try:
+                for line in bounded_lines(text) if self.strict else cut_lines(text, NO_ROW):
+                    if not line.isspace():
+                        row += 1
+                        yield line
+            except LongRowError as error:
+                raise UserError(f"{self.path}, row {row + 1}: {error}. Write one object a line") from None
+
+    def _narrow(self, line: str) -> str:
+        """Of a long line, what is wanted."""
+        record = _parsed(line)
+        if not isinstance(record, dict):
+            return "null"
+        return json.dumps({name: _brief(record[name]) for name in self._wanted if name in record})
 
     def columns(self, rows: Sequence[str], numbers: Sequence[int], names: Sequence[str]) -> dict[str, Sequence[Any]]:
         """Parse lines and take the named keys."""
@@ -286,43 +323,61 @@ def _text(path: Path) -> Iterator[io.TextIOWrapper]:
         yield text
 
 
-def _csv(text: io.TextIOWrapper) -> Iterator[list[str]]:
-    return csv.reader(text, strict=True)
+def _brief(value: Any) -> Any:
+    """A wanted value in few bytes, as thousands of rows are in memory at once; what differed still differs."""
+    if isinstance(value, list | dict):
+        return type(value)()
+    if not isinstance(value, str) or len(value) <= BRIEF:
+        return value
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{value[:BRIEF]}...{digest}"
 
 
 class _Lines:
-    """Lines of a text, and those of them that a CSV reader took for the row that it reads."""
+    """Lines of a text, and those of them that a CSV reader took for the row that it reads.
+
+    A line that is too long is one that is no row.
+    """
 
     def __init__(self, text: io.TextIOWrapper) -> None:
-        self._text, self._again = text, deque[str]()
+        self._lines, self._again = cut_lines(text, NO_ROW), deque[str]()
         self.taken: list[str] = []
+        self.size = 0
 
     def __iter__(self) -> _Lines:
         return self
 
     def __next__(self) -> str:
-        line = self._again.popleft() if self._again else next(self._text)
+        line = self._again.popleft() if self._again else next(self._lines)
         self.taken.append(line)
+        self.size += len(line)
+        if self.size > MOST_ROW:
+            raise LongRowError
         return line
+
+    def begin(self) -> None:
+        """Begin another row."""
+        self.taken.clear()
+        self.size = 0
 
     def give_back(self) -> None:
         """Let all but the first of the lines taken be read again."""
         self._again.extendleft(reversed(self.taken[1:]))
 
 
-def _lenient(text: io.TextIOWrapper, width: int) -> Iterator[list[str]]:
+def _lenient(text: io.TextIOWrapper, width: int, narrow: Callable[[list[str]], list[str]]) -> Iterator[list[str]]:
     """Iterate over the rows of a CSV file, the header among them; one that cannot be read is one empty cell.
 
     Such a row is the one line that it begins in, also where several lines make a row of another width: a quote that
     somebody's value opens does not take other people's rows with it.
     """
     lines = _Lines(text)
-    reader = csv.reader(lines, strict=True)
+    reader = wide_csv(lines)
     while True:
-        lines.taken.clear()
+        lines.begin()
         try:
             cells = next(reader, None)
-        except csv.Error:
+        except (csv.Error, LongRowError):
             # Not `[]`: a line without any cell is no row.
             cells = [""]
         if cells is None:
@@ -331,10 +386,12 @@ def _lenient(text: io.TextIOWrapper, width: int) -> Iterator[list[str]]:
             lines.give_back()
             cells = [""]
         if cells:
-            yield cells
+            yield narrow(cells) if lines.size > WIDE else cells
 
 
-def _no_row(path: Path, where: str, error: csv.Error) -> UserError:
+def _no_row(path: Path, where: str, error: csv.Error | LongRowError) -> UserError:
+    if isinstance(error, LongRowError):
+        return UserError(f"{path}, {where}: {error}, no record: is it a CSV file with a row for each?")
     # The module's own words quote nothing of the file but single characters.
     words = str(error)
     words = "a quoted cell that never ends" if "field larger" in words or "unexpected end" in words else words

@@ -128,15 +128,20 @@ def specs(names: Names, task: Task, *, estimates: bool = False) -> dict[str, Spe
     advice = {"segment.bytes": str(16 * 2**20), "min.cleanable.dirty.ratio": "0.1"}
     # By a broker's own default one is written to for a week, or until it has 1 GiB.
     brief = {"segment.ms": str(1000 * segment_seconds(task.log.retention))}
-    compacted = {"cleanup.policy": "compact"}
+    # By another setting the broker packs what it is sent, by codecs that a reader may not have.
+    packing = {"compression.type": "producer"}
+    compacted = {"cleanup.policy": "compact", **packing}
     return {
         # Expiry is judged by the broker's clock, which a sender cannot set back.
         names.releases: Spec(
-            partitions, {"cleanup.policy": "delete", "message.timestamp.type": "LogAppendTime"}, kept, brief
+            partitions,
+            {"cleanup.policy": "delete", "message.timestamp.type": "LogAppendTime", **packing},
+            kept,
+            brief,
         ),
         names.models: Spec(partitions, compacted, size, advice),
         names.states: Spec(partitions, compacted, {"max.message.bytes": MAX_STATE + _ENVELOPE}, advice),
-        names.dead: Spec(partitions, {"cleanup.policy": "delete"}, kept, brief),
+        names.dead: Spec(partitions, {"cleanup.policy": "delete", **packing}, kept, brief),
         **({names.estimates: Spec(1, compacted, size, advice)} if estimates else {}),
     }
 

@@ -8,7 +8,7 @@ from kafka import errors
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import FencedError, UnreachableError
 from murk.stream.log.kafka.connection.address import Address
-from murk.stream.log.kafka.connection.errors import translate, translate_errors
+from murk.stream.log.kafka.connection.errors import CONTACTS, UNRESOLVED, contacts_of, translate, translate_errors
 from murk.stream.log.kafka.connection.network import explain
 from murk.stream.log.kafka.connection.settings import Settings
 
@@ -48,6 +48,9 @@ SECRET = "hunter2-S3CR3T"
         (errors.UnknownProducerIdError(), UnreachableError, "by itself (reading)"),
         (errors.TransactionAbortableError(), UnreachableError, "by itself (reading)"),
         (errors.KafkaError(SECRET), MurkError, "failed"),
+        (errors.UnsupportedCodecError("Libraries for zstd compression codec not found"), UserError, "zstandard"),
+        (errors.UnsupportedCodecError("Libraries for snappy compression codec not found"), UserError, "by snappy"),
+        (errors.UnsupportedCodecError(SECRET), UserError, "compression.type=producer"),
     ],
 )  # fmt: skip
 def test_errors(error, kind, words):
@@ -85,3 +88,41 @@ def test_nobody_at_the_address_is_no_matter_of_settings():
     for protocol in ("PLAINTEXT", "SSL"):
         settings = Settings(security_protocol=protocol)
         assert explain(Address.parse("kafka://127.0.0.1:1"), settings, URL) is None
+
+
+@pytest.mark.parametrize(("notes", "words", "unsaid"), [
+    ({"inner:1": UNRESOLVED}, "says that it is inner:1 (its advertised.listeners), and this name cannot be", "running"),
+    ({"inner:1": "it cannot be connected to from here (ECONNREFUSED)"}, "it is inner:1 (its advertised", "running"),
+    ({"host:9092": UNRESOLVED}, "the name in host:9092 cannot be resolved from here", "running"),
+    ({"host:9092": "it cannot be connected to from here (ECONNREFUSED)"}, "is the broker running", "advertised"),
+    ({"inner:1": UNRESOLVED, "host:9092": UNRESOLVED}, "says that it is inner:1", "running"),
+    ({}, "is the broker running", "advertised"),
+])  # fmt: skip
+def test_why_a_cluster_cannot_be_reached_is_what_was_found(notes, words, unsaid):
+    """And not a guess: a broker that was reached is running."""
+    try:
+        for url in (URL, "kafka://host:9092", "kafka://a:1,host:9092/y"):
+            contacts = contacts_of(Address.parse(url).servers)
+            for address, problem in notes.items():
+                contacts.note(address, problem)
+            text = str(translate(errors.KafkaTimeoutError(), url, "reading"))
+            assert words in text
+            assert unsaid not in text
+            for address in notes:
+                contacts.note(address, None)
+            assert "is the broker running" in str(translate(errors.KafkaTimeoutError(), url, "reading"))
+    finally:
+        CONTACTS.clear()
+
+
+def test_what_is_kept_of_contacts_is_bounded():
+    try:
+        for number in range(1000):
+            contacts_of([f"host:{number}"])
+        assert len(CONTACTS) <= 64
+        contacts = contacts_of(["host:1"])
+        for number in range(1000):
+            contacts.note(f"other:{number}", UNRESOLVED)
+        assert len(contacts.failed) <= 64
+    finally:
+        CONTACTS.clear()

@@ -100,7 +100,7 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
     def refuse(self, *arguments, **more):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
 
-    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     refused(environment, "kafka.properties, which cannot be read (Permission denied)")
 
 

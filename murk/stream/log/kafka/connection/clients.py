@@ -13,7 +13,7 @@ from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from murk.stream.log.base import MAX_MESSAGE, MAX_STATE
 from murk.stream.log.kafka.connection.address import Address
-from murk.stream.log.kafka.connection.errors import translate_errors
+from murk.stream.log.kafka.connection.errors import contacts_of, translate_errors
 from murk.stream.log.kafka.connection.network import Network, explain
 from murk.stream.log.kafka.connection.producers import InterruptibleProducer, TransactionalProducer
 from murk.stream.log.kafka.connection.records import unpack_at_once
@@ -194,8 +194,10 @@ class Clients:
         made: list[Network] = []
 
         def network(**settings: Any) -> Network:
-            made.append(Network(**settings))
+            made.append(Network(contacts, **settings))
             return made[-1]
+
+        contacts = contacts_of(self.address.servers)
 
         with translate_errors(self.url, "connecting"):
             try:

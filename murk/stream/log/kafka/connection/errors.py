@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kafka import errors
@@ -13,6 +13,13 @@ from murk.errors import MurkError, UserError
 from murk.stream.log.base import FencedError, UnreachableError
 
 REFUSED = "MURK-KAFKA-003"
+UNRESOLVED = "this name cannot be resolved from here"
+CONTACTS: dict[str, Contacts] = {}
+"""What is kept of the connections to each cluster, by its servers."""
+
+_MOST_ADDRESSES = 64
+_CODECS = {"snappy": "python-snappy", "lz4": "lz4", "zstd": "zstandard"}
+"""What the Kafka client unpacks with, by codec; gzip is Python's own."""
 
 _UNREACHABLE = (
     errors.KafkaTimeoutError,
@@ -103,12 +110,78 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
         return UserError(f"{url}: the broker does not offer this sasl.mechanism: set the one that it has", code=REFUSED)
     if isinstance(error, (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError)):
         return MurkError(gone or deleted(url, doing), code=None if gone else "MURK-LOG-006")
+    if isinstance(error, errors.UnsupportedCodecError):
+        return _codec(text, url, doing)
     if isinstance(error, _UNREACHABLE):
-        return UnreachableError(f"{url} cannot be reached ({doing}): is the broker running, and is this its address?")
+        return UnreachableError(f"{url} cannot be reached ({doing}): {_whereabouts(url)}")
     # An error without a name is one that the library met where it expected none: asking again tells what stands.
     if isinstance(error, _BROKER_FAULTS) or type(error) is errors.KafkaError:
         return UnreachableError(f"{url}: the broker failed by itself ({doing}): its own log says why")
     return MurkError(f"{url}: {doing} failed: {type(error).__name__}")
+
+
+class Contacts:
+    """How the connections to a cluster fared, address by address; what is known when an error is put into words.
+
+    Parameters
+    ----------
+    servers
+        The addresses that the log's URL names; others are what brokers say of themselves.
+    """
+
+    def __init__(self, servers: Sequence[str]) -> None:
+        self.servers = frozenset(servers)
+        self.failed: dict[str, str] = {}
+
+    def note(self, address: str, problem: str | None) -> None:
+        """Note the last attempt at an address: what hindered it, or None where nothing did."""
+        self.failed.pop(address, None)
+        if problem is not None and len(self.failed) < _MOST_ADDRESSES:
+            self.failed[address] = problem
+
+
+def _whereabouts(url: str) -> str:
+    """Say why a cluster cannot be reached, as far as it is known, with the remedy."""
+    contacts = CONTACTS.get(_servers(url))
+    failed = dict(contacts.failed) if contacts is not None else {}
+    for address, problem in failed.items():
+        if contacts is not None and address not in contacts.servers:
+            return (
+                f"a broker answers there and says that it is {address} (its advertised.listeners), and {problem}. Set "
+                "them to what clients can reach"
+            )
+    for address, problem in failed.items():
+        if problem == UNRESOLVED:
+            return f"the name in {address} cannot be resolved from here: is this its address?"
+    return "is the broker running, and is this its address?"
+
+
+def _codec(text: str, url: str, doing: str) -> UserError:
+    named = re.search("snappy|lz4|zstd|gzip", text)
+    codec = named[0] if named else "a codec that is not known"
+    package = _CODECS.get(codec)
+    install = f"install what reads it (pip install {package}), and " if package else ""
+    return UserError(
+        f"{url}: what is on the topic is packed by {codec} ({doing}), by its setting compression.type or a producer's: "
+        f"{install}let `murk topics` set compression.type=producer, by which nothing more is packed",
+        code="MURK-KAFKA-001",
+    )
+
+
+def contacts_of(servers: Sequence[str]) -> Contacts:
+    """Return what is kept of the connections to a cluster."""
+    key = ",".join(servers)
+    found = CONTACTS.get(key)
+    if found is None:
+        found = CONTACTS[key] = Contacts(servers)
+        # Of what came first nobody asks any more.
+        while len(CONTACTS) > _MOST_ADDRESSES:
+            CONTACTS.pop(next(iter(CONTACTS)))
+    return found
+
+
+def _servers(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0]
 
 
 def deleted(url: str, doing: str) -> str:

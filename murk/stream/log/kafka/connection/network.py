@@ -11,6 +11,7 @@ from kafka.errors import SaslAuthenticationFailedError, UnsupportedSaslMechanism
 
 from murk.errors import UserError
 from murk.stream.log.kafka.connection.address import Address
+from murk.stream.log.kafka.connection.errors import Contacts
 from murk.stream.log.kafka.connection.settings import Settings
 from murk.stream.log.kafka.connection.sockets import LeakFreeClient
 
@@ -24,10 +25,18 @@ class Network(LeakFreeClient):
 
     By itself it tries a wrong password, or a certificate that is not to be trusted, again until time runs out,
     and then tells nobody what it was. Topics are never created by asking about them.
+
+    Parameters
+    ----------
+    contacts
+        Where it is noted how connections fare.
+    settings
+        The library's.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, contacts: Contacts, **settings: Any) -> None:
         super().__init__(**settings)
+        self._contacts = contacts
         # The library does not hand the clients' setting on to where it is used, and a broker may be one that
         # makes a topic of every name it is asked about.
         self._manager.cluster.config["allow_auto_create_topics"] = False

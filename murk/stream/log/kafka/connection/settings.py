@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from murk._environment import is_of_service
 from murk.errors import UserError
 
 VARIABLE = "MURK_KAFKA_CONFIG"
@@ -179,7 +180,8 @@ def sources(environment: Mapping[str, str] | None = None) -> dict[str, tuple[str
     variables = {PREFIX + name.upper(): name for name in KEYS.values()}
     for variable, value in environment.items():
         # MURK_KAFKA_HOME tells a local broker where its files are.
-        if variable.startswith(PREFIX) and variable not in (VARIABLE, PREFIX + "HOME"):
+        ours = variable.startswith(PREFIX) and variable not in (VARIABLE, PREFIX + "HOME")
+        if ours and not is_of_service(variable, environment):
             if variable not in variables:
                 raise _unknown(f"there is no setting {variable}", variable, variables)
             found[variables[variable]] = value, variable
@@ -204,9 +206,19 @@ def _warn_of_open_files(said: Mapping[str, tuple[str, str]]) -> None:
             )  # fmt: skip
 
 
+MOST_CHARACTERS = 100_000
+"""Longest file of settings."""
+
+
 def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
     try:
-        text = path.read_text()
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MOST_CHARACTERS + 1)
+        if len(text) > MOST_CHARACTERS:
+            raise UserError(
+                f"{VARIABLE} names {path}, which has more than {MOST_CHARACTERS:,} characters: is it the right file?",
+                code="MURK-CONF-001",
+            )
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UserError(f"{VARIABLE} names {path}, which cannot be read ({reason})", code="MURK-CONF-001") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from contextlib import ExitStack, suppress
@@ -11,6 +12,8 @@ from kafka.errors import KafkaConnectionError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import KafkaNetSocket, create_connection
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+from murk.stream.log.kafka.connection.errors import UNRESOLVED, Contacts
 
 
 class _Direct(KafkaNetSocket):  # type: ignore[misc]
@@ -26,6 +29,12 @@ class _Direct(KafkaNetSocket):  # type: ignore[misc]
             raise
 
 
+def _why(error: Exception) -> str:
+    """The system's own name of an error, as the library hands it on."""
+    found = re.search(r"\bE[A-Z]{4,}\b", str(error))
+    return found[0] if found else "no answer in time"
+
+
 class LeakFreeClient(KafkaNetClient):  # type: ignore[misc]
     """The library's network client, of which nothing is left open once it is closed.
 
@@ -38,19 +47,27 @@ class LeakFreeClient(KafkaNetClient):  # type: ignore[misc]
         # The library picks the kind of socket by a proxy's scheme.
         super().__init__(**{**settings, "proxy_url": f"{_Direct.SCHEMES[0]}://"})
         self._sockets: set[socket.socket] = set()
+        self._contacts: Contacts | None = None
         self._manager._build_transport = self._build_transport
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         """Connect, as the library does."""
         config = self._manager.config
-        sock = await create_connection(
-            self._net,
-            node.host,
-            node.port,
-            config["socket_options"],
-            proxy_url=config["proxy_url"],
-            timeout_at=timeout_at,
-        )
+        try:
+            sock = await create_connection(
+                self._net,
+                node.host,
+                node.port,
+                config["socket_options"],
+                proxy_url=config["proxy_url"],
+                timeout_at=timeout_at,
+            )
+        except KafkaConnectionError as error:
+            self._note_contact(
+                node, UNRESOLVED if "DNS" in str(error) else f"it cannot be connected to from here ({_why(error)})"
+            )
+            raise
+        self._note_contact(node, None)
         if self._manager.ssl_enabled:
             encryption = {key: value for key, value in config.items() if key.startswith("ssl_")}
             transport = KafkaSSLTransport(self._net, sock, host=node.host, **encryption)
@@ -65,6 +82,11 @@ class LeakFreeClient(KafkaNetClient):  # type: ignore[misc]
                 raise KafkaConnectionError(f"Handshake failed: {error}") from error
             raise
         return transport
+
+    def _note_contact(self, node: Any, problem: str | None) -> None:
+        if self._contacts is not None:
+            host = f"[{node.host}]" if ":" in node.host else node.host
+            self._contacts.note(f"{host}:{node.port}", problem)
 
     def close(self, node_id: Any = None) -> None:
         """Close one connection, or all of them and the loop."""

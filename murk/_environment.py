@@ -1,0 +1,37 @@
+"""Which variables of the environment are settings, and which an orchestrator sets for services called murk-...
+
+For a service ``murk-monitor`` Kubernetes sets ``MURK_MONITOR_SERVICE_HOST``, ``MURK_MONITOR_PORT=tcp://...`` and others
+in every container of its namespace; a link of Docker sets ``MURK_MONITOR_NAME``, and ``MURK_MONITOR_ENV_...`` for each
+variable of the container that it leads to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_SERVICE = re.compile(
+    r"[A-Z0-9_]+?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_PORT = re.compile(r"[A-Z0-9_]+_PORT")
+_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*", re.S)
+
+
+def is_of_service(variable: str, environment: Mapping[str, str]) -> bool:
+    """Return whether a variable tells where a service is, and sets nothing.
+
+    Examples
+    --------
+    >>> found = {"MURK_DB_PORT": "tcp://10.0.0.1:9", "MURK_DB_NAME": "/page/db", "MURK_MONITOR_PORT": "9464"}
+    >>> [is_of_service(name, found) for name in found]
+    [True, True, False]
+    """
+    if _SERVICE.fullmatch(variable):
+        return True
+    if _PORT.fullmatch(variable):
+        return bool(_ADDRESS.fullmatch(environment[variable]))
+    # At each place where a name may end: a service may be called murk-env-one.
+    return any(
+        _ADDRESS.fullmatch(environment.get(f"{variable[: match.start()]}_PORT", ""))
+        for match in re.finditer(r"_(?=NAME$|ENV_)", variable)
+    )
