@@ -24,7 +24,7 @@ ALLOWED = {
     "cli": {"privacy", "stream", "learners", "producers", "monitoring", "audit", "demo", "dossier", "reproduce"},
 }
 NOT_INSTALLED = {"tools", "tests", "benchmarks", "deploy"}
-EVERYBODY = {"errors", "_files", "_jit", "_lazy", "_memory", "_sqlite", "_turns", "__version__"}
+EVERYBODY = {"errors", "_files", "_jit", "_lazy", "_memory", "_scratch", "_sqlite", "_turns", "__version__"}
 
 
 def imports(path):

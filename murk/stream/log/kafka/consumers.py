@@ -90,16 +90,19 @@ class Reader:
         What is read.
     committed
         See `Clients.reader`.
+    consumer
+        Reads; where it is given others use it, too, and close it.
     """
 
-    def __init__(self, clients: Clients, ends: Ends, topic: str, partition: int, *, committed: bool) -> None:
+    def __init__(
+        self, clients: Clients, ends: Ends, topic: str, partition: int, *, committed: bool, consumer: Any = None
+    ) -> None:
         self._url = clients.url
         self._doing = f"reading {topic}"
         self._ends = ends
         self._is_committed = committed
         self._place = TopicPartition(topic, partition)
-        self._consumer = clients.reader(committed=committed)
-        self._consumer.assign([self._place])
+        self._consumer = consumer or clients.reader(committed=committed)
         self._next = -1
 
     def read(self, offset: int, limit: int) -> list[Any]:
@@ -115,6 +118,9 @@ class Reader:
         if limit <= 0:
             return []
         with translate_errors(self._url, self._doing):
+            if self._consumer.assignment() != {self._place}:
+                self._consumer.assign([self._place])
+                self._next = -1
             if offset != self._next:
                 self._consumer.seek(self._place, offset)
                 self._next = offset
@@ -158,6 +164,29 @@ class Reader:
         if records:
             self._next = records[-1].offset + 1
         return records
+
+
+class Shared:
+    """One consumer for several partitions, one read at a time: a consumer for each takes sockets and a thread.
+
+    Parameters
+    ----------
+    clients, committed
+        As of `Reader`.
+    """
+
+    def __init__(self, clients: Clients, *, committed: bool) -> None:
+        self._clients = clients
+        self._committed = committed
+        self._consumer = clients.reader(committed=committed)
+
+    def reader(self, ends: Ends, topic: str, partition: int) -> Reader:
+        """A reader of one of the partitions."""
+        return Reader(self._clients, ends, topic, partition, committed=self._committed, consumer=self._consumer)
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close(timeout_ms=1000)
 
 
 class Newest:
