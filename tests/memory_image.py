@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-_CHUNK = 1 << 20
+_CHUNK, _PAGE = 1 << 20, os.sysconf("SC_PAGE_SIZE")
 _MARK = 0x5AA5_1234_9876_C3D2
 """A number that is kept on purpose: a search that does not find it sees nothing."""
 
@@ -75,11 +75,15 @@ def _search(needles: np.ndarray[Any, Any]) -> tuple[int, bool]:
     likely = np.zeros(1 << 16, dtype=bool)
     likely[(needles & np.uint64(0xFFFF)).astype(np.int64)] = True
     seen: set[int] = set()
-    with open("/proc/self/mem", "rb", buffering=0) as memory:
+    with open("/proc/self/mem", "rb", buffering=0) as memory, open("/proc/self/pagemap", "rb", buffering=0) as pages:
         for start, end in _regions():
             if any(start <= each < end and end - start <= 4 * _CHUNK for each in apart):
                 continue
             for at in range(start, end, _CHUNK):
+                pages.seek(8 * (at // _PAGE))
+                # What was never touched holds nothing.
+                if not any(pages.read(8 * (_CHUNK // _PAGE))):
+                    continue
                 try:
                     size = os.preadv(memory.fileno(), [memoryview(plain).cast("B")[: min(_CHUNK, end - at)]], at)
                 except OSError:

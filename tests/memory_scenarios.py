@@ -79,6 +79,7 @@ def released(
     log.register_task(task.document())
     noise: Any = Interrupting(seed) if interrupted else None if seed is None else SimulatedNoise(seed)
     producer = Producer(task, log, ledger, noise=noise)
+    ledger.begin_run(task.hash, "a source", people="row")
     for number, record in enumerate(records[: len(records) - many]):
         if interrupted and number == len(records) - many - 1:
             noise.armed = True
@@ -97,6 +98,9 @@ def released(
         )  # fmt: skip
         with contextlib.suppress(KeyboardInterrupt):
             producer.release_block(block)
+        # The block is the program's own.
+        coded.x.fill(0.0)
+        coded.y.fill(0.0)
     messages = [each.value.decode() for each in log.read(0, 0, 10_000)]
     return messages, (producer, log, ledger)
 
@@ -110,3 +114,14 @@ def accumulated(document: str, rows: list[Any], seed: int | None, index: int) ->
     window.add_block(np.array(rows))
     made = window.release()
     return made.integers.tolist(), (window, problem)
+
+
+def careless(document: str, records: list[Any]) -> Any:
+    """Vectors of records are computed as a forecast computes those of people that there are not."""
+    task = Task.parse(document)
+    problem: Any = problem_for(task)
+    kept = []
+    for record in records:
+        coded = task.coding.encode_record(record)
+        kept.append(problem.vectors(coded.x[None, :], np.array([coded.y])))
+    return len(kept), (kept, problem)

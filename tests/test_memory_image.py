@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
+from murk.stream import Task
 from tests.memory_image import Image, complements
 from tests.memory_scenarios import learner
 
@@ -34,7 +38,7 @@ class NoNoise:
 def telling(values: Any, own: Any = ()) -> list[Any]:
     """Numbers that say something: none that any process has, and none of those that the caller keeps."""
     flat = np.asarray(values).ravel()
-    large = 1e-9 if flat.dtype.kind == "f" else 1000
+    large = 1e-9 if flat.dtype.kind == "f" else 2**20
     kept = np.asarray(own).ravel()
     common = np.abs(np.mod(flat * 4, 1)) == 0 if flat.dtype.kind == "f" else np.zeros(flat.shape, dtype=bool)
     return list(flat[(np.abs(flat) > large) & ~common & ~np.isin(flat, kept)])
@@ -108,21 +112,155 @@ KINDS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("seed", [None, SEED])
-@pytest.mark.parametrize(("count", "many"), [(1, 0), (3, 0), (4, 3)])
+@pytest.fixture(scope="module")
+def interpreted() -> Iterator[Image]:
+    """A process whose kernels are interpreted until compiling them pays, as those of most devices are."""
+    image = Image()
+    yield image
+    image.close()
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Iterator[Image]:
+    """A process whose kernels are compiled."""
+    image = Image()
+    yield image
+    image.close()
+
+
+def check_learner(image: Image, kind: str, settings: dict[str, Any], target: str, *, quick: bool) -> None:
+    """Learn a first record with secure noise; and a first one, and three more at once, with noise that is known."""
+    for seed, count, many in ((None, 1, 0), (SEED, 4, 3)):
+        rows, settled = records(count, target), {**settings, "features": FEATURES, "seed": seed}
+        told = image.run("learned", kind=kind, settings=settled, records=rows, many=many, compiled=quick)
+        model = learner(kind, settled)
+        needles: list[int] = []
+        for x, y in rows:
+            needles += secrets_of(model, x, y, seed)
+            model.learn_one(x, y)
+        assert told == count
+        assert len(needles) > 4
+        assert image.found(needles) == 0
+
+
 @pytest.mark.parametrize(("kind", "settings", "target"), KINDS)
-def test_nothing_computed_of_a_record_stays_in_memory(kind, settings, target, seed, count, many, compiled):
-    rows = records(count, target)
-    arguments = {"kind": kind, "settings": {**settings, "features": FEATURES, "seed": seed}}
-    image = Image("learned", {**arguments, "records": rows, "many": many, "compiled": compiled})
-    model = learner(kind, arguments["settings"])
-    if seed is None and count > 1:
-        rows = rows[:1]
+def test_nothing_of_a_record_stays_where_kernels_are_interpreted(interpreted, kind, settings, target):
+    check_learner(interpreted, kind, settings, target, quick=False)
+
+
+@pytest.mark.parametrize(("kind", "settings", "target"), KINDS)
+def test_nothing_of_a_record_stays_where_kernels_are_compiled(compiled, kind, settings, target):
+    check_learner(compiled, kind, settings, target, quick=True)
+
+
+TASK = """
+name: image
+features:
+  - {name: f0, low: -1.7, high: 2.3}
+  - {name: f1, low: -3.1, high: 1.9}
+  - {name: f2, low: 0.13, high: 7.7}
+target: {name: y, kind: binary, positive: "yes", negative: "no"}
+"""
+TASKS = [
+    "protocol: gradients\nprivacy: {guarantee: {gdp: {mu: 2.0}}}",
+    "protocol: examples\nprivacy: {guarantee: {gdp: {mu: 2.0}}}",
+    "protocol: examples\nexamples: {release: joint}\nprivacy: {guarantee: {gdp: {mu: 2.0}}}",
+    "protocol: moments\nprivacy: {guarantee: {gdp: {mu: 2.0}}}",
+    "protocol: scores\nprivacy: {guarantee: {gdp: {mu: 2.0}}}",
+    "protocol: scores\nprivacy: {guarantee: {pure: {epsilon: 3.0}}}",
+]
+
+
+def device_records(count: int, seed: int = 9) -> list[dict[str, Any]]:
+    """Records of `TASK`."""
+    source = np.random.default_rng(seed)
+    return [
+        {"f0": source.uniform(-1, 1), "f1": source.uniform(-1, 1), "f2": source.uniform(1, 5), "y": "yes"}
+        for _ in range(count)
+    ]
+
+
+def device_secrets(document: str, rows: list[dict[str, Any]], messages: list[Any]) -> list[int]:
+    """Numbers that a device computes of records: coded values, vectors, lattice steps, and noise as it came out."""
+    problem: Any = problem_for(Task.parse(document))
     needles: list[int] = []
-    for x, y in rows:
-        needles += secrets_of(model, x, y, seed)
-        model.learn_one(x, y)
-    assert image.told == count
-    assert len(needles) > 4
-    assert image.found(needles) == 0
+    # Numbers of a record without any value are everybody's.
+    nobody = Task.parse(document).coding.encode_record({"y": "yes"})
+    for number, row in enumerate(rows):
+        coded = Task.parse(document).coding.encode_record(row)
+        needles += complements(telling(coded.x), "f8")
+        X, y, theta = coded.x[None, :], np.array([coded.y]), getattr(problem, "initial", None)
+        for question in getattr(problem, "questions", (None,)):
+            about = () if question is None else (question,)
+            mechanism = problem.mechanism("default", question) if about else problem.mechanisms["default"]
+            vectors = problem.vectors(X, y, theta, *about)
+            common = problem.vectors(nobody.x[None, :], np.array([nobody.y]), theta, *about)
+            needles += complements(telling(vectors, common), "f8")
+            if mechanism.kind != "gaussian" and mechanism.kind != "composite":
+                continue
+            steps = mechanism.randomize(vectors, NoNoise(), np.zeros(1, dtype=np.int64))
+            needles += complements(telling(steps), "i8")
+            released = json.loads(messages[number])
+            if "payload" in released and released.get("question", question) == question:
+                needles += complements(telling(np.array(released["payload"]) - steps[0]), "i8")
+    return needles
+
+
+@pytest.mark.parametrize("seed", [None, SEED])
+@pytest.mark.parametrize("protocol", TASKS)
+def test_nothing_of_a_record_stays_on_a_device(interpreted, protocol, seed):
+    rows, document = device_records(4), TASK + protocol
+    messages = interpreted.run("released", document=document, records=rows, seed=seed, many=3, compiled=False)
+    assert len(messages) == 4
+    # Blocks of real releases are sent in no order: which row a release of them is of, only a simulation tells.
+    told = rows if seed is not None else rows[:1]
+    assert interpreted.found(device_secrets(document, told, messages)) == 0
+
+
+@pytest.mark.parametrize("protocol", TASKS)
+def test_nothing_of_a_record_stays_on_a_device_with_compiled_kernels(compiled, protocol):
+    rows, document = device_records(4), TASK + protocol
+    messages = compiled.run("released", document=document, records=rows, seed=SEED, many=3, compiled=True)
+    assert compiled.found(device_secrets(document, rows, messages)) == 0
+
+
+@pytest.mark.parametrize("protocol", TASKS)
+def test_nothing_of_a_record_stays_of_a_release_that_is_interrupted(interpreted, protocol):
+    rows, document = device_records(2, seed=21), TASK + protocol
+    arguments = {"records": rows, "seed": SEED, "many": 0, "compiled": False, "interrupted": True}
+    messages = interpreted.run("released", document=document, **arguments)
+    assert len(messages) == 1
+    assert interpreted.found(device_secrets(document, rows, [*messages, '{"question": "none"}'])) == 0
+
+
+SKETCHES = [
+    "sketch: {method: moments}\n", "sketch: {method: newton, first: 100}\n",
+    "sketch: {method: linear-mixing, rows: 32}\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", SKETCHES)
+def test_nothing_of_a_window_stays(compiled, method):
+    document = TASK + f"protocol: sketch\n{method}privacy: {{guarantee: {{approx: {{epsilon: 2.0, delta: 1.0e-6}}}}}}"
+    problem: Any = problem_for(Task.parse(document))
+    source = np.random.default_rng(3)
+    coded = source.uniform(-0.9, 0.9, (300, 4))
+    coded[:, -1] = 1.0
+    rows = problem.records(coded, (source.uniform(size=300) < 0.5).astype(float))
+    released = compiled.run("accumulated", document=document, rows=rows.tolist(), seed=SEED, index=5)
+    size = np.array(released).size
+    noise = SimulatedNoise(SEED).gaussian([5], size + 1)[0]
+    both = np.concatenate(
+        [noise, np.array(released).ravel() - noise[-size:], np.array(released).ravel() - noise[:size]]
+    )
+    moments = (rows.T @ rows)[np.triu_indices(rows.shape[1])]
+    needles = complements(telling(both), "i8") + complements(telling(moments), "f8")
+    assert compiled.found(needles) == 0
+
+
+def test_what_is_left_in_memory_is_found(interpreted):
+    """The twin: of vectors that are computed without a scope something is found."""
+    document = TASK + TASKS[3]
+    rows = device_records(8, seed=33)
+    interpreted.run("careless", document=document, records=rows)
+    assert interpreted.found(device_secrets(document, rows, ["{}"] * 8)[:400]) > 0

@@ -181,7 +181,9 @@ def _outer_early(rows: Array, out: Array) -> None:
         lengths = np.sqrt(sums[:, -1:], out=empty((len(v), 1)))
         np.maximum(lengths, np.divide(1.0, largest, out=largest), out=lengths)
         v /= lengths
-        np.multiply(keep(v[:, row]), keep(v[:, column]), out=out)
+        # Indexing would copy through memory of numpy's own.
+        left, right = (np.take(v, places, axis=1, out=empty(out.shape), mode="clip") for places in (row, column))
+        np.multiply(left, right, out=out)
         out *= factor
 
 

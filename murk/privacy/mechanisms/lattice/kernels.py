@@ -241,7 +241,7 @@ def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, n
     found = empty(t.shape, np.int64)
     np.copyto(found, t, casting="unsafe")
     squares = np.multiply(found, found, out=empty(t.shape, np.int64))
-    fits &= squares.sum(axis=1) <= steps * steps
+    fits &= keep(squares.sum(axis=1)) <= steps * steps
     return found, fits
 
 
