@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from murk._jit import deferred, deferred_to, jit
 from murk._memory import borrowed
-from murk._scratch import empty, wiped
+from murk._scratch import empty, keep, wiped
 from murk.privacy.mechanisms.kernel_codes import DIRECTIONS, GAUSSIAN, L2BALL, PRIVUNIT
 from murk.privacy.mechanisms.lattice.quantise import Integers, Vector, largest_size, quantise_l1, quantise_l2, share_of
 
