@@ -76,6 +76,23 @@ class wiping:  # noqa: N801 - used as `contextlib`'s own managers are
         del self._arrays
 
 
+class lasting(wiping):  # noqa: N801
+    """A scope within others whose arrays are not wiped: what is made in it outlives the call."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        self._arrays, self._scopes = _Unwiped(), _scopes()
+        self._scopes.append(self._arrays)
+
+
+class _Unwiped(list[NDArray[Any]]):
+    """Arrays that nobody has to wipe, and that are therefore not held."""
+
+    def append(self, array: NDArray[Any], /) -> None:
+        """Leave it to its owner."""
+
+
 def wiped(function: Callable[Given, Found]) -> Callable[Given, Found]:
     """Have a function work within a scope of its own."""
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from river import base
 from river.utils import dataframe
 
-from murk._scratch import keep
+from murk._scratch import keep, lasting
 from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate, Intervals
 from murk.learners.first_records import FIRST, FirstRecords
@@ -104,7 +104,8 @@ class StreamEstimator(base.Estimator):
 
     def _begun(self, names: tuple[Any, ...]) -> Any:
         """The engine; made for these features, where the first record is yet to fix them."""
-        with _BEGINNING:
+        # What an engine is made of stays, whatever call it is made in.
+        with _BEGINNING, lasting():
             return self._begin(names) if self._engine is None else self._engine
 
     @abstractmethod
