@@ -27,7 +27,7 @@ _SHORTEST, _LONGEST = 0.005, 0.2
 """Seconds between two looks while nothing arrives: about a third of the time since something did."""
 
 MOST_DESCRIPTORS = 65_536
-"""Descriptors that a learner lets itself have, where the system allows so many: it takes about six for each chain."""
+"""Descriptors that a learner lets itself have, where the system allows so many: it takes about ten for each chain."""
 
 COLLECT = (100_000, 20, 100)
 """Thresholds of Python's garbage collector: thousands of messages that live for one step, none of them in a cycle,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from time import monotonic, sleep, time
+from time import sleep, time
 from typing import Any
 
 from kafka import TopicPartition
@@ -27,7 +27,7 @@ from murk.stream.log.kafka.connection.address import Address
 from murk.stream.log.kafka.connection.clients import Clients
 from murk.stream.log.kafka.connection.closing import close_in_time
 from murk.stream.log.kafka.connection.settings import Settings
-from murk.stream.log.kafka.consumers import Ends, Newest, Reader, Shared, Table
+from murk.stream.log.kafka.consumers import Ends, Newest, Reader, Readers, Shared, Table
 from murk.stream.log.kafka.dead_letters import letters
 from murk.stream.log.kafka.group.membership import KafkaMembership
 from murk.stream.log.kafka.model_cache import ModelCache
@@ -42,9 +42,6 @@ from murk.stream.task.task import Task
 
 _ANNOUNCE_TRIES = 10
 _ASIDE = 0.5
-
-_UNUSED = 30.0
-"""Seconds after which what reads a partition is closed, where nothing was read by it."""
 
 
 class KafkaLog(Log):
@@ -77,9 +74,7 @@ class KafkaLog(Log):
         self._task: Task | None = None
         self._known: str | None = None
         self._announced_on: Mapping[str, str] = {}
-        self._readers: dict[tuple[str, int], Reader] = {}
-        self._read_at: dict[tuple[str, int], float] = {}
-        self._states: dict[int, Newest] = {}
+        self._readers = Readers()
         self._state_reader: Shared | None = None
         self._table: Table | None = None
         self._ends: Ends | None = None
@@ -212,15 +207,11 @@ class KafkaLog(Log):
         self._check(partition)
         return self._current_ends().of(self._names.releases, partition)[0]
 
-    def ends(self) -> Sequence[int]:
-        """Offset that the next message of each partition will get, asked for at once."""
-        return self.ends_of(range(self.partitions))
-
     def ends_of(self, partitions: Collection[int]) -> Sequence[int]:
-        """The same of some partitions, asked for at once; readers of partitions that nobody reads now are closed."""
+        """Offsets of next messages, asked for at once; readers of partitions that nobody reads now are closed."""
         for partition in partitions:
             self._check(partition)
-        self._close_unused()
+        self._readers.close_unused(self.url)
         return self._current_ends().of(self._names.releases, *partitions)
 
     # Models
@@ -305,13 +296,13 @@ class KafkaLog(Log):
 
     def close(self) -> None:
         """Close all clients, also where one of them fails; none is waited for for ever."""
-        made = [self._admin, self._sending, self._ends, self._table, self._state_reader, *self._readers.values()]
+        made = [self._admin, self._sending, self._ends, self._table, self._state_reader, *self._readers]
         with ExitStack() as clients:
             # The last one that is put here is the first to be closed.
             for one in (*made, self._cache):
                 if one is not None:
                     clients.callback(close_in_time, one, self.url)
-        self._readers, self._read_at, self._states, self._state_reader = {}, {}, {}, None
+        self._readers, self._state_reader = Readers(), None
         self._table = self._ends = self._cache = self._admin = None
 
     # What it is made of
@@ -415,18 +406,7 @@ class KafkaLog(Log):
             raise
 
     def _reader(self, topic: str, partition: int, *, committed: bool) -> Reader:
-        place = topic, partition
-        if place not in self._readers:
-            self._readers[place] = Reader(self._clients, self._current_ends(), topic, partition, committed=committed)
-        self._read_at[place] = monotonic()
-        return self._readers[place]
-
-    def _close_unused(self) -> None:
-        """Close what reads partitions that nothing has arrived on for long: each takes sockets and a thread."""
-        now = monotonic()
-        for place in [place for place, read in self._read_at.items() if now - read > _UNUSED]:
-            del self._read_at[place]
-            close_in_time(self._readers.pop(place), self.url)
+        return self._readers.get(self._clients, self._current_ends(), topic, partition, committed=committed)
 
     def _current_ends(self) -> Ends:
         if self._ends is None:
@@ -436,6 +416,4 @@ class KafkaLog(Log):
     def _state(self, chain: int) -> Any | None:
         if self._state_reader is None:
             self._state_reader = Shared(self._clients, committed=True)
-        if chain not in self._states:
-            self._states[chain] = Newest(self._state_reader.reader(self._current_ends(), self._names.states, chain))
-        return self._states[chain].record()
+        return self._state_reader.newest(self._current_ends(), self._names.states, chain).record()
