@@ -68,7 +68,7 @@ class wiping:  # noqa: N801 - used as `contextlib`'s own managers are
         _wipe(arrays)
         for place, scope in enumerate(scopes):
             if scope is arrays:
-                del scopes[place:]  # type: ignore[union-attr]
+                del scopes[place:]
                 break
         if not scopes and getattr(_LOCAL, "numbers", False):
             _LOCAL.numbers = False
