@@ -62,7 +62,8 @@ class wiping:  # noqa: N801 - used as `contextlib`'s own managers are
         self._end()
 
     def _end(self) -> None:
-        arrays, scopes = getattr(self, "_arrays", None), getattr(self, "_scopes", ())
+        arrays: list[NDArray[Any]] | None = getattr(self, "_arrays", None)
+        scopes: list[list[NDArray[Any]]] = getattr(self, "_scopes", [])
         if arrays is None:
             return
         _wipe(arrays)
