@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from murk._memory import register
+from murk._scratch import numbers_were_used
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -154,6 +155,7 @@ class Kernel:
 
     def _interpret(self, *args: Any) -> Any:
         _INTERPRETING.set(True)
+        numbers_were_used()
         return self._stand_in(*args)
 
     @property

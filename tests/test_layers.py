@@ -33,6 +33,7 @@ EVERYBODY = {
     "_lines",
     "_memory",
     "_printable",
+    "_scratch",
     "_sqlite",
     "_turns",
     "__version__",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from river import base
 from river.utils import dataframe
 
+from murk._scratch import keep, lasting
 from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate, Intervals
 from murk.learners.first_records import FIRST, FirstRecords
@@ -103,7 +104,8 @@ class StreamEstimator(base.Estimator):
 
     def _begun(self, names: tuple[Any, ...]) -> Any:
         """The engine; made for these features, where the first record is yet to fix them."""
-        with _BEGINNING:
+        # What an engine is made of stays, whatever call it is made in.
+        with _BEGINNING, lasting():
             return self._begin(names) if self._engine is None else self._engine
 
     @abstractmethod
@@ -140,15 +142,17 @@ class StreamEstimator(base.Estimator):
             if X.ndim != 2 or X.shape[1] != len(names):
                 raise UserError(f"an array of features must have shape (n, {len(names)}), got {X.shape}")
             if X.dtype.kind == "O":
-                return np.column_stack([numbers(column) for column in X.T])
+                return keep(np.column_stack([numbers(column) for column in X.T]))
             # Not a copy, which takes a tenth of learning it: nobody writes to it.
-            return X.astype(np.float64, copy=False)
+            return X if X.dtype == np.float64 else keep(X.astype(np.float64))
         frame = dataframe.into_frame(X)
         # Not frame[name]: a column may be named by a number, which would be taken for a row's.
         places = {name: place for place, name in enumerate(frame.columns)}
         absent = np.zeros(len(frame))
-        return np.column_stack(
-            [numbers(frame[:, places[name]].to_numpy()) if name in places else absent for name in names]
+        return keep(
+            np.column_stack(
+                [numbers(frame[:, places[name]].to_numpy()) if name in places else absent for name in names]
+            )
         )
 
     def _rows_of(self, X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from murk._jit import jit, within
 from murk._memory import words_at
+from murk._scratch import empty, keep, wiped
 from murk._turns import Turns, occupied
 from murk.learners.values import number
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, NoiseDistribution
@@ -54,6 +55,7 @@ def draw_from(address: int, trials: int, noise: Any) -> int:
     return LEARNED if draw_gaussian(pairs, spare, noise)[0] == DONE else TOO_FEW
 
 
+@wiped
 def finish_draw(
     words: NDArray[np.uint64],
     trials: int,
@@ -61,10 +63,17 @@ def finish_draw(
     distribution: NoiseDistribution = GAUSSIAN_NOISE,
 ) -> None:
     """Fill ``noise`` from words (two a trial, then spare ones) that did not suffice, and then from new ones."""
-    words = words.copy()
+    words = keep(words.copy())
     # Like the operating system's own, so that the kernels are compiled for one type only.
-    words.setflags(write=False)
-    fill_from(words, trials, 0, distribution, noise)
+    own = words.view()
+    own.setflags(write=False)
+    fill_from(own, trials, 0, distribution, noise)
+
+
+@wiped
+def take_random(words: NDArray[np.uint64]) -> None:
+    """Fill an array with words of the operating system's randomness."""
+    words[:] = keep(np.frombuffer(os.urandom(8 * len(words)), dtype=np.uint64))
 
 
 class KernelMemory:
@@ -215,7 +224,7 @@ class RecordEngine:
                     if missing:
                         self._learn_slowly(y, missing)
                 else:
-                    self._learn_row(np.array([[*map(number, values), 1.0]]), y)
+                    self._learn_row(values, y)
             except BaseException:
                 self.memory.wipe()
                 raise
@@ -227,17 +236,19 @@ class RecordEngine:
         memory, trials = self.memory, self._trials
         words = memory.words[: 2 * trials + SPARE]
         if missing == NO_WORDS:
-            words[:] = np.frombuffer(os.urandom(8 * len(words)), dtype=np.uint64)
+            take_random(words)
         finish_draw(words, trials, memory.noise)
         memory.words[:] = 0
         self._kernels.learn_record(memory.address, y, 0)
 
-    def _learn_row(self, row: NDArray[np.float64], y: float) -> None:
-        """Learn from the record of a row ``(1, p)`` where the kernel cannot, and wipe the row."""
-        try:
-            self._learn_block(row, np.array([y]))
-        finally:
-            row.fill(0.0)
+    @wiped
+    def _learn_row(self, values: Sequence[Any], y: float) -> None:
+        """Learn from one record, as `learn_record` takes it, where the kernel cannot."""
+        row, target = empty((1, len(values) + 1)), empty(1)
+        row[0, -1], target[0] = 1.0, y
+        for place, value in enumerate(values):
+            row[0, place] = number(value)
+        self._learn_block(row, target)
 
     def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
         """Learn from rows by what is in use, in the turn of whoever calls it."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import wiped
 from murk.errors import UserError
 from murk.learners.base import StreamEstimator
 from murk.learners.options import InverseScalingStep
@@ -21,6 +22,7 @@ class SGDEstimator(StreamEstimator):
         engine.use(self._default)
         return self._fix(names, engine)
 
+    @wiped
     def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
         engine = self._engine
         if engine is None:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import keep, numbers_were_used
+
 
 def number(value: Any) -> float:
     """A feature's value; what is missing or no finite number counts as 0, for everybody alike."""
@@ -35,6 +37,7 @@ def numbers(values: Any, one: Callable[[Any], float] = number) -> NDArray[np.flo
         # A list among the values: numpy knows no such column.
         array = np.empty(0, dtype=object)
     if array.dtype.kind in "biuf":
-        return array.astype(np.float64)
+        return keep(array.astype(np.float64))
     # Not numpy's: it makes text of everything beside a text.
-    return np.array([one(value) for value in values], dtype=np.float64)
+    numbers_were_used()
+    return keep(np.array([one(value) for value in values], dtype=np.float64))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import keep, wiped
 from murk.privacy.noise import Purpose, identifiers
 from murk.producers.base import Releaser
 from murk.producers.ledger.requests import ReleaseRequests, person_name
@@ -116,6 +117,7 @@ class Producer(Releaser["PersonProblem"]):
         self._write = writer(self._problem.kind)
         self._answering = Answering(self._problem, self._noise)
 
+    @wiped
     def release(
         self, record: Mapping[str, Any], *, person: str = "me", key: str | None = None, level: str = "default"
     ) -> Receipt:
@@ -186,6 +188,7 @@ class Producer(Releaser["PersonProblem"]):
         """
         return self._ledger.begin_run(self.task.hash, source.digest, people=source.people, excluded=excluded)
 
+    @wiped
     def release_block(self, block: Block) -> BlockReport:
         """Release a block of a file: one ledger transaction, one append.
 
@@ -222,7 +225,7 @@ class Producer(Releaser["PersonProblem"]):
             granted = np.array(spend.granted, dtype=np.int64)
             if spend.granted:
                 indices = rows[granted] if simulated else granted
-                self._randomize(spend, indices, chains[granted], models, block.x[granted], block.y[granted])
+                self._randomize(spend, indices, chains[granted], models, keep(block.x[granted]), keep(block.y[granted]))
             report = BlockReport(
                 len(spend.granted),
                 len(spend.refusals),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import empty, keep
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ def answers_of(
             continue
         one, places = SingleQuestionProblem(asking, name), own.tolist()
         answers = payloads_of(
-            one, x[own], y[own], [chains[place] for place in places], iterates, [levels[place] for place in places],
-            noise, indices[own],
+            one, keep(x[own]), keep(y[own]), [chains[place] for place in places], iterates,
+            [levels[place] for place in places], noise, indices[own],
         )  # fmt: skip
         for place, answer in zip(places, answers.tolist(), strict=True):
             payloads[place] = answer
@@ -163,14 +164,20 @@ def payloads_of(
     payloads = np.empty((len(x), problem.dimension), dtype=np.int64)
     vectors: NDArray[np.float64] | None = None
     for own, chain in _groups(chains):
-        found = problem.vectors(x[own], y[own], iterates[chain])
+        found = problem.vectors(_rows(x, own), _rows(y, own), iterates[chain])
         if vectors is None:
-            vectors = found if len(found) == len(x) else np.empty((len(x), found.shape[1]))
-        vectors[own] = found
+            vectors = found if len(found) == len(x) else empty((len(x), found.shape[1]))
+        if found is not vectors:
+            vectors[own] = found
     assert vectors is not None
     for own, level in _groups(levels):
-        payloads[own] = problem.mechanisms[level].randomize(vectors[own], noise, indices[own])
+        payloads[own] = problem.mechanisms[level].randomize(_rows(vectors, own), noise, indices[own])
     return payloads
+
+
+def _rows(values: NDArray[np.float64], own: slice | NDArray[np.int64]) -> NDArray[np.float64]:
+    """Rows of records: as they are, or a copy that is wiped."""
+    return values[own] if isinstance(own, slice) else keep(values[own])
 
 
 def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | NDArray[np.int64], Key]]:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _SHORTEST, _LONGEST = 0.005, 0.2
 """Seconds between two looks while nothing arrives: about a third of the time since something did."""
 
+MOST_DESCRIPTORS = 65_536
+"""Descriptors that a learner lets itself have, where the system allows so many: it takes about ten for each chain."""
+
 COLLECT = (100_000, 20, 100)
 """Thresholds of Python's garbage collector: thousands of messages that live for one step, none of them in a cycle,
 are otherwise walked through again and again, which takes as long as learning them."""
@@ -69,6 +72,7 @@ def command(
     from murk.stream.worker.pool import WorkerPool
 
     gc.set_threshold(*COLLECT)
+    _raise_descriptor_limit()
     # With --json there is no other sign of life before the end.
     start_logging(max(verbose, int(as_json)), log_json)
     with ExitStack() as stack:
@@ -124,3 +128,16 @@ def command(
         print_json(found)
     else:
         print_result(found)
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow this process more descriptors than the 1,024 that systems begin with, up to what the system allows it."""
+    try:
+        import resource
+    except ImportError:
+        # Not a Unix: there is no such limit.
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

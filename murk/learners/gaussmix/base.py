@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import keep, numbers_were_used, wiped
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.base import Record, StreamEstimator
@@ -198,28 +199,31 @@ class GaussMix(StreamEstimator):
 
     # Learning
 
+    @wiped
     def _put(self, x: Record, y: float) -> None:
         if self._engine is None:
             self._begun(tuple(sorted(x)))
         values = [x.get(name) for name in self._names]
-        self._add(np.array([[*map(number, values), *([1.0] if self.intercept else []), y]]))
+        numbers_were_used()
+        self._add(keep(np.array([[*map(number, values), *([1.0] if self.intercept else []), y]])))
         if self._first_records is not None:
             self._surveyed([(values, y)])
 
+    @wiped
     def _put_rows(self, X: Any, y: NDArray[np.float64]) -> None:
         if self._engine is None:
             self._begun(self._columns(X))
         rows = self._with_constant(self._rows_of(X, y))
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
-            self._add(np.column_stack([rows[block], y[block]]))
+            self._add(keep(np.column_stack([rows[block], y[block]])))
         if self._first_records is not None:
             self._survey_rows(X, y)
 
     def _with_constant(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Features and the constant, if any; what is no finite number counts as 0, as it does one by one."""
-        rows = np.where(np.isfinite(rows), rows, 0.0)
-        return np.column_stack([rows, np.ones(len(rows))]) if self.intercept else rows
+        rows = keep(np.where(np.isfinite(rows), rows, 0.0))
+        return keep(np.column_stack([rows, np.ones(len(rows))])) if self.intercept else rows
 
     @in_turn
     def _add(self, rows: NDArray[np.float64]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import keep
 from murk.errors import UserError
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.gaussmix.solving.estimates import estimate, estimate_grams
@@ -102,8 +103,8 @@ class WindowProblem(ABC):
         """
         targets = np.asarray(y, dtype=np.float64)
         if self.settings.kind == "binary":
-            targets = 2.0 * targets - 1.0
-        rows = np.column_stack([np.asarray(X, dtype=np.float64), targets])
+            targets = keep(2.0 * targets - 1.0)
+        rows = keep(np.column_stack([np.asarray(X, dtype=np.float64), targets]))
         rows[~np.isfinite(targets)] = 0.0
         return rows
 

@@ -34,6 +34,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from murk._jit import inlined, jit
+from murk._scratch import copied, empty, wiped
 from murk.errors import UserError
 from murk.learners.iwp_sgd import layout as k
 from murk.learners.iwp_sgd.layout import DIRECTED_LABEL, DIRECTED_RIDGE, FORM, VARIANCE, Array
@@ -212,14 +213,15 @@ class DirectionMechanism(Wrapped):
         longest = math.isqrt(2 * self.steps**2) + 1
         return Reach(((0, self.dimension, gaussian_square(self.dimension, longest)),))
 
+    @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> NDArray[np.int64]:
         """Randomize vectors ``(w, a, r, m / sqrt 2)``, (m, p + 2), into payloads; what is outside is projected."""
-        rows, indices = np.ascontiguousarray(vectors, dtype=np.float64), np.asarray(records, dtype=np.int64)
+        rows, indices = copied(vectors), np.asarray(records, dtype=np.int64)
         if rows.ndim != 2 or rows.shape[1] != self.dimension or indices.shape != (len(rows),):
             raise UserError(
                 f"directions come as (m, {self.dimension}) with m record indices, got {rows.shape} and {indices.shape}"
             )
-        steps = np.empty(rows.shape, dtype=np.int64)
+        steps = empty(rows.shape, np.int64)
         _quantise_all(rows, self.spacing, self.steps, steps)
         return np.asarray(steps + noise.gaussian(indices, self.dimension))
 

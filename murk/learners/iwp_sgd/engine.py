@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import copied, empty, wiped
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
@@ -232,11 +233,11 @@ class IWPEngine(RecordEngine):
             self.memory.wipe()
             raise
 
+    @wiped
     def _learn_records(
         self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[ExampleMechanism] | None
     ) -> None:
-        X = np.ascontiguousarray(X, dtype=np.float64)
-        y = np.ascontiguousarray(y, dtype=np.float64)
+        X, y = copied(X), copied(y)
         if len(X) == 0:
             return
         levels = np.zeros(0, dtype=np.int64)
@@ -256,7 +257,8 @@ class IWPEngine(RecordEngine):
             block = slice(start, min(start + _BLOCK, len(X)))
             records = np.arange(self.n_releases, self.n_releases + block.stop - start, dtype=np.int64)
             noise = self._noise.gaussian(records, len(self.memory.noise))
-            words = np.zeros(len(records), dtype=np.uint64)
+            words = empty(len(records), np.uint64)
+            words.fill(0)
             if self._labelled:
                 words[:] = self._noise.words(records, 1, Purpose.COIN)[:, 0]
             f.learn_records(self.real, self.whole, X[block], y[block], levels[block], reals, wholes, noise, words)

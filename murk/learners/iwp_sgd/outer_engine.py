@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import due
+from murk._scratch import copied, empty, keep, wiped
 from murk._turns import in_turn
 from murk.errors import MurkError
 from murk.learners.iwp_sgd import layout as k
@@ -45,10 +46,11 @@ class OuterEngine(IWPEngine):
         super()._learn_block(X, y)
         self._in_place = self._able()
 
+    @wiped
     def _learn_records(
         self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[ExampleMechanism] | None
     ) -> None:
-        rows, targets = (np.ascontiguousarray(values, dtype=np.float64) for values in (X, y))
+        rows, targets = copied(X), copied(y)
         levels, used, known = _ALL, [self.current], _NO_LEVELS
         if mechanisms is not None and len(mechanisms) == 1:
             self.use(mechanisms[0])
@@ -62,30 +64,25 @@ class OuterEngine(IWPEngine):
             numbers = self._randomized(rows[block], targets[block], levels[block], used)
             learn_outer(self.real, self.whole, numbers, levels[block], *known)
 
+    @wiped
     def _randomized(
         self, rows: NDArray[np.float64], targets: NDArray[np.float64], levels: NDArray[np.int64], used: Sequence[Any]
     ) -> NDArray[np.float64]:
         """Decoded releases of records, of one mechanism or of each row's own."""
         p, m = self.settings.features, len(rows)
-        # A copy of our own in any case, so that it can be wiped.
-        whole = np.ones((m, p))
-        vectors = np.empty((m, p + 1))
+        whole, vectors = empty((m, p)), empty((m, p + 1))
         indices = np.arange(self.n_releases, self.n_releases + m, dtype=np.int64)
-        try:
-            whole[:, : rows.shape[1]] = rows
-            scale = float(self.real[k.TARGET_SCALE])
-            to_units(self.settings.form, int(self.settings.boxed), scale, whole, targets, vectors)
-            if len(used) == 1:
-                return np.asarray(used[0].decode(used[0].randomize(vectors, self._noise, indices)))
-            numbers = np.empty((m, self.dimension))
-            for place, mechanism in enumerate(used):
-                own = levels == place
-                numbers[own] = mechanism.decode(mechanism.randomize(vectors[own], self._noise, indices[own]))
-            return numbers
-        finally:
-            # Nothing of a record stays behind.
-            whole[:] = 0.0
-            vectors[:] = 0.0
+        whole.fill(1.0)
+        whole[:, : rows.shape[1]] = rows
+        scale = float(self.real[k.TARGET_SCALE])
+        to_units(self.settings.form, int(self.settings.boxed), scale, whole, targets, vectors)
+        if len(used) == 1:
+            return np.asarray(used[0].decode(used[0].randomize(vectors, self._noise, indices)))
+        numbers = np.empty((m, self.dimension))
+        for place, mechanism in enumerate(used):
+            own = levels == place
+            numbers[own] = mechanism.decode(mechanism.randomize(keep(vectors[own]), self._noise, indices[own]))
+        return numbers
 
     @in_turn
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:

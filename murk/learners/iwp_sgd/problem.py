@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import copied, empty
 from murk.errors import UserError
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.iwp_sgd import kernels as f
@@ -74,14 +75,15 @@ class ExampleProblem:
         separate release, ``(x, y)``. The constant is the last column of ``X``. A record without a target (NaN) gives
         zeros: it is released like any other.
         """
-        rows = np.ascontiguousarray(X, dtype=np.float64)
+        rows = copied(X)
         settings = self.settings
-        targets = np.ascontiguousarray(y, dtype=np.float64)
+        targets = copied(y)
         if settings.outer:
-            units = np.empty((len(rows), settings.features + 1))
+            units = empty((len(rows), settings.features + 1))
             to_units(settings.form, int(settings.boxed), math.sqrt(settings.square - 1.0), rows, targets, units)
             return units
-        out = np.zeros((len(rows), self.dimension))
+        out = empty((len(rows), self.dimension))
+        out.fill(0.0)
         scale = math.sqrt(settings.square - 1.0) if settings.directed else settings.scale
         f.to_vectors(settings.form, int(settings.boxed), scale, rows, targets, out)
         return out

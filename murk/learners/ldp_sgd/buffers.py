@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import empty
 from murk.learners.in_place import KernelMemory
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.losses import Huber, Softmax
@@ -35,8 +36,8 @@ def drawn(
     source: NoiseSource, records: NDArray[np.int64], kinds: NDArray[np.int64], size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     """Noise (so many integers each) and coins for records that are randomized by these kinds of mechanism."""
-    noise = np.empty((len(kinds), size), dtype=np.int64)
-    coins = np.zeros((len(kinds), 3), dtype=np.uint64)
+    noise, coins = empty((len(kinds), size), np.int64), empty((len(kinds), 3), np.uint64)
+    coins.fill(0)
     direction, codes = np.isin(kinds, lattice.DIRECTIONS), np.unique(kinds).tolist()
     for name in {NOISE_OF[code] for code in codes}:
         chosen = np.isin(kinds, [code for code in codes if NOISE_OF[code] == name])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 from collections.abc import Mapping, Sequence
 from operator import le
 from typing import Any
@@ -15,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import copied, keep, wiped
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
-from murk.learners.in_place import NO_WORDS, RecordEngine, finish_draw
+from murk.learners.in_place import NO_WORDS, RecordEngine, finish_draw, take_random
 from murk.learners.ldp_sgd import inference
 from murk.learners.ldp_sgd import kernels as k
 from murk.learners.ldp_sgd.buffers import Memory, drawn, level_rows
@@ -163,14 +163,15 @@ class SGDEngine(RecordEngine):
             self.current = mechanism
             self._in_place = self._seeded or (self._direct and mechanism.draws == 1)
 
+    @wiped
     def _learn_slowly(self, y: float, missing: int) -> None:
         """Learn with secure noise where the words that the kernel drew do not suffice, or where it drew none."""
         memory, count = self.memory, k.words_of(self._trials)
         if missing == NO_WORDS:
-            memory.words[:count] = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+            take_random(memory.words[:count])
         _, spare, pairs = np.split(memory.words[:count], [3, k.WORDS_HEADER])
         distribution = NOISE_DISTRIBUTIONS[NOISE_OF[int(memory.whole[k.KIND])]]
-        finish_draw(np.concatenate([pairs, spare]), self._trials, memory.noise, distribution)
+        finish_draw(keep(np.concatenate([pairs, spare])), self._trials, memory.noise, distribution)
         k.learn_record(memory.address, y, 0)
 
     def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
@@ -191,12 +192,12 @@ class SGDEngine(RecordEngine):
             self.memory.wipe()
             raise
 
+    @wiped
     def _learn_records(
         self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Mechanism] | None
     ) -> None:
         memory = self.memory
-        X = np.ascontiguousarray(X, dtype=np.float64)
-        y = np.ascontiguousarray(y, dtype=np.float64)
+        X, y = copied(X), copied(y)
         if len(X) == 0:
             return
         levels = np.zeros(0, dtype=np.int64)

@@ -54,6 +54,7 @@ def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float
             residual += real[basis + k * outputs + r] * miss
         for j in range(p):
             out[r * p + j] = residual * z[j] * weight
+    scores[:] = 0.0
 
 
 @jit

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import copied, empty
 from murk.errors import UserError
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.ldp_sgd import kernels as k
@@ -153,12 +154,13 @@ class GradientProblem:
         ``theta`` is the iterate of version 0 where none is given.
         """
         theta = self.initial if theta is None else theta
-        out = np.zeros((X.shape[0], self.dimension))
+        out = empty((X.shape[0], self.dimension))
+        out.fill(0.0)
         memory = self._memory
         k.gradients(
             # A copy: what devices share is not written to, and would be another type to compile the kernel for.
             memory.real, memory.whole, np.array(theta, dtype=np.float64),
-            np.ascontiguousarray(X, dtype=np.float64), np.ascontiguousarray(y, dtype=np.float64), out,
+            copied(X), copied(y), out,
         )  # fmt: skip
         return out
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from river.utils import dataframe
 
+from murk._scratch import empty, wiped
 from murk.errors import UserError
 from murk.learners.base import Record, StreamEstimator
 from murk.learners.estimates.estimate import Estimate
@@ -165,6 +166,7 @@ class PublicMoments(StreamEstimator):
     def _own(self, budget: Guarantee) -> Any:
         return self._calibrated(budget) if self._directions is None else self._engine.level(budget)
 
+    @wiped
     def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
         if self.inputs == "released":
             self._learn_released_rows(X, budget)
@@ -185,7 +187,8 @@ class PublicMoments(StreamEstimator):
             engine.learn_records(self._coded(rows[block]), y[block], own[block] if isinstance(own, list) else [own])
 
     def _coded(self, rows: Floats) -> Floats:
-        coded = np.ones((len(rows), len(self._names) + self.intercept))
+        coded = empty((len(rows), len(self._names) + self.intercept))
+        coded[:, len(self._names) :] = 1.0
         np.multiply(rows, self._gain, out=coded[:, : len(self._names)])
         return coded
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import due
+from murk._scratch import keep, wiped
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate
@@ -198,6 +199,7 @@ class MomentEngine(RecordEngine):
         """
         self._learn_records(X, y, mechanisms)
 
+    @wiped
     def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Randomizer]) -> None:
         for start in range(0, len(X), BLOCK):
             block = slice(start, min(start + BLOCK, len(X)))
@@ -214,7 +216,7 @@ class MomentEngine(RecordEngine):
             else:
                 for place, mechanism in enumerate(distinct):
                     mine = levels == place
-                    payloads[mine] = mechanism.randomize(vectors[mine], self._noise, records[mine])
+                    payloads[mine] = mechanism.randomize(keep(vectors[mine]), self._noise, records[mine])
             self._learn_batch(payloads, levels, self._table_of(distinct))
 
     def _table_of(self, mechanisms: list[Randomizer]) -> _Table:

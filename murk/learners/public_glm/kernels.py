@@ -93,6 +93,7 @@ def moments_of(
             if zero and target == target:
                 target = 0.0
         moments(x, target, root, weight, presence, out[i])
+    x[:] = 0.0
     return beyond
 
 
@@ -159,6 +160,8 @@ def randomize_block(
         moments(x, target, root, weight, presence, v)
         for j in range(v.shape[0]):
             out[i, j] = np.int64(v[j] * steps) + noise[i, j]
+    x[:] = 0.0
+    v[:] = 0.0
 
 
 # Places in ``sums``: of the weights, of their squares times the noise's variance, and of their squares; first for

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
+from murk._scratch import copied, wiped
 from murk.errors import UserError
 from murk.learners.public_glm import kernels
 from murk.learners.public_glm.fitting.statistics import Statistics
@@ -149,9 +150,10 @@ class MomentMechanism:
         """What one release costs an account, rounded up."""
         return self.noise.cost(currency)
 
+    @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize m vectors of moments (m, d) into payloads, int64 of shape (m, d)."""
-        rows = np.ascontiguousarray(vectors, dtype=np.float64)
+        rows = copied(vectors)
         indices = np.asarray(records, dtype=np.int64)
         if rows.ndim != 2 or rows.shape[1] != self.dimension or indices.shape != (len(rows),):
             raise UserError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import keep
 from murk.errors import UserError
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.public_glm.directions import DirectionProblem, directions_of
@@ -79,7 +80,7 @@ class MomentProblem:
     ) -> NDArray[np.float64]:
         """Moments of coded records, (m, d); what a NaN target counts as is the layout's. No model is needed."""
         targets = np.asarray(y, dtype=np.float64)
-        return self.layout.vectors(X, 2.0 * targets - 1.0 if self.binary else targets)
+        return self.layout.vectors(X, keep(2.0 * targets - 1.0) if self.binary else targets)
 
     def engine(self) -> MomentEngine:
         """A learner for this task's releases, standing at version 0."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import wiped
 from murk.errors import UserError
 from murk.learners.base import StreamEstimator
 from murk.learners.estimates.drift import Drift
@@ -88,6 +89,7 @@ class Scores(StreamEstimator):
         level: str = self._engine.level(budget)
         return level
 
+    @wiped
     def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
         engine = self._engine or self._begun(self._columns(X))
         rows = self._rows_of(X, y)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from murk._jit import deferred, deferred_to
 from murk._memory import borrowed
+from murk._scratch import empty, keep, wiped
 
 Array = NDArray[Any]
 
@@ -166,24 +167,24 @@ def _triangle(p: int) -> tuple[Array, Array, Array]:
     return row, column, np.where(row == column, 1.0, math.sqrt(2.0))
 
 
+@wiped
 def _outer_early(rows: Array, out: Array) -> None:
     # The same operations in the same order, a column of numpy's for each line; a running sum adds one after another.
     row, column, factor = _triangle(rows.shape[1])
-    v = np.where(np.isfinite(rows), rows, 0.0)
-    squares = np.abs(v)
+    v = keep(np.where(np.isfinite(rows), rows, 0.0))
+    squares = np.abs(v, out=empty(v.shape))
     with np.errstate(all="ignore"):
-        largest = squares.max(axis=1, initial=1.0, keepdims=True)
+        largest = keep(squares.max(axis=1, initial=1.0, keepdims=True))
         v /= largest
         np.multiply(v, v, out=squares)
-        sums = squares.cumsum(axis=1)
-        lengths = np.sqrt(sums[:, -1:])
+        sums = np.cumsum(squares, axis=1, out=empty(v.shape))
+        lengths = np.sqrt(sums[:, -1:], out=empty((len(v), 1)))
         np.maximum(lengths, np.divide(1.0, largest, out=largest), out=lengths)
         v /= lengths
-        left, right = v[:, row], v[:, column]
+        # Indexing would copy through memory of numpy's own.
+        left, right = (np.take(v, places, axis=1, out=empty(out.shape), mode="clip") for places in (row, column))
         np.multiply(left, right, out=out)
         out *= factor
-    for scratch in (v, squares, largest, sums, lengths, left, right):
-        scratch[:] = 0.0
 
 
 @deferred_to(_outer_early)
@@ -214,18 +215,14 @@ def outer(rows: Array, out: Array) -> None:
     v[:] = 0.0
 
 
+@wiped
 def _noisy_outer_early(rows: Array, unit: float, noise: Array, out: Array) -> None:
-    matrices = np.empty(out.shape)
-    steps = np.empty(out.shape, dtype=np.int64)
-    try:
-        _outer_early(rows, matrices)
-        matrices /= unit
-        steps[:] = np.rint(matrices, out=matrices)
-        np.add(steps, noise, out=out)
-    finally:
-        # Nothing of a record stays behind, and from the steps the noise could be taken off.
-        matrices[:] = 0.0
-        steps[:] = 0
+    # From the steps the noise could be taken off.
+    matrices, steps = empty(out.shape), empty(out.shape, np.int64)
+    _outer_early(rows, matrices)
+    matrices /= unit
+    steps[:] = np.rint(matrices, out=matrices)
+    np.add(steps, noise, out=out)
 
 
 @deferred_to(_noisy_outer_early)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import due
+from murk._scratch import copied, keep, wiped
 from murk._turns import in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.in_place import TOO_FEW, Held, RecordEngine, finish_draw, trials_for
@@ -21,6 +22,7 @@ from murk.learners.scores.model import QUESTIONS, Question, asked, vectors, with
 from murk.learners.scores.settings import Settings
 from murk.learners.scores.solving.estimate import ScoreEstimate
 from murk.learners.scores.sums import Epoch
+from murk.learners.values import number
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 
@@ -143,9 +145,9 @@ class LocalScores(RecordEngine, ScoreEngine):
             finish_draw(words, trials, noise)
             k.learn_record(memory.address, y, 0)
             return
-        row = np.where(np.isfinite(memory.x), memory.x, 0.0)[None, :]
+        values = [number(value) for value in memory.features.tolist()]
         memory.wipe()
-        self._learn_row(row, y)
+        self._learn_row(values, y)
 
     def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
         self._learn_records(X, y, (self.current or "default",))
@@ -169,6 +171,7 @@ class LocalScores(RecordEngine, ScoreEngine):
     def _learn_in_turn(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
         self._learn_records(X, y, levels)
 
+    @wiped
     def _learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
         alike = len(levels) == 1 and self._seed is not None and in_place(self.mechanisms[levels[0]])
         together = alike and due(k.learn_rows, len(X) * self.settings.dimension)
@@ -187,24 +190,16 @@ class LocalScores(RecordEngine, ScoreEngine):
         now = self._now
         # Of its own, so that nobody reads half of a row while the kernel runs without the interpreter's lock.
         held = Answers(now, level, self.mechanisms[level], self.settings, len(X), self._seed)
-        rows, targets = (np.ascontiguousarray(values, dtype=np.float64) for values in (X, y))
         try:
-            k.learn_rows(held.address, rows, targets)
+            k.learn_rows(held.address, copied(X), copied(y))
         except BaseException:
             held.wipe()
             raise
-        finally:
-            if rows.base is None:
-                rows.fill(0.0)
         self._now = held.joined(self._advanced)
 
     def _answer_rows(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
         coded = X if X.shape[1] == self.settings.features else with_constant(X)
-        try:
-            self._add(self._answers(coded, y, levels))
-        finally:
-            if coded is not X:
-                coded.fill(0.0)
+        self._add(self._answers(coded, y, levels))
 
     def _answers(
         self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]
@@ -214,15 +209,10 @@ class LocalScores(RecordEngine, ScoreEngine):
         questions = asked(self._noise.words(people, 1, Purpose.QUESTION)[:, 0], epoch.model)
         answers: dict[Answered, NDArray[np.int64]] = {}
         for own, level, question in _groups(levels, questions):
-            rows = X[own]
-            given = vectors(rows, y[own], epoch.model, self.settings.response, question)
-            try:
-                mechanism = self.mechanisms[level].mechanism(question)
-                answers[epoch.start, level, question] = mechanism.randomize(given, self._noise, people[own])
-            finally:
-                given.fill(0.0)
-                if rows.base is None:
-                    rows.fill(0.0)
+            rows, targets = (values if isinstance(own, slice) else keep(values[own]) for values in (X, y))
+            given = vectors(rows, targets, epoch.model, self.settings.response, question)
+            mechanism = self.mechanisms[level].mechanism(question)
+            answers[epoch.start, level, question] = mechanism.randomize(given, self._noise, people[own])
         return answers
 
     # What predictions are by
@@ -319,7 +309,7 @@ def _groups(
     names = sorted(set(levels))
     places = np.array([names.index(level) for level in levels], dtype=np.int64)
     for place, level in enumerate(names):
-        for number, question in enumerate(QUESTIONS):
-            own = np.flatnonzero((questions == number) & (places == place))
+        for at, question in enumerate(QUESTIONS):
+            own = np.flatnonzero((questions == at) & (places == place))
             if len(own):
                 yield own, level, question

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from murk._scratch import copied, empty, wiped
 from murk.errors import UserError
 from murk.learners.scores import kernels
 from murk.learners.scores.layout import matrix_size
@@ -114,6 +115,7 @@ class OuterGaussian(Wrapped):
         """How long an honest payload is; a longer one is forged."""
         return Reach(((0, self.dimension, gaussian_square(self.dimension, self._steps)),))
 
+    @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize ``v v'`` of m vectors v (m, p) into payloads, int64 of shape (m, d)."""
         indices = np.asarray(records, dtype=np.int64)
@@ -155,13 +157,10 @@ class OuterMechanism(Wrapped):
     features: int
     noise: Mechanism
 
+    @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize ``v v'`` of m vectors v (m, p) into payloads, int64 of shape (m, d)."""
-        matrices = outer(vectors, self.features)
-        try:
-            return self.noise.randomize(matrices, noise, records)
-        finally:
-            matrices[:] = 0.0
+        return self.noise.randomize(outer(vectors, self.features), noise, records)
 
 
 # As in `calibrate`: the last digits must not decide what a release is.
@@ -312,13 +311,13 @@ def score_mechanisms(
 def outer(vectors: npt.ArrayLike, features: int) -> Vectors:
     """``v v'`` of rows v (m, p), as vectors; rows longer than 1 are shortened, what is not finite counts as 0."""
     rows = _rows(vectors, features)
-    found = np.empty((len(rows), matrix_size(features)))
+    found = empty((len(rows), matrix_size(features)))
     kernels.outer(rows, found)
     return found
 
 
 def _rows(vectors: npt.ArrayLike, features: int) -> Vectors:
-    rows = np.asarray(vectors, dtype=np.float64)
+    rows = copied(vectors)
     if rows.ndim != 2 or rows.shape[1] != features:
         raise UserError(f"vectors come as (m, {features}), got {rows.shape}")
-    return np.ascontiguousarray(rows)
+    return rows

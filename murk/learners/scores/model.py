@@ -21,6 +21,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import copied, empty, keep
 from murk.learners.coordinates import contrasts
 from murk.learners.links import logistic
 from murk.learners.problem import HostileModelError
@@ -206,14 +207,14 @@ def vectors(X: Array, y: Array, model: Model, response: Response, question: Ques
     A NaN (missing) target gives zeros, but in a scatter, which is of the features alone. So a curvature counts only
     where the target is there, as a score does, and their ratio is that of the people whose targets are.
     """
-    X, y = np.ascontiguousarray(X), np.ascontiguousarray(y)
+    X, y = copied(X), copied(y)
     p = len(model.transform)
     if response.classes and question == "score":
-        found = np.empty((len(X), len(model.origin)))
+        found = empty((len(X), len(model.origin)))
         basis = contrasts(response.classes)
         kernels.class_scores(X, y, model.origin, model.transform, model.reach, model.exponent, basis, found)
         return found
-    found = np.empty((len(X), p))
+    found = empty((len(X), p))
     reach = model.reach if question == "score" else model.matrix_reach
     kernels.vectors(
         X, y, model.origin[:p], model.transform, reach, model.exponent, response.binary,
@@ -224,6 +225,7 @@ def vectors(X: Array, y: Array, model: Model, response: Response, question: Ques
 
 def with_constant(rows: Array) -> Array:
     """Coded features with the constant; what is not finite counts as 0."""
-    coded = np.ones((len(rows), rows.shape[1] + 1))
-    coded[:, :-1] = np.where(np.isfinite(rows), rows, 0.0)
+    coded = empty((len(rows), rows.shape[1] + 1))
+    coded[:, -1] = 1.0
+    coded[:, :-1] = keep(np.where(np.isfinite(rows), rows, 0.0))
     return coded

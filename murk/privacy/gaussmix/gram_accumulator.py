@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._jit import jit
+from murk._scratch import empty, numbers_were_used, overwrite_large_numbers, wiped, wiping
 from murk._turns import in_turn
 from murk.privacy.gaussmix.gram import GramMechanism
 from murk.privacy.gaussmix.kernels import bounded
@@ -114,7 +115,8 @@ class GramAccumulator(WindowAccumulator):
         self._row.fill(0)
 
     def _carry_over(self) -> None:
-        self._high += self._low >> _LOW
+        with wiping():
+            self._high += np.right_shift(self._low, _LOW, out=empty(self._low.shape, np.int64))
         self._low &= _MASK
         self._since = 0
 
@@ -129,25 +131,31 @@ class GramAccumulator(WindowAccumulator):
         """
         self._check()
         try:
-            noise = self._noise.gaussian([self.window], self._skip + self.mechanism.dimension)[0, self._skip :]
-            places = self._places()
-            integers = places + noise
-            places.fill(0)
+            integers = self._noisy()
         finally:
             self._wipe()
         integers.setflags(write=False)
         return Gram(integers, self._records, self.simulated)
 
+    @wiped
+    def _noisy(self) -> Integers:
+        noise = self._noise.gaussian([self.window], self._skip + self.mechanism.dimension)[0, self._skip :]
+        return np.asarray(self._places() + noise)
+
     def _places(self) -> Integers:
         """Where the sums stand on the noise's lattice: each rounded to the nearest step, exactly."""
         own, other = self.mechanism.ratios
-        places = []
+        places, at = empty(self.mechanism.dimension, np.int64), 0
         for i in range(self.mechanism.columns):
             for j in range(i, self.mechanism.columns):
                 ratio = own if i == j else other
                 total = (int(self._high[i, j]) << _LOW) + int(self._low[i, j])
-                places.append((2 * total * ratio.numerator + ratio.denominator) // (2 * ratio.denominator))
-        return np.array(places, dtype=np.int64)
+                places[at] = (2 * total * ratio.numerator + ratio.denominator) // (2 * ratio.denominator)
+                at += 1
+        del total
+        numbers_were_used()
+        overwrite_large_numbers()
+        return places
 
     def _secrets(self) -> Iterable[npt.NDArray[Any]]:
         return self._high, self._low, self._inside, self._row

@@ -3,6 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from murk._scratch import empty
+
 __all__ = ["WIDTH", "randomly_rounded"]
 
 WIDTH = 4.0
@@ -44,21 +46,28 @@ def randomly_rounded(values: npt.NDArray[np.float64], words: npt.NDArray[np.uint
     >>> randomly_rounded(np.array([0.25, -7.0]), words).tolist()
     [0, -7]
     """
-    base = np.floor(values)
-    part = values - base
-    uniform = (words >> _ELEVEN).astype(np.float64) * 2.0**-53
-    total = np.zeros_like(part)
+    # Each temporary is one of these, which are wiped.
+    base, part, other, density = (empty(values.shape) for _ in range(4))
+    np.floor(values, out=base)
+    np.subtract(values, base, out=part)
+    uniform, total, reached = (empty(values.shape) for _ in range(3))
+    np.copyto(uniform, np.right_shift(words, _ELEVEN, out=empty(words.shape, np.uint64)))
+    uniform *= 2.0**-53
+    total.fill(0.0)
     for step in range(-_REACH, _REACH + 2):
-        total += _density(step - part)
+        total += _density(np.subtract(step, part, out=other), density)
     uniform *= total
-    result = base.astype(np.int64) - _REACH
-    reached = np.zeros_like(part)
+    result, there = empty(values.shape, np.int64), empty(values.shape, np.bool_)
+    np.copyto(result, base, casting="unsafe")
+    result -= _REACH
+    reached.fill(0.0)
     for step in range(-_REACH, _REACH + 1):
-        reached += _density(step - part)
-        result += uniform >= reached
+        reached += _density(np.subtract(step, part, out=other), density)
+        result += np.greater_equal(uniform, reached, out=there)
     return result
 
 
-def _density(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    density: npt.NDArray[np.float64] = np.exp(x * x * (-0.5 / WIDTH**2))
-    return density
+def _density(x: npt.NDArray[np.float64], out: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    np.multiply(x, x, out=out)
+    out *= -0.5 / WIDTH**2
+    return np.exp(out, out=out)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from murk._scratch import copied, empty, keep, numbers_were_used, wiped
 from murk._turns import in_turn
 from murk.errors import MurkError
 from murk.privacy.gaussmix import kernels
@@ -153,12 +154,14 @@ class SketchAccumulator(WindowAccumulator):
         finally:
             self._wipe()
 
+    @wiped
     def _release(self) -> Sketch:
         mechanism, size = self.mechanism, self.mechanism.dimension
         noise = self._noise.gaussian([self.window], 1 + size)[0]
         words = self._noise.words([self.window], _KEY_WORDS + size, Purpose.COIN)[0, _KEY_WORDS:]
         spread = mechanism.spread(self._noisy_eigenvalue(int(noise[0])))
-        mixtures = np.ascontiguousarray(self._mixtures.T).ravel() / mechanism.spacing(spread)
+        mixtures = copied(self._mixtures.T).ravel()
+        mixtures /= mechanism.spacing(spread)
         integers = (randomly_rounded(mixtures, words) + noise[1:]).reshape(mechanism.rows, mechanism.columns)
         integers.setflags(write=False)
         return Sketch(integers, spread, self._records, self.simulated)
@@ -168,11 +171,16 @@ class SketchAccumulator(WindowAccumulator):
         mechanism = self.mechanism
         if not mechanism.releases_eigenvalue:
             return 0.0
-        half = (self._moments - self._carry) / mechanism.bound**2
+        half = np.subtract(self._moments, self._carry, out=empty(self._moments.shape))
+        half /= mechanism.bound**2
         try:
-            smallest = float(np.linalg.eigvalsh(half, UPLO="U")[0])
+            smallest = float(keep(np.linalg.eigvalsh(half, UPLO="U"))[0])
         except np.linalg.LinAlgError:
             raise MurkError("the smallest eigenvalue of the window could not be computed; the window is lost") from None
+        finally:
+            # LAPACK frees its copy of the matrix as it is: one of the same size is put in its place.
+            np.linalg.eigvalsh(np.eye(len(half)), UPLO="U")
+            numbers_were_used()
         step = mechanism.eta / WIDTH
         lattice = int(np.floor((smallest - _EIGENVALUE_ERROR) / step))
         return (lattice + noise) * step - mechanism.eta * mechanism.tau

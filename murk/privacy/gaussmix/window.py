@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from murk._scratch import copied, wiped
 from murk._turns import Turns, in_turn
 from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise
@@ -64,6 +65,7 @@ class WindowAccumulator(ABC):
         """Whether it has been released or wiped, and so is of no more use."""
         return self._released
 
+    @wiped
     def add_block(self, rows: npt.ArrayLike) -> None:
         """Add rows (m, p + 1): features, then the target.
 
@@ -104,7 +106,7 @@ class WindowAccumulator(ABC):
 
     def _block(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
         try:
-            block = np.ascontiguousarray(rows, dtype=np.float64)
+            block = copied(rows)
         except (TypeError, ValueError):
             # Numpy's own message quotes the value.
             raise UserError("a block of rows must be numbers only, in rows of one length") from None

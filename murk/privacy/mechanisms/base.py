@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from murk._scratch import copied, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.kernel_codes import DIRECTIONS, NOISE_OF, WIDTH
@@ -205,6 +206,7 @@ def _tools() -> tuple[Any, Any, Any]:
     return lattice, draw_noise, Purpose.COIN
 
 
+@wiped
 def randomize_block(
     mechanism: Mechanism, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike
 ) -> Integers:
@@ -257,4 +259,4 @@ def _block(mechanism: Mechanism, values: npt.ArrayLike, dtype: type) -> npt.NDAr
         )
     if dtype is np.int64 and rows.dtype.kind not in "iu":
         raise UserError(f"a payload is made of integers, got {rows.dtype}")
-    return np.ascontiguousarray(rows, dtype=dtype)
+    return copied(rows, dtype)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from murk._scratch import copied, keep, wiped
 from murk.errors import UserError
 from murk.privacy.accounting import Accountant
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
@@ -178,6 +179,7 @@ class CompositeMechanism:
             return (*curves, point)
         return (point, *curves)
 
+    @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
         """Randomize m vectors.
 
@@ -203,7 +205,7 @@ class CompositeMechanism:
         from murk.privacy.mechanisms import lattice
         from murk.privacy.noise import Purpose
 
-        rows = np.asarray(vectors, dtype=np.float64)
+        rows = copied(vectors)
         indices = np.asarray(records, dtype=np.int64)
         if rows.ndim != 2 or rows.shape[1] != self.dimension:
             raise UserError(f"this mechanism takes an array of shape (m, {self.dimension}), got {rows.shape}")
@@ -221,8 +223,8 @@ class CompositeMechanism:
             else:
                 released = np.empty((len(rows), width), dtype=np.int64)
                 lattice.randomize_block(
-                    part.code, np.ascontiguousarray(rows[:, at : at + width]), part.radius, part.spacing, part.steps,
-                    np.uint64(0), np.ascontiguousarray(integers[:, drawn : drawn + width]),
+                    part.code, copied(rows[:, at : at + width]), part.radius, part.spacing, part.steps,
+                    np.uint64(0), copied(integers[:, drawn : drawn + width], np.int64),
                     np.zeros((len(rows), 0), dtype=np.uint64), released,
                 )  # fmt: skip
                 out[:, at : at + width] = released
@@ -264,9 +266,9 @@ class CompositeMechanism:
 
 def _labels(part: RandomizedResponse, values: Vectors, words: npt.NDArray[np.uint64]) -> Integers:
     """Each label kept or turned round by one word; a fair coin where there is none."""
-    truth = np.where(values > 0, 1, -1)
+    truth = keep(np.where(values > 0, 1, -1))
     kept = words < np.uint64(part.threshold)
-    answers = np.where(kept, truth, -truth)
+    answers = keep(np.where(kept, truth, -truth))
     missing = ~((values > 0) | (values < 0))
     return np.where(missing, np.where(words < _FAIR, 1, -1), answers).astype(np.int64)
 

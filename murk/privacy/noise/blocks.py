@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from murk._jit import deferred_to
 from murk._memory import borrowed
+from murk._scratch import empty, keep, wiped
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NoiseDistribution
 from murk.privacy.noise.kernels import (
     Progress,
@@ -29,7 +30,6 @@ from murk.privacy.noise.streaming import DONE, REJECTED, WORDS, Integers, Words
 Flags = npt.NDArray[np.bool_]
 
 _START = np.int64(0)
-_FEW = 32
 # It serves arrays as it serves numbers.
 _blocks: Any = block
 
@@ -37,57 +37,42 @@ _blocks: Any = block
 def _decide(shape: Integers, table: Words, a: Words, b: Words) -> tuple[Integers, Flags, Flags]:
     """What trials with these words give, which of them give something, and which are open."""
     step, step_bits, denominator, denominator_bits, width, _, quadratic = shape.tolist()
-    word = a & np.uint64((1 << width) - 1)
-    k = np.searchsorted(table[0], word, side="left")
-    j = (b & np.uint64((1 << step_bits) - 1)).astype(np.int64)
-    negative = (b >> np.uint64(step_bits)) & np.uint64(1) == 1
-    u1 = ((b >> np.uint64(step_bits) >> np.uint64(1)) & np.uint64((1 << denominator_bits) - 1)).astype(np.int64)
-    x = k * step + j
-    inside = (j < step) & (u1 < denominator)
-    undecided = inside & ((u1 < (j * (k * step + x) if quadratic else j)) | (table[0][k] == word))
-    return np.where(negative, -x, x), inside & ~undecided & ((x > 0) | ~negative), undecided
+    word = np.bitwise_and(a, np.uint64((1 << width) - 1), out=empty(a.shape, np.uint64))
+    k = keep(np.searchsorted(table[0], word, side="left"))
+    close = keep(table[0][k])
+    tied = np.equal(close, word, out=empty(a.shape, np.bool_))
+    j = np.bitwise_and(b, np.uint64((1 << step_bits) - 1), out=word).view(np.int64)
+    rest = np.right_shift(b, np.uint64(step_bits), out=close)
+    flag = np.bitwise_and(rest, np.uint64(1), out=empty(a.shape, np.uint64))
+    negative = np.not_equal(flag, np.uint64(0), out=empty(a.shape, np.bool_))
+    np.right_shift(rest, np.uint64(1), out=rest)
+    u1 = np.bitwise_and(rest, np.uint64((1 << denominator_bits) - 1), out=rest).view(np.int64)
+    start = np.multiply(k, step, out=k)
+    x = np.add(start, j, out=empty(a.shape, np.int64))
+    inside = np.less(j, step, out=empty(a.shape, np.bool_))
+    below = np.less(u1, denominator, out=empty(a.shape, np.bool_))
+    np.logical_and(inside, below, out=inside)
+    numerator = j
+    if quadratic:
+        np.add(start, x, out=start)
+        numerator = np.multiply(start, j, out=start)
+    undecided = np.less(u1, numerator, out=below)
+    np.logical_or(undecided, tied, out=undecided)
+    np.logical_and(undecided, inside, out=undecided)
+    # All but the negative zero.
+    kept = np.greater(x, 0, out=tied)
+    plain = np.logical_not(negative, out=empty(a.shape, np.bool_))
+    np.logical_or(kept, plain, out=kept)
+    np.logical_and(kept, inside, out=kept)
+    np.logical_and(kept, np.logical_not(undecided, out=plain), out=kept)
+    return np.negative(x, out=x, where=negative), kept, undecided
 
 
-def _draw_few(shape: Integers, table: Words, words: Words, spare: Words, out: Integers) -> Progress:
-    """`_draw_early` trial by trial, for the numbers of one record: numpy takes as long to begin."""
-    step, step_bits, denominator, denominator_bits, width, _, quadratic = shape.tolist()
-    chosen = words[: len(words) // 2 * 2 : 2] & np.uint64((1 << width) - 1)
-    places = np.searchsorted(table[0], chosen, side="left")
-    ties, step_mask, u1_mask = (table[0][places] == chosen).tolist(), (1 << step_bits) - 1, (1 << denominator_bits) - 1
-    values: list[Any] = []
-    used, count = _START, len(out)
-    for trial, (k, tied, b) in enumerate(zip(places.tolist(), ties, words[1::2].tolist(), strict=True)):
-        if len(values) == count:
-            out[:] = values
-            return np.int64(DONE), np.int64(count), np.int64(trial), used
-        j, u1 = b & step_mask, b >> (step_bits + 1) & u1_mask
-        if j >= step or u1 >= denominator:
-            continue
-        x = k * step + j
-        if tied or u1 < (j * (k * step + x) if quadratic else j):
-            pair = words[2 * trial], words[2 * trial + 1]
-            status, value, position = finish_trial(shape, table, *pair, spare, used)
-            if status != DONE:
-                out[: len(values)] = values
-                return status, np.int64(len(values)), np.int64(trial), used
-            used = position
-            if value != REJECTED:
-                values.append(value)
-        elif not b >> step_bits & 1:
-            values.append(x)
-        elif x:
-            values.append(-x)
-    out[: len(values)] = values
-    status = np.int64(DONE if len(values) == count else WORDS)
-    return status, np.int64(len(values)), np.int64(len(words) // 2), used
-
-
+@wiped
 def _draw_early(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:
-    if len(out) <= _FEW:
-        return _draw_few(shape, table, words, spare, out)
     trials = len(words) // 2
     values, kept, undecided = _decide(shape, table, words[: 2 * trials : 2], words[1 : 2 * trials : 2])
-    before = np.cumsum(kept)
+    before = keep(np.cumsum(kept))
     status, end, used, more = np.int64(WORDS), trials, _START, 0
     for trial in np.flatnonzero(undecided).tolist():
         if before[trial] + more >= len(out):
@@ -103,7 +88,7 @@ def _draw_early(shape: Integers, table: Words, guide: Integers, words: Words, sp
     chosen = np.flatnonzero(kept[:end])[: len(out)]
     if len(chosen) == len(out):
         status, end = np.int64(DONE), int(chosen[-1]) + 1 if len(chosen) else 0
-    out[: len(chosen)] = values[chosen]
+    out[: len(chosen)] = keep(values[chosen])
     return status, np.int64(len(chosen)), np.int64(end), used
 
 
@@ -118,10 +103,11 @@ def _more_than(size: int) -> int:
     return size + size // 16 + 4
 
 
+@wiped
 def _simulate_early(noise: NoiseDistribution, one: Any, seed: np.uint64, records: Integers, out: Integers) -> None:
     size = out.shape[1]
     trials, own = np.arange(_more_than(size), dtype=np.uint64), records.astype(np.uint64)
-    a, b = _blocks(seed, own[:, None], np.uint64(Purpose.NOISE), trials)
+    a, b = map(keep, _blocks(seed, own[:, None], np.uint64(Purpose.NOISE), trials))
     values, kept, undecided = _decide(noise.shape, noise.table, a, b)
     before = np.cumsum(kept, axis=1)
     last, used, more = -1, _START, 0
@@ -136,7 +122,7 @@ def _simulate_early(noise: NoiseDistribution, one: Any, seed: np.uint64, records
                 more += 1
     places = np.cumsum(kept, axis=1)
     enough = kept.sum(axis=1) >= size
-    out[enough] = values[enough[:, None] & kept & (places <= size)].reshape(enough.sum(), size)
+    out[enough] = keep(values[enough[:, None] & kept & (places <= size)]).reshape(enough.sum(), size)
     for i in np.flatnonzero(~enough).tolist():
         one(seed, records[i], out[i])
 
@@ -162,6 +148,7 @@ def simulated_gaussians(seed: np.uint64, records: Integers, out: Integers) -> No
     out, room = borrowed(out), np.empty(room_for(out.shape[1]), dtype=np.uint64)
     for i in range(out.shape[0]):
         fast_gaussian(seed, records[i], room, out[i])
+    room[:] = np.uint64(0)
 
 
 @deferred_to(_laplaces_early)

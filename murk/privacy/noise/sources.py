@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from murk._scratch import empty, keep
 from murk.errors import UserError
 from murk.privacy.noise import blocks
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NOISE_DISTRIBUTIONS, NoiseDistribution
@@ -88,7 +89,7 @@ class SecureNoise:
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
         """(m, size) uniform 64-bit words; fresh at every call, whatever the purpose."""
         count = _length(records)
-        return np.frombuffer(os.urandom(8 * count * size), dtype=np.uint64).reshape(count, size)
+        return keep(np.frombuffer(os.urandom(8 * count * size), dtype=np.uint64)).reshape(count, size)
 
     def __repr__(self) -> str:
         return "SecureNoise()"
@@ -96,7 +97,7 @@ class SecureNoise:
 
 def secure_feed(trials: int, spares: int) -> tuple[Words, Words]:
     """Words of the operating system, for `streaming.fill`."""
-    fresh = np.frombuffer(os.urandom(16 * trials + 8 * spares), dtype=np.uint64)
+    fresh = keep(np.frombuffer(os.urandom(16 * trials + 8 * spares), dtype=np.uint64))
     return fresh[: 2 * trials], fresh[2 * trials :]
 
 
@@ -126,7 +127,7 @@ def fill_from(words: Words, trials: int, extra: int, distribution: NoiseDistribu
 
 def _secure(distribution: NoiseDistribution, records: npt.ArrayLike, size: int) -> Integers:
     count = _length(records)
-    out = np.empty(count * size, dtype=np.int64)
+    out = empty(count * size, np.int64)
     fill(distribution, out, secure_feed, compiled)
     return out.reshape(count, size)
 
@@ -178,20 +179,20 @@ class SimulatedNoise:
 
     def gaussian(self, records: npt.ArrayLike, size: int) -> Integers:
         """(m, size) integers, ``P(x)`` proportional to ``exp(-x^2 / 2 S^2)``."""
-        out = np.empty((_length(records), size), dtype=np.int64)
+        out = empty((_length(records), size), np.int64)
         blocks.simulated_gaussians(np.uint64(self.seed), _indices(records), out)
         return out
 
     def laplace(self, records: npt.ArrayLike, size: int) -> Integers:
         """(m, size) integers, ``P(x)`` proportional to ``exp(-|x| / S)``."""
-        out = np.empty((_length(records), size), dtype=np.int64)
+        out = empty((_length(records), size), np.int64)
         blocks.simulated_laplaces(np.uint64(self.seed), _indices(records), out)
         return out
 
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
         """(m, size) uniform 64-bit words."""
         indices = _indices(records)
-        out = np.empty((len(indices), size), dtype=np.uint64)
+        out = empty((len(indices), size), np.uint64)
         blocks.simulated_words(np.uint64(self.seed), indices, int(purpose), out)
         return out
 

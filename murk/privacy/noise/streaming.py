@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from murk._scratch import keep
 from murk.privacy.noise.distributions import NoiseDistribution
 
 Words = npt.NDArray[np.uint64]
@@ -75,7 +76,7 @@ def _trials(count: int) -> int:
 def _join(left: Words, right: Words) -> Words:
     if len(left) == 0 or len(right) == 0:
         return left if len(left) else right
-    joined = np.concatenate([left, right])
+    joined = keep(np.concatenate([left, right])).view()
     # Read-only like the operating system's words, so that the kernels are compiled for one type only.
     joined.setflags(write=False)
     return joined

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import wiped
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import identifiers
 from murk.producers.base import Releaser
@@ -179,6 +180,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         self._catch_up()
         return (self._window or self._begin(row)).told()
 
+    @wiped
     def add(self, record: Mapping[str, Any]) -> WindowReceipt:
         """Add one record, and release the window if that fills it.
 
@@ -202,6 +204,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         coded = self.task.coding.encode_record(record)
         return self._take(window, 1, self._problem.records(coded.x[None, :], np.array([coded.y])))
 
+    @wiped
     def add_block(
         self, x: NDArray[np.float64], y: NDArray[np.float64], *, rows: Sequence[int] | None = None
     ) -> list[WindowReceipt]:
@@ -237,6 +240,7 @@ class SketchProducer(Releaser["WindowProblem"]):
             start += count
         return receipts
 
+    @wiped
     def release(self) -> WindowReceipt:
         """Release the window that goes on, whatever its number of records, and send it.
 

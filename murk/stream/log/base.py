@@ -14,7 +14,7 @@ consecutive, and nobody may count messages by subtracting them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -247,7 +247,11 @@ class Log(ABC):
 
     def ends(self) -> Sequence[int]:
         """Offset that the next message of each partition will get."""
-        return [self.end(partition) for partition in range(self.partitions)]
+        return self.ends_of(range(self.partitions))
+
+    def ends_of(self, partitions: Collection[int]) -> Sequence[int]:
+        """Offset that the next message of each of these partitions will get, in their order."""
+        return [self.end(partition) for partition in partitions]
 
     @abstractmethod
     def publish(self, chain: int, message: bytes) -> None:

@@ -96,6 +96,7 @@ class WorkerPool(Generic[Learner]):
         self._clock = clock
         self._workers: dict[int, Worker] = {}
         self._not_before = 0.0
+        self._idle = False
         self._refused: dict[int, float] = {}
         self._log_due, self._last_logged = clock() + LOG_INTERVAL, 0
 
@@ -114,7 +115,9 @@ class WorkerPool(Generic[Learner]):
             return 0
         try:
             self._apply_assignment(now)
-            read = sum(self._step(chain, now) for chain in list(self._workers))
+            ends = self._ends()
+            read = sum(self._step(chain, now, ends.get(chain)) for chain in list(self._workers))
+            self._idle = not read
         except UnreachableError as error:
             if self.trouble is None:
                 _log.warning("waiting: %s", error)
@@ -135,8 +138,9 @@ class WorkerPool(Generic[Learner]):
     def measure(self) -> None:
         """Look how far each chain is behind, which asks the log; what is found is reported by `pulse`."""
         try:
-            for chain, worker in self._workers.items():
-                self.pulse.measured(chain, worker.lag)
+            chains = list(self._workers)
+            for chain, end in zip(chains, self._log.ends_of(chains), strict=True):
+                self.pulse.measured(chain, end - self._workers[chain].offset)
         except UnreachableError:
             # The next step meets it, too, and says so.
             return
@@ -170,9 +174,14 @@ class WorkerPool(Generic[Learner]):
             self.learners[chain] = learner
             self.pulse.owns(chain, version=learner.n_releases, offset=worker.offset)
 
-    def _step(self, chain: int, now: float) -> int:
+    def _ends(self) -> dict[int, int]:
+        """Where all chains end, asked for at once: while nothing arrives, none of them is read for that."""
+        chains = sorted(self._workers)
+        return dict(zip(chains, self._log.ends_of(chains), strict=True)) if self._idle and chains else {}
+
+    def _step(self, chain: int, now: float, end: int | None) -> int:
         try:
-            done = self._workers[chain].step()
+            done = self._workers[chain].step(end=end)
         except FencedError:
             self._drop(chain)
             if not self._membership.shared:

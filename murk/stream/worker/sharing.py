@@ -29,7 +29,7 @@ _SHARE = 50
 """At most one part in so many of a worker's time is spent on looking, as long as that is no more than `_LONGEST`."""
 
 _LONGEST = 5.0
-"""Seconds between two looks at most: the first of many chains takes long, since a consumer is made for each."""
+"""Seconds between two looks at most: that of many chains takes long, since their states are read one by one."""
 
 _AFTER_FAILURE = 30.0
 """Seconds until the next look, after one that failed."""

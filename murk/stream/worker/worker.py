@@ -34,8 +34,9 @@ _STEP_BYTES = 2**26
 
 _TRIMS_PER_RETENTION = 200
 
-_LOOK = 1.0
-"""Seconds between two looks, while nothing arrives, at whether the newest model is still on the log."""
+_LOOK, _LONGEST_LOOK = 1.0, 16.0
+"""Seconds between two looks, while nothing arrives, at whether the newest model is still on the log; each doubles
+them, up to the latter."""
 
 # Releases given to the learner at once. Thousands of them kept alive would be walked through by Python's
 # garbage collector again and again, which takes as long as learning them; these die young.
@@ -162,6 +163,7 @@ class Worker:
         self._learner = learner
         self._clock = clock
         self._trim_due = self._look_due = 0.0
+        self._look_pause = _LOOK
         self._estimates = estimates if chain == 0 else None
         self._description = f"chain {chain} of {log.url}"
         self._unreported = DeadLetterLog(_log, self._description)
@@ -194,8 +196,11 @@ class Worker:
         """Number of offsets between the next one to read and the end of the log."""
         return self._log.end(self.chain) - self.offset
 
-    def step(self, limit: int | None = None) -> Progress:
+    def step(self, limit: int | None = None, *, end: int | None = None) -> Progress:
         """Read, learn and commit at most ``limit`` messages (at most a batch, which is the default).
+
+        ``end`` is where the partition ends, for whoever has asked for several partitions at once: at an end that was
+        read up to nothing is read.
 
         A step that could not commit, because of a full disk for instance, raises and may be called again:
         it then commits what it has already learned, and learns nothing twice.
@@ -217,8 +222,10 @@ class Worker:
         if self._pending is None:
             self._trim()
             count = self.batch if limit is None else min(limit, self.batch)
-            messages = self._log.read(self.chain, self.offset, count)
-            if not messages:
+            messages = [] if end == self.offset else self._log.read(self.chain, self.offset, count)
+            if messages:
+                self._look_pause = _LOOK
+            else:
                 self._restore_model()
             # An interrupt or an error within the update leaves the learner between two states, fit for nothing.
             self._stopped = "did not get to the end of a step"
@@ -397,8 +404,9 @@ class Worker:
         written there who should not have.
         """
         now = self._clock()
-        if now >= self._look_due:
-            self._look_due = now + _LOOK
+        if self._sharing.publishes and now >= self._look_due:
+            self._look_due = now + self._look_pause
+            self._look_pause = min(2.0 * self._look_pause, _LONGEST_LOOK)
             found = self._log.model(self.chain)
             if found != self._model:
                 self._model, self._model_version = found, -1

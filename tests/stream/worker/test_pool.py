@@ -222,3 +222,34 @@ def test_a_pulse_counts_and_forgets() -> None:
     pulse.dropped(0)
     pulse.dropped(0)
     assert pulse.vitals().chains == {}
+
+
+def test_idle_chains_are_asked_for_at_once_and_none_is_read(
+    make: Callable[..., WorkerPool[Any]], log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team = make(Group(0, 1))
+    assert team.step() == 6
+    assert team.step() == 0
+    read: list[int] = []
+    own = log.read
+    monkeypatch.setattr(log, "read", lambda chain, *more: read.append(chain) or own(chain, *more))
+    for _ in range(20):
+        assert team.step() == 0
+    assert read == []
+    # What arrives on one of them is read of that one, and learned.
+    put(log, [message(TASK, 700, chain=1)], 1)
+    assert (team.step(), read) == (1, [1])
+    assert team.learners[1].n_releases == 4
+
+
+def test_a_log_that_went_back_is_noticed_while_nothing_arrives(
+    make: Callable[..., WorkerPool[Any]], log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team = make(Group(0, 1))
+    team.step()
+    team.step()
+    monkeypatch.setattr(log, "ends_of", lambda chains: [0 for _ in chains])
+    read: list[int] = []
+    monkeypatch.setattr(log, "read", lambda chain, *more: read.append(chain) or [])
+    team.step()
+    assert read == [0, 1]

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import copied, empty
 from murk.errors import UserError
 from murk.learners.public_glm import kernels
 
@@ -180,9 +181,9 @@ class Statistics:
         >>> Statistics(("a", "1"), radius=2.0).vectors(np.array([[0.5, 1.0]]), np.array([1.0])).round(3).tolist()
         [[0.25, 0.707, 0.5, 1.0]]
         """
-        out = np.empty((len(X), self.dimension))
+        out = empty((len(X), self.dimension))
         kernels.moments_of(
-            np.ascontiguousarray(X, dtype=np.float64), np.ascontiguousarray(y, dtype=np.float64), self.reach,
+            copied(X), copied(y), self.reach,
             self.constant, self.zero, self.root, self.weight, self.presence, out,
         )  # fmt: skip
         return out

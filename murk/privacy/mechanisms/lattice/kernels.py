@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from murk._jit import deferred, deferred_to, jit
 from murk._memory import borrowed
+from murk._scratch import empty, keep, wiped
 from murk.privacy.mechanisms.kernel_codes import DIRECTIONS, GAUSSIAN, L2BALL, PRIVUNIT
 from murk.privacy.mechanisms.lattice.quantise import Integers, Vector, largest_size, quantise_l1, quantise_l2, share_of
 
@@ -133,7 +134,9 @@ def _unit(
             # Zeros have no direction; the first axis serves.
             inner, length = towards[0], 1.0
         scores[i] = turn * inner / math.sqrt(length)
-    sizes = np.sort(np.abs(scores))
+    # In place: a copy that numpy makes for itself is not wiped.
+    sizes = np.abs(scores)
+    sizes.sort()
     bound, ties = sizes[n - k], k
     for i in range(n):
         if abs(scores[i]) > bound:
@@ -204,6 +207,7 @@ def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
         out[i] = factor * payload[i]
 
 
+@wiped
 def _randomize_early(
     code: int,
     vectors: Vector,
@@ -215,26 +219,30 @@ def _randomize_early(
     coins: Words,
     out: Integers,
 ) -> None:
+    # Without noise they stand in memory that is wiped, and nowhere else.
+    steps_of, fits = _quantised(vectors, spacing, steps) if code == GAUSSIAN else (None, None)
+    row = empty(out.shape[1], np.int64)
     for i in range(vectors.shape[0]):
-        if code == GAUSSIAN and (steady := _quantised(vectors[i], spacing, steps)) is not None:
-            # In its place: what it is without noise stands nowhere else.
-            out[i] = steady
-            out[i] += noise[i]
+        if steps_of is not None and fits is not None and fits[i]:
+            np.add(steps_of[i], noise[i], out=out[i])
             continue
         with np.errstate(all="ignore"):
-            randomize(code, vectors[i], radius, spacing, steps, threshold, noise[i], coins[i], out[i])
+            randomize(code, vectors[i], radius, spacing, steps, threshold, noise[i], coins[i], row)
+        out[i] = row
 
 
-def _quantised(v: Vector, spacing: float, steps: int) -> list[int] | None:
-    """What `quantise_l2` gives of a vector within the bound, in Python's own numbers; None for any other."""
-    found, total = [], 0
-    for t in [value / spacing for value in v.tolist()]:
-        if not abs(t) <= steps:
-            return None
-        q = int(t)
-        found.append(q)
-        total += q * q
-    return found if total <= steps * steps else None
+def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, npt.NDArray[np.bool_]]:
+    """What `quantise_l2` gives of vectors within the bound, and which of them are."""
+    t = np.divide(vectors, spacing, out=empty(vectors.shape))
+    with np.errstate(invalid="ignore"):
+        near = np.less_equal(np.abs(t, out=empty(t.shape)), steps)
+    fits = near.all(axis=1)
+    t[~fits] = 0.0
+    found = empty(t.shape, np.int64)
+    np.copyto(found, t, casting="unsafe")
+    squares = np.multiply(found, found, out=empty(t.shape, np.int64))
+    fits &= keep(squares.sum(axis=1)) <= steps * steps
+    return found, fits
 
 
 @deferred_to(_randomize_early)

@@ -11,10 +11,13 @@ from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
 
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients
+from murk.stream.log.kafka.connection.closing import close_in_time
 from murk.stream.log.kafka.connection.errors import translate_errors
 
 _TAIL = 8
 _UNDECIDED = 2.0
+_UNUSED = 30.0
+"""Seconds after which a partition's reader is closed, where nobody has asked for it."""
 _SHORTEST, _LONGEST = 0.002, 0.05
 """Seconds between two looks at a transaction that is not over yet: as long as was waited already, up to the latter."""
 
@@ -90,16 +93,19 @@ class Reader:
         What is read.
     committed
         See `Clients.reader`.
+    consumer
+        Reads; where it is given others use it, too, and close it.
     """
 
-    def __init__(self, clients: Clients, ends: Ends, topic: str, partition: int, *, committed: bool) -> None:
+    def __init__(
+        self, clients: Clients, ends: Ends, topic: str, partition: int, *, committed: bool, consumer: Any = None
+    ) -> None:
         self._url = clients.url
         self._doing = f"reading {topic}"
         self._ends = ends
         self._is_committed = committed
         self._place = TopicPartition(topic, partition)
-        self._consumer = clients.reader(committed=committed)
-        self._consumer.assign([self._place])
+        self._consumer = consumer or clients.reader(committed=committed)
         self._next = -1
 
     def read(self, offset: int, limit: int) -> list[Any]:
@@ -115,6 +121,9 @@ class Reader:
         if limit <= 0:
             return []
         with translate_errors(self._url, self._doing):
+            if self._consumer.assignment() != {self._place}:
+                self._consumer.assign([self._place])
+                self._next = -1
             if offset != self._next:
                 self._consumer.seek(self._place, offset)
                 self._next = offset
@@ -158,6 +167,32 @@ class Reader:
         if records:
             self._next = records[-1].offset + 1
         return records
+
+
+class Readers:
+    """Readers of partitions, each opened when it is first asked for: it takes sockets and a thread."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, int], Reader] = {}
+        self._asked: dict[tuple[str, int], float] = {}
+
+    def get(self, clients: Clients, ends: Ends, topic: str, partition: int, *, committed: bool) -> Reader:
+        """The reader of a partition."""
+        place = topic, partition
+        if place not in self._open:
+            self._open[place] = Reader(clients, ends, topic, partition, committed=committed)
+        self._asked[place] = monotonic()
+        return self._open[place]
+
+    def close_unused(self, url: str) -> None:
+        """Close those that nobody has asked for lately; they are opened again when something arrives."""
+        now = monotonic()
+        for place in [place for place, asked in self._asked.items() if now - asked > _UNUSED]:
+            del self._asked[place]
+            close_in_time(self._open.pop(place), url)
+
+    def __iter__(self) -> Iterator[Reader]:
+        return iter(self._open.values())
 
 
 class Newest:
@@ -210,6 +245,36 @@ class Newest:
             last = found[-1]
             offset = last.offset + 1
         return last
+
+
+class Shared:
+    """One consumer for several partitions, one read at a time: a consumer for each takes sockets and a thread.
+
+    Parameters
+    ----------
+    clients, committed
+        As of `Reader`.
+    """
+
+    def __init__(self, clients: Clients, *, committed: bool) -> None:
+        self._clients = clients
+        self._committed = committed
+        self._consumer = clients.reader(committed=committed)
+        self._newest: dict[tuple[str, int], Newest] = {}
+
+    def newest(self, ends: Ends, topic: str, partition: int) -> Newest:
+        """What follows the newest record of one of the partitions."""
+        place = topic, partition
+        if place not in self._newest:
+            reader = Reader(
+                self._clients, ends, topic, partition, committed=self._committed, consumer=self._consumer
+            )  # fmt: skip
+            self._newest[place] = Newest(reader)
+        return self._newest[place]
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close(timeout_ms=1000)
 
 
 def records(reader: Reader) -> Iterator[Any]:

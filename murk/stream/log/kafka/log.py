@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from time import sleep, time
 from typing import Any
@@ -27,7 +27,7 @@ from murk.stream.log.kafka.connection.address import Address
 from murk.stream.log.kafka.connection.clients import Clients
 from murk.stream.log.kafka.connection.closing import close_in_time
 from murk.stream.log.kafka.connection.settings import Settings
-from murk.stream.log.kafka.consumers import Ends, Newest, Reader, Table
+from murk.stream.log.kafka.consumers import Ends, Newest, Reader, Readers, Shared, Table
 from murk.stream.log.kafka.dead_letters import letters
 from murk.stream.log.kafka.group.membership import KafkaMembership
 from murk.stream.log.kafka.model_cache import ModelCache
@@ -74,8 +74,8 @@ class KafkaLog(Log):
         self._task: Task | None = None
         self._known: str | None = None
         self._announced_on: Mapping[str, str] = {}
-        self._readers: dict[tuple[str, int], Reader] = {}
-        self._states: dict[int, Newest] = {}
+        self._readers = Readers()
+        self._state_reader: Shared | None = None
         self._table: Table | None = None
         self._ends: Ends | None = None
         self._cache: ModelCache | None = None
@@ -207,9 +207,12 @@ class KafkaLog(Log):
         self._check(partition)
         return self._current_ends().of(self._names.releases, partition)[0]
 
-    def ends(self) -> Sequence[int]:
-        """Offset that the next message of each partition will get, asked for at once."""
-        return self._current_ends().of(self._names.releases, *range(self.partitions))
+    def ends_of(self, partitions: Collection[int]) -> Sequence[int]:
+        """Offsets of next messages, asked for at once; readers of partitions that nobody reads now are closed."""
+        for partition in partitions:
+            self._check(partition)
+        self._readers.close_unused(self.url)
+        return self._current_ends().of(self._names.releases, *partitions)
 
     # Models
 
@@ -293,13 +296,13 @@ class KafkaLog(Log):
 
     def close(self) -> None:
         """Close all clients, also where one of them fails; none is waited for for ever."""
-        made = [self._admin, self._sending, self._ends, self._table, *self._states.values(), *self._readers.values()]
+        made = [self._admin, self._sending, self._ends, self._table, self._state_reader, *self._readers]
         with ExitStack() as clients:
             # The last one that is put here is the first to be closed.
             for one in (*made, self._cache):
                 if one is not None:
                     clients.callback(close_in_time, one, self.url)
-        self._readers, self._states = {}, {}
+        self._readers, self._state_reader = Readers(), None
         self._table = self._ends = self._cache = self._admin = None
 
     # What it is made of
@@ -403,10 +406,7 @@ class KafkaLog(Log):
             raise
 
     def _reader(self, topic: str, partition: int, *, committed: bool) -> Reader:
-        if (topic, partition) not in self._readers:
-            made = Reader(self._clients, self._current_ends(), topic, partition, committed=committed)
-            self._readers[topic, partition] = made
-        return self._readers[topic, partition]
+        return self._readers.get(self._clients, self._current_ends(), topic, partition, committed=committed)
 
     def _current_ends(self) -> Ends:
         if self._ends is None:
@@ -414,7 +414,6 @@ class KafkaLog(Log):
         return self._ends
 
     def _state(self, chain: int) -> Any | None:
-        if chain not in self._states:
-            reader = Reader(self._clients, self._current_ends(), self._names.states, chain, committed=True)
-            self._states[chain] = Newest(reader)
-        return self._states[chain].record()
+        if self._state_reader is None:
+            self._state_reader = Shared(self._clients, committed=True)
+        return self._state_reader.newest(self._current_ends(), self._names.states, chain).record()

@@ -8,6 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._scratch import keep, wiping
+
 _TRUE: Final = frozenset({"true", "yes", "on"})
 _FALSE: Final = frozenset({"false", "no", "off"})
 
@@ -82,20 +84,25 @@ class NumberColumn:
 
     def encode(self, column: Sequence[Any], x: NDArray[np.float64], cells: NDArray[np.uint8]) -> None:
         """Write the coded values into their column of x and what became of them into cells."""
-        coded = self._coded(column, cells)
-        coded[cells >= _MISSING] = 0.0
-        x[:, self.start] = coded
+        with wiping():
+            coded = keep(self._coded(column, cells))
+            coded[cells >= _MISSING] = 0.0
+            x[:, self.start] = coded
 
     def targets(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
         """Return coded targets, NaN where there is none."""
         return self._coded(column, cells)
 
     def _coded(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
-        values = self._numbers(raw_values(column), cells)
+        values = keep(self._numbers(raw_values(column), cells))
         cells[(values < self.low) | (values > self.high)] = _CLAMPED
         np.clip(values, self.low, self.high, out=values)
         # The order of the operations is that of `_one`: one by one or in blocks, the same bits.
-        return (values - self.low) / self.range * 2.0 - 1.0
+        coded: NDArray[np.float64] = values - self.low
+        coded /= self.range
+        coded *= 2.0
+        coded -= 1.0
+        return coded
 
     @staticmethod
     def _numbers(column: Any, cells: NDArray[np.uint8]) -> NDArray[np.float64]:

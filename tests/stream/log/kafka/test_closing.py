@@ -22,7 +22,7 @@ def opened(**clients):
     log = object.__new__(KafkaLog)
     log.url = "kafka://host:1/x"
     log._admin = log._sending = log._ends = log._table = log._cache = None
-    log._states, log._readers = {}, {}
+    log._state_reader, log._readers = None, ()
     log.__dict__.update(clients)
     return log
 
@@ -31,9 +31,7 @@ def test_a_client_that_never_closes_is_left(monkeypatch, caplog):
     monkeypatch.setattr(module, "CLOSING", 0.05)
     hold = threading.Event()
     stuck, others = Client(hold.wait), [Client() for _ in range(4)]
-    log = opened(
-        _admin=others[0], _ends=stuck, _states={0: others[1]}, _readers={("x", 0): others[2]}, _cache=others[3]
-    )
+    log = opened(_admin=others[0], _ends=stuck, _state_reader=others[1], _readers=[others[2]], _cache=others[3])
     log.close()
     assert [one.closed for one in (stuck, *others)] == [1] * 5
     assert [record.getMessage() for record in caplog.records] == [

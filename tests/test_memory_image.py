@@ -1,0 +1,273 @@
+"""What stays in a process's memory of a record that it has learned or released: nothing of what Murk computed of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from murk.learners.problem import problem_for
+from murk.privacy.noise import SimulatedNoise
+from murk.stream import Task
+from tests.memory_image import Image, complements
+from tests.memory_scenarios import learner
+
+FEATURES = [f"f{place}" for place in range(5)]
+SEED = 20_240_607
+
+
+class NoNoise:
+    """A source of zeros: what a mechanism releases with it is what it adds noise to."""
+
+    simulated = True
+
+    def gaussian(self, records: Any, size: int) -> Any:
+        """Zeros."""
+        return np.zeros((len(records), size), dtype=np.int64)
+
+    laplace = gaussian
+
+    def words(self, records: Any, size: int, purpose: Any) -> Any:
+        """Zeros."""
+        return np.zeros((len(records), size), dtype=np.uint64)
+
+
+def telling(values: Any, own: Any = ()) -> list[Any]:
+    """Numbers that say something: none that any process has, and none of those that the caller keeps."""
+    flat = np.asarray(values).ravel()
+    large = 1e-9 if flat.dtype.kind == "f" else 2**20
+    kept = np.asarray(own).ravel()
+    common = np.abs(np.mod(flat * 4, 1)) == 0 if flat.dtype.kind == "f" else np.zeros(flat.shape, dtype=bool)
+    return list(flat[(np.abs(flat) > large) & ~common & ~np.isin(flat, kept)])
+
+
+def records(count: int, target: str, seed: int = 5) -> list[Any]:
+    """Records without round numbers."""
+    source = np.random.default_rng(seed)
+    rows = source.uniform(-0.43, 0.43, (count, len(FEATURES)))
+    ys = source.uniform(-0.9, 0.9, count).tolist() if target == "real" else (source.uniform(size=count) < 0.5).tolist()
+    return [(dict(zip(FEATURES, row.tolist(), strict=True)), y) for row, y in zip(rows, ys, strict=True)]
+
+
+def secrets_of(model: Any, x: Any, y: Any, seed: int | None) -> list[int]:
+    """Numbers that learning one record computes of it: its vector and noise, as needles."""
+    from murk.learners.iwp_sgd.problem import ExampleProblem
+    from murk.learners.ldp_sgd import kernels as gradients
+    from murk.learners.scores.problem import ScoreProblem
+
+    engine = model._engine
+    if engine is None:
+        engine = model._begun(tuple(sorted(x)))
+    X, own = np.array([[*x.values(), 1.0]]), [*x.values(), y]
+    index = np.array([engine.n_releases])
+    found: list[int] = []
+    noise_sizes = []
+    if engine.kind == "gradient":
+        out, target, memory = np.zeros((1, engine.dimension)), np.array([float(y)]), engine.memory
+        gradients.gradients(memory.real, memory.whole, np.array(engine.iterate), X, target, out)
+        given = [(engine.mechanisms["default"], out)]
+    elif engine.kind == "example":
+        given = [(engine.current, ExampleProblem(engine.settings, {}).vectors(X, np.array([float(y)])))]
+    elif engine.kind == "moment":
+        coded = X.copy()
+        coded[:, :-1] *= engine.layout.gain
+        target = 2.0 * y - 1.0 if isinstance(y, bool) else y
+        given = [(engine.mechanisms["default"], engine.layout.vectors(coded, np.array([target])))]
+    else:
+        pair = engine.mechanisms["default"]
+        problem = ScoreProblem(engine.settings, {"default": pair})
+        model_now = engine._now.epochs[-1].model.flat
+        given = [
+            (pair.mechanism(question), problem.vectors(X, np.array([float(y)]), model_now, question))
+            for question in problem.questions
+        ]
+    for mechanism, vectors in given:
+        found += complements(telling(vectors, own), "f8")
+        if mechanism.kind in ("gaussian", "laplace", "composite"):
+            found += complements(telling(mechanism.randomize(vectors, NoNoise(), index)), "i8")
+        noise_sizes.append(mechanism.dimension)
+    if seed is not None:
+        found += complements(telling(SimulatedNoise(seed).gaussian(index, max(noise_sizes))), "i8")
+    return found
+
+
+INTERPRETED = ("PublicGLMRegressor", "ScoreClassifier")
+"""Learners whose first records are learned by interpreted kernels; those of others are compiled at once."""
+
+KINDS: list[tuple[str, dict[str, Any], str]] = [
+    ("LDPSGDClassifier", {"budget": "gdp"}, "label"),
+    ("LDPSGDClassifier", {"budget": "pure", "mechanism": "privunit"}, "label"),
+    ("LDPSGDClassifier", {"budget": "pure", "mechanism": "l2-ball"}, "label"),
+    ("LDPSGDRegressor", {"budget": "pure", "mechanism": "laplace"}, "real"),
+    ("IWPSGDClassifier", {"budget": "gdp"}, "label"),
+    ("IWPSGDClassifier", {"budget": "gdp", "release": "joint"}, "label"),
+    ("IWPSGDClassifier", {"budget": "gdp", "release": "outer"}, "label"),
+    ("IWPSGDRegressor", {"budget": "gdp"}, "real"),
+    ("PublicGLMRegressor", {"budget": "gdp"}, "real"),
+    ("PublicGLMRegressor", {"budget": "approx", "release": "separate"}, "real"),
+    ("ScoreClassifier", {"budget": "gdp"}, "label"),
+    ("ScoreRegressor", {"budget": "gdp"}, "real"),
+    ("ScoreClassifier", {"budget": "pure"}, "label"),
+]
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> Iterator[Image]:
+    """A process whose kernels are interpreted until compiling them pays, as those of most devices are."""
+    image = Image()
+    yield image
+    image.close()
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Iterator[Image]:
+    """A process whose kernels are compiled."""
+    image = Image()
+    yield image
+    image.close()
+
+
+ONE, SOME = (None, 1, 0), (SEED, 4, 3)
+"""A first record with secure noise; a first one and three more at once, with noise that is known."""
+
+
+def check_learner(
+    image: Image, kind: str, settings: dict[str, Any], target: str, *, quick: bool, runs: Sequence[Any] = (SOME,)
+) -> None:
+    """Learn records, and search for what they became on the way."""
+    for seed, count, many in runs:
+        rows, settled = records(count, target), {**settings, "features": FEATURES, "seed": seed}
+        told = image.run("learned", kind=kind, settings=settled, records=rows, many=many, compiled=quick)
+        model = learner(kind, settled)
+        needles: list[int] = []
+        for x, y in rows:
+            needles += secrets_of(model, x, y, seed)
+            model.learn_one(x, y)
+        assert told == count
+        assert len(needles) > 4
+        assert image.found(needles) == 0
+
+
+@pytest.mark.parametrize(("kind", "settings", "target"), [one for one in KINDS if one[0] in INTERPRETED])
+def test_nothing_of_a_record_stays_where_kernels_are_interpreted(interpreted, kind, settings, target):
+    check_learner(interpreted, kind, settings, target, quick=False, runs=(ONE, SOME))
+
+
+@pytest.mark.parametrize(("kind", "settings", "target"), KINDS)
+def test_nothing_of_a_record_stays_where_kernels_are_compiled(compiled, kind, settings, target):
+    check_learner(compiled, kind, settings, target, quick=True)
+
+
+TASK = """
+name: image
+features:
+  - {name: f0, low: -1.7, high: 2.3}
+  - {name: f1, low: -3.1, high: 1.9}
+  - {name: f2, low: 0.13, high: 7.7}
+target: {name: y, kind: binary, positive: "yes", negative: "no"}
+"""
+TASKS = [
+    "protocol: gradients\nprivacy: {guarantee: {gdp: {mu: 2.0}}}",
+    "protocol: examples\nprivacy: {guarantee: {gdp: {mu: 2.0}}}",
+    "protocol: examples\nexamples: {release: joint}\nprivacy: {guarantee: {gdp: {mu: 2.0}}}",
+    "protocol: moments\nprivacy: {guarantee: {gdp: {mu: 2.0}}}",
+    "protocol: scores\nprivacy: {guarantee: {gdp: {mu: 2.0}}}",
+    "protocol: scores\nprivacy: {guarantee: {pure: {epsilon: 3.0}}}",
+]
+
+
+def device_records(count: int, seed: int = 9) -> list[dict[str, Any]]:
+    """Records of `TASK`."""
+    source = np.random.default_rng(seed)
+    return [
+        {"f0": source.uniform(-1, 1), "f1": source.uniform(-1, 1), "f2": source.uniform(1, 5), "y": "yes"}
+        for _ in range(count)
+    ]
+
+
+def device_secrets(document: str, rows: list[dict[str, Any]], messages: list[Any]) -> list[int]:
+    """Numbers that a device computes of records: coded values, vectors, lattice steps, and noise as it came out."""
+    problem: Any = problem_for(Task.parse(document))
+    needles: list[int] = []
+    # Numbers of a record without any value are everybody's.
+    nobody = Task.parse(document).coding.encode_record({"y": "yes"})
+    for number, row in enumerate(rows):
+        coded = Task.parse(document).coding.encode_record(row)
+        needles += complements(telling(coded.x), "f8")
+        X, y, theta = coded.x[None, :], np.array([coded.y]), getattr(problem, "initial", None)
+        for question in getattr(problem, "questions", (None,)):
+            about = () if question is None else (question,)
+            mechanism = problem.mechanism("default", question) if about else problem.mechanisms["default"]
+            vectors = problem.vectors(X, y, theta, *about)
+            common = problem.vectors(nobody.x[None, :], np.array([nobody.y]), theta, *about)
+            needles += complements(telling(vectors, common), "f8")
+            if mechanism.kind != "gaussian" and mechanism.kind != "composite":
+                continue
+            steps = mechanism.randomize(vectors, NoNoise(), np.zeros(1, dtype=np.int64))
+            needles += complements(telling(steps), "i8")
+            released = json.loads(messages[number])
+            if "payload" in released and released.get("question", question) == question:
+                needles += complements(telling(np.array(released["payload"]) - steps[0]), "i8")
+    return needles
+
+
+@pytest.mark.parametrize(("protocol", "seed"), [*((protocol, SEED) for protocol in TASKS), (TASKS[3], None)])
+def test_nothing_of_a_record_stays_on_a_device(interpreted, protocol, seed):
+    rows, document = device_records(4), TASK + protocol
+    messages = interpreted.run("released", document=document, records=rows, seed=seed, many=3, compiled=False)
+    assert len(messages) == 4
+    # Blocks of real releases are sent in no order: which row a release of them is of, only a simulation tells.
+    told = rows if seed is not None else rows[:1]
+    assert interpreted.found(device_secrets(document, told, messages)) == 0
+
+
+@pytest.mark.parametrize("protocol", TASKS[3:5])
+def test_nothing_of_a_record_stays_on_a_device_with_compiled_kernels(compiled, protocol):
+    rows, document = device_records(4), TASK + protocol
+    messages = compiled.run("released", document=document, records=rows, seed=SEED, many=3, compiled=True)
+    assert compiled.found(device_secrets(document, rows, messages)) == 0
+
+
+@pytest.mark.parametrize("protocol", TASKS[3:])
+def test_nothing_of_a_record_stays_of_a_release_that_is_interrupted(interpreted, protocol):
+    rows, document = device_records(2, seed=21), TASK + protocol
+    arguments = {"records": rows, "seed": SEED, "many": 0, "compiled": False, "interrupted": True}
+    messages = interpreted.run("released", document=document, **arguments)
+    assert len(messages) == 1
+    assert interpreted.found(device_secrets(document, rows, [*messages, '{"question": "none"}'])) == 0
+
+
+SKETCHES = [
+    "sketch: {method: moments}\n", "sketch: {method: newton, first: 100}\n",
+    "sketch: {method: linear-mixing, rows: 32}\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", SKETCHES)
+def test_nothing_of_a_window_stays(compiled, method):
+    document = TASK + f"protocol: sketch\n{method}privacy: {{guarantee: {{approx: {{epsilon: 2.0, delta: 1.0e-6}}}}}}"
+    problem: Any = problem_for(Task.parse(document))
+    source = np.random.default_rng(3)
+    coded = source.uniform(-0.9, 0.9, (300, 4))
+    coded[:, -1] = 1.0
+    rows = problem.records(coded, (source.uniform(size=300) < 0.5).astype(float))
+    released = compiled.run("accumulated", document=document, rows=rows.tolist(), seed=SEED, index=5)
+    size = np.array(released).size
+    noise = SimulatedNoise(SEED).gaussian([5], size + 1)[0]
+    both = np.concatenate(
+        [noise, np.array(released).ravel() - noise[-size:], np.array(released).ravel() - noise[:size]]
+    )
+    moments = (rows.T @ rows)[np.triu_indices(rows.shape[1])]
+    needles = complements(telling(both), "i8") + complements(telling(moments), "f8")
+    assert compiled.found(needles) == 0
+
+
+def test_what_is_left_in_memory_is_found(interpreted):
+    """The twin: of vectors that are computed without a scope something is found."""
+    document = TASK + TASKS[3]
+    rows = device_records(8, seed=33)
+    interpreted.run("careless", document=document, records=rows)
+    assert interpreted.found(device_secrets(document, rows, ["{}"] * 8)[:400]) > 0
