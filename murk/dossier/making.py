@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
+from typing import Any, Final
 
 from murk import __version__
 from murk.dossier.answers import asked, guarantee, leaves, purpose
@@ -18,6 +20,9 @@ from murk.dossier.figures import WEAK, stated
 from murk.dossier.handling import not_promised, public, retention, trust, withdrawal
 from murk.privacy.explain import number, percent
 from murk.stream.log.base import segment_seconds
+
+_LONG_TEXT: Final = 120
+_KEPT: Final = 40
 
 
 def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
@@ -277,9 +282,30 @@ def _versions(facts: Facts) -> Section:
                 ("release",),
             ),
             Table(("what", "which"), tuple(rows)),
-            Sample("The task, resolved: what the hash is of, and log", task.document().decode(), "task"),
+            Sample("The resolved task: the hash covers all of it but `log`", abridged(task.document()), "task"),
         ),
     )
+
+
+def abridged(document: bytes) -> str:
+    """Return a JSON document with its long texts cut, as encoded public rows are: a page is for reading.
+
+    Examples
+    --------
+    >>> abridged(b'{"name":"weeks","rows":"' + 500 * b"A" + b'"}')
+    '{"name":"weeks","rows":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA… (460 more characters)"}'
+    """
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: cut(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [cut(item) for item in value]
+        if isinstance(value, str) and len(value) > _LONG_TEXT:
+            return f"{value[:_KEPT]}… ({len(value) - _KEPT:,} more characters)"
+        return value
+
+    return json.dumps(cut(json.loads(document)), ensure_ascii=False, separators=(",", ":"))
 
 
 def _dependencies() -> Iterator[tuple[str, str]]:
