@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any, Final
 
 from murk import __version__
+from murk.audit.run import verdict
 from murk.dossier.answers import asked, guarantee, leaves, purpose
 from murk.dossier.content import Claim, Dossier, Sample, Section, Table
 from murk.dossier.deployment import span
@@ -69,7 +70,7 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
     size = len(facts.example.messages[0])
     window = "for each window of records, " if task.of_organisations else ""
     yield "Leaves", f"{window}one message of about {size:,} bytes, with noise in it; no name, and no value as it is."
-    blank = percent(promise.max_attack_accuracy)
+    blank = percent(facts.given(weakest).max_attack_accuracy)
     from_blank = f" (and a record from a blank one, as the task states it, in {blank})" if facts.is_central else ""
     yield (
         "Guarantee",
@@ -120,9 +121,14 @@ def _audited(facts: Facts) -> str:
     if audit is None:
         return "no audit was run or read for this dossier."
     worst = max(audit.findings, key=lambda one: one["ratio"])
-    verdict = "no claim was refuted" if audit.holds else "A CLAIM WAS REFUTED"
+    said = "no claim was refuted" if audit.holds else "A CLAIM WAS REFUTED"
+    blind = sum(verdict(one["lower_bound"], one["holds"]) == "no power" for one in audit.findings)
+    if blind == len(audit.findings):
+        return f"the audit had no power: from so few releases it could not have refuted a claim ({audit.origin})."
+    if blind:
+        said += f" ({blind} of {len(audit.findings)} audits had no power)"
     return (
-        f"{verdict} in {len(audit.findings)} audit{'s' * (len(audit.findings) != 1)}; closest came a "
+        f"{said} in {len(audit.findings)} audit{'s' * (len(audit.findings) != 1)}; closest came a "
         f"{worst['measure']} of at least {number(worst['lower_bound'])} where {number(worst['claimed'])} is claimed "
         f"({audit.origin})."
     )
@@ -243,7 +249,7 @@ def _measured(facts: Facts) -> Section:
         rows = tuple(
             (
                 str(one["name"]), str(one["measure"]), number(one["claimed"]), number(one["lower_bound"]),
-                f"{one['draws']:,}", "holds" if one["holds"] else "REFUTED",
+                f"{one['draws']:,}", verdict(one["lower_bound"], one["holds"]),
             )
             for one in audit.findings
         )  # fmt: skip

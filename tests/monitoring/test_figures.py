@@ -246,7 +246,7 @@ def test_the_history_is_bounded_in_numbers_too():
 
 def test_a_stop_is_a_drop_of_the_pace_and_no_slope():
     pace = Pace()
-    for second in range(0, 7200):
+    for second in range(7200):
         pace.add(float(second), releases=700 * min(second, 3600), lag=5 if second == 100 else 0)
     found = pace.columns()
     assert MOST_SPANS / 2 <= len(found["time"]) <= MOST_SPANS + 1
