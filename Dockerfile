@@ -6,7 +6,11 @@ RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.11-slim-bookworm AS installed
 COPY --from=wheel /wheels /wheels
+# Written by `make lock`; without it the newest versions that fit are installed.
+COPY deploy/requirements.tx[t] /wheels/
 RUN python -m venv /opt/murk \
+    && if [ -f /wheels/requirements.txt ]; then \
+       /opt/murk/bin/python -m pip install --no-cache-dir --require-hashes -r /wheels/requirements.txt; fi \
     && /opt/murk/bin/python -m pip install --no-cache-dir "$(ls /wheels/*.whl)[kafka,monitor]"
 # Compiled once, here, by a small run. Numba's index tells from the sources' times whether a kernel is current, and
 # layers keep times in whole seconds only. (What Python compiled itself goes by the times as well.)

@@ -80,6 +80,14 @@ notebooks: install
 	$(BIN)/python -m tools.notebooks
 	$(BIN)/python -m tools.gallery
 
+# Exact versions and hashes of all that the image holds, for whoever publishes one: the Dockerfile takes the file where
+# it is there.
+.PHONY: lock
+lock: install
+	$(BIN)/python -m pip install --quiet 'pip-tools>=7.4'
+	$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host \
+	  --no-emit-options --extra kafka --extra monitor --output-file deploy/requirements.txt pyproject.toml
+
 bench: install
 	$(BIN)/python -m benchmarks
 

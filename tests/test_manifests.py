@@ -24,11 +24,13 @@ VERSIONS = ("1.29", "1.37")
 """The oldest and the newest that the manifests are held against."""
 
 FILES = sorted(path for path in FOLDER.rglob("*.yaml") if path.name not in ("kustomization.yaml", "task.yaml"))
-RESOURCES = {
+ALL = {
     f"{path.parent.name}/{one['kind']}/{one['metadata']['name']}": one
     for path in FILES
     for one in yaml.safe_load_all(path.read_text())
 }
+RESOURCES = {name: one for name, one in ALL.items() if not name.startswith(("network/", "prometheus/"))}
+"""What base, topics and trying are made of."""
 WORKLOADS = {name: one for name, one in RESOURCES.items() if "template" in one.get("spec", {})}
 KUSTOMIZATIONS = {path.parent.name: yaml.safe_load(path.read_text()) for path in FOLDER.rglob("kustomization.yaml")}
 SETTINGS = tomllib.loads((FOLDER / "base" / "murk.toml").read_text())
@@ -39,9 +41,9 @@ def pod(workload):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("name", RESOURCES)
+@pytest.mark.parametrize("name", [name for name in ALL if "/PodMonitor/" not in name])
 def test_it_is_valid_by_the_published_schemas(name, version):
-    kubernetes_validate.validate(RESOURCES[name], version, strict=True)
+    kubernetes_validate.validate(ALL[name], version, strict=True)
 
 
 def test_the_schemas_refuse_what_is_wrong():
@@ -182,6 +184,49 @@ def test_kustomize_builds_them():
     assert "--simulated" not in pod(RESOURCES["topics/Job/topics"])["containers"][0]["args"]
     for one in built:
         kubernetes_validate.validate(one, VERSIONS[-1], strict=True)
+
+
+def ports_of(name):
+    """Named ports of the pods that carry a name."""
+    return {
+        port["name"]: port["containerPort"]
+        for workload in WORKLOADS.values()
+        if workload["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"] == name
+        for container in pod(workload)["containers"]
+        for port in container.get("ports", [])
+    }
+
+
+def test_policies_let_prometheus_in_and_brokers_be_reached_and_nothing_else():
+    policies = {one["metadata"]["name"]: one["spec"] for one in build(FOLDER / "network")}
+    [selected] = policies["murk"]["podSelector"]["matchExpressions"]
+    labels = {one["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"] for one in WORKLOADS.values()}
+    assert (selected["operator"], set(selected["values"])) == ("In", labels)
+    # Without a rule of its own nothing comes in.
+    assert "ingress" not in policies["murk"]
+    assert set(policies["murk"]["policyTypes"]) == {"Ingress", "Egress"}
+    _, brokers = policies["murk"]["egress"]
+    assert f":{brokers['ports'][0]['port']}/" in SETTINGS["log"]
+    for name in ("learner", "monitor"):
+        assert policies[name]["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": name}
+        [rule] = policies[name]["ingress"]
+        assert [port["port"] for port in rule["ports"]] == list(ports_of(name))
+        assert all("podSelector" in peer for peer in rule["from"])
+
+
+def test_the_operator_of_prometheus_scrapes_what_rules_and_dashboards_ask_for():
+    configuration = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
+    jobs = {one["job_name"] for one in configuration["scrape_configs"]}
+    for one in build(FOLDER / "prometheus"):
+        assert (one["apiVersion"], one["kind"]) == ("monitoring.coreos.com/v1", "PodMonitor")
+        name = one["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"]
+        [endpoint] = one["spec"]["podMetricsEndpoints"]
+        assert endpoint["port"] in ports_of(name)
+        assert endpoint["interval"] == configuration["global"]["scrape_interval"]
+        assert endpoint["scrapeTimeout"] == configuration["global"]["scrape_timeout"]
+        [relabeled] = endpoint["relabelings"]
+        assert relabeled == {"targetLabel": "job", "replacement": f"murk-{name}"}
+        assert relabeled["replacement"] in jobs
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

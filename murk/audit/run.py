@@ -56,6 +56,11 @@ class Finding:
         return self.bound <= self.claimed
 
     @property
+    def verdict(self) -> str:
+        """Return ``"holds"``, ``"REFUTED"``, or ``"no power"`` where no claim could have been refuted."""
+        return verdict(self.bound, self.holds)
+
+    @property
     def ratio(self) -> float:
         """The bound over the claim."""
         return self.bound / self.claimed if self.claimed else float(self.bound > 0)
@@ -73,6 +78,13 @@ class Finding:
             "holds": self.holds,
             "neighbours": dict(self.neighbours),
         }
+
+
+def verdict(bound: float, holds: bool) -> str:
+    """Return in words what an audit found of a claim, from its lower bound."""
+    if not holds:
+        return "REFUTED"
+    return "holds" if bound > 0.0 else "no power"
 
 
 def audit(

@@ -129,7 +129,7 @@ def guarantee(facts: Facts) -> Section:
     apart = "told from a blank one at most" if facts.is_central else "told apart at most"
     columns = ("", apart, "mu", "epsilon", "rho")
     levels = tuple(
-        (f"{name} ({stated(one)}, {facts.mechanisms[name].kind})", *row(one))
+        (f"{name} ({stated(one)}, {facts.mechanisms[name].kind})", *row(facts.given(name), one))
         for name, one in task.privacy.levels.items()
     )
     default = task.privacy.guarantee
@@ -143,12 +143,12 @@ def guarantee(facts: Facts) -> Section:
         )
     ]
     if facts.is_central:
-        words, replaced = described(facts.mechanisms["default"])
+        words, _ = described(facts.mechanisms["default"])
         blocks.append(Claim(f"Each release. {words}", ("calibration", "bound")))
         blocks.append(
             Claim(
                 "The tables are about a record and a blank one; any two records are told apart, from one release at "
-                f"the default level, in at most {percent(replaced.max_attack_accuracy)}.",
+                f"the default level, in at most {percent(facts.any_two('default'))}.",
                 ("attack",),
             )
         )

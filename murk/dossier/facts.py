@@ -10,10 +10,10 @@ from typing import Any
 
 from murk.dossier.deployment import Accounts, Deployment
 from murk.dossier.example import Example
-from murk.dossier.figures import is_central
+from murk.dossier.figures import is_central, strongest
 from murk.errors import UserError
 from murk.privacy import Guarantee
-from murk.privacy.gaussmix.explain import any_two_records
+from murk.privacy.gaussmix.explain import any_two_records, strongest_replace_one
 from murk.privacy.guarantees import guarantee_from_dict
 from murk.stream import Task
 from murk.stream.task.disclosure import Disclosure
@@ -101,11 +101,15 @@ class Facts:
         """What the figures of guarantees are about."""
         return "a record from a blank one (all zeros)" if self.is_central else "any two records"
 
+    def given(self, level: str) -> Guarantee:
+        """Return the strongest guarantee of one release at a level."""
+        return strongest(self.task.privacy.levels[level], self.mechanisms[level])
+
     def any_two(self, level: str) -> float:
-        """How often any two records are told apart from one release at a level, at most."""
-        if self.is_central:
-            return float(self.mechanisms[level].replace_one().max_attack_accuracy)
-        return self.task.privacy.levels[level].max_attack_accuracy
+        """Return how often any two records are told apart from one release at a level, at most."""
+        if not self.is_central:
+            return self.given(level).max_attack_accuracy
+        return strongest_replace_one(self.mechanisms[level]).max_attack_accuracy
 
     def any_two_of(self, whole: Guarantee) -> Guarantee:
         """What all of an organisation's windows together promise for any two records; as each window does, in sum."""

@@ -16,9 +16,22 @@ WEAK = 0.9
 """An adversary who is right in so many cases is told as a warning."""
 
 
-def row(guarantee: Guarantee) -> tuple[str, str, str, str]:
-    """Attack accuracy, mu, epsilon (at delta) and rho of a guarantee; a dash where it implies none."""
-    return percent(guarantee.max_attack_accuracy), _of(guarantee, "gdp"), _epsilon(guarantee), _of(guarantee, "zcdp")
+def row(guarantee: Guarantee, stated: Guarantee | None = None) -> tuple[str, str, str, str]:
+    """Return attack accuracy, mu, epsilon (at delta) and rho of a guarantee; a dash where it implies none.
+
+    Epsilon is that of ``stated``, the guarantee in the task's own terms, where it is given.
+    """
+    epsilon = _epsilon(guarantee if stated is None else stated)
+    return percent(guarantee.max_attack_accuracy), _of(guarantee, "gdp"), epsilon, _of(guarantee, "zcdp")
+
+
+def strongest(guarantee: Guarantee, mechanism: Any) -> Guarantee:
+    """Return the guarantee under which two records are hardest to tell apart: the task's, or one of its mechanism's.
+
+    An (epsilon, delta) that Gaussian noise was calibrated to says less of an attack than the noise's own mu.
+    """
+    claims: tuple[Guarantee, ...] = (guarantee, *getattr(mechanism, "guarantees", ()))
+    return min(claims, key=lambda claim: claim.max_attack_accuracy)
 
 
 def stated(guarantee: Guarantee) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
+from typing import Any, Final
 
 from murk import __version__
+from murk.audit.run import verdict
 from murk.dossier.answers import asked, guarantee, leaves, purpose
 from murk.dossier.content import Claim, Dossier, Sample, Section, Table
 from murk.dossier.deployment import span
@@ -18,6 +21,9 @@ from murk.dossier.figures import WEAK, stated
 from murk.dossier.handling import not_promised, public, retention, trust, withdrawal
 from murk.privacy.explain import number, percent
 from murk.stream.log.base import segment_seconds
+
+_LONG_TEXT: Final = 120
+_KEPT: Final = 40
 
 
 def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
@@ -64,7 +70,7 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
     size = len(facts.example.messages[0])
     window = "for each window of records, " if task.of_organisations else ""
     yield "Leaves", f"{window}one message of about {size:,} bytes, with noise in it; no name, and no value as it is."
-    blank = percent(promise.max_attack_accuracy)
+    blank = percent(facts.given(weakest).max_attack_accuracy)
     from_blank = f" (and a record from a blank one, as the task states it, in {blank})" if facts.is_central else ""
     yield (
         "Guarantee",
@@ -115,9 +121,14 @@ def _audited(facts: Facts) -> str:
     if audit is None:
         return "no audit was run or read for this dossier."
     worst = max(audit.findings, key=lambda one: one["ratio"])
-    verdict = "no claim was refuted" if audit.holds else "A CLAIM WAS REFUTED"
+    said = "no claim was refuted" if audit.holds else "A CLAIM WAS REFUTED"
+    blind = sum(verdict(one["lower_bound"], one["holds"]) == "no power" for one in audit.findings)
+    if blind == len(audit.findings):
+        return f"the audit had no power: from so few releases it could not have refuted a claim ({audit.origin})."
+    if blind:
+        said += f" ({blind} of {len(audit.findings)} audits had no power)"
     return (
-        f"{verdict} in {len(audit.findings)} audit{'s' * (len(audit.findings) != 1)}; closest came a "
+        f"{said} in {len(audit.findings)} audit{'s' * (len(audit.findings) != 1)}; closest came a "
         f"{worst['measure']} of at least {number(worst['lower_bound'])} where {number(worst['claimed'])} is claimed "
         f"({audit.origin})."
     )
@@ -238,7 +249,7 @@ def _measured(facts: Facts) -> Section:
         rows = tuple(
             (
                 str(one["name"]), str(one["measure"]), number(one["claimed"]), number(one["lower_bound"]),
-                f"{one['draws']:,}", "holds" if one["holds"] else "REFUTED",
+                f"{one['draws']:,}", verdict(one["lower_bound"], one["holds"]),
             )
             for one in audit.findings
         )  # fmt: skip
@@ -277,9 +288,30 @@ def _versions(facts: Facts) -> Section:
                 ("release",),
             ),
             Table(("what", "which"), tuple(rows)),
-            Sample("The task, resolved: what the hash is of, and log", task.document().decode(), "task"),
+            Sample("The resolved task: the hash covers all of it but `log`", abridged(task.document()), "task"),
         ),
     )
+
+
+def abridged(document: bytes) -> str:
+    """Return a JSON document with its long texts cut, as encoded public rows are: a page is for reading.
+
+    Examples
+    --------
+    >>> abridged(b'{"name":"weeks","rows":"' + 500 * b"A" + b'"}')
+    '{"name":"weeks","rows":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA… (460 more characters)"}'
+    """
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: cut(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [cut(item) for item in value]
+        if isinstance(value, str) and len(value) > _LONG_TEXT:
+            return f"{value[:_KEPT]}… ({len(value) - _KEPT:,} more characters)"
+        return value
+
+    return json.dumps(cut(json.loads(document)), ensure_ascii=False, separators=(",", ":"))
 
 
 def _dependencies() -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,6 +12,8 @@ from murk.monitoring.figures import Figures, distance
 MOST_POINTS = 600
 FEWEST_POINTS = 20
 MOST_NUMBERS = 200_000
+MOST_SPANS = 600
+SPAN_SECONDS = 10.0
 
 
 class Point(NamedTuple):
@@ -27,6 +30,71 @@ class Point(NamedTuple):
     lag: int | None
     unbiased_loss: float | None
     unbiased_loss_error: float | None
+
+
+class Knot(NamedTuple):
+    """End of a span of time: releases learned until then, and the largest lag within the span."""
+
+    time: float
+    releases: int
+    lag: int
+
+
+class Pace:
+    """Speed and lag over time, as the means and maxima of at most 600 spans of equal length.
+
+    A span lasts ten seconds at first. When there are too many, neighbouring spans are joined, so that a stop that is
+    longer than a span always shows as zero.
+
+    Examples
+    --------
+    >>> from murk.monitoring.history import Pace
+    >>> pace = Pace()
+    >>> for second in range(0, 50, 10):
+    ...     pace.add(float(second), releases=min(second, 20), lag=0)
+    >>> pace.columns()["rate"]
+    [None, 1.0, 1.0, 0.0, 0.0]
+    """
+
+    def __init__(self) -> None:
+        self._knots: list[Knot] = []
+        self._seconds = SPAN_SECONDS
+
+    def add(self, time: float, releases: int, lag: int) -> None:
+        """Add what one look at the log found; a look at another log begins anew."""
+        knots = self._knots
+        if knots and (releases < knots[-1].releases or time < knots[-1].time):
+            knots.clear()
+            self._seconds = SPAN_SECONDS
+        if len(knots) > 1 and time - knots[-2].time <= self._seconds:
+            knots[-1] = Knot(time, releases, max(lag, knots[-1].lag))
+            return
+        knots.append(Knot(time, releases, lag))
+        if len(knots) > MOST_SPANS:
+            self._join_neighbours()
+
+    def columns(self) -> dict[str, list[float | int | None]]:
+        """Return the end of each span in seconds since 1970, its releases per second and its largest lag.
+
+        A last span that is shorter than half a span is left out, since few looks make a rough mean.
+        """
+        knots = self._knots
+        if len(knots) > 2 and knots[-1].time - knots[-2].time < self._seconds / 2.0:
+            knots = knots[:-1]
+        rates: list[float | int | None] = [None] * min(1, len(knots))
+        for start, end in itertools.pairwise(knots):
+            seconds = end.time - start.time
+            rates.append((end.releases - start.releases) / seconds if seconds > 0.0 else None)
+        return {"time": [knot.time for knot in knots], "rate": rates, "lag": [knot.lag for knot in knots]}
+
+    def _join_neighbours(self) -> None:
+        first, *rest = self._knots
+        joined = [
+            later._replace(lag=max(earlier.lag, later.lag))
+            for earlier, later in zip(rest[::2], rest[1::2], strict=True)
+        ]
+        self._knots = [first, *joined]
+        self._seconds = 2.0 * (self._knots[-1].time - first.time) / MOST_SPANS
 
 
 class History:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from murk.errors import MurkError
 from murk.learners.problem import problem_for
 from murk.monitoring.figures import Figures, Place, figures
-from murk.monitoring.history import History
+from murk.monitoring.history import History, Pace
 from murk.monitoring.metrics.exporter import described, exported, new_registry, register
 from murk.monitoring.reference import check_reference
 from murk.monitoring.snapshot import Snapshot
@@ -110,11 +110,13 @@ class Monitor:
             check_reference(self._reference, nothing.names)
         self._figures: Figures | None = None
         self._history = History(len(nothing.names))
+        self._pace = Pace()
         self._recent: deque[tuple[float, int]] = deque()
         now = clock()
         self._snapshot = Snapshot(
             task=task, url=log.url, started=now, now=now, figures=nothing, read=False,
             problem="the log has not been read yet", rate=0.0, grown=now, reference=self._reference, history=(),
+            pace=self._pace.columns(),
         )  # fmt: skip
         register(self.registry, self)
 
@@ -135,11 +137,13 @@ class Monitor:
             return False
         rate = self._rate(now, found.releases)
         self._history.add(found, now, rate)
+        self._pace.add(now, found.releases, found.lag)
         grew = found.releases > before.figures.releases and before.read
         self._snapshot = replace(
             before, now=now, figures=found, read=True, problem=None, rate=rate,
             grown=now if grew or not before.read else before.grown,
             history=self._history.whole(found, self._reference),
+            pace=self._pace.columns(),
         )  # fmt: skip
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -49,6 +49,8 @@ class Snapshot:
         True coefficients where they are known.
     history
         How the figures have moved, from the first release on.
+    pace
+        Speed and lag over time since the monitor started: `Pace.columns`.
     """
 
     task: Task
@@ -62,6 +64,7 @@ class Snapshot:
     grown: float
     reference: Mapping[str, float] | None
     history: tuple[Point, ...]
+    pace: Mapping[str, Sequence[float | None]]
 
     @property
     def healthy(self) -> bool:
@@ -85,6 +88,7 @@ class Snapshot:
                 **self._figures(),
                 "reference": None if self.reference is None else dict(self.reference),
                 "history": self._history(),
+                "pace": dict(self.pace),
             }
         )
         return known

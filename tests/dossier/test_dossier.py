@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from murk.dossier.content import Claim, Dossier, Sample
@@ -307,6 +308,17 @@ def test_a_simulation_is_marked_everywhere() -> None:
     assert found.simulated
     assert "SIMULATED" in found.to_settle[0]
     assert "protect nobody" in page_of(found)
+
+
+def test_public_rows_do_not_make_it_long() -> None:
+    rows = np.random.default_rng(1).uniform(-1.0, 1.0, (4000, task_of(TASKS["scores"]).coding.size))
+    rows[:, -1] = 1.0
+    task = task_of(TASKS["scores"] + "public: {file: rows.csv}\n").with_public(rows, np.ones(4000, np.int64))
+    assert len(task.document()) > 100_000
+    found = dossier(facts(task=task))
+    texts = [block.text for section in found.sections for block in section.blocks if isinstance(block, Sample)]
+    assert max(map(len, texts)) < 4000
+    assert "more characters" in texts[-1]
 
 
 def test_texts_of_others_are_only_text() -> None:

@@ -37,7 +37,7 @@ def shown(found):
     """What the page and Prometheus are told, by metric and label."""
     snapshot = Snapshot(
         task=TASK, url="x", started=0.0, now=0.0, figures=found, read=True, problem=None, rate=0.0, grown=0.0,
-        reference=None, history=(),
+        reference=None, history=(), pace={},
     )  # fmt: skip
     samples = {
         (sample.name, sample.labels.get("name")): sample.value

@@ -15,7 +15,7 @@ from murk.learners.problem import problem_for
 from murk.learners.results.numbers import finite
 from murk.learners.state import pack
 from murk.monitoring.figures import Place, figures
-from murk.monitoring.history import FEWEST_POINTS, MOST_POINTS, History
+from murk.monitoring.history import FEWEST_POINTS, MOST_POINTS, MOST_SPANS, History, Pace
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import PureDP
 from murk.stream import GradientRelease, Task
@@ -242,6 +242,33 @@ def test_the_history_is_bounded_in_numbers_too():
     assert History(1).most == MOST_POINTS
     assert History(10_000).most == FEWEST_POINTS
     assert len(grown(History(10_000), list(range(100)))) == FEWEST_POINTS
+
+
+def test_a_stop_is_a_drop_of_the_pace_and_no_slope():
+    pace = Pace()
+    for second in range(7200):
+        pace.add(float(second), releases=700 * min(second, 3600), lag=5 if second == 100 else 0)
+    found = pace.columns()
+    assert MOST_SPANS / 2 <= len(found["time"]) <= MOST_SPANS + 1
+    rates = np.array(found["rate"][1:])
+    partial = (rates > 0.0) & (rates < 699.9)
+    assert np.count_nonzero(partial) <= 1
+    assert max(found["lag"]) == 5
+    longest = np.diff(found["time"]).max()
+    stopped = np.array(found["time"][1:]) > 3600.0 + longest
+    assert np.all(rates[stopped] == 0.0)
+    # Another log begins another pace.
+    pace.add(8000.0, releases=0, lag=0)
+    assert pace.columns() == {"time": [8000.0], "rate": [None], "lag": [0]}
+
+
+def test_a_pace_of_any_length_is_bounded():
+    pace = Pace()
+    for look in range(30_000):
+        pace.add(11.0 * look, releases=look, lag=look % 7)
+    found = pace.columns()
+    assert len(found["time"]) <= MOST_SPANS + 1
+    assert found["rate"][1:] == pytest.approx([1 / 11.0] * (len(found["rate"]) - 1))
 
 
 def test_the_history_keeps_where_releases_stopped_and_begins_anew_with_another_log():

@@ -423,11 +423,12 @@ def test_a_run_that_was_over_before_is_shown_whole(page):
     for key in ("rate", "dead", "lag"):
         status["history"][key] = [None] * last + [0]
     status["rate"] = status["lag"] = 0
+    status["pace"] = {"time": [status["now"]], "rate": [None], "lag": [0]}
     page.open(status)
     assert page.texts(".empty:not([hidden])") == []
     label = "return document.querySelector(arguments[0]).getAttribute('aria-label')"
     assert "after 250,000 releases" in page.script(label, ".parameter .plot")
-    assert page.script(label, "#rate-card .plot").startswith("Releases per second: now 0, at ")
+    assert page.script(label, "#rate-card .plot").startswith("Releases per second: latest –, at ")
     from selenium.webdriver.common.keys import Keys
 
     page.find(".parameter .plot").send_keys(Keys.HOME)
@@ -442,9 +443,8 @@ def test_coefficients_are_read_in_natural_units_at_a_switch(page):
     page.open(status)
     [value, *_], [half, *_] = (status["estimate"][key] for key in ("values", "half_widths"))
     coded = page.text(".parameter .value")
-    page.script(
-        "document.querySelectorAll('.parameter canvas').forEach(canvas => { canvas.kept = canvas.toDataURL() })"
-    )
+    urls = "[...document.querySelectorAll('.parameter canvas')].map(canvas => canvas.toDataURL())"
+    page.script(f"window.kept = {urls}")
     assert page.texts(".unit:not([hidden])") == []
     page.find("#all summary").click()
     switch = page.find("#natural")
@@ -462,12 +462,14 @@ def test_coefficients_are_read_in_natural_units_at_a_switch(page):
     rows = page.texts("#coefficients tr:first-child > *")
     assert rows[1:3] == ["same_sex: yes against no", f"{middle:.2f}"]
     assert rows[3] == f"{low:#.3g} to {high:.2f}"
-    drawn = "return [...document.querySelectorAll('.parameter canvas')].map(c => c.kept !== c.toDataURL())"
+    drawn = f"return {urls}.map((url, i) => url !== window.kept[i])"
     eventually(lambda: all(page.script(drawn)))
     page.polls()
     assert page.text(".parameter .value") == wanted
     page.resize("phone")
     assert page.script(TOUCHING) == page.script(OUTSIDE) == []
+    # A unit's words are not broken into letters.
+    assert page.script("return document.querySelector('#coefficients td').getBoundingClientRect().width") >= 100
     page.resize("wide")
     switch.click()
     assert page.text(".parameter .value") == coded
@@ -520,7 +522,7 @@ def test_what_was_promised_and_what_was_refused(page):
     assert page.text("#public-sample") == status["task"]["public_sample"]["words"]
     assert page.texts("#dead-table tbody td:last-child") == ["1,204", "17", "3", "1"]
     assert page.text("#dead") == "1,225"
-    assert page.texts("#chains .nobody") == ["not known"]
+    assert page.texts("#chains .nobody") == ["not recorded"]
     page.open(made_up(9000))
     assert page.text("#simulated").startswith("SIMULATED: protects nobody")
     assert not page.visible("#public-sample")

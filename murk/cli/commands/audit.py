@@ -96,7 +96,7 @@ def _show(findings: list[Finding], confidence: float, seed: int | None, *, whole
     rows = [
         [
             one.name, one.measure, number(one.claimed), number(one.bound), number(one.ratio, 2),
-            "-" if one.pair is None else number(one.pair), f"{one.draws:,}", "holds" if one.holds else "REFUTED",
+            "-" if one.pair is None else number(one.pair), f"{one.draws:,}", one.verdict,
         ]
         for one in findings
     ]  # fmt: skip
@@ -106,6 +106,11 @@ def _show(findings: list[Finding], confidence: float, seed: int | None, *, whole
         f"Lower bounds, all of them true with a probability of {confidence:g}, from {source}. 'of the pair' is what "
         "more draws would tend to, where it is known."
     )
+    if any(one.verdict == "no power" for one in findings):
+        paragraph(
+            "No power: the two inputs' releases could not be told apart with so few draws, so the claim could not have "
+            "been refuted. More --draws give the audit power."
+        )
     for one in findings:
         if not whole:
             paragraph(f"{one.name}: {_words(one.neighbours)}", hang="  ")

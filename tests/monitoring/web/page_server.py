@@ -157,6 +157,10 @@ def made_up(
             "unbiased_loss_error": [loss_error_at(n) if examples and n > 1 else None for n in counts],
             "rate": rates, "dead": [0 for _ in counts], "lag": [waiting(n) for n in counts],
         },
+        "pace": {
+            "time": [start + (n - first) / 700.0 for n in counts], "rate": [None, *rates[1:]] if rates else [],
+            "lag": [waiting(n) for n in counts],
+        },
     }  # fmt: skip
 
 

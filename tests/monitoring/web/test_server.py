@@ -151,7 +151,7 @@ def test_the_status_has_the_shape_that_the_page_is_built_against(client):
     assert found.keys() == {
         "version", "now", "started", "healthy", "problem", "task", "releases", "duplicates", "dead_letters", "rate",
         "lag", "staleness", "chains", "estimate", "reference", "history", "records", "refused_updates",
-        "unbiased_loss",
+        "unbiased_loss", "pace",
     }  # fmt: skip
     assert found["version"] == 1
     assert found["task"].keys() == {
@@ -182,6 +182,8 @@ def test_the_status_has_the_shape_that_the_page_is_built_against(client):
     assert list(history["values"]) == list(history["half_widths"]) == names
     lengths = {len(history[name]) for name in columns} | {len(column) for column in history["values"].values()}
     assert len(lengths) == 1
+    assert found["pace"].keys() == {"time", "rate", "lag"}
+    assert len({len(column) for column in found["pace"].values()}) == 1
     assert found["estimate"]["effect"] == "odds ratio"
     assert found["estimate"]["units"]["age"] == {"label": "age: one unit more", "factor": 1 / 7, "shift": 0.0}
 

@@ -138,15 +138,21 @@ function showDead(letters) {
   ]));
 }
 
+// The log names a chain's owner when the owner commits for the first time.
+const unowned = (chain) => (chain.version === 0 ? "named with its first commit" : "not recorded");
+
 function showChains(chains) {
   const known = COLUMNS.filter(({ key }) => chains.some((chain) => chain[key] !== null));
   for (const column of COLUMNS) byId(column.head).hidden = !known.includes(column);
+  // A log in a file does not say who learns it.
+  const owned = chains.some((chain) => chain.owner !== null) || chains.every((chain) => chain.version === 0);
+  byId("owner-column").hidden = !owned;
   setText(byId("chains-foot"), ["Version: releases learned.", ...known.map(({ says }) => says)].join(" "));
   fillRows(byId("chains").tBodies[0], chains.map((chain) => [
     { head: true, text: String(chain.chain), label: "Chain" },
     { kind: "n", text: count(chain.version), label: "Version" },
     { kind: "n", text: count(chain.lag), label: "Lag" },
-    { kind: chain.owner === null ? "owner nobody" : "owner", text: chain.owner ?? "not known", label: "Owner" },
+    ...(owned ? [{ kind: chain.owner === null ? "owner nobody" : "owner", text: chain.owner ?? unowned(chain), label: "Owner" }] : []),
     ...known.map(({ key, label, write }) => ({ kind: "n", text: write(chain[key]), label })),
   ]));
 }

@@ -67,18 +67,19 @@ function makeError() {
   };
 }
 
-// What only a monitor sees is not known before it started.
+// What only a monitor sees starts with it.
 function since(seen, ...lists) {
   const from = seen.findIndex((v) => v !== null);
   return lists.map((list) => (from < 0 ? [] : list.slice(from)));
 }
 
+// Each value is of the span that ends there, so that a stop is a drop and no slope.
 function makeOverTime(id, field, name, write, height) {
   const draw = makeCurve(byId(id), {
     x: "time", y: "linear", height, name, when: atTime, range: fromZero,
-    lines: [{ label: "now", colour: "accent", swatch: "estimate", fill: "area", write: (v) => (v === null ? NONE : write(v)) }],
+    lines: [{ label: "latest", colour: "accent", swatch: "estimate", fill: "area", steps: true, write: (v) => (v === null ? NONE : write(v)) }],
   });
-  return ({ history }) => draw(since(history[field], history.time, history[field]));
+  return ({ pace }) => draw([pace.time, pace[field]]);
 }
 
 function makeLoss() {

@@ -2,10 +2,12 @@
 
 import { byId, element, fillRows, setText } from "./dom.js";
 import { count } from "./format.js";
-import { lateRange, makePlot } from "./plot.js";
+import { lateExtent, makePlot, niceLogRange, niceRange } from "./plot.js";
 import { describeScale, hasUnits, scaleFor } from "./units.js";
 
 const PAGE = 12;
+// A plot shows so many half widths on either side of the estimate, where the curve reaches so far.
+const NEIGHBOURHOOD = 4;
 const NOT_LEARNED = "not learned";
 const cards = new Map();
 const chosen = { filter: "", page: 0, natural: false };
@@ -50,9 +52,10 @@ function describeChoice(from, shown, found, all) {
 
 function placeCards(names) {
   const grid = byId("parameters");
-  if (names.length === cards.size && names.every((name, i) => cards.get(name)?.node === grid.children[i])) return;
+  const stays = (name, i) => cards.get(name)?.node === grid.children[i] && cards.get(name).log === scaleOf(name).log;
+  if (names.length === cards.size && names.every(stays)) return;
   for (const [name, card] of cards) {
-    if (names.includes(name)) continue;
+    if (names.includes(name) && card.log === scaleOf(name).log) continue;
     card.destroy();
     cards.delete(name);
   }
@@ -62,7 +65,10 @@ function placeCards(names) {
   }
 }
 
+const scaleOf = (name) => scaleFor(latest.estimate, name, chosen.natural);
+
 function makeCard(name, grid) {
+  const { log } = scaleOf(name);
   const node = grid.appendChild(element("article", "card parameter"));
   const title = node.appendChild(element("h3", "", name));
   title.title = name;
@@ -83,13 +89,13 @@ function makeCard(name, grid) {
     return `${name}: ${text} at ${count(state.releases[hovering ? index : state.releases.length - 1])} releases`;
   }
   const plot = makePlot(host, {
-    x: "log", y: "linear", height: 168,
+    x: "log", y: log ? "log" : "linear", height: 168,
     series: [
       { colour: "accent", width: 2, dot: true }, {}, {},
       { colour: "truth", width: 1.5, dash: [6, 4] },
     ],
     bands: [[3, 2]],
-    range: ([releases, values, low, high]) => lateRange(releases, [values, low, high], state.reference === null ? [] : [state.scale.of(state.reference)]),
+    range: ([releases, ...lists]) => plotRange(state, releases, lists.slice(0, 3)),
     label: () => describe(name, state),
     readout: read,
   });
@@ -101,7 +107,7 @@ function makeCard(name, grid) {
     state.half = status.estimate.half_widths[i];
     state.guessed = guesses(status.estimate);
     state.reference = status.reference?.[name] ?? null;
-    state.scale = scaleFor(status.estimate, name, chosen.natural);
+    state.scale = scaleOf(name);
     setText(unit, state.scale.label);
     unit.hidden = state.scale.label === "";
     const { of } = state.scale;
@@ -109,7 +115,18 @@ function makeCard(name, grid) {
     plot.update([state.releases, state.values.map(of), around(-1), around(1), state.releases.map(() => of(state.reference))]);
     if (state.index === null) read(null);
   }
-  return { node, update, destroy: () => { plot.destroy(); node.remove(); } };
+  return { node, log, update, destroy: () => { plot.destroy(); node.remove(); } };
+}
+
+// Early intervals are so wide that they would hide the present one: they leave the plot at its edges.
+function plotRange({ value, half, reference, scale }, releases, lists) {
+  const truth = reference === null ? [] : [scale.of(reference)];
+  const seen = lateExtent(releases, lists, truth);
+  if (seen === null) return scale.log ? [0.5, 2] : [0, 1];
+  const near = value === null || half === null ? [null, null] : [-1, 1].map((sign) => scale.of(value + sign * NEIGHBOURHOOD * half));
+  const low = Math.min(Math.max(seen[0], near[0] ?? seen[0]), ...truth);
+  const high = Math.max(Math.min(seen[1], near[1] ?? seen[1]), ...truth);
+  return scale.log ? niceLogRange(low, high) : niceRange(low, high);
 }
 
 // A log axis has no place for zero.
@@ -183,9 +200,10 @@ function showTable({ estimate, reference }) {
   fillRows(byId("coefficients"), estimate.names.map((name, i) => {
     const [value, half, scale] = [estimate.values[i], estimate.half_widths[i], scaleFor(estimate, name, chosen.natural)];
     const guess = half === null && guesses(estimate);
-    return [{ head: true, text: name }, ...(natural ? [{ text: scale.label }] : []),
-      { kind: "n", text: guess ? NOT_LEARNED : scale.beside(value, value, half) }, { kind: "n", text: half === null ? "none" : scale.ends(value, half) },
-      ...(reference === null ? [] : [{ kind: "n", text: scale.beside(reference[name], value, half) }])];
+    return [{ head: true, text: name, label: "Coefficient" }, ...(natural ? [{ text: scale.label, label: "Per" }] : []),
+      { kind: "n", text: guess ? NOT_LEARNED : scale.beside(value, value, half), label: ratios ? "Odds ratio" : "Estimate" },
+      { kind: "n", text: half === null ? "none" : scale.ends(value, half), label: ratios ? "Interval" : "Half-width" },
+      ...(reference === null ? [] : [{ kind: "n", text: scale.beside(reference[name], value, half), label: "Reference" }])];
   }));
 }
 

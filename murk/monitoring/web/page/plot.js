@@ -10,7 +10,7 @@ const TIME_STEPS = [
 ];
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
 
-// spec: {x: "log" | "time", y: "log" | "linear", height, series: [{colour, width, dash, fill, dot, hidden}],
+// spec: {x: "log" | "time", y: "log" | "linear", height, series: [{colour, width, dash, fill, dot, steps}],
 //        bands, range(data) -> [low, high], label(), readout(index | null) -> text}
 export function makePlot(host, spec) {
   host.classList.add("plot");
@@ -64,6 +64,7 @@ function series(line) {
   return {
     stroke: line.colour && (() => colour(line.colour)), width: line.width ?? 0, dash: line.dash,
     fill: line.fill && (() => colour(line.fill)),
+    paths: line.steps && uPlot.paths.stepped({ align: -1 }),
     // One point alone makes no line.
     points: { show: (_, __, first, last) => Boolean(line.dot) && last - first < 1, size: 7, fill: line.dot && (() => colour(line.colour)) },
   };
@@ -123,16 +124,21 @@ export function niceRange(low, high, floor = -Infinity) {
 }
 
 // Over a logarithm of counts: the first ones say next to nothing, and would flatten all the rest. Those from a 25th on count.
-export function lateRange(counts, lists, also = []) {
+export function lateExtent(counts, lists, also = []) {
   const from = counts[counts.length - 1] / 25;
   const seen = [...also, ...lists.flatMap((list) => list.filter((v, i) => counts[i] >= from && v !== null))];
-  return seen.length ? niceRange(Math.min(...seen), Math.max(...seen)) : [0, 1];
+  return seen.length ? [Math.min(...seen), Math.max(...seen)] : null;
+}
+
+export function lateRange(counts, lists) {
+  const seen = lateExtent(counts, lists);
+  return seen ? niceRange(...seen) : [0, 1];
 }
 
 export function niceLogRange(low, high) {
   const down = (v) => roundDigit(v / 1.05, Math.floor);
   const up = (v) => roundDigit(v * 1.05, Math.ceil);
-  return [down(low), up(high)];
+  return high < 3 * low ? niceRange(low, high) : [down(low), up(high)];
 }
 
 // The next number with one digit, downwards or upwards: 0.034 is between 0.03 and 0.04.

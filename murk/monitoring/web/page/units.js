@@ -2,14 +2,14 @@
 
 import { decimals, estimatePlaces, NONE, plusMinus, significant } from "./format.js";
 
-// What a number is on a scale, and how it is written: of(value); write(value, half) with its interval; ends(value, half),
+// What a number is on a scale, and how it is written: log, whether its axis is logarithmic; of(value); write(value, half) with its interval; ends(value, half),
 // the interval alone; beside(other, value, half), another number with as many digits as the estimate has.
 const linear = (label, factor, shift) => {
   const of = (value) => (value === null ? null : value * factor + shift);
   const width = (half) => (half === null ? null : half * factor);
   const places = (value, half) => estimatePlaces(of(value), width(half));
   return {
-    label, of,
+    label, of, log: false,
     write: (value, half) => plusMinus(of(value), width(half)),
     ends: (value, half) => decimals(width(half), places(value, half)),
     beside: (other, value, half) => decimals(of(other), places(value, half)),
@@ -20,7 +20,7 @@ const ratios = (label, factor, shift) => {
   const ratio = (value) => (value === null ? null : Math.exp(value * factor + shift));
   const ends = (value, half) => (value === null ? NONE : `${significant(ratio(value - half))} to ${significant(ratio(value + half))}`);
   return {
-    label, ends,
+    label, ends, log: true,
     // What is beyond all numbers has no place in a plot.
     of: (value) => (Number.isFinite(ratio(value)) ? ratio(value) : null),
     write: (value, half) => (half === null ? significant(ratio(value)) : `${significant(ratio(value))} (${ends(value, half)})`),
