@@ -44,7 +44,8 @@ class WindowReceipt:
     ----------
     outcome
         "added" (it goes on), "released", "refused" (a cap has no room, or the organisation has withdrawn: its records
-        are not looked at), "known" (a window of this name was released before, and is not again) or "left out".
+        are not looked at), "known" (a window of this name was released before, and is not again), "left out",
+        or "dropped" (the window has as many records of this person as the task takes).
     delivery
         "sent", "queued" (it waits in the outbox), or "none".
     records

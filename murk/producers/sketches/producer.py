@@ -15,7 +15,7 @@ from murk.privacy.noise import identifiers
 from murk.producers.base import Releaser
 from murk.producers.ledger.requests import Key, ReleaseRequests, person_name
 from murk.producers.receipts import WindowReceipt
-from murk.producers.sketches.window import KNOWN, Window, index_of, why_refused
+from murk.producers.sketches.window import BEYOND, KNOWN, Window, index_of, why_refused
 from murk.stream.messages.codec import encode
 from murk.stream.messages.releases import truncate_time
 
@@ -135,7 +135,9 @@ class SketchProducer(Releaser["WindowProblem"]):
         self.organisation = person_name(organisation)
         self.level = level
         self._source = source
-        size = None if task.sketch is None else task.sketch.window
+        assert task.sketch is not None
+        self._owner_column, self._most_rows = task.sketch.person, task.sketch.most_rows
+        size = task.sketch.window
         largest = int(self._problem.mechanisms[level].largest_window)
         self._size = min(size or largest, largest)
         self._windows = ledger.windows(task.hash, source)
@@ -186,10 +188,14 @@ class SketchProducer(Releaser["WindowProblem"]):
         ----------
         record
             Raw values by column. It is not looked at where the window is refused. What is missing is coded by the
-            task's public rule; a record without a usable target is counted, and mixed as zeros.
+            task's public rule; a record without a usable target is counted, and mixed as zeros. Where the task names a
+            column of people (``sketch.person``), a person's records beyond ``sketch.rows_per_person`` of a window are
+            dropped ("dropped" in the receipt).
 
         Raises
         ------
+        UserError
+            When the record does not say whose it is, though the task bounds a person's records.
         MurkError
             When the log was never heard of, or the ledger cannot be written; nothing was released. Whether the record
             was added ``taken`` says: it was if only the release failed of the window that it filled, which `release`
@@ -199,12 +205,15 @@ class SketchProducer(Releaser["WindowProblem"]):
         window = self._window or self._begin(None)
         if window.accumulator is None:
             return self._take(window, 1, None)
+        if self._owner_column is not None and not self._admits(window, self._owner_of(record)):
+            return WindowReceipt("dropped", "none", window.records, BEYOND)
         coded = self.task.coding.encode_record(record)
         return self._take(window, 1, self._problem.records(coded.x[None, :], np.array([coded.y])))
 
     def add_block(
-        self, x: NDArray[np.float64], y: NDArray[np.float64], *, rows: Sequence[int] | None = None
-    ) -> list[WindowReceipt]:
+        self, x: NDArray[np.float64], y: NDArray[np.float64], *, rows: Sequence[int] | None = None,
+        people: Sequence[str] | None = None,
+    ) -> list[WindowReceipt]:  # fmt: skip
         """Add coded records in their order, and release every window that they fill.
 
         Parameters
@@ -214,6 +223,9 @@ class SketchProducer(Releaser["WindowProblem"]):
         rows
             The rows of the file that they stand in, ascending, where there is one. Those that were taken before are
             passed over, so after an error the same block may be given again.
+        people
+            Whose records they are, where the task bounds a person's records of a window (``sketch.person``). Those
+            beyond the bound are dropped.
 
         Returns
         -------
@@ -225,17 +237,47 @@ class SketchProducer(Releaser["WindowProblem"]):
         MurkError
             As `add`; ``taken`` says how many of the records are in.
         """
+        if (people is None) != (self._owner_column is None):
+            raise UserError("people= names whose records they are where the task has sketch.person, and only there")
         receipts = self._catch_up()
         start = 0 if rows is None else int(np.searchsorted(np.asarray(rows), self.next_row))
         while start < len(x):
             window = self._window or self._begin(None if rows is None else int(rows[start]))
-            count = min(self.room, len(x) - start)
-            assert count > 0, "a window that is full has ended"
-            part = slice(start, start + count)
+            part, start = self._part(window, start, len(x), people)
             mixed = None if window.accumulator is None else self._problem.records(x[part], y[part])
-            receipts.append(self._take(window, count, mixed, 0 if rows is None else int(rows[part][-1]) + 1))
-            start += count
+            receipts.append(self._take(window, len(part), mixed, 0 if rows is None else int(rows[start - 1]) + 1))
         return receipts
+
+    def _part(
+        self, window: Window, start: int, stop: int, people: Sequence[str] | None
+    ) -> tuple[NDArray[np.int64], int]:
+        """Places from ``start`` on that fill the window's room at most, and where the next part begins."""
+        assert self.room > 0, "a window that is full has ended"
+        if people is None or window.accumulator is None:
+            stop = min(stop, start + self.room)
+            return np.arange(start, stop), stop
+        places: list[int] = []
+        while start < stop and len(places) < self.room:
+            if self._admits(window, people[start]):
+                places.append(start)
+            start += 1
+        return np.array(places, dtype=np.int64), start
+
+    def _admits(self, window: Window, person: str) -> bool:
+        """Count a record of a person in a window; False where the window has as many of theirs as it takes."""
+        if window.owners[person] >= self._most_rows:
+            return False
+        window.owners[person] += 1
+        return True
+
+    def _owner_of(self, record: Mapping[str, Any]) -> str:
+        name = record.get(self._owner_column)
+        if type(name) not in (str, int) or not str(name).strip():
+            raise UserError(
+                f"a record names nobody in the column {self._owner_column!r} (sketch.person): give a text or a whole "
+                "number. It was not added"
+            )
+        return person_name(str(name))
 
     def release(self) -> WindowReceipt:
         """Release the window that goes on, whatever its number of records, and send it.
