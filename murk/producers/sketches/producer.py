@@ -271,7 +271,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         return True
 
     def _owner_of(self, record: Mapping[str, Any]) -> str:
-        name = record.get(self._owner_column)
+        name = record.get(self._owner_column or "")
         if type(name) not in (str, int) or not str(name).strip():
             raise UserError(
                 f"a record names nobody in the column {self._owner_column!r} (sketch.person): give a text or a whole "
