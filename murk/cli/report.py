@@ -81,8 +81,14 @@ def print_labels(found: Mapping[str, Any]) -> None:
 
 def say_notice(task: Task, population: FilePopulation, quiet: bool, *, capped: bool = False) -> None:
     """Say what happened before, where somebody reads it; and whatever is to be warned of in any case."""
+    from murk.learners.results.report import SEVERAL_RECORDS, SEVERAL_ROWS
+
     for warning in (*population.warnings, *population.findings):
         click.echo(f"{task.name}: caution: {warning}", err=True)
+    if task.sketch is not None and task.sketch.person is None:
+        click.echo(f"{task.name}: caution: {SEVERAL_RECORDS}", err=True)
+    elif population.source.people == "row" and not task.of_organisations:
+        click.echo(f"{task.name}: caution: {SEVERAL_ROWS}", err=True)
     if capped and population.source.people == "row" and not (task.of_organisations or task.simulated):
         click.echo(
             f"{task.name}: caution: people are rows of the file: in a copy that was sorted anew or corrected nobody is "

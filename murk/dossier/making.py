@@ -19,6 +19,7 @@ from murk.dossier.example import caps_of
 from murk.dossier.facts import Facts
 from murk.dossier.figures import WEAK, stated
 from murk.dossier.handling import not_promised, public, retention, trust, withdrawal
+from murk.learners.results.report import SEVERAL_RECORDS
 from murk.privacy.explain import number, percent
 from murk.stream.log.base import segment_seconds
 
@@ -135,6 +136,7 @@ def _audited(facts: Facts) -> str:
 
 
 def _to_settle(facts: Facts) -> Iterator[str]:
+    yield from _several_rows(facts)
     if facts.accounts is not None and facts.accounts.rows:
         yield (
             "People are rows of a file: nobody is recognised in a copy that was sorted anew or corrected. A withdrawal "
@@ -147,6 +149,20 @@ def _to_settle(facts: Facts) -> Iterator[str]:
     yield from _of_accounts(facts)
     if facts.audit is None:
         yield "No audit was run or read: `murk audit TASK --json > audit.json`, then --audit audit.json."
+
+
+def _several_rows(facts: Facts) -> Iterator[str]:
+    """Whether a person may have several rows, which decides what every figure is about."""
+    task = facts.task
+    if task.sketch is not None:
+        if task.sketch.person is None:
+            yield f"May one person have several records? {SEVERAL_RECORDS}"
+    elif facts.accounts is None or facts.accounts.rows:
+        yield (
+            "May one person have several rows of a file? Where nobody names the people (--person COLUMN of `murk run` "
+            "and `murk produce`), each row counts as a person: figures of one person below are then of one row, and a "
+            "person's rows together disclose more, up to everything."
+        )
 
 
 def _of_task(facts: Facts) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,7 @@ def test_what_is_written_runs() -> None:
         "file": "people.yaml",
         "features": 5,
         "left_out": ["row", "code", "empty", "same"],
+        "person": None,
     }
     task = Task.load("people.yaml")
     assert list(task.coding.columns) == ["income", "share [%]: a, b", "plan", "asked", "member"]
@@ -226,6 +228,42 @@ def test_what_a_column_holds() -> None:
         "empty": "empty in every row",
         "same": "the same value in every row",
     }
+
+
+def test_a_column_that_names_people_is_proposed_and_a_count_of_their_visits_is_left_out() -> None:
+    rng = np.random.default_rng(2)
+    patients = [f"p{number}" for number in rng.integers(0, 90, 400)]
+    seen: dict[str, int] = {}
+    visits = []
+    for name in patients:
+        seen[name] = seen.get(name, 0) + 1
+        visits.append(seen[name])
+    frame = pd.DataFrame(
+        {
+            "case": [f"c{37 * int(name[1:])}" for name in patients], "patient_id": [int(name[1:]) for name in patients],
+            "visit": visits, "age": rng.integers(20, 80, 400), "worked": rng.choice(["no", "yes"], 400),
+        }
+    )  # fmt: skip
+    frame.to_csv("visits.csv", index=False)
+    found = {column.name: column for column in looked_at(open_records("visits.csv"), "here")}
+    assert found["patient_id"].names_people
+    assert found["case"].names_people
+    assert "counts the rows" in found["visit"].without
+    assert found["age"].bounds is not None
+    done = run("v", "--source", "visits.csv", "--simulation")
+    assert "--person case" in done.output
+    shutil.move("v.yaml", "w.yaml")
+    plan = json.loads(run("v", "--source", "visits.csv", "--simulation", "--json").output)
+    assert (plan["features"], plan["person"]) == (1, "case")
+
+
+def test_numbers_and_texts_that_do_not_name_people_stay() -> None:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {"income": rng.integers(0, 10**6, 300), "wave": np.arange(300) % 7, "identity": rng.uniform(0, 1, 300)}
+    )
+    found = {column.name: column for column in looked_at(open_records(frame), "here")}
+    assert not any(column.names_people or column.without for column in found.values())
 
 
 def test_a_full_disk_leaves_no_file_in_the_way(folder: Path) -> None:

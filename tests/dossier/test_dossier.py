@@ -186,6 +186,13 @@ def test_the_same_facts_give_the_same_page() -> None:
     assert page_of(dossier(facts())) == page_of(dossier(facts()))
 
 
+def test_whether_a_person_may_have_several_rows_is_settled_first() -> None:
+    assert "several rows" in dossier(facts(accounts=None)).to_settle[0]
+    assert "several records" in dossier(facts(TASKS["sketch"], accounts=None)).to_settle[0]
+    bounded = TASKS["sketch"] + "sketch: {person: patient, rows_per_person: 3}\n"
+    assert not any("several records" in one for one in dossier(facts(bounded, accounts=None)).to_settle)
+
+
 def test_what_is_not_known_is_to_be_settled() -> None:
     known = " ".join(dossier(facts()).to_settle)
     nothing = facts(deployment=None, accounts=None, audit=None, purpose="", controller="")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -78,11 +79,22 @@ def command(
         raise UserError(f"{path} is there already: name another file with --out, or remove it") from None
     left_out = [column.name for column in found if column.without]
     if as_json:
-        print_json({"file": str(path), "features": len(found) - len(left_out), "left_out": left_out})
+        named = next((column.name for column in found if column.names_people), None)
+        print_json({
+            "file": str(path), "features": len(found) - len(left_out), "left_out": left_out, "person": named,
+        })  # fmt: skip
         return
     more = f", {len(left_out)} left out" if left_out else ""
     click.echo(f"{path}: {wanted.name} learned from {len(found) - len(left_out)} columns{more}")
-    click.echo(f"Look at it, then try it: murk run {path} --source {source or 'FILE'} --seed 1")
+    named = next((column.name for column in found if column.names_people), None)
+    person = "" if named is None else f" --person {shlex.quote(named)}"
+    if named is not None:
+        click.echo(
+            f"{named} names people who have several rows, it seems: --person makes the promise theirs, not a row's"
+        )
+    else:
+        click.echo("If one person may have several rows, name people by a column: --person COLUMN")
+    click.echo(f"Look at it, then try it: murk run {path} --source {source or 'FILE'}{person} --seed 1")
 
 
 def _target(text: str, chosen: list[Column]) -> Column:

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from murk.errors import UserError
@@ -17,6 +18,14 @@ from murk.producers.populations.records.tuples import SLICE
 from murk.stream.task.data.columns import Cell
 from murk.stream.task.data.dates import day_number
 
+MOST_DISTINCT: Final = 1_000_000
+"""Different values of a column that are told apart; beyond, nothing is said of whether they repeat."""
+_NAMES_PEOPLE: Final = re.compile(
+    r"(^|[^a-z])(id|ids|uid|uuid|guid|pid|mrn|ssn)([^a-z]|$)"
+    r"|patient|person|people|user|customer|client|member|subject|participant|respondent|employee|student|household"
+)
+_ROWS_OF_ONE: Final = 100
+"""Rows of a person at most, on average, for a column whose name says nothing."""
 MOST_CATEGORIES: Final = 20
 """Of text with more different values nobody would read the coefficients."""
 GRAMMAR: Final = "LOW..HIGH for a number, FIRST..LAST for dates as in 2024-05-31, or A|B|C for categories"
@@ -40,6 +49,8 @@ class Column:
         Otherwise.
     without
         Why nothing can be declared of it; empty where something is.
+    names_people
+        Whether its values seem to name people, some of whom have several rows.
     origin
         Where that was learned: the comment of its line.
     """
@@ -48,6 +59,7 @@ class Column:
     bounds: tuple[float, float] | tuple[datetime.date, datetime.date] | None = None
     categories: tuple[str, ...] = ()
     without: str = ""
+    names_people: bool = False
     origin: str = "given"
 
 
@@ -141,12 +153,16 @@ class _Look:
         self.numbers: list[float] = []
         self.kinds: Counter[str] = Counter()
         self.values: Counter[str] = Counter()
+        self.distinct: set[int] = set()
+        self.fractions = False
 
     def add(self, value: Any) -> None:
         if value is None or (isinstance(value, str) and not value.strip()):
             return
         self.rows += 1
         text = value.strip() if isinstance(value, str) else str(value)
+        if len(self.distinct) <= MOST_DISTINCT:
+            self.distinct.add(hash(text))
         # As many as a task could declare, and one more.
         if len(self.values) <= MOST_CATEGORIES or text in self.values:
             self.values[text] += 1
@@ -166,6 +182,7 @@ class _Look:
             self.kinds["text"] += 1
             return
         self.kinds["number"] += 1
+        self.fractions = self.fractions or not number.is_integer()
         self.numbers = [min([number, *self.numbers]), max([number, *self.numbers])]
 
     def _same(self, values: Sequence[str]) -> bool:
@@ -176,12 +193,27 @@ class _Look:
         kind = next(iter(self.kinds)) if len(self.kinds) == 1 else ""
         return len(set(as_read.get(kind, values))) == 1
 
+    def _names_people(self) -> bool:
+        """Whether the values may name people: many different whole numbers or texts, and a name that says so.
+
+        Texts of any name that repeat, each few times, may name people, too.
+        """
+        different = len(self.distinct)
+        if not MOST_CATEGORIES < different <= MOST_DISTINCT or set(self.kinds) & {"date", "boolean"}:
+            return False
+        if _NAMES_PEOPLE.search(self.name.lower()) is not None:
+            return set(self.kinds) == {"text"} or not self.fractions
+        return set(self.kinds) == {"text"} and different < self.rows <= _ROWS_OF_ONE * different
+
     def column(self, origin: str) -> Column:
         name, values = self.name, sorted(self.values)
         if not self.rows:
             return Column(name, without="empty in every row", origin=origin)
         if self._same(values):
             return Column(name, without="the same value in every row", origin=origin)
+        if self._names_people():
+            what = f"names people, it seems: {len(self.distinct):,} values in {self.rows:,} rows"
+            return Column(name, without=what, names_people=len(self.distinct) < self.rows, origin=origin)
         if set(self.kinds) == {"boolean"}:
             return Column(name, categories=("no", "yes"), origin=origin)
         if len(values) == 2:
@@ -230,7 +262,46 @@ def looked_at(records: Records, origin: str) -> list[Column]:
             start, chunk = start + SLICE, []
     if chunk:
         add()
-    return [look.column(origin) for look in looks]
+    found = [look.column(origin) for look in looks]
+    people = next((column.name for column in found if column.names_people), None)
+    if people is None:
+        return found
+    counters = _counters(records, people, [look.name for look in looks if set(look.kinds) == {"number"}])
+    return [
+        Column(column.name, without=f"counts the rows of each {people}", origin=origin)
+        if column.name in counters and not column.without
+        else column
+        for column in found
+    ]
+
+
+def _counters(records: Records, people: str, names: Sequence[str]) -> frozenset[str]:
+    """Columns that count each person's rows one by one: visits, waves, attempts."""
+    table = records.table([people, *names])
+    last: dict[str, dict[Any, float]] = {name: {} for name in names}
+    counting = set(names)
+    rows = table.rows(0)
+    start = 0
+    while counting and (chunk := list(islice(rows, SLICE))):
+        columns = table.columns(chunk, range(start, start + len(chunk)), [people, *names])
+        start += len(chunk)
+        for name in tuple(counting):
+            before = last[name]
+            for person, value in zip(columns[people], columns[name], strict=True):
+                number = _whole(value)
+                if number is None or number - before.get(person, number - 1 if number in (0, 1) else math.nan) != 1:
+                    counting.discard(name)
+                    break
+                before[person] = number
+    return frozenset(counting)
+
+
+def _whole(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if number.is_integer() else None
 
 
 def rounded(low: float, high: float) -> tuple[float, float]:

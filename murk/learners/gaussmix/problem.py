@@ -318,6 +318,7 @@ def _of_newton(task: Task, block: SketchBlock) -> NewtonProblem:
             feature_bound=settings.feature_bound,
             first=first,
             neighbours=block.neighbours,
+            rows_per_person=block.most_rows,
         )
         for level, guarantee in task.privacy.levels.items()
     }
@@ -343,6 +344,7 @@ def _of_moments(task: Task, block: SketchBlock) -> GramProblem:
             feature_bound=settings.feature_bound,
             target_bound=settings.target_bound,
             neighbours=block.neighbours,
+            rows_per_person=block.most_rows,
         )
         for level, guarantee in task.privacy.levels.items()
     }

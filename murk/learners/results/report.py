@@ -7,7 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from murk.learners.estimates.curve import CurvePoint
@@ -74,6 +74,18 @@ def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     return {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in mechanisms.items()}
 
 
+SEVERAL_ROWS: Final = (
+    "Each row counts as a person: if one person may have several rows, the promise is for each row, and their rows "
+    "together disclose more. Name people by a column (--person)."
+)
+
+
+SEVERAL_RECORDS: Final = (
+    "The sketch protects each record, not a person: if one person may have several records, name the column of people "
+    "in the task (sketch.person, with sketch.rows_per_person), and the promise is the person's."
+)
+
+
 def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
     """What a release at a guarantee promises by its mechanism, as data and in plain words.
 
@@ -100,8 +112,11 @@ def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
     }
 
 
-def describe_cap(task: Task) -> str:
-    """What all releases of one person to the task may come to, in words."""
+def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
+    """Describe what all releases of one person to the task may come to.
+
+    Where people are rows of a file, nobody knows which rows are of one person, and the bound is for a row.
+    """
     cap = task.privacy.per_person
     if task.of_organisations:
         from murk.privacy.gaussmix.explain import against_a_blank_record
@@ -109,6 +124,9 @@ def describe_cap(task: Task) -> str:
         if cap is None:
             return "One window an organisation, at its level."
         return f"All windows of one organisation together: {against_a_blank_record(cap)}"
+    if people_are_rows:
+        bound = "One release a row" if cap is None else f"All releases of one row together: {cap.describe()}"
+        return f"{bound.removesuffix('.')}. {SEVERAL_ROWS}"
     if cap is None:
         return "One release a person, at their level."
     return f"All releases of one person together: {cap.describe()}"
@@ -218,10 +236,12 @@ def report_estimate(
     }
 
 
-def report_log(task: Task, log: Log, *, level: float = 0.95, history: bool = False, **more: Any) -> dict[str, Any]:
+def report_log(
+    task: Task, log: Log, *, level: float = 0.95, history: bool = False, people_are_rows: bool = False, **more: Any
+) -> dict[str, Any]:
     """What is committed on a log, and what else is known: the one object that ``--json`` prints.
 
-    ``history`` adds how the estimate came there.
+    ``history`` adds how the estimate came there; ``people_are_rows`` says that nobody named the people of a file.
     """
     from murk.learners.estimates.curve import columns
     from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
@@ -248,7 +268,7 @@ def report_log(task: Task, log: Log, *, level: float = 0.95, history: bool = Fal
         "guarantee": levels[DEFAULT_LEVEL]["guarantee"],
         "levels": levels,
         "cap": None if task.privacy.per_person is None else task.privacy.per_person.to_dict(),
-        "cap_words": describe_cap(task),
+        "cap_words": describe_cap(task, people_are_rows=people_are_rows),
         "public_sample": None if disclosure is None else disclosure.to_dict(),
         "simulated": task.simulated,
         "task_hash": task.hash,

@@ -41,7 +41,9 @@ def described(mechanism: GaussMixMechanism | GramMechanism | NewtonMechanism) ->
     1.094
     """
     replaced = strongest_replace_one(mechanism)
-    return f"{against_a_blank_record(mechanism.stated)} For any two records: {replaced.describe()}", replaced
+    rows = getattr(mechanism, "rows_per_person", 1)
+    pair = "records" if rows == 1 else "people's records"
+    return f"{against_a_blank_record(mechanism.stated, rows)} For any two {pair}: {replaced.describe()}", replaced
 
 
 def strongest_replace_one(mechanism: GaussMixMechanism | GramMechanism | NewtonMechanism) -> Guarantee:
@@ -81,23 +83,26 @@ def any_two_records(guarantee: Guarantee) -> Guarantee:
     return ApproxDP(2.0 * epsilon, min((1.0 + math.exp(min(epsilon, 700.0))) * delta, _ALL))
 
 
-def against_a_blank_record(guarantee: Guarantee) -> str:
-    """What a guarantee says of a record and one that is all zeros.
+def against_a_blank_record(guarantee: Guarantee, rows: int = 1) -> str:
+    """Describe a guarantee for a record and one that is all zeros, or for all records of a person, ``rows`` at most.
 
     Two records that are not blank are each as close to a blank one, and further from each other.
     """
+    whose = "each record of the window" if rows == 1 else f"a person's records of the window together (at most {rows})"
+    it = "the record" if rows == 1 else "the person's records"
+    blank = "a blank one" if rows == 1 else "blank ones"
     if not isinstance(guarantee, ApproxDP):
         [(name, value)] = guarantee.to_dict()[guarantee.kind].items()
         return (
-            f"For each record of the window, {name} = {value:.10g}: anyone who knows all the others and sees all "
-            "tells the record from a blank one (all zeros) in at most "
+            f"For {whose}, {name} = {value:.10g}: anyone who knows all the others and sees all "
+            f"tells {it} from {blank} (all zeros) in at most "
             f"{100 * guarantee.max_attack_accuracy:.2f}% of cases, where guessing has 50%. The organisation that holds "
             "the records is trusted with them."
         )
     epsilon, delta = getattr(guarantee, "epsilon", math.inf), getattr(guarantee, "delta", 0.0)
     factor = f"e^{epsilon:.10g}" + (f" = {number(math.exp(epsilon))}" if epsilon < 12 else "")
     return (
-        f"For each record of the window, epsilon = {epsilon:.10g} and delta = {delta:.10g}: had the record been blank "
+        f"For {whose}, epsilon = {epsilon:.10g} and delta = {delta:.10g}: had {it} been blank "
         f"(all zeros), whatever is seen would have had at most {factor} times the probability plus {delta:.10g}, and "
         "the other way round. The organisation that holds the records is trusted with them."
     )

@@ -22,6 +22,9 @@ __all__ = ["LARGEST_COLUMNS", "GramMechanism"]
 LARGEST_COLUMNS = 4096
 """Features (a constant included) and target that a Gram matrix may have."""
 
+LARGEST_ROWS_PER_PERSON = 10_000
+"""Most rows of a window that one person may have."""
+
 _GRID = 21
 """Bits of a row on its grid: the feature bound takes from 2^20 to 2^21 steps."""
 _SLACK = 1 + 2.0**-40
@@ -47,6 +50,9 @@ class GramMechanism:
     - that is any other (``"replace-one"``) are at most sqrt 2 B apart:
       ``|q q' - r r'|^2 = |q|^4 + |r|^4 - 2 (q'r)^2``.
 
+    Where a person has up to k rows of a window, two windows that differ in all of them are at most k times as far
+    apart: the noise is k times as large, and the guarantee is for the person.
+
     Everything up to the noise is integer arithmetic: the sum, and its rounding to the noise's lattice, which adds at
     most the root of the number of coordinates and is taken off beforehand. So the guarantee is exact, as that of
     `GaussianMechanism` is, whatever the floats of a row.
@@ -63,6 +69,8 @@ class GramMechanism:
         For which neighbours.
     asked
         The guarantee it was calibrated to; checked. None: the noise's own.
+    rows_per_person
+        k: most rows of a window that neighbours differ in.
 
     Raises
     ------
@@ -88,6 +96,7 @@ class GramMechanism:
     noise: GaussianMechanism
     neighbours: Neighbours = "zero-out"
     asked: Guarantee | None = None
+    rows_per_person: int = 1
     kind: ClassVar[str] = "gram"
 
     def __post_init__(self) -> None:
@@ -96,6 +105,9 @@ class GramMechanism:
         for name in ("feature_bound", "target_bound"):
             object.__setattr__(self, name, check_bound("GramMechanism", name, getattr(self, name)))
         check_choice("neighbours", self.neighbours, Neighbours)
+        most = checked_integer("GramMechanism", "rows_per_person", self.rows_per_person)
+        if not 1 <= most <= LARGEST_ROWS_PER_PERSON:
+            raise UserError(f"GramMechanism: rows_per_person={most} is not from 1 to {LARGEST_ROWS_PER_PERSON:,}")
         if self.noise.dimension != self.dimension:
             raise UserError(f"a Gram matrix of {size} columns has {self.dimension} numbers, not {self.noise.dimension}")
         if self.asked is not None and not any(claim.implies(self.asked) for claim in self.noise.guarantees):
@@ -149,9 +161,10 @@ class GramMechanism:
     @property
     def ratios(self) -> tuple[Fraction, Fraction]:
         """Lattice steps for each unit of a sum on the diagonal, and off it, where they are sqrt 2 times as many."""
+        step = Fraction(self.room, self.rows_per_person * self.square)
         if self.neighbours == "replace-one":
-            return Fraction(self.room, self.square) / _ROOT_ABOVE, Fraction(self.room, self.square)
-        return Fraction(self.room, self.square), Fraction(self.room, self.square) * _ROOT_BELOW
+            return step / _ROOT_ABOVE, step
+        return step, step * _ROOT_BELOW
 
     @property
     def units(self) -> npt.NDArray[np.float64]:
@@ -250,6 +263,7 @@ class GramMechanism:
             "steps": self.noise.steps,
             "scale": self.scale,
             "stated": self.stated.to_dict(),
+            **({"rows_per_person": self.rows_per_person} if self.rows_per_person > 1 else {}),
         }
 
     @classmethod
@@ -261,6 +275,7 @@ class GramMechanism:
         feature_bound: float,
         target_bound: float,
         neighbours: Neighbours = "zero-out",
+        rows_per_person: int = 1,
     ) -> "GramMechanism":
         """The least noise with which a release has ``guarantee``.
 
@@ -268,7 +283,7 @@ class GramMechanism:
         ----------
         guarantee
             `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
-        columns, feature_bound, target_bound, neighbours
+        columns, feature_bound, target_bound, neighbours, rows_per_person
             As in the class.
 
         Raises
@@ -278,7 +293,7 @@ class GramMechanism:
         """
         size = _columns(columns)
         noise = GaussianMechanism.calibrate(guarantee, dimension=size * (size + 1) // 2, radius=1.0)
-        return cls(size, feature_bound, target_bound, noise, neighbours, guarantee)
+        return cls(size, feature_bound, target_bound, noise, neighbours, guarantee, rows_per_person)
 
 
 def _columns(columns: object) -> int:

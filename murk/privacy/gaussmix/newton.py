@@ -114,6 +114,7 @@ class NewtonMechanism:
             self.start.noise,
             self.start.neighbours,
             self.start.asked,
+            self.start.rows_per_person,
         )
 
     @property
@@ -135,6 +136,11 @@ class NewtonMechanism:
     def neighbours(self) -> Neighbours:
         """For which neighbours."""
         return self.start.neighbours
+
+    @property
+    def rows_per_person(self) -> int:
+        """Most rows of a window that neighbours differ in."""
+        return self.start.rows_per_person
 
     @property
     def dimension(self) -> int:
@@ -210,6 +216,7 @@ class NewtonMechanism:
         feature_bound: float,
         first: int | None = None,
         neighbours: Neighbours = "zero-out",
+        rows_per_person: int = 1,
     ) -> "NewtonMechanism":
         """The least noise with which a release has ``guarantee``.
 
@@ -225,6 +232,9 @@ class NewtonMechanism:
             For which neighbours.
         first
             Records of the first part; None: 2,500 for each feature, 10,000 at most.
+        rows_per_person
+            Most rows of a window that neighbours differ in, as in `GramMechanism`. Of a person's k rows a may be in
+            A and k - a in B: together they cost (a^2 + (k - a)^2) / k^2 <= 1 of the budget in mu^2.
 
         Raises
         ------
@@ -232,6 +242,7 @@ class NewtonMechanism:
             For `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
         """
         start = GramMechanism.calibrate(
-            guarantee, columns=columns, feature_bound=feature_bound, target_bound=1.0, neighbours=neighbours
-        )
+            guarantee, columns=columns, feature_bound=feature_bound, target_bound=1.0, neighbours=neighbours,
+            rows_per_person=rows_per_person,
+        )  # fmt: skip
         return cls(start, default_first(columns - 1) if first is None else first)

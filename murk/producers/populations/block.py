@@ -26,6 +26,8 @@ class Block:
         float64, shapes (m, p) and (m,): coded features, the constant last, and coded targets.
     people
         Names of their people, or of the organisations whose records they are; None where each row is a person.
+    owners
+        Names of the people within organisations, where a task bounds the records of each; else None.
     levels
         The level of each; None where it is drawn at random.
     cells
@@ -49,6 +51,7 @@ class Block:
     missing: int = field(repr=False)
     next_row: int
     unreadable: int = field(default=0, repr=False)
+    owners: Sequence[str] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)

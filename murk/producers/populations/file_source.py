@@ -132,7 +132,8 @@ class FileSource:
         if BY_LOT in levels and level == BY_LOT and level_column is None:
             raise UserError(f"the task {task.name!r} has a level named {BY_LOT!r}, which means at random: rename it")
         check_columns(task, level_column, organisation_column)
-        self._named = [name for name in (self._name_column, level_column) if name is not None]
+        self._owner_column = None if task.sketch is None else task.sketch.person
+        self._named = [name for name in (self._name_column, level_column, self._owner_column) if name is not None]
         self._survey = self.records.survey()
         self.fallback_level = next(iter(levels))
         wanted = [*task.coding.columns, task.coding.target, *self._named]
@@ -283,7 +284,10 @@ class FileSource:
         coding = self.task.coding
         columns = self._table.columns(records, rows, [*coding.columns, coding.target, *self._named])
         unreadable: set[int] = set()
-        people = None if self._name_column is None else self._names(columns[self._name_column], rows, unreadable)
+        people, owners = (
+            None if name is None else self._names(columns[name], name, rows, unreadable)
+            for name in (self._name_column, self._owner_column)
+        )
         levels: Sequence[str] | None
         if self.level_column is not None:
             levels = self._levels(columns[self.level_column], rows, unreadable)
@@ -308,6 +312,7 @@ class FileSource:
             missing=int(coded.missing.sum()),
             next_row=rows[-1] + 1,
             unreadable=len(unreadable),
+            owners=owners,
         )
 
     def _encode(self, columns: Mapping[str, Sequence[Any]], rows: Sequence[int], *, target: bool) -> EncodedBlock:
@@ -366,7 +371,7 @@ class FileSource:
         """Columns that hold dates."""
         return frozenset(feature.name for feature in self.task.features if isinstance(feature, DateFeature))
 
-    def _names(self, column: Sequence[Any], rows: Sequence[int], unreadable: set[int]) -> Sequence[str]:
+    def _names(self, column: Sequence[Any], name: str, rows: Sequence[int], unreadable: set[int]) -> Sequence[str]:
         """Names of people as their accounts know them: texts, or whole numbers as text.
 
         The places of rows that name nobody are added to ``unreadable``.
@@ -379,10 +384,11 @@ class FileSource:
                 names.append(_name(value))
             except UserError as error:
                 if self.strict:
-                    raise UserError(f"{self._place(row, self._name_column or '')}: {error}") from None
+                    raise UserError(f"{self._place(row, name)}: {error}") from None
                 unreadable.add(place)
                 # A record without any value needs nobody's budget, and is released as everybody's is.
-                names.append(NOBODY if self.organisation_column else f"row {row + 1} of {self.digest[:16]}")
+                nobody = name == self.organisation_column
+                names.append(NOBODY if nobody else f"row {row + 1} of {self.digest[:16]}")
         return names
 
     def _levels(self, column: Sequence[Any], rows: Sequence[int], unreadable: set[int]) -> list[str]:

@@ -164,6 +164,7 @@ def report_run(run: LocalRun, start: float, *, level: float = 0.95, history: boo
         run.log,
         level=level,
         history=history,
+        people_are_rows=run.population.source.people == "row",
         **run.population.figures(),
         accounts=totals.people,
         **spent_together(run.ledger),

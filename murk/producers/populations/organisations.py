@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,6 +61,8 @@ class OrganisationPopulation(FilePopulation):
     ----------
     organisations
         Rows of each organisation.
+    beyond
+        Rows of people who have more than ``sketch.rows_per_person``: drawn at random, and mixed as zeros.
     lost
         Windows that an earlier process had begun when it died, as found when this was made.
     refusal
@@ -121,6 +125,7 @@ class OrganisationPopulation(FilePopulation):
             "records": self.source.size,
             "undeclared_labels": self._undeclared,
             "set_aside": len(self.excluded),
+            "records_beyond_cap": len(self.beyond),
             "refusals": sums.refused,
             "refusal": (self.refusal or remedy(self.task, self.crowd.level)) if sums.refused else None,
             "windows": sums.released,
@@ -141,7 +146,9 @@ class OrganisationPopulation(FilePopulation):
 
     def _survey(self) -> None:
         self.organisations: Counter[str] = Counter()
+        self._rows: dict[tuple[str, str], list[int]] = {}
         super()._survey()
+        self.beyond = self._draw_beyond()
         column = self.source.organisation_column
         if column is not None and not self.source.strict:
             self.findings += (
@@ -158,6 +165,27 @@ class OrganisationPopulation(FilePopulation):
     def _look(self, block: Block) -> None:
         names = [ORGANISATION] * len(block) if block.people is None else block.people
         self.organisations.update(name for name in names if name != NOBODY)
+        if block.owners is not None:
+            for organisation, owner, row in zip(names, block.owners, block.rows.tolist(), strict=True):
+                self._rows.setdefault((organisation, owner), []).append(row)
+
+    def _owner(self, block: Block, place: int) -> str | None:
+        """Return whose a record is; None where it is beyond its person's share."""
+        assert block.owners is not None
+        return None if int(block.rows[place]) in self.beyond else block.owners[place]
+
+    def _draw_beyond(self) -> frozenset[int]:
+        """Draw the rows beyond each person's share, by the task's name and the rows' numbers alone.
+
+        A run that goes on draws the same ones, and which rows are drawn is no function of what any row holds.
+        """
+        task, beyond = self.source.task, []
+        assert task.sketch is not None
+        for rows in self._rows.values():
+            if len(rows) > task.sketch.most_rows:
+                beyond += sorted(rows, key=partial(_lot, task.name))[task.sketch.most_rows :]
+        self._rows.clear()
+        return frozenset(beyond)
 
     def _check_beginning(self, set_aside: int) -> None:
         super()._check_beginning(set_aside)
@@ -235,7 +263,8 @@ class OrganisationPopulation(FilePopulation):
         # again.
         for name, places in own.items():
             rows = block.rows[places].tolist()
-            self._note(self._producer(name).add_block(block.x[places], block.y[places], rows=rows))
+            owners = None if block.owners is None else [self._owner(block, place) for place in places.tolist()]
+            self._note(self._producer(name).add_block(block.x[places], block.y[places], rows=rows, people=owners))
         return stop
 
     def _catch_up(self) -> None:
@@ -260,3 +289,7 @@ class OrganisationPopulation(FilePopulation):
 
     def _step(self) -> Step:
         return Step(self.next_row, self.releases, self.refused)
+
+
+def _lot(name: str, row: int) -> bytes:
+    return blake2b(f"{name}\0{row}".encode(), digest_size=16).digest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -136,7 +137,9 @@ class SketchProducer(Releaser["WindowProblem"]):
         self.organisation = person_name(organisation)
         self.level = level
         self._source = source
-        size = None if task.sketch is None else task.sketch.window
+        assert task.sketch is not None
+        self._owner_column, self._most_rows = task.sketch.person, task.sketch.most_rows
+        size = task.sketch.window
         largest = int(self._problem.mechanisms[level].largest_window)
         self._size = min(size or largest, largest)
         self._windows = ledger.windows(task.hash, source)
@@ -188,7 +191,9 @@ class SketchProducer(Releaser["WindowProblem"]):
         ----------
         record
             Raw values by column. It is not looked at where the window is refused. What is missing is coded by the
-            task's public rule; a record without a usable target is counted, and mixed as zeros.
+            task's public rule; a record without a usable target is counted, and mixed as zeros. Where the task names a
+            column of people (``sketch.person``), a person's records beyond ``sketch.rows_per_person`` of a window, and
+            records that name nobody, are mixed as zeros, too.
 
         Raises
         ------
@@ -202,12 +207,16 @@ class SketchProducer(Releaser["WindowProblem"]):
         if window.accumulator is None:
             return self._take(window, 1, None)
         coded = self.task.coding.encode_record(record)
-        return self._take(window, 1, self._problem.records(coded.x[None, :], np.array([coded.y])))
+        targets = keep(np.array([coded.y]))
+        if self._owner_column is not None:
+            targets = self._blanked(window, targets, [_named(record.get(self._owner_column))])
+        return self._take(window, 1, self._problem.records(coded.x[None, :], targets))
 
     @wiped
     def add_block(
-        self, x: NDArray[np.float64], y: NDArray[np.float64], *, rows: Sequence[int] | None = None
-    ) -> list[WindowReceipt]:
+        self, x: NDArray[np.float64], y: NDArray[np.float64], *, rows: Sequence[int] | None = None,
+        people: Sequence[str | None] | None = None,
+    ) -> list[WindowReceipt]:  # fmt: skip
         """Add coded records in their order, and release every window that they fill.
 
         Parameters
@@ -217,6 +226,9 @@ class SketchProducer(Releaser["WindowProblem"]):
         rows
             The rows of the file that they stand in, ascending, where there is one. Those that were taken before are
             passed over, so after an error the same block may be given again.
+        people
+            Whose records they are, where the task bounds a person's records of a window (``sketch.person``). Those
+            beyond the bound, and those of None, are counted and mixed as zeros.
 
         Returns
         -------
@@ -228,6 +240,8 @@ class SketchProducer(Releaser["WindowProblem"]):
         MurkError
             As `add`; ``taken`` says how many of the records are in.
         """
+        if (people is None) != (self._owner_column is None):
+            raise UserError("people= names whose records they are where the task has sketch.person, and only there")
         receipts = self._catch_up()
         start = 0 if rows is None else int(np.searchsorted(np.asarray(rows), self.next_row))
         while start < len(x):
@@ -235,10 +249,24 @@ class SketchProducer(Releaser["WindowProblem"]):
             count = min(self.room, len(x) - start)
             assert count > 0, "a window that is full has ended"
             part = slice(start, start + count)
-            mixed = None if window.accumulator is None else self._problem.records(x[part], y[part])
+            targets = y[part] if people is None else self._blanked(window, y[part], people[part])
+            mixed = None if window.accumulator is None else self._problem.records(x[part], targets)
             receipts.append(self._take(window, count, mixed, 0 if rows is None else int(rows[part][-1]) + 1))
             start += count
         return receipts
+
+    def _blanked(self, window: Window, y: NDArray[np.float64], people: Sequence[str | None]) -> NDArray[np.float64]:
+        """Return the targets of records that count, and NaN for others: these are mixed as zeros.
+
+        So whose the records are decides nothing that anybody sees: neither when a window is full nor what it counts.
+        """
+        found: NDArray[np.float64] = copied(y.copy())
+        for place, person in enumerate(people):
+            if person is None or window.owners[person] >= self._most_rows:
+                found[place] = math.nan
+            else:
+                window.owners[person] += 1
+        return keep(found)
 
     @wiped
     def release(self) -> WindowReceipt:
@@ -396,6 +424,16 @@ class SketchProducer(Releaser["WindowProblem"]):
             window.outcome, window.reason = "known", KNOWN
         else:
             window.outcome, window.reason = "refused", why_refused(self.task, self.level, spend.refusals.values())
+
+
+def _named(value: object) -> str | None:
+    """Return whose a record is; None where it names nobody."""
+    if type(value) not in (str, int):
+        return None
+    try:
+        return person_name(str(value))
+    except UserError:
+        return None
 
 
 def sketch_problem_for(task: Task) -> WindowProblem:

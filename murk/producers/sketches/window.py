@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -43,6 +44,8 @@ class Window:
         The row after its last one, where they come from a file.
     message
         The sketch's bytes, once it was made.
+    owners
+        Records of each person, where the task bounds them; in memory alone.
     """
 
     key: Key
@@ -55,6 +58,7 @@ class Window:
     records: int = 0
     next_row: int = 0
     message: bytes | None = field(default=None, repr=False)
+    owners: Counter[str] = field(default_factory=Counter, repr=False)
 
     def told(self) -> WindowReceipt:
         """What there is to tell of it as it stands."""

@@ -38,6 +38,8 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("learner", "delays"): None,
     ("examples", "intercept"): True,
     ("sketch", "first"): None,
+    ("sketch", "person"): None,
+    ("sketch", "rows_per_person"): None,
     ("scores", "models"): "own",
 }
 """Keys of blocks, with their defaults, that a document has only where they differ: older hashes stay as they were."""

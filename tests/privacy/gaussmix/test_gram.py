@@ -252,3 +252,28 @@ def test_decoding_needs_as_many_integers():
         made().decode(np.zeros(9, dtype=np.int64))
     with pytest.raises(UserError, match="has 10 integers"):
         made().decode(np.zeros(10))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("most", [1, 3, 40])
+def test_all_rows_of_a_person_are_no_further_apart_than_the_noise_is_for(kind, most):
+    """The farthest that k rows can be: each at its bound, all alike. One row more is farther than is promised."""
+    mechanism = made(neighbours=kind, rows_per_person=most)
+    assert mechanism.guarantee == GaussianDP(1.0)
+    assert mechanism.scale == pytest.approx(most * made(neighbours=kind).scale, rel=1e-12)
+    far = 1e9
+    own = [far, far, far, far]
+    other = [0.0] * 4 if kind == "zero-out" else [far, -far, 0.0, far]
+    distance = math.sqrt(apart(mechanism, [own] * most, [other] * most))
+    assert distance <= 2 * mechanism.noise.steps
+    more = math.sqrt(apart(mechanism, [own] * (most + 1), [other] * (most + 1)))
+    if kind == "zero-out":
+        assert more > 2 * mechanism.noise.steps
+
+
+def test_rows_of_a_person_are_a_bounded_number_and_part_of_what_is_public():
+    assert "rows_per_person" not in made().to_dict()
+    assert made(rows_per_person=5).to_dict()["rows_per_person"] == 5
+    for wrong in (0, -1, 10_001):
+        with pytest.raises(UserError, match="rows_per_person"):
+            made(rows_per_person=wrong)

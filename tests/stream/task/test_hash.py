@@ -230,6 +230,8 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "rows": 100,
         "window": 1000,
         "organisation": "clinic",
+        "person": FIXED,
+        "rows_per_person": FIXED,
         "method": "mixing",
         "first": FIXED,
         "analysis": "published",

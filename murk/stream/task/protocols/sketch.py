@@ -39,6 +39,17 @@ class SketchBlock(Block):
     organisation: Text | None = Field(
         default=None, description="the column that names a record's organisation; `null`: the source is one"
     )
+    person: Text | None = Field(
+        default=None,
+        description="the column that names a record's person, where one may have several records; `null`: each record "
+        "is of another person. The guarantee is for a person's records of a window together (`moments` and `newton`)",
+    )
+    rows_per_person: Annotated[Integer, Field(ge=1, le=10_000)] | None = Field(
+        default=None,
+        description="most records of one person in a window. More are mixed as zeros: of a file's at random, of records "
+        "that come one by one the later ones. The noise grows in proportion. `null`: 1 where `person` is "
+        "given",
+    )
     method: Literal["moments", "newton", "linear-mixing", "mixing"] = Field(
         default="linear-mixing",
         description="`moments` releases the second moments of a window's records with Gaussian noise; `newton`, of a "
@@ -72,6 +83,11 @@ class SketchBlock(Block):
         default=None, description="public bound of the features' length; `null`: that of their box"
     )
     target_bound: Positive | None = Field(default=None, description="public bound of the target's size; `null`: 1")
+
+    @property
+    def most_rows(self) -> int:
+        """Records of a window that the guarantee covers together."""
+        return self.rows_per_person or 1
 
 
 def method_by_rule(block: Mapping[str, Any]) -> str:
@@ -115,6 +131,15 @@ class SketchProtocol(TaskProtocol):
                 raise task_error(
                     f"has no effect with method: {block.method}; remove it, or say method: linear-mixing", "sketch", key
                 )
+        if block.rows_per_person is not None and block.person is None:
+            raise task_error("needs sketch.person, the column that names people; add it", "sketch", "rows_per_person")
+        if block.person is not None and block.method not in _KINDS:
+            raise task_error(
+                f"mixtures ({block.method}) protect a record, not a person with several; say method: moments",
+                "sketch", "person",
+            )  # fmt: skip
+        if block.person is not None and block.person == block.organisation:
+            raise task_error("is the column of organisations, too; name the column of people", "sketch", "person")
         if block.method == "newton":
             self._check_newton(block, target)
         elif block.first is not None:
