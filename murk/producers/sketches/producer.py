@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._scratch import wiped
+from murk._scratch import keep, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import identifiers
 from murk.producers.base import Releaser
@@ -260,13 +260,13 @@ class SketchProducer(Releaser["WindowProblem"]):
 
         So whose the records are decides nothing that anybody sees: neither when a window is full nor what it counts.
         """
-        found: NDArray[np.float64] = copied(y.copy())
+        found: NDArray[np.float64] = keep(np.array(y, dtype=np.float64))
         for place, person in enumerate(people):
             if person is None or window.owners[person] >= self._most_rows:
                 found[place] = math.nan
             else:
                 window.owners[person] += 1
-        return keep(found)
+        return found
 
     @wiped
     def release(self) -> WindowReceipt:

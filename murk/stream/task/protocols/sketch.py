@@ -46,8 +46,8 @@ class SketchBlock(Block):
     )
     rows_per_person: Annotated[Integer, Field(ge=1, le=10_000)] | None = Field(
         default=None,
-        description="most records of one person in a window. More are mixed as zeros: of a file's at random, of records "
-        "that come one by one the later ones. The noise grows in proportion. `null`: 1 where `person` is "
+        description="most records of one person in a window. More are mixed as zeros: of a file's at random, of "
+        "records that come one by one the later ones. The noise grows in proportion. `null`: 1 where `person` is "
         "given",
     )
     method: Literal["moments", "newton", "linear-mixing", "mixing"] = Field(
