@@ -204,7 +204,7 @@ class GaussMix(StreamEstimator):
         values = [x.get(name) for name in self._names]
         self._add(np.array([[*map(number, values), *([1.0] if self.intercept else []), y]]))
         if self._first_records is not None:
-            self._surveyed([(values, y)])
+            self._surveyed([(values, y)], x)
 
     def _put_rows(self, X: Any, y: NDArray[np.float64]) -> None:
         if self._engine is None:

@@ -18,7 +18,7 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -27,9 +27,11 @@ from typing import IO, Any, Protocol
 from murk.errors import UserError
 from murk.producers.populations.records.arrow import ParquetTable
 from murk.producers.populations.records.tuples import KEYS_LOOKED_AT
+from murk.stream.task.data.text_files import csv_rows, explain_row, is_gzipped, kind_of, open_text
 
 CHUNK = 2**20
 ESCAPE = "surrogateescape"
+_HEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +87,37 @@ def survey(path: Path) -> Survey:
     digest = hashlib.sha256()
     with _explained(path), path.open("rb") as file:
         stamp = _stamp(file)
-        head = file.read(4)
-        file.seek(0)
         while chunk := file.read(CHUNK):
             digest.update(chunk)
-        if path.suffix == ".gz":
-            file.seek(0)
-            with gzip.GzipFile(fileobj=file) as content:
-                head = content.read(4)
-                while content.read(CHUNK):
-                    pass
+        gzipped = is_gzipped(file)
+        with gzip.GzipFile(fileobj=file) if gzipped else nullcontext(file) as content:
+            head = content.read(_HEAD)
+            while gzipped and content.read(CHUNK):
+                pass
     if not head:
         raise UserError(f"{path} has no rows: it is empty")
-    if head == b"PAR1" and path.suffix not in (".parquet", ".gz"):
-        raise UserError(f"{path} is a Parquet file: give it a name that ends in .parquet")
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head:
-        raise UserError(f"{path} is not UTF-8 text (UTF-16, perhaps): save it as UTF-8")
+    if path.suffix.lower() != ".parquet":
+        _check_text(path, head, gzipped)
     return Survey(digest.hexdigest(), stamp)
+
+
+def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
+    """Refuse a file that begins as no text does, and say what it is where that is known."""
+    known = kind_of(head)
+    if known is not None:
+        remedy = "unpack it, or convert it to CSV"
+        if known == "a Parquet file":
+            remedy = "give it a name that ends in .parquet"
+            if gzipped:
+                remedy = f"it is compressed in itself. Unpack it, and {remedy}"
+        raise UserError(f"{path} is {known}: {remedy}")
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise UserError(f"{path} is not UTF-8 text but UTF-16: save it as UTF-8")
+    # Of what comes later row and column are named.
+    if min(head[:4]) < ord("\t"):
+        if path.suffix.lower() == ".gz" and not gzipped:
+            raise UserError(f"{path} is no gzip file, or is damaged: fetch or compress it again")
+        raise UserError(f"{path} is not UTF-8 text, it begins with control characters: save it as UTF-8")
 
 
 def changed(path: Path, stamp: tuple[int, int, int, int]) -> bool:
@@ -118,7 +134,7 @@ class CSVTable:
     Parameters
     ----------
     path
-        The file, gzipped where its name ends in ``.gz``.
+        The file, gzipped or not.
     wanted
         Columns that must be there.
     strict
@@ -129,9 +145,9 @@ class CSVTable:
         self.path, self.strict = path, strict
         with _explained(path), _text(path) as text:
             try:
-                header = next(_csv(text), None)
+                header = next(csv_rows(text), None)
             except csv.Error as error:
-                raise _no_row(path, "its first line", error) from None
+                raise UserError(f"{path}, its first line: {explain_row(error)}") from None
         if header is None:
             raise UserError(f"{path} has no rows: it is empty")
         self.names: tuple[str, ...] = tuple(header)
@@ -155,14 +171,14 @@ class CSVTable:
             return
         count = 0
         with _explained(self.path), _text(self.path) as text:
-            reader = _csv(text)
+            reader = csv_rows(text)
             try:
                 next(reader, None)
                 for count, cells in enumerate(filter(None, reader), 1):
                     if count > start:
                         yield cells
             except csv.Error as error:
-                raise _no_row(self.path, f"row {count + 1}", error) from None
+                raise UserError(f"{self.path}, row {count + 1}: {explain_row(error)}") from None
 
     def columns(
         self, rows: Sequence[list[str]], numbers: Sequence[int], names: Sequence[str]
@@ -194,7 +210,7 @@ class JSONLinesTable:
     Parameters
     ----------
     path
-        The file, gzipped where its name ends in ``.gz``.
+        The file, gzipped or not.
     wanted
         Keys that must be there.
     strict
@@ -259,35 +275,47 @@ def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Tab
     UserError
         For another ending, or a file that lacks a wanted column.
     """
-    name = path.name.removesuffix(".gz")
-    kind = TABLES.get(Path(name).suffix.lower())
+    name = path.name.lower().removesuffix(".gz")
+    kind = TABLES.get(Path(name).suffix)
     if kind is None:
         raise UserError(
-            f"{path}: only {', '.join(TABLES)} can be read, all but the last also with .gz. Convert the file"
+            f"{path}: only {', '.join(TABLES)} can be read, all but the last also gzipped. Convert the file"
         )
-    if kind is ParquetTable and path.suffix == ".gz":
+    if kind is ParquetTable and _begins_as_gzip(path):
         raise UserError(f"{path}: a Parquet file is compressed in itself. Unpack it")
     return ParquetTable(path, wanted) if issubclass(kind, ParquetTable) else kind(path, wanted, strict=strict)
+
+
+def _begins_as_gzip(path: Path) -> bool:
+    with _explained(path), path.open("rb") as file:
+        return is_gzipped(file)
 
 
 def _parsed(line: str) -> Any:
     """Parse a line; None where it is no JSON. The parser's error holds the line, and goes no further."""
     try:
         return json.loads(line)
+    except RecursionError:
+        return None
+    except ValueError:
+        pass
+    try:
+        # Python converts no integer of more than some thousand digits, in whatever column it is.
+        return json.loads(line, parse_int=_integer)
     except (ValueError, RecursionError):
         return None
 
 
-@contextmanager
-def _text(path: Path) -> Iterator[io.TextIOWrapper]:
-    opening = gzip.open if path.suffix == ".gz" else open
+def _integer(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _text(path: Path) -> AbstractContextManager[io.TextIOWrapper]:
     # Bytes that are no UTF-8 come through as surrogates, so that their row and column can be named.
-    with opening(path, "rb") as binary, io.TextIOWrapper(binary, "utf-8-sig", ESCAPE, newline="") as text:
-        yield text
-
-
-def _csv(text: io.TextIOWrapper) -> Iterator[list[str]]:
-    return csv.reader(text, strict=True)
+    return open_text(path, ESCAPE)
 
 
 class _Lines:
@@ -317,7 +345,7 @@ def _lenient(text: io.TextIOWrapper, width: int) -> Iterator[list[str]]:
     somebody's value opens does not take other people's rows with it.
     """
     lines = _Lines(text)
-    reader = csv.reader(lines, strict=True)
+    reader = csv_rows(lines)
     while True:
         lines.taken.clear()
         try:
@@ -332,16 +360,6 @@ def _lenient(text: io.TextIOWrapper, width: int) -> Iterator[list[str]]:
             cells = [""]
         if cells:
             yield cells
-
-
-def _no_row(path: Path, where: str, error: csv.Error) -> UserError:
-    # The module's own words quote nothing of the file but single characters.
-    words = str(error)
-    words = "a quoted cell that never ends" if "field larger" in words or "unexpected end" in words else words
-    return UserError(
-        f"{path}, {where}: not a CSV row ({words}). Put cells with commas, quotes or line ends into double quotes, "
-        "and double the quotes inside"
-    )
 
 
 def _stamp(file: IO[bytes] | Path) -> tuple[int, int, int, int]:
