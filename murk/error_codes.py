@@ -226,6 +226,7 @@ GENERAL = {
     "murk.stream.task": "MURK-TASK-001",
     "murk.stream.task.yaml": "MURK-TASK-002",
     "murk.stream.task.change": "MURK-TASK-003",
+    "murk.stream.task.data.containers": "MURK-DATA-001",
     "murk.stream": "MURK-LOG-001",
     "murk.stream.log.kafka": "MURK-KAFKA-001",
     "murk.stream.log.kafka.connection.settings": "MURK-KAFKA-003",

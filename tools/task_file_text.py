@@ -73,10 +73,14 @@ A release never carries more loss than its guarantee: calibration rounds against
   and the backtick), as in `name: "income: gross"`; messages say where.
 - A record's value matches a category that is written the same or is the same number (`1`, `1.0`). A boolean of a
   frame, of JSON or of Parquet, and the text true or false in capitals or not, also matches `true` or `false`, `yes` or
-  `no`, `on` or `off`, whichever is declared: with `categories: [no, yes]`, `TRUE` is yes. Where a number is declared,
-  a boolean is refused.
+  `no`, `on` or `off`, whichever is declared, else `1` or `0`: with `categories: [no, yes]`, `TRUE` is yes. Where a
+  number is declared, a file with a boolean is refused; a device codes it as 1 or 0. White space around a text is no
+  part of it.
+- A number in a text is written in decimal digits, as in `12`, `-1.5` or `1e3`; `1_000`, digits of other scripts and
+  words for infinity are no numbers. Integers are compared exactly, however large.
 - A date in a record is a date or a time of a frame or of Parquet, or text as in `2024-05-31` or `2024-05-31T12:30`; of
-  a time it is the day on the clock that it was written by. Both are refused where a number is declared.
+  a time it is the day on the clock that it was written by. Days before the year 1 and beyond 9999 are earlier and later
+  than all bounds. Both are refused where a number is declared. A date matches a category that is written as it.
 - A duration is a whole number and one of `d`, `h`, `m`, `s`: `7d`, `12h`, `30m`, `45s`.
 - Aliases (`*name`) and tags (`!name`) are refused.
 - A character that is not printable is refused, with its line, but for line feeds, tabs, and carriage returns before
@@ -127,7 +131,8 @@ like any other sample.
   that is +1 for it and -1 otherwise, named `origin=JFK`.
 - A date is the number of days since `low`, coded as a number is; or by `as:` a weekday, compared with Monday and named
   `asked=Tuesday`, or a month, compared with January; or several of these.
-- The constant 1 comes last, named `intercept`.
+- The constant 1 comes last, named `intercept`. With several classes a coefficient is named `class:feature`. Two
+  coefficients of one name, and a name that ends in `:intercept`, are refused: rename a feature or a class.
 - Missing values, undeclared categories and what is not a finite number are 0, on a device and, with real noise, of a
   file's people, whatever `missing` says: everybody sees whether releases arrive, so no value may decide it. How many
   there are is told to whoever holds the file. A simulation (`--seed`) and `--check`, which reads the file and sends

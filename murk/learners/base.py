@@ -18,11 +18,14 @@ from murk._scratch import keep, lasting
 from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate, Intervals
 from murk.learners.first_records import FIRST, FirstRecords
+from murk.learners.frames import frame_of
 from murk.learners.values import numbers
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import Release
+from murk.stream.task.data.coding import INTERCEPT, class_clash, is_constant
+from murk.stream.task.data.containers import column_array
 
 if TYPE_CHECKING:
     from murk.learners.results.result import Result
@@ -80,27 +83,25 @@ class StreamEstimator(base.Estimator):
         if self.seed is not None:
             self._first_records = FirstRecords(self._names, *self._expected(), labels=hasattr(self, "classes"))
 
-    def _surveyed(self, rows: Iterable[tuple[Sequence[Any], float]]) -> None:
+    def _surveyed(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
         survey = self._first_records
         if survey is not None:  # another thread may have looked at the last one
-            survey.look(rows)
+            survey.look(rows, keys)
             if not survey.left:
                 self._first_records = None
 
     def _survey_rows(self, X: Any, y: NDArray[np.float64]) -> None:
-        columns = [values.tolist() for values in self._first(X)]
-        self._surveyed(zip(zip(*columns, strict=True), y.tolist(), strict=False))
-
-    def _first(self, X: Any) -> Iterable[NDArray[Any]]:
-        """The first values of the columns, as they are."""
         if isinstance(X, np.ndarray):
-            yield from X[:FIRST].T
-            return
-        frame = dataframe.into_frame(X)
-        places = {name: place for place, name in enumerate(frame.columns)}
-        for name in self._names:
-            found = frame[:, places[name]].to_numpy()[:FIRST] if name in places else np.zeros(min(len(frame), FIRST))
-            yield found
+            columns, keys = [values.tolist() for values in X[:FIRST].T], self._names
+        else:
+            frame = frame_of(X)
+            head, places = frame.head(FIRST), {name: place for place, name in enumerate(frame.columns)}
+            keys, absent = tuple(places), [0.0] * len(head)
+            columns = [
+                column_array(head[:, places[name]].to_native()).tolist() if name in places else absent
+                for name in self._names
+            ]
+        self._surveyed(zip(zip(*columns, strict=True), y.tolist(), strict=False), keys)
 
     def _begun(self, names: tuple[Any, ...]) -> Any:
         """The engine; made for these features, where the first record is yet to fix them."""
@@ -119,9 +120,21 @@ class StreamEstimator(base.Estimator):
         return mechanisms
 
     def _coded_names(self, names: tuple[Any, ...]) -> tuple[str, ...]:
-        if len(set(names)) != len(names) or "intercept" in names or not names:
-            raise UserError(f"features must be distinct, at least one, and none named 'intercept': got {names!r}")
-        return (*(str(name) for name in names), "intercept")
+        coded = tuple(map(str, names))
+        if len(set(coded)) != len(coded) or any(map(is_constant, coded)) or not names:
+            raise UserError(
+                f"features must be at least one, distinct as text, and none named {INTERCEPT!r} or '...:{INTERCEPT}', "
+                f"as the constant's coefficients are: got {names!r}"
+            )
+        classes = tuple(map(str, getattr(self, "classes", ())))
+        clash = class_clash(classes, (*coded, INTERCEPT)) if len(classes) > 2 else None
+        if clash is not None:
+            label, other, name = clash
+            raise UserError(
+                f"two coefficients would be named {f'{label}:{name}'!r}, of the classes {label!r} and {other!r}: "
+                "rename a class or a feature, so that they differ as text"
+            )
+        return (*coded, INTERCEPT)
 
     def _calibrated(self, guarantee: Guarantee) -> Any:
         found = self._mechanisms.get(guarantee)
@@ -134,24 +147,26 @@ class StreamEstimator(base.Estimator):
 
     def _columns(self, X: Any) -> tuple[Any, ...]:
         if isinstance(X, np.ndarray):
+            if X.ndim != 2:
+                raise UserError(f"an array of features must have the shape (n, k), got {X.shape}")
             return tuple(range(X.shape[1]))
-        return tuple(sorted(dataframe.into_frame(X).columns))
+        return tuple(sorted(frame_of(X).columns))
 
     def _matrix(self, X: Any, names: tuple[Any, ...]) -> NDArray[np.float64]:
         if isinstance(X, np.ndarray):
             if X.ndim != 2 or X.shape[1] != len(names):
                 raise UserError(f"an array of features must have shape (n, {len(names)}), got {X.shape}")
-            if X.dtype.kind == "O":
+            if X.dtype.kind not in "biuf" or isinstance(X, np.ma.MaskedArray):
                 return keep(np.column_stack([numbers(column) for column in X.T]))
             # Not a copy, which takes a tenth of learning it: nobody writes to it.
             return X if X.dtype == np.float64 else keep(X.astype(np.float64))
-        frame = dataframe.into_frame(X)
+        frame = frame_of(X)
         # Not frame[name]: a column may be named by a number, which would be taken for a row's.
         places = {name: place for place, name in enumerate(frame.columns)}
         absent = np.zeros(len(frame))
         return keep(
             np.column_stack(
-                [numbers(frame[:, places[name]].to_numpy()) if name in places else absent for name in names]
+                [numbers(frame[:, places[name]].to_native()) if name in places else absent for name in names]
             )
         )
 
@@ -159,7 +174,7 @@ class StreamEstimator(base.Estimator):
         """The rows of a frame or an array, one for each target."""
         rows = self._matrix(X, self._names)
         if len(rows) != len(y):
-            raise UserError(f"X has {len(rows)} rows, y has {len(y)}")
+            raise UserError(f"X has {len(rows)} rows, y has {len(y)}: give one target a row")
         return rows
 
     def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> Any:
@@ -237,7 +252,7 @@ class StreamEstimator(base.Estimator):
             values = [x.get(name) for name in self._names]
         engine.learn_record(values, y, own)
         if self._first_records is not None:
-            self._surveyed([(values, y)])
+            self._surveyed([(values, y)], x)
 
     # What was learned
 
@@ -368,4 +383,4 @@ def series(values: Any, X: Any, name: str | None) -> Any:
     """Predictions in the kind of container that the features came in."""
     if isinstance(X, np.ndarray):
         return values
-    return dataframe.to_native_series(values, name=name, like=dataframe.into_frame(X))
+    return dataframe.to_native_series(values, name=name, like=frame_of(X))

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from murk.errors import DataWarning
+from murk.stream.task.data.values import read_number
 
 FIRST = 100
 """Records that are looked at."""
@@ -39,6 +40,8 @@ class FirstRecords:
 
     def __init__(self, names: Sequence[Any], unit: float | None, target: float | None, labels: bool) -> None:
         self.left = FIRST
+        # Of the latter no record had one so far.
+        self._names, self._unseen = tuple(names), set(names)
         self._unit, self._target, self._labels = unit, target, labels
         # Smallest, largest, sum and sum of squares of each feature, and last of the target.
         self._seen = [[math.inf, -math.inf, 0.0, 0.0] for _ in range(len(names) + 1)]
@@ -48,14 +51,17 @@ class FirstRecords:
     def __reduce__(self) -> tuple[Any, ...]:
         return _over, ()
 
-    def look(self, rows: Iterable[tuple[Sequence[Any], float]]) -> None:
+    def look(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
         """Look at rows of raw features with their coded targets, and warn once there were enough.
+
+        ``keys`` are what features are named by in these rows, whether the learner has them or not.
 
         Raises
         ------
         DataWarning
             Where warnings are errors.
         """
+        self._unseen.difference_update(keys)
         for values, y in islice(rows, self.left):
             self._add(values, y)
         if self.left == 0:
@@ -81,6 +87,13 @@ class FirstRecords:
     def _findings(self) -> list[str]:
         found = []
         first = f"of the first {FIRST} records"
+        absent = [repr(name) for name in self._names if name in self._unseen]
+        if absent:
+            more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
+            found.append(
+                f"none {first} has the features {', '.join(absent[:5])}{more}, which count as 0. Spell features=[...] "
+                "as records do; if they leave zeros out, this is fine"
+            )
         if 4 * self._texts >= FIRST:
             found.append(f"many {first} have features that are text or no numbers, which count as 0. {_CODE}")
         if 10 * self._far >= FIRST:
@@ -128,13 +141,8 @@ def _over() -> None:
 
 def _read(value: Any) -> float | None:
     """A number, 0 where it is missing or not finite, None where it is text or the like."""
-    if value is None:
-        return 0.0
-    try:
-        found = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return found if math.isfinite(found) else 0.0
+    found = read_number(value)
+    return found if found is None or math.isfinite(found) else 0.0
 
 
 def _scaled(seen: Sequence[float]) -> bool:

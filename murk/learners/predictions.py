@@ -13,7 +13,9 @@ from river.utils import dataframe
 
 from murk.errors import UserError
 from murk.learners.base import Record, StreamEstimator, series
+from murk.learners.frames import frame_of
 from murk.learners.values import number
+from murk.stream.task.data.containers import column_array
 
 
 class LabelEstimator(StreamEstimator):
@@ -37,12 +39,28 @@ class LabelEstimator(StreamEstimator):
         table = self._table(X)
         if isinstance(X, np.ndarray):
             return table
+        frame = frame_of(X)
+        if not frame.implementation.is_pandas_like() and len(set(map(str, self.classes))) < len(self.classes):
+            raise UserError(
+                f"the classes {self.classes!r} are not distinct as text, and a {type(X).__name__} names columns by "
+                "text: give a pandas frame or an array, or learn classes that are"
+            )
         columns = {label: table[:, place] for place, label in enumerate(self.classes)}
-        return dataframe.to_native_frame(columns, like=dataframe.into_frame(X))
+        return dataframe.to_native_frame(columns, like=frame)
 
     def predict_many(self, X: Any) -> Any:
         """Labels for the rows of a data frame or an ``(n, d)`` array."""
-        return series(np.array(list(self.classes))[np.argmax(self._table(X), axis=1)], X, None)
+        labels = _labels(self.classes)[np.argmax(self._table(X), axis=1)]
+        try:
+            return series(labels, X, None)
+        except UserError:
+            raise
+        except Exception as error:
+            # Arrow and Polars have columns of one type each, and say so in errors of their own.
+            raise UserError(
+                f"the classes {self.classes!r} do not fit into one column of a {type(X).__name__}: give a pandas "
+                "frame or an array, or learn classes of one type"
+            ) from error
 
     def _table(self, X: Any) -> NDArray[np.float64]:
         if not self.n_releases:
@@ -69,6 +87,18 @@ class TargetEstimator(StreamEstimator):
         """Predictions for the rows of a data frame or an ``(n, d)`` array."""
         found = self._means(self._matrix(X, self._names)) if self.n_releases else np.full(len(X), self._middle)
         return series(found, X, None)
+
+
+def _labels(classes: Sequence[Any]) -> NDArray[Any]:
+    """The classes as an array that gives each back as it is: numpy makes text of a number beside a text."""
+    if {type(label) for label in classes} in ({bool}, {str}, {int}, {float}):
+        array = np.array(list(classes))
+        if array.dtype.kind in "bUif":
+            return array
+    found = np.empty(len(classes), dtype=object)
+    for place, label in enumerate(classes):
+        found[place] = label
+    return found
 
 
 def two_labels(classes: Sequence[Any], codes: tuple[float, float] = (0.0, 1.0)) -> dict[Any, float]:
@@ -98,18 +128,36 @@ def code_of(label: Any, codes: Mapping[Any, float]) -> float:
 
 
 def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
-    """The codes of labels, NaN for others."""
-    try:
-        array = np.asarray(labels)
-    except ValueError:
-        # A list among the labels: numpy knows no such column.
-        array = np.empty(0, dtype=object)
-    if array.dtype.kind == "b":
+    """The codes of a column of labels, NaN for others: each as `code_of` has it.
+
+    Raises
+    ------
+    UserError
+        If it has more than one column, saying its shape.
+    """
+    array = column_array(labels, "y")
+    kind = array.dtype.kind
+    if kind == "b":
         return np.array([codes.get(label, math.nan) for label in (False, True)])[array.astype(np.int8)]
-    if array.dtype.kind in "iuf" and len(codes) <= 16:
+    if kind in "iuf" and len(codes) <= 16:
+        if kind == "f":
+            # Or a label would be rounded as shorter floats are before they are compared.
+            array = array.astype(np.float64, copy=False)
         found = np.full(len(array), math.nan)
         for label, code in codes.items():
-            found[array == label] = code
+            same = _within(label, kind)
+            if same is not None:
+                found[array == same] = code
         return found
-    listed = labels.tolist() if hasattr(labels, "tolist") else list(labels)
-    return np.array([code_of(label, codes) for label in listed], dtype=np.float64)
+    return np.array([code_of(label, codes) for label in array.tolist()], dtype=np.float64)
+
+
+def _within(label: Any, kind: str) -> int | float | None:
+    """The number of an array's kind that equals a label exactly; None where there is none."""
+    if not isinstance(label, int | float | np.number | np.bool_):
+        return None
+    try:
+        found = float(label) if kind == "f" else int(label)
+    except (ValueError, OverflowError):  # infinite, NaN, or too large
+        return None
+    return found if found == label else None

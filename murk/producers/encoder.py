@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from river import base
+from river.utils import dataframe
 
+from murk.learners.frames import frame_of
 from murk.producers.receipts import Counts
 from murk.stream.task.task import Task
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Encoder(base.MiniBatchTransformer):
@@ -99,15 +98,29 @@ class Encoder(base.MiniBatchTransformer):
         self.counts.add(None, coded.clamped, coded.missing)
         return dict(zip(coding.names[:-1], coded.x.tolist(), strict=False))
 
-    def transform_many(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Code many records' features; the same values as one by one."""
-        import pandas as pd
+    def transform_many(self, X: Any) -> Any:
+        """Code many records' features; the same values as one by one.
 
+        Parameters
+        ----------
+        X
+            A data frame (pandas, Polars, Arrow); a column that is not there counts as missing.
+
+        Returns
+        -------
+        data frame
+            Of the same library, with the same index: float64, a column for each coded name.
+        """
         coding = self.task.coding
-        columns: dict[str, Any] = {name: X[name] if name in X else [None] * len(X) for name in coding.columns}
+        frame = frame_of(X)
+        places = {name: place for place, name in enumerate(frame.columns)}
+        columns: dict[str, Any] = {
+            name: frame[:, places[name]].to_native() if name in places else [None] * len(frame)
+            for name in coding.columns
+        }
         coded = coding.encode(columns, target=False)
-        self.counts.add_many([None] * len(X), int(coded.clamped.sum()), int(coded.missing.sum()))
-        return pd.DataFrame(coded.x[:, :-1], index=X.index, columns=list(coding.names[:-1]))
+        self.counts.add_many([None] * len(frame), int(coded.clamped.sum()), int(coded.missing.sum()))
+        return dataframe.to_native_frame(coded.x[:, :-1], like=frame, columns=list(coding.names[:-1]))
 
     def target_one(self, y: Any) -> float:
         """Code a target: 0 or 1, the class's place in its list, [low, high] to [-1, 1]; NaN if undeclared."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -285,3 +287,23 @@ def test_a_target_that_the_file_lacks_is_named_with_those_it_has() -> None:
     people().to_csv("people.csv", index=False)
     message = refused("x", "--source", "people.csv", "--simulation", "--target", "wroked")
     assert "--target: the column 'wroked' is not in people.csv, which has 'row', 'income'" in message
+
+
+def test_columns_that_only_python_reads_as_numbers_and_days_that_it_cannot_hold() -> None:
+    rows = 30
+    days = pa.array([19_844 + row for row in range(rows - 1)] + [2_932_902], pa.date32())
+    few = pa.array([19_844 + row % 2 for row in range(rows)], pa.date32())
+    code = [f"{row % 3}_{row % 2}" for row in range(rows)]
+    table = pa.table({"d": days, "few": few, "code": code, "y": ["yes", "no"] * (rows // 2)})
+    pq.write_table(table, "far.parquet")
+    assert run("t", "--source", "far.parquet", "--simulation").exit_code == 0
+    text = Path("t.yaml").read_text()
+    assert "{name: d, kind: date, low: 2024-05-01, high: 2024-05-29}" in text
+    # Two days are days, however each container writes them.
+    assert "{name: few, kind: date, low: 2024-05-01, high: 2024-05-02}" in text
+    assert '{name: code, categories: ["0_0", "0_1", "1_0", "1_1", "2_0", "2_1"]}' in text
+    result = CliRunner().invoke(cli, ["run", "t.yaml", "--source", "far.parquet", "--seed", "1", "--json"])
+    assert json.loads(result.stdout)["releases"] == rows
+    for bound in ("2_4..3_0", "nan..3", "\uff11..\uff12"):
+        assert "says nothing of the column 'age'" in refused("--columns", f"age:{bound}, y:no|yes")
+    assert "bounds are dates of the years 1 to 9999" in refused("--columns", "d:2024-01-01..12000-01-01, y:no|yes")

@@ -6,10 +6,13 @@ import subprocess
 import sys
 
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from river import base, compose, linear_model
 from river.checks import check_estimator
 
+from murk.errors import UserError
 from murk.producers import Encoder
 from tests.producers.world import RECORD, make_task
 
@@ -96,3 +99,22 @@ def test_public_names() -> None:
         assert name in dir(murk.producers)
     with pytest.raises(AttributeError):
         _ = murk.producers.Nothing
+
+
+def test_frames_of_every_library_keep_their_kind() -> None:
+    rows = {"age": [28, 40], "same_sex": ["yes", "no"], "origin": ["JFK", None]}
+    encoder = Encoder(make_task())
+    alone = [encoder.transform_one(dict(zip(rows, row, strict=True))) for row in zip(*rows.values(), strict=True)]
+    for make in (pd.DataFrame, pl.DataFrame, pa.table):
+        many = encoder.transform_many(make(rows))
+        assert type(many) is type(make(rows))
+        assert (
+            pd.DataFrame(many.to_dict("list") if make is pd.DataFrame else many.to_pandas()).to_dict("records") == alone
+        )
+        # A column that is not there is missing, and of no rows there are no codes.
+        fewer = encoder.transform_many(make({"age": [28, 40]}))
+        assert fewer.shape == (2, len(encoder.features))
+        assert encoder.transform_many(make({name: [] for name in rows})).shape == (0, len(encoder.features))
+    assert encoder.transform_many(pd.DataFrame(rows, index=[7, 3])).index.tolist() == [7, 3]
+    with pytest.raises(UserError, match="X is of the type list: give a data frame"):
+        encoder.transform_many([rows])  # type: ignore[arg-type]

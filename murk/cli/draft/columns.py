@@ -15,8 +15,9 @@ from typing import Any, Final
 from murk.errors import UserError
 from murk.producers.populations.records.records import Records
 from murk.producers.populations.records.tuples import SLICE
-from murk.stream.task.data.columns import Cell
+from murk.stream.task.data.columns import Cell, as_number
 from murk.stream.task.data.dates import day_number
+from murk.stream.task.data.values import as_boolean, is_absent, is_nan
 
 MOST_DISTINCT: Final = 1_000_000
 """Different values of a column that are told apart; beyond, nothing is said of whether they repeat."""
@@ -29,6 +30,7 @@ _ROWS_OF_ONE: Final = 100
 MOST_CATEGORIES: Final = 20
 """Of text with more different values nobody would read the coefficients."""
 GRAMMAR: Final = "LOW..HIGH for a number, FIRST..LAST for dates as in 2024-05-31, or A|B|C for categories"
+_LAST_DAY: Final = datetime.date.max.toordinal()
 _RANGE: Final = re.compile(r"(?:(?P<name>.+):)?(?P<low>[^:|]+?)\.\.(?P<high>[^:|]+)", re.S)
 _DASHED: Final = re.compile(r"(?P<name>.+:\s*)?(?P<low>-?\d+(\.\d+)?)\s*[-\u2013]\s*(?P<high>-?\d+(\.\d+)?)", re.S)
 _CHOICE: Final = re.compile(r"(?:(?P<name>.+?):)?(?P<choice>[^:|]+(?:\|[^:|]+)+)", re.S)
@@ -112,15 +114,14 @@ def _days(low: str, high: str) -> tuple[datetime.date, datetime.date] | None:
     (first, one), (last, other) = day_number(low), day_number(high)
     if not one == other == Cell.FINE:
         return None
+    if min(first, last) < 1 or max(first, last) > _LAST_DAY:
+        raise UserError(f"{low}..{high}: bounds are dates of the years 1 to 9999")
     return datetime.date.fromordinal(first), datetime.date.fromordinal(last)
 
 
 def _numbers(low: str, high: str) -> tuple[float, float] | None:
-    try:
-        ends = float(low), float(high)
-    except ValueError:
-        return None
-    return ends if all(map(math.isfinite, ends)) else None
+    (first, one), (last, other) = as_number(low), as_number(high)
+    return (first, last) if one == other == Cell.FINE else None
 
 
 def dashed(text: str) -> str:
@@ -157,7 +158,7 @@ class _Look:
         self.fractions = False
 
     def add(self, value: Any) -> None:
-        if value is None or (isinstance(value, str) and not value.strip()):
+        if is_absent(value) or is_nan(value) or (isinstance(value, str) and not value.strip()):
             return
         self.rows += 1
         text = value.strip() if isinstance(value, str) else str(value)
@@ -166,19 +167,18 @@ class _Look:
         # As many as a task could declare, and one more.
         if len(self.values) <= MOST_CATEGORIES or text in self.values:
             self.values[text] += 1
-        if isinstance(value, bool) or text.lower() in ("true", "false"):
+        if as_boolean(value) is not None:
             self.kinds["boolean"] += 1
             return
         day, cell = day_number(value)
         if cell == Cell.FINE:
             self.kinds["date"] += 1
-            self.days = [min([day, *self.days]), max([day, *self.days])]
+            # Days beyond the calendar stand for none or for all of them: they are clamped to any bounds.
+            if 1 <= day <= _LAST_DAY:
+                self.days = [min([day, *self.days]), max([day, *self.days])]
             return
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if not math.isfinite(number):
+        number, wrong = as_number(value)
+        if wrong:
             self.kinds["text"] += 1
             return
         self.kinds["number"] += 1
@@ -216,11 +216,13 @@ class _Look:
             return Column(name, without=what, names_people=len(self.distinct) < self.rows, origin=origin)
         if set(self.kinds) == {"boolean"}:
             return Column(name, categories=("no", "yes"), origin=origin)
-        if len(values) == 2:
-            return Column(name, categories=_two(values), origin=origin)
         if set(self.kinds) == {"date"}:
+            if len(set(self.days)) < 2:
+                return Column(name, without="dates of which all but one are beyond the years 1 to 9999", origin=origin)
             low, high = (datetime.date.fromordinal(day) for day in self.days)
             return Column(name, bounds=(low, high), origin=origin)
+        if len(values) == 2:
+            return Column(name, categories=_two(values), origin=origin)
         if set(self.kinds) == {"number"}:
             low_number, high_number = self.numbers
             if high_number - low_number == self.rows - 1 and self.rows > MOST_CATEGORIES and low_number in (0.0, 1.0):

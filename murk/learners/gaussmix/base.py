@@ -207,7 +207,7 @@ class GaussMix(StreamEstimator):
         numbers_were_used()
         self._add(keep(np.array([[*map(number, values), *([1.0] if self.intercept else []), y]])))
         if self._first_records is not None:
-            self._surveyed([(values, y)])
+            self._surveyed([(values, y)], x)
 
     @wiped
     def _put_rows(self, X: Any, y: NDArray[np.float64]) -> None:

@@ -13,7 +13,7 @@ from murk.learners.base import Record
 from murk.learners.gaussmix.base import Budget, GaussMix, Method
 from murk.learners.gaussmix.windows.settings import Kind, Weighting
 from murk.learners.predictions import TargetEstimator
-from murk.learners.values import numbers, target
+from murk.learners.values import target, targets
 from murk.privacy import ApproxDP
 from murk.privacy.gaussmix import Analysis, Neighbours
 from murk.privacy.noise import NoiseSource
@@ -160,7 +160,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn the rows of a data frame or an ``(n, d)`` array, as one by one."""
-        self._put_rows(X, numbers(y, target))
+        self._put_rows(X, targets(y))
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._linear(rows)

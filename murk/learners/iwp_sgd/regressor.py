@@ -17,7 +17,7 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.iwp_sgd.base import IWPSGD
 from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.predictions import TargetEstimator
-from murk.learners.values import numbers, target
+from murk.learners.values import target, targets
 from murk.privacy import ApproxDP, GaussianDP, Guarantee
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocols.base import Scale
@@ -203,7 +203,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         """
         if self.inputs == "released":
             raise UserError("learn_many takes raw records; give released examples to learn_one or learn_release")
-        self._learn_rows(X, numbers(y, target) / self.target_bound, budget)
+        self._learn_rows(X, targets(y) / self.target_bound, budget)
 
     def _shown(self, target: float) -> float:
         # A joint release holds the target times its factor.

@@ -19,6 +19,7 @@ from murk.learners.ldp_sgd.settings import Settings
 from murk.learners.ldp_sgd.weights import Weights
 from murk.learners.options import Averaging, Weighting
 from murk.learners.sgd_estimator import SGDEstimator, step_setting
+from murk.learners.values import target
 from murk.privacy import Guarantee
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.privacy.noise import NoiseSource
@@ -123,7 +124,7 @@ class LDPSGD(SGDEstimator):
         if isinstance(self.public, np.ndarray):
             rows = np.asarray(self.public, dtype=np.float64)
         elif isinstance(self.public, Sequence):
-            rows = np.array([[float(row[name]) for name in names] for row in self.public], dtype=np.float64)
+            rows = np.array([[target(row.get(name)) for name in names] for row in self.public], dtype=np.float64)
         else:
             rows = self._matrix(self.public, names)
         if rows.ndim != 2 or rows.shape[1] != len(names) or not np.all(np.isfinite(rows)) or not len(rows):

@@ -17,7 +17,7 @@ from murk.learners.ldp_sgd.problem import SCALE_MULTIPLIER
 from murk.learners.ldp_sgd.weights import Weights
 from murk.learners.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.predictions import TargetEstimator
-from murk.learners.values import numbers, target
+from murk.learners.values import target, targets
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocols.base import Scale
@@ -200,7 +200,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
 
         ``budget`` is everybody's, or a sequence with each row's own.
         """
-        self._learn_rows(X, numbers(y, target), budget)
+        self._learn_rows(X, targets(y), budget)
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._linear(rows)[:, 0]

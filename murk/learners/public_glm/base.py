@@ -10,13 +10,13 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from river.utils import dataframe
 
 from murk._scratch import empty, wiped
 from murk.errors import UserError
 from murk.learners.base import Record, StreamEstimator
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.line import LineEstimate
+from murk.learners.frames import frame_of
 from murk.learners.public_glm.directed import OF_MOMENTS, Directions, check_directions, release_by_rule
 from murk.learners.public_glm.engine import BLOCK, MomentEngine, MomentModel, merged
 from murk.learners.public_glm.fitting.bounds import normal_reach
@@ -33,6 +33,7 @@ from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.stream.messages.codec import RejectedError
+from murk.stream.task.data.containers import column_array
 from murk.stream.task.protocols.registry import FORMER_RELEASES
 
 Floats = NDArray[np.float64]
@@ -208,7 +209,11 @@ class PublicMoments(StreamEstimator):
             raise UserError(
                 "directions have no moments: give release='observed', or what devices released to learn_release"
             )
-        return self._layout.labels
+        labels = self._layout.labels
+        twice = next((label for place, label in enumerate(labels) if label in labels[:place]), None)
+        if twice is not None:
+            raise UserError(f"two of a release's numbers would be named {twice!r}: rename the features")
+        return labels
 
     def _learn_released(self, x: Record, level: Any) -> None:
         labels = self.moments
@@ -220,13 +225,13 @@ class PublicMoments(StreamEstimator):
 
     def _learn_released_rows(self, X: Any, level: Any) -> None:
         if not isinstance(X, np.ndarray):
-            frame = dataframe.into_frame(X)
+            frame = frame_of(X)
             if set(frame.columns) != set(self.moments):
                 raise RejectedError(
                     "dimension", f"columns that are not a release's: {', '.join(self.moments[:4])}, ..."
                 )
             # Not through one array of floats: released integers may be larger than these hold.
-            X = np.column_stack([frame[name].to_numpy() for name in self.moments])
+            X = np.column_stack([column_array(frame[name].to_native()) for name in self.moments])
         self._learn_payloads(X, level)
 
     def _learn_payloads(self, payloads: Any, level: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ from murk.errors import UserError
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.public_glm import kernels
 from murk.learners.scores.layout import flattened, matrix_size
+from murk.learners.values import numbers, target
+from murk.stream.task.data.text_files import explain_row, open_text
 
 Floats = NDArray[np.float64]
 
@@ -207,12 +208,14 @@ def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], 
             raise UserError(f"public covariates have {public.shape[1]} columns and the learner {len(found)} features")
         return found, (np.asarray(public[i : i + _CHUNK], dtype=np.float64) for i in range(0, len(public), _CHUNK))
     elif hasattr(public, "columns"):
-        from river.utils import dataframe
+        from murk.learners.frames import frame_of
 
-        frame = dataframe.into_frame(public)
+        frame = frame_of(public)
         columns = list(frame.columns)
         found = tuple(sorted(columns, key=str) if names is None else names)
-        table = np.column_stack([_numbers(frame[:, place].to_numpy()) for place in _places(columns, found)])
+        table = np.column_stack(
+            [numbers(frame[:, place].to_native(), target) for place in _places(columns, found)] or [np.empty(0)]
+        )
         return found, (table[i : i + _CHUNK] for i in range(0, len(table), _CHUNK))
     if not isinstance(public, Iterable):
         raise UserError(
@@ -232,34 +235,27 @@ def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], 
 
 def _mapped(rows: Iterator[Mapping[Any, Any]], names: tuple[Any, ...]) -> Iterator[Floats]:
     while chunk := list(islice(rows, _CHUNK)):
-        yield np.array([[_number(row.get(name)) for name in names] for row in chunk], dtype=np.float64)
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return np.nan
-
-
-def _numbers(column: NDArray[Any]) -> Floats:
-    if column.dtype.kind in "biuf":
-        return column.astype(np.float64)
-    return np.array([_number(value) for value in column], dtype=np.float64)
+        yield np.array([[target(row.get(name)) for name in names] for row in chunk], dtype=np.float64)
 
 
 def _file(path: Path) -> Iterator[dict[str, str]]:
-    opener, number = gzip.open if path.suffix == ".gz" else open, 0
+    number = 0
     try:
-        with opener(path, "rt", newline="", encoding="utf-8-sig") as handle:
-            rows = csv_rows(handle)
+        with open_text(path) as text:
+            rows = csv_rows(text)
             header = next(rows, [])
-            for row in filter(None, rows):
+            for cells in filter(None, rows):
                 number += 1
-                yield dict(zip(header, row, strict=False))
+                if len(cells) != len(header):
+                    raise UserError(
+                        f"{path}, row {number}: {len(cells)} cells, and the header has {len(header)}: fix it"
+                    )
+                yield dict(zip(header, cells, strict=True))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); give a CSV file of numbers") from None
-    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: no CSV file in UTF-8 ({type(error).__name__})") from None
-    except LongRowError as error:
-        raise UserError(f"{path}, row {number + 1}: {error}; give a CSV file of numbers") from None
+    except (csv.Error, LongRowError) as error:
+        raise UserError(f"{path}, row {number + 1}: {explain_row(error)}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text: save it as UTF-8") from None
+    except (EOFError, zlib.error):
+        raise UserError(f"{path} is a damaged gzip file: fetch or compress it again") from None

@@ -16,7 +16,7 @@ from murk.learners.predictions import TargetEstimator
 from murk.learners.public_glm.base import PublicMoments
 from murk.learners.public_glm.fitting.curves import LINKS, Curve, curve_of
 from murk.learners.public_glm.fitting.fit import Response
-from murk.learners.values import numbers, target
+from murk.learners.values import target, targets
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocols.base import Scale
@@ -249,7 +249,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
 
     def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
         """Learn from the rows of a data frame or an ``(n, k)`` array, as one by one."""
-        self._learn_rows(X, np.zeros(0) if self.inputs == "released" else self._code(numbers(y, target)), budget)
+        self._learn_rows(X, np.zeros(0) if self.inputs == "released" else self._code(targets(y)), budget)
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.clip(self._responses(rows), *self._bounds)

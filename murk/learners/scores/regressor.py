@@ -16,7 +16,7 @@ from murk.learners.base import Record
 from murk.learners.predictions import TargetEstimator
 from murk.learners.scores.base import Scores
 from murk.learners.scores.solving.estimate import ScoreEstimate
-from murk.learners.values import numbers, target
+from murk.learners.values import target, targets
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocols.base import Scale
@@ -145,7 +145,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
 
         ``budget`` is everybody's, or a sequence with each row's own.
         """
-        self._learn_rows(X, self._code(numbers(y, target)), budget)
+        self._learn_rows(X, self._code(targets(y)), budget)
 
     @property
     def _half_unit(self) -> float:

@@ -22,6 +22,7 @@ from murk.producers.populations.records.tuples import KEYS_LOOKED_AT
 from murk.producers.populations.records.values import is_blank, is_unicode, suspects
 from murk.stream.task.data.columns import Cell
 from murk.stream.task.data.features import DateFeature, NumberFeature
+from murk.stream.task.data.values import as_boolean
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -56,8 +57,8 @@ class FileSource:
     Parameters
     ----------
     records
-        The file's path (``.csv``, ``.jsonl`` or ``.ndjson``, each also with ``.gz``, or ``.parquet``), or what
-        `open_records` takes or gives.
+        The file's path (``.csv``, ``.jsonl`` or ``.ndjson``, gzipped or not, or ``.parquet``), or what `open_records`
+        takes or gives.
     task
         The task whose columns it has.
     person_column
@@ -334,8 +335,9 @@ class FileSource:
         return coded
 
     def _refuse(self, row: int, column: str, cell: Cell, value: Any) -> None:
-        if cell == Cell.NOT_A_NUMBER and isinstance(value, bool | datetime.date):
-            kind, written = ("date", "kind: date") if isinstance(value, datetime.date) else ("boolean", "categories")
+        boolean, date = as_boolean(value) is not None, isinstance(value, datetime.date | np.datetime64)
+        if cell == Cell.NOT_A_NUMBER and (boolean or date):
+            kind, written = ("boolean", "categories") if boolean else ("date", "kind: date")
             raise UserError(f"{self._place(row, column)}: a {kind}, not a number. Declare the column with {written}")
         remedy = {
             Cell.MISSING: "Fill it in, leave the row out, or let the task say missing: midpoint",
@@ -350,14 +352,10 @@ class FileSource:
 
     def _check_text(self, column: Sequence[Any], rows: Sequence[int], name: str) -> None:
         for place, value in suspects(column):
-            if isinstance(value, bool) and name in self._numbers:
+            if name in self._numbers and as_boolean(value) is not None:
                 self._refuse(rows[place], name, Cell.NOT_A_NUMBER, value)
-            if isinstance(value, str):
-                if "_" in value and name in self._numbers:
-                    # Python reads 1_000 as a number; anyone who wrote the file may have meant something else.
-                    self._refuse(rows[place], name, Cell.NOT_A_NUMBER, value)
-                if not is_unicode(value):
-                    raise UserError(f"{self._place(rows[place], name)}: not UTF-8 text. Save the file as UTF-8")
+            if isinstance(value, str) and not is_unicode(value):
+                raise UserError(f"{self._place(rows[place], name)}: not UTF-8 text. Save the file as UTF-8")
 
     @cached_property
     def _numbers(self) -> frozenset[str]:

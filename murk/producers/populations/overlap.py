@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.producers.populations.records.files import Table
 from murk.producers.populations.records.records import Records, open_records
+from murk.stream.task.data.values import exact_number, is_nan
 
 if TYPE_CHECKING:
     from murk.producers.populations.file_source import FileSource
@@ -280,13 +281,11 @@ def _tells(column: Hashes) -> bool:
 
 def _plain(value: Any) -> int:
     """Hash of a value that is the same however it is written: 30, 30.0, "30"."""
-    if isinstance(value, str):
-        value = value.strip()
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return hash(str(value))
-    return hash(number) if number == number else 0
+    text = str(value).strip()
+    if is_nan(value) or text.lower() == "nan":
+        return 0
+    number = exact_number(value)
+    return hash(text) if number is None else hash(number)
 
 
 def hashed(rows: NDArray[np.float64]) -> Hashes:

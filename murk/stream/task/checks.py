@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from murk.stream.task.data.features import Feature, Target
+from murk.stream.task.data.coding import class_clash
+from murk.stream.task.data.features import ClassTarget, Feature, Target
 from murk.stream.task.durations import format_duration
 from murk.stream.task.errors import shown, task_error
 from murk.stream.task.learner import LearnerBlock
@@ -38,7 +39,18 @@ def check_names(
         for coded in names_of(index):
             if coded in taken:
                 raise task_error(f"its coded name {shown(coded)} is {taken[coded]} already; rename it", *at)
+            if coded.endswith(f":{constant}"):
+                raise task_error(
+                    f"its coded name {shown(coded)} ends as a constant's of several classes does; rename it", *at
+                )
             taken[coded] = f"a coded name of feature {index + 1}"
+    if isinstance(target, ClassTarget) and (clash := class_clash(target.classes, taken)) is not None:
+        label, other, name = clash
+        raise task_error(
+            f"its coefficient {shown(f'{label}:{name}')} would be named as one of the class {shown(other)} is; rename "
+            "the class or the feature",
+            *("target", "classes", target.classes.index(label)),
+        )
     if target.name in columns:
         raise task_error(
             f"{shown(target.name)} is a feature too; no target is learned from itself: remove one",

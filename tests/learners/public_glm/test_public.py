@@ -88,7 +88,7 @@ def test_public_data_of_another_kind_are_refused(public, names, message):
 def test_a_file_that_is_none_is_refused(tmp_path):
     for name, content in (
         ("a.csv", b"a\n\xff\xfe\n"),
-        ("b.csv.gz", b"no gzip at all"),
+        ("b.csv.gz", b"\x1f\x8bno gzip at all"),
         ("c.csv.gz", gzip.compress(b"a\n1\n")[:-4]),
     ):
         (tmp_path / name).write_bytes(content)

@@ -448,7 +448,7 @@ class TestRefusals:
         path.write_bytes(data)
         with pytest.raises(UserError, match="gzip"):
             FileSource(path, TASK)
-        path.write_bytes(b"age,same_sex\n")
+        path.write_bytes(b"\x1f\x8c" + bytes(data[2:]))
         with pytest.raises(UserError, match="gzip"):
             FileSource(path, TASK)
 

@@ -21,8 +21,8 @@ from murk.producers.populations.ledger_places import default_ledger
 from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import PopulationConfig
 from murk.producers.populations.public_sample import public_covariates
-from murk.producers.populations.records import arrow
 from murk.producers.populations.records.tuples import TupleTable
+from murk.stream.task.data.containers import python_values
 from tests.producers.world import SECRET, make_task
 
 TASK = make_task()
@@ -288,7 +288,7 @@ class TestPopulations:
 
 def test_nanoseconds_and_zones() -> None:
     times = pd.to_datetime(["2024-05-03T12:30:00.123456789", None]).tz_localize("Europe/Berlin")
-    values = arrow.plain_values(pa.array(times))
+    values = python_values(pa.array(times))
     assert (values[0].isoformat(), values[1]) == ("2024-05-03T12:30:00.123456+02:00", None)
 
 

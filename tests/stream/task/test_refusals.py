@@ -63,6 +63,11 @@ REFUSED = [
         "name: origin=JFK",
         "features[2].name: its coded name 'origin=JFK' is a coded name of feature 2",
     ),
+    (
+        "name: same_sex",
+        "name: 'x:intercept'",
+        "features[1].name: its coded name 'x:intercept' ends as a constant's of several classes does; rename it",
+    ),
     ("name: third_child", "name: age", "target.name: 'age' is a feature too"),
     ("name: third-child", "name: Third_Child", "line 1: name: 'Third_Child' is not a task's name"),
     ("name: third-child", "name: " + "a" * 65, "is not a task's name; use 1 to 64"),

@@ -9,6 +9,9 @@ from typing import Any
 
 from murk.errors import UserError
 from murk.producers.populations.records.tuples import SLICE, TupleTable
+from murk.stream.task.data.containers import check_zone, python_values
+
+_MOST_METADATA = 2**31 - 1
 
 MOST_BATCH = 2**28
 """Most bytes of the wanted columns of `SLICE` rows."""
@@ -48,27 +51,21 @@ def check_types(what: str, schema: Any, wanted: Sequence[str]) -> None:
         kind = schema.field(name).type
         plain = kind.value_type if types.is_dictionary(kind) else kind
         if not any(test(plain) for test in able):
-            # Without the names of a structure's fields: they are read off the file, and may be somebody's values.
-            type_name = str(kind).partition("<")[0]
             raise UserError(
-                f"{what}, column {name!r}: its type is {type_name}, and a record's values are numbers, texts, booleans "
-                "or dates: convert it"
+                f"{what}, column {name!r}: its type is {_type_in_words(types, plain)}, and a record's values are "
+                "numbers, texts, booleans or dates: convert it"
             )
+        check_zone(getattr(plain, "tz", None) if types.is_timestamp(plain) else None, f"{what}, column {name!r}")
 
 
-def plain_values(column: Any) -> list[Any]:
-    """Return the values of an Arrow array as Python's own, None where there is none."""
-    import pyarrow
-
-    types = pyarrow.types
-    if types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if types.is_timestamp(column.type):
-        # Python's times have no nanoseconds.
-        column = column.cast(pyarrow.timestamp("us", column.type.tz), safe=False)
-    if column.null_count == 0 and (types.is_integer(column.type) or types.is_floating(column.type)):
-        return list(column.to_numpy(zero_copy_only=False).tolist())  # five times as fast
-    return list(column.to_pylist())
+def _type_in_words(types: Any, kind: Any) -> str:
+    """A type without what it is made of: names within a struct may be somebody's values."""
+    words: dict[str, Any] = {
+        "a struct": types.is_struct, "a map": types.is_map, "a union": types.is_union, "a list": types.is_nested,
+        "a time of day": types.is_time, "a duration": types.is_duration, "an interval": types.is_interval,
+        "bytes": lambda one: "binary" in str(one),
+    }  # fmt: skip
+    return next((word for word, test in words.items() if test(kind)), "another one")
 
 
 class ParquetTable(TupleTable):
@@ -112,7 +109,10 @@ class ParquetTable(TupleTable):
                     )
                 skipped = min(start, batch.num_rows)
                 start -= skipped
-                columns = (plain_values(batch.column(name).slice(skipped)) for name in self.wanted)
+                columns = (
+                    python_values(batch.column(name).slice(skipped), f"{self.path}, column {name!r}")
+                    for name in self.wanted
+                )
                 yield from zip(*columns, strict=True)
 
     def _check_expansion(self, metadata: Any) -> None:
@@ -133,8 +133,17 @@ class ParquetTable(TupleTable):
         from pyarrow.parquet import ParquetFile
 
         try:
-            with ParquetFile(self.path) as file:
+            # The defaults are below what a file of many columns or row groups may need.
+            with ParquetFile(
+                self.path, thrift_string_size_limit=_MOST_METADATA, thrift_container_size_limit=_MOST_METADATA
+            ) as file:
                 yield file
+        except (module.ArrowNotImplementedError, module.ArrowMemoryError) as error:
+            what = "memory than there is" if isinstance(error, MemoryError) else "than this pyarrow can read"
+            raise UserError(
+                f"{self.path} asks for more {what}: write it with smaller row groups, another compression or without "
+                "encryption"
+            ) from None
         except module.ArrowException:
             # What the library says may quote the file.
             raise UserError(f"{self.path} is no Parquet file, or is damaged: write it again") from None

@@ -18,7 +18,7 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -28,6 +28,7 @@ from murk._lines import MOST_ROW, BoundedLines, LongRowError, bounded_lines, csv
 from murk.errors import UserError
 from murk.producers.populations.records.arrow import ParquetTable
 from murk.producers.populations.records.tuples import KEYS_LOOKED_AT
+from murk.stream.task.data.text_files import explain_row, is_gzipped, kind_of, open_text
 
 CHUNK = 2**20
 ESCAPE = "surrogateescape"
@@ -37,6 +38,7 @@ NO_ROW = '""\n'
 """What stands for a line that is too long to be read: no CSV row of several cells, and no JSON object."""
 BRIEF = 2**10
 """Of a wanted value in such a row, no more characters than these, and a digest of all."""
+_HEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +94,37 @@ def survey(path: Path) -> Survey:
     digest = hashlib.sha256()
     with _explained(path), path.open("rb") as file:
         stamp = _stamp(file)
-        head = file.read(4)
-        file.seek(0)
         while chunk := file.read(CHUNK):
             digest.update(chunk)
-        if path.suffix == ".gz":
-            file.seek(0)
-            with gzip.GzipFile(fileobj=file) as content:
-                head = content.read(4)
-                while content.read(CHUNK):
-                    pass
+        gzipped = is_gzipped(file)
+        with gzip.GzipFile(fileobj=file) if gzipped else nullcontext(file) as content:
+            head = content.read(_HEAD)
+            while gzipped and content.read(CHUNK):
+                pass
     if not head:
         raise UserError(f"{path} has no rows: it is empty")
-    if head == b"PAR1" and path.suffix not in (".parquet", ".gz"):
-        raise UserError(f"{path} is a Parquet file: give it a name that ends in .parquet")
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head:
-        raise UserError(f"{path} is not UTF-8 text (UTF-16, perhaps): save it as UTF-8")
+    if path.suffix.lower() != ".parquet":
+        _check_text(path, head, gzipped)
     return Survey(digest.hexdigest(), stamp)
+
+
+def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
+    """Refuse a file that begins as no text does, and say what it is where that is known."""
+    known = kind_of(head)
+    if known is not None:
+        remedy = "unpack it, or convert it to CSV"
+        if known == "a Parquet file":
+            remedy = "give it a name that ends in .parquet"
+            if gzipped:
+                remedy = f"it is compressed in itself. Unpack it, and {remedy}"
+        raise UserError(f"{path} is {known}: {remedy}")
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise UserError(f"{path} is not UTF-8 text but UTF-16: save it as UTF-8")
+    # Of what comes later row and column are named.
+    if min(head[:4]) < ord("\t"):
+        if path.suffix.lower() == ".gz" and not gzipped:
+            raise UserError(f"{path} is no gzip file, or is damaged: fetch or compress it again")
+        raise UserError(f"{path} is not UTF-8 text, it begins with control characters: save it as UTF-8")
 
 
 def changed(path: Path, stamp: tuple[int, int, int, int]) -> bool:
@@ -125,7 +141,7 @@ class CSVTable:
     Parameters
     ----------
     path
-        The file, gzipped where its name ends in ``.gz``.
+        The file, gzipped or not.
     wanted
         Columns that must be there.
     strict
@@ -138,7 +154,7 @@ class CSVTable:
             try:
                 header = next(csv_rows(text), None)
             except (csv.Error, LongRowError) as error:
-                raise _no_row(path, "its first line", error) from None
+                raise UserError(f"{path}, its first line: {explain_row(error)}") from None
         if header is None:
             raise UserError(f"{path} has no rows: it is empty")
         self.names: tuple[str, ...] = tuple(header)
@@ -174,7 +190,7 @@ class CSVTable:
                     if count > start:
                         yield cells
             except (csv.Error, LongRowError) as error:
-                raise _no_row(self.path, f"row {count + 1}", error) from None
+                raise UserError(f"{self.path}, row {count + 1}: {explain_row(error)}") from None
 
     def _narrow(self, cells: list[str]) -> list[str]:
         """Of a long row, what is wanted."""
@@ -211,7 +227,7 @@ class JSONLinesTable:
     Parameters
     ----------
     path
-        The file, gzipped where its name ends in ``.gz``.
+        The file, gzipped or not.
     wanted
         Keys that must be there.
     strict
@@ -296,31 +312,47 @@ def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Tab
     UserError
         For another ending, or a file that lacks a wanted column.
     """
-    name = path.name.removesuffix(".gz")
-    kind = TABLES.get(Path(name).suffix.lower())
+    name = path.name.lower().removesuffix(".gz")
+    kind = TABLES.get(Path(name).suffix)
     if kind is None:
         raise UserError(
-            f"{path}: only {', '.join(TABLES)} can be read, all but the last also with .gz. Convert the file"
+            f"{path}: only {', '.join(TABLES)} can be read, all but the last also gzipped. Convert the file"
         )
-    if kind is ParquetTable and path.suffix == ".gz":
+    if kind is ParquetTable and _begins_as_gzip(path):
         raise UserError(f"{path}: a Parquet file is compressed in itself. Unpack it")
     return ParquetTable(path, wanted) if issubclass(kind, ParquetTable) else kind(path, wanted, strict=strict)
+
+
+def _begins_as_gzip(path: Path) -> bool:
+    with _explained(path), path.open("rb") as file:
+        return is_gzipped(file)
 
 
 def _parsed(line: str) -> Any:
     """Parse a line; None where it is no JSON. The parser's error holds the line, and goes no further."""
     try:
         return json.loads(line)
+    except RecursionError:
+        return None
+    except ValueError:
+        pass
+    try:
+        # Python converts no integer of more than some thousand digits, in whatever column it is.
+        return json.loads(line, parse_int=_integer)
     except (ValueError, RecursionError):
         return None
 
 
-@contextmanager
-def _text(path: Path) -> Iterator[io.TextIOWrapper]:
-    opening = gzip.open if path.suffix == ".gz" else open
+def _integer(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _text(path: Path) -> AbstractContextManager[io.TextIOWrapper]:
     # Bytes that are no UTF-8 come through as surrogates, so that their row and column can be named.
-    with opening(path, "rb") as binary, io.TextIOWrapper(binary, "utf-8-sig", ESCAPE, newline="") as text:
-        yield text
+    return open_text(path, ESCAPE)
 
 
 def _brief(value: Any) -> Any:
@@ -387,18 +419,6 @@ def _lenient(text: io.TextIOWrapper, width: int, narrow: Callable[[list[str]], l
             cells = [""]
         if cells:
             yield narrow(cells) if lines.size > WIDE else cells
-
-
-def _no_row(path: Path, where: str, error: csv.Error | LongRowError) -> UserError:
-    if isinstance(error, LongRowError):
-        return UserError(f"{path}, {where}: {error}, no record: is it a CSV file with a row for each?")
-    # The module's own words quote nothing of the file but single characters.
-    words = str(error)
-    words = "a quoted cell that never ends" if "field larger" in words or "unexpected end" in words else words
-    return UserError(
-        f"{path}, {where}: not a CSV row ({words}). Put cells with commas, quotes or line ends into double quotes, "
-        "and double the quotes inside"
-    )
 
 
 def _stamp(file: IO[bytes] | Path) -> tuple[int, int, int, int]:

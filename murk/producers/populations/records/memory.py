@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from murk.errors import UserError
-from murk.producers.populations.records.arrow import arrow, check_types, plain_values
+from murk.producers.populations.records.arrow import arrow, check_types
 from murk.producers.populations.records.tuples import KEYS_LOOKED_AT, SLICE, TupleTable
-from murk.stream.task.data.columns import is_absent
+from murk.stream.task.data.containers import check_zone, python_values
+from murk.stream.task.data.values import is_absent, is_nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,25 +120,29 @@ def columns_of(source: object) -> Columns:
 
 def _of_pandas(frame: Any) -> Columns:
     def read(place: int, start: int, stop: int) -> list[Any]:
-        column = frame.iloc[start:stop, place]
-        # NaN is what pandas puts where nothing is.
-        return list(column.astype(object).where(column.notna(), None).tolist())
+        return python_values(frame.iloc[start:stop, place])
 
     return Columns("the DataFrame", tuple(map(str, frame.columns)), len(frame), read)
 
 
 def _of_polars(frame: Any) -> Columns:
     def read(place: int, start: int, stop: int) -> list[Any]:
-        return list(frame.to_series(place).slice(start, stop - start).to_list())
+        column = frame.to_series(place)
+        return python_values(column.slice(start, stop - start), f"the DataFrame, column {column.name!r}")
 
-    return Columns("the DataFrame", tuple(frame.columns), frame.height, read)
+    def check(names: Sequence[str]) -> None:
+        for name in names:
+            check_zone(getattr(frame.schema[name], "time_zone", None), f"the DataFrame, column {name!r}")
+
+    return Columns("the DataFrame", tuple(frame.columns), frame.height, read, check)
 
 
 def _of_arrow(source: object) -> Columns:
     table = arrow("the table").table(source)
 
     def read(place: int, start: int, stop: int) -> list[Any]:
-        return plain_values(table.column(place).slice(start, stop - start))
+        what = f"the table, column {table.column_names[place]!r}"
+        return python_values(table.column(place).slice(start, stop - start), what)
 
     def check(names: Sequence[str]) -> None:
         check_types("the table", table.schema, names)
@@ -163,16 +166,12 @@ def _of_keys(records: Sequence[Any], keys: Sequence[Any]) -> Columns:
         key = keys[place]
         # As in frames, whose rows these may have been: NaN and the like stand where nothing is.
         values = (record.get(key) for record in records[start:stop])
-        return [None if is_absent(value) or _is_nan(value) else value for value in values]
+        return [None if is_absent(value) or is_nan(value) else value for value in values]
 
     def with_keys(more: Sequence[str]) -> Columns:
         return _of_keys(records, [*keys, *more])
 
     return Columns("the records", tuple(map(str, keys)), len(records), read, with_keys=with_keys)
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float | np.floating) and bool(value != value)
 
 
 def _as_json(value: Any) -> Any:

@@ -56,7 +56,7 @@ class FileRecords(Records):
     Parameters
     ----------
     path
-        The file: ``.csv``, ``.jsonl`` or ``.ndjson``, each also with ``.gz``, or ``.parquet``.
+        The file: ``.csv``, ``.jsonl`` or ``.ndjson``, each also gzipped, or ``.parquet``.
     """
 
     path: Path

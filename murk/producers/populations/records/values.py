@@ -25,7 +25,8 @@ def suspects(column: Sequence[Any]) -> Iterator[tuple[int, Any]]:
     kinds = set(map(type, column))
     if kinds == {str}:
         joined = "".join(column)
-        if "_" not in joined and (joined.isascii() or is_unicode(joined)):
+        words = joined.lower()
+        if "true" not in words and "false" not in words and (joined.isascii() or is_unicode(joined)):
             return
     elif kinds <= {int, float, type(None)}:
         return

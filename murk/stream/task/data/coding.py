@@ -7,7 +7,7 @@ undeclared values are 0 in coded units, whatever the record, so that nobody is l
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from murk._scratch import keep, numbers_were_used
 from murk.errors import UserError
 from murk.stream.task.data.columns import CategoryColumn, Cell, NumberColumn
+from murk.stream.task.data.containers import column_array
 from murk.stream.task.data.dates import PARTS, DateColumn, coded_parts
 from murk.stream.task.data.features import (
     UNIT_DAYS,
@@ -40,6 +41,27 @@ def is_constant(name: str) -> bool:
     ['intercept', 'b:intercept']
     """
     return name.rpartition(":")[2] == INTERCEPT
+
+
+def class_clash(classes: Sequence[str], names: Collection[str]) -> tuple[str, str, str] | None:
+    """Return two classes and a feature's name if two coefficients, named CLASS:FEATURE, have one name; else None.
+
+    Examples
+    --------
+    >>> class_clash(["a", "a:b"], ["c", "b:c"])
+    ('a:b', 'a', 'c')
+    """
+    known = set(classes)
+    if len(known) < len(classes):
+        twice = next(label for place, label in enumerate(classes) if label in classes[:place])
+        return twice, twice, next(iter(names))
+    for label in classes:
+        for place in (place for place, character in enumerate(label) if character == ":"):
+            if label[:place] in known:
+                for name in names:
+                    if f"{label[place + 1 :]}:{name}" in names:
+                        return label, label[:place], name
+    return None
 
 
 class EncodedRecord(NamedTuple):
@@ -195,6 +217,7 @@ class Coding:
             raise UserError(
                 f"columns of different lengths ({', '.join(map(str, sorted(lengths)))}); give one value a row"
             )
+        columns = {name: _values(columns[name], name) for name in wanted}
         m = lengths.pop()
         x = np.empty((m, self.size))
         x[:, -1] = 1.0
@@ -256,6 +279,10 @@ class Coding:
         factors.append(1.0)
         labels.append("at the middle of every feature")
         return np.array(factors) * self._output.half_range, tuple(labels)
+
+
+def _values(column: Any, name: str) -> Any:
+    return column if isinstance(column, list | tuple) else column_array(column, f"column {name!r}")
 
 
 def _units_of(feature: Feature) -> list[tuple[float, str]]:

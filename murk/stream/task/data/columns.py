@@ -1,7 +1,8 @@
 """Codes one raw column: numbers by their bounds, categories by their place in the list."""
 
+import datetime
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -9,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._scratch import keep, wiping
+from murk.stream.task.data.containers import column_array
+from murk.stream.task.data.values import are_plain_numbers, as_boolean, exact_number, is_absent, is_nan, read_number
 
 _TRUE: Final = frozenset({"true", "yes", "on"})
 _FALSE: Final = frozenset({"false", "no", "off"})
@@ -38,32 +41,26 @@ _WORDS: Final = {
     Cell.NOT_A_DATE: "is not a date as in 2024-05-31",
 }
 
+_DIRECT: Final = frozenset({str, int, float, type(None)})
+"""Types of which equal values are the same category: with booleans among them, 1 would be True."""
+_BOOLEANS: Final = frozenset({bool, type(None)})
+
 _FINE, _CLAMPED, _MISSING, _UNDECLARED, _NOT_A_NUMBER, _ = map(int, Cell)
 
 
-def raw_values(column: Sequence[Any]) -> Any:
-    """Return a column of raw values as what can be iterated over."""
-    return column.to_numpy() if hasattr(column, "to_numpy") else column
+def raw_values(column: Any) -> Sequence[Any]:
+    """Return the values of a column as Python's own; a list or a tuple as it is."""
+    return column if isinstance(column, list | tuple) else column_array(column).tolist()
 
 
-def _number(value: Any) -> tuple[float, int]:
+def as_number(value: Any) -> tuple[float, int]:
     """Return a raw value as a finite number, or what is wrong with it."""
-    if value is None:
-        return math.nan, _MISSING
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        blank = not value.strip() if isinstance(value, str) else is_absent(value)
-        return math.nan, _MISSING if blank else _NOT_A_NUMBER
+    number = read_number(value)
+    if number is None:
+        return math.nan, _NOT_A_NUMBER
     if number != number:
-        return number, _MISSING
+        return math.nan, _MISSING
     return (number, _FINE) if math.isfinite(number) else (math.nan, _NOT_A_NUMBER)
-
-
-def is_absent(value: Any) -> bool:
-    """Whether a raw value is one of those that stand where nothing is."""
-    # What data frames put where nothing is; named, so that a device need not import pandas to know them.
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 class NumberColumn:
@@ -94,7 +91,7 @@ class NumberColumn:
         return self._coded(column, cells)
 
     def _coded(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
-        values = keep(self._numbers(raw_values(column), cells))
+        values = keep(self._numbers(column, cells))
         cells[(values < self.low) | (values > self.high)] = _CLAMPED
         np.clip(values, self.low, self.high, out=values)
         # The order of the operations is that of `_one`: one by one or in blocks, the same bits.
@@ -106,17 +103,12 @@ class NumberColumn:
 
     @staticmethod
     def _numbers(column: Any, cells: NDArray[np.uint8]) -> NDArray[np.float64]:
-        values: NDArray[np.float64]
-        if isinstance(column, np.ndarray) and column.dtype.kind in "fiub":
-            values = column.astype(np.float64)
-        else:
-            try:
-                values = np.fromiter(map(float, column), np.float64, len(column))
-            except (TypeError, ValueError, OverflowError):
-                pairs = [_number(value) for value in column]
-                values = np.array([number for number, _ in pairs])
-                cells[:] = [cell for _, cell in pairs]
-                return values
+        values = _as_floats(column)
+        if values is None:
+            pairs = [as_number(value) for value in raw_values(column)]
+            values = np.array([number for number, _ in pairs], dtype=np.float64)
+            cells[:] = [cell for _, cell in pairs]
+            return values
         odd = ~np.isfinite(values)
         if odd.any():
             cells[odd] = np.where(np.isnan(values[odd]), _MISSING, _NOT_A_NUMBER)
@@ -132,7 +124,7 @@ class NumberColumn:
 
     def target(self, value: Any) -> tuple[float, int]:
         """Return one coded value, NaN where there is none, and what became of it."""
-        number, cell = _number(value)
+        number, cell = as_number(value)
         if cell:
             return number, cell
         if number < self.low:
@@ -145,8 +137,9 @@ class NumberColumn:
 class CategoryColumn:
     """Finds a raw value among declared categories.
 
-    A value matches a category that is written the same, or that is the same number (``1``, ``1.0``,
-    ``"1"``); a boolean also matches true or false however it is written, and yes or no, on or off.
+    A value matches a category that is written the same, or that is the same number (``1``, ``1.0``, ``"1"``); a date
+    that which is written as in 2024-05-31. A boolean, also as the text true or false, matches true or false however it
+    is written, and yes or no, on or off, else 1 or 0. White space around a text is no part of it.
 
     Parameters
     ----------
@@ -164,50 +157,54 @@ class CategoryColumn:
         self.start, self.other = start, other
         self.size = len(categories)
         self._lookup: dict[Any, int] = {}
-        self._booleans: dict[bool, int] = {}
+        self._booleans: dict[bool | None, int] = {}
         declared = [(category, index) for index, category in enumerate(categories) if category is not None]
         for category, index in declared:
             self._lookup[category] = index
         for category, index in declared:
             # After all categories as written, since "1" must not shadow a declared "1.0".
-            number, cell = _number(category)
-            if cell == _FINE:
+            number = exact_number(category) if as_boolean(category) is None else None
+            if number is not None:
                 self._lookup.setdefault(number, index)
             word = category.lower()
             if word in _TRUE or word in _FALSE:
                 self._booleans.setdefault(word in _TRUE, index)
-        self._find: Callable[..., int] = self._lookup.get
+        for boolean in (False, True):
+            if int(boolean) in self._lookup:
+                self._booleans.setdefault(boolean, self._lookup[int(boolean)])
 
     def _index(self, value: Any) -> tuple[int, int]:
-        """Return the index of a value that is not found as it is, and what became of it."""
-        if is_absent(value) or (isinstance(value, float | np.floating) and value != value):
+        """Return the index of a value, and what became of it."""
+        # Numbers, but no booleans, which are equal to 0 and 1; and texts that are written as a category is.
+        if type(value) in _DIRECT:
+            found = self._lookup.get(value)
+            if found is not None:
+                return found, _FINE
+        if is_absent(value) or is_nan(value) or (isinstance(value, str) and not value.strip()):
             return -1, _MISSING
-        if isinstance(value, bool | np.bool_):
-            found = self._booleans.get(bool(value))
-        elif isinstance(value, str):
-            text = value.strip()
-            if not text:
-                return -1, _MISSING
-            found = self._lookup.get(text)
-            if found is None:
-                number, cell = _number(text)
-                found = self._lookup.get(number) if cell == _FINE else None
-            if found is None and text.lower() in ("true", "false"):
-                found = self._booleans.get(text.lower() == "true")
-        else:
-            found = None
+        found = self._find(value)
         if found is None:
             found = self.other
         return (-1, _UNDECLARED) if found is None else (found, _FINE)
 
+    def _find(self, value: Any) -> int | None:
+        text = value.strip() if isinstance(value, str) else value.isoformat() if type(value) is datetime.date else None
+        if text is not None and text in self._lookup:
+            return self._lookup[text]
+        boolean = as_boolean(value)
+        if boolean is not None:
+            return self._booleans.get(boolean)
+        number = exact_number(value)
+        return None if number is None else self._lookup.get(number)
+
     def _indices(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.intp]:
-        values = raw_values(column)
-        raw = values.tolist() if isinstance(values, np.ndarray) else values
-        find = self._find
-        try:
+        raw = raw_values(column)
+        kinds = set(map(type, raw))
+        if kinds <= _DIRECT or kinds <= _BOOLEANS:
+            find = self._lookup.get if kinds <= _DIRECT else self._booleans.get
             indices = np.fromiter((find(value, -1) for value in raw), np.intp, len(raw))
-        except (TypeError, ValueError):  # a value that cannot be hashed, hence is no category
-            indices = np.array([self._lookup.get(value, -1) if _hashable(value) else -1 for value in raw], np.intp)
+        else:
+            indices = np.full(len(raw), -1, np.intp)
         for row in np.flatnonzero(indices < 0).tolist():
             indices[row], cells[row] = self._index(raw[row])
         return indices
@@ -230,7 +227,7 @@ class CategoryColumn:
 
     def encode_one(self, value: Any, x: list[float]) -> int:
         """Write one coded value into its places in x and give what became of it."""
-        index, cell = self._one(value)
+        index, cell = self._index(value)
         if index < 0:
             return cell
         if self.size == 2:
@@ -243,20 +240,24 @@ class CategoryColumn:
 
     def target(self, value: Any) -> tuple[float, int]:
         """Return one index as a coded target, NaN where there is none, and what became of it."""
-        index, cell = self._one(value)
+        index, cell = self._index(value)
         return (math.nan if index < 0 else float(index)), cell
 
-    def _one(self, value: Any) -> tuple[int, int]:
+
+def _as_floats(column: Any) -> NDArray[np.float64] | None:
+    """A column's numbers, of which all are such as Python reads as `read_number` does; else None."""
+    if not isinstance(column, list | tuple):
+        column = column_array(column)
+        if column.dtype.kind != "O":
+            numbers: NDArray[np.float64] = column.astype(np.float64)
+            return numbers
+        column = column.tolist()
+    kinds = set(map(type, column))
+    if kinds == {float}:
+        return np.fromiter(column, np.float64, len(column))
+    if kinds <= {float, int, bool} or (kinds == {str} and are_plain_numbers("".join(column))):
         try:
-            index = self._find(value, -1)
-        except (TypeError, ValueError):  # a value that cannot be hashed, hence is no category
-            index = -1
-        return (index, _FINE) if index >= 0 else self._index(value)
-
-
-def _hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except (TypeError, ValueError):  # numpy's timedelta64 without a unit raises the latter
-        return False
-    return True
+            return np.fromiter(map(float, column), np.float64, len(column))
+        except (ValueError, OverflowError):
+            return None
+    return None

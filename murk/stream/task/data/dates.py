@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.stream.task.data.columns import CategoryColumn, Cell, NumberColumn, is_absent, raw_values
+from murk.stream.task.data.columns import CategoryColumn, Cell, NumberColumn, raw_values
+from murk.stream.task.data.values import is_absent, is_nan
 
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS: Final = (
@@ -17,7 +18,14 @@ MONTHS: Final = (
 )  # fmt: skip
 PARTS: Final[dict[str, tuple[str, ...]]] = {"number": (), "weekday": WEEKDAYS, "month": MONTHS}
 """What a date can be coded as, with the categories of what is one."""
-_WRITTEN: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?", re.ASCII)
+_TIME: Final = r"(?:[01]\d|2[0-3])(?::?[0-5]\d(?::?[0-5]\d(?:[.,]\d*)?)?)?"
+_WRITTEN: Final = re.compile(
+    rf"(?P<year>\d{{4}}|[+-]\d{{4,9}}|\d{{5,9}})(?P<day>-\d{{2}}-\d{{2}})(?:[T ]{_TIME} ?(?:Z|[+-]{_TIME})?)?", re.ASCII
+)
+"""A day, and perhaps a time with its distance from Greenwich: what Python versions read differs."""
+_CYCLE: Final = 146_097
+"""Days of 400 years, after which the calendar repeats."""
+_EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 _NONE: Final = 0
 
 
@@ -25,7 +33,7 @@ def day_number(value: Any) -> tuple[int, Cell]:
     """Return the day of a raw value, counted from 0001-01-01 as day 1, or what is wrong with it.
 
     A day is a date, a time, or a text as in ``2024-05-31`` or ``2024-05-31T12:30``; of a time it is the day on the
-    clock that it was written by.
+    clock that it was written by. Days before the year 1 are 0 and less, and years may have more than four digits.
 
     Examples
     --------
@@ -34,21 +42,44 @@ def day_number(value: Any) -> tuple[int, Cell]:
     >>> day_number("31/05/2024")
     (0, <Cell.NOT_A_DATE: 5>)
     """
-    if isinstance(value, np.datetime64):
-        value = value.astype("datetime64[D]").item()
-    if is_absent(value) or (isinstance(value, float | np.floating) and value != value):
+    if is_absent(value) or is_nan(value):
         return _NONE, Cell.MISSING
     if isinstance(value, str):
-        text = value.strip()
-        if not text:
-            return _NONE, Cell.MISSING
-        if not _WRITTEN.fullmatch(text):
-            return _NONE, Cell.NOT_A_DATE
-        try:
-            value = datetime.datetime.fromisoformat(text)
-        except ValueError:
-            return _NONE, Cell.NOT_A_DATE
-    return (value.toordinal(), Cell.FINE) if isinstance(value, datetime.date) else (_NONE, Cell.NOT_A_DATE)
+        return _day_of_text(value.strip())
+    if isinstance(value, np.datetime64):
+        return _day_of_numpy(value)
+    if not isinstance(value, datetime.date):
+        return _NONE, Cell.NOT_A_DATE
+    try:
+        return value.toordinal(), Cell.FINE
+    except (NotImplementedError, OverflowError, ValueError):
+        # A time of pandas' that Python's do not reach.
+        return _day_of_numpy(np.datetime64(getattr(value, "to_datetime64", lambda: "NaT")()))
+
+
+def _day_of_text(text: str) -> tuple[int, Cell]:
+    if not text:
+        return _NONE, Cell.MISSING
+    match = _WRITTEN.fullmatch(text)
+    if match is None:
+        return _NONE, Cell.NOT_A_DATE
+    year = int(match["year"])
+    # Python's dates have the years 1 to 9999: this one has the same days.
+    alike = year if 1 <= year <= datetime.MAXYEAR else 2000 + year % 400
+    try:
+        day = datetime.date.fromisoformat(f"{alike:04d}{match['day']}").toordinal()
+    except ValueError:
+        return _NONE, Cell.NOT_A_DATE
+    return day + (year - alike) // 400 * _CYCLE, Cell.FINE
+
+
+def _day_of_numpy(value: np.datetime64) -> tuple[int, Cell]:
+    if np.isnat(value):
+        return _NONE, Cell.MISSING
+    try:
+        return int(value.astype("datetime64[D]").astype(np.int64)) + _EPOCH, Cell.FINE
+    except (OverflowError, ValueError):
+        return _NONE, Cell.NOT_A_DATE
 
 
 class DateColumn:
@@ -76,17 +107,19 @@ class DateColumn:
 
     def encode(self, column: Sequence[Any], x: NDArray[np.float64], cells: NDArray[np.uint8]) -> None:
         """Write the coded values into their columns of x and what became of them into cells."""
-        known: dict[Any, tuple[int, Cell]] = {}
+        # Of texts alone: times that are equal may be of different days, each by its own clock.
+        texts: dict[str, tuple[int, Cell]] = {}
         days: list[int | None] = []
         for row, value in enumerate(raw_values(column)):
-            try:
-                found = known.get(value) or known.setdefault(value, day_number(value))
-            except TypeError:  # a value that cannot be hashed, hence is no date
-                found = day_number(value)
-            day, cell = found
-            days.append(day if cell == Cell.FINE else None)
+            if type(value) is not str:
+                day, cell = day_number(value)
+            elif value in texts:
+                day, cell = texts[value]
+            else:
+                day, cell = texts[value] = day_number(value)
+            days.append(None if cell else day)
             cells[row] = cell
-        absent = np.array([day is None for day in days])
+        absent = np.array([day is None for day in days], dtype=bool)
         for part, inner in self._columns:
             outcome = np.zeros_like(cells)
             inner.encode([_value(day, part) for day in days], x, outcome)
@@ -119,4 +152,4 @@ def _value(day: int | None, part: str) -> int | str | None:
         return day
     if part == "weekday":
         return WEEKDAYS[(day - 1) % 7]
-    return MONTHS[datetime.date.fromordinal(day).month - 1]
+    return MONTHS[datetime.date.fromordinal((day - 1) % _CYCLE + 1).month - 1]

@@ -1,0 +1,77 @@
+"""Text of files, gzipped or not, and what is wrong with a CSV row: what every reader of tables has in common.
+
+A file is known by its bytes, since names lose their endings and browsers unpack what they fetch.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, BinaryIO, Final, cast
+
+from murk._lines import MOST_ROW, LongRowError
+
+GZIP: Final = b"\x1f\x8b"
+# With a byte that no text has where the rest could begin a header.
+_OTHERS: Final = {
+    "a ZIP archive (or a spreadsheet)": rb"PK\x03\x04",
+    "a 7-Zip archive": rb"7z\xbc\xaf",
+    "compressed by bzip2": rb"BZh[1-9]1AY&SY",
+    "compressed by xz": rb"\xfd7zXZ\0",
+    "compressed by Zstandard": rb"\x28\xb5\x2f\xfd",
+    "compressed by LZ4": rb"\x04\x22\x4d\x18",
+    "a Parquet file": rb"PAR1[^ -~\s]",
+    "an encrypted Parquet file": rb"PARE[^ -~\s]",
+    "an Arrow file": rb"ARROW1\0",
+    "an Avro file": rb"Obj\x01",
+    "a database of SQLite": rb"SQLite format 3\0",
+}
+
+
+def is_gzipped(file: IO[bytes]) -> bool:
+    """Return whether a file begins as gzip's do; it is left at its start."""
+    file.seek(0)
+    found = file.read(len(GZIP)) == GZIP
+    file.seek(0)
+    return found
+
+
+def kind_of(head: bytes) -> str | None:
+    """Return what begins with these bytes and is no text, in words; None where nothing known does."""
+    return next((words for words, magic in _OTHERS.items() if re.match(magic, head, re.S)), None)
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading its content, unpacked where it is gzipped."""
+    with path.open("rb") as file:
+        if is_gzipped(file):
+            with gzip.GzipFile(fileobj=file) as content:
+                yield cast(BinaryIO, content)
+        else:
+            yield file
+
+
+@contextmanager
+def open_text(path: Path, errors: str = "strict") -> Iterator[io.TextIOWrapper]:
+    """Open a file of UTF-8 text, gzipped or not, with line ends as they are; ``errors`` is as in `open`."""
+    with open_bytes(path) as content, io.TextIOWrapper(content, "utf-8-sig", errors, newline="") as text:
+        yield text
+
+
+def explain_row(error: csv.Error | LongRowError) -> str:
+    """Return what is wrong with a row, and what to do. Nothing of the file is quoted but single characters."""
+    words = str(error)
+    if "field larger" in words or isinstance(error, LongRowError):
+        words = f"more than {MOST_ROW:,} characters, or a quoted cell that never ends"
+    elif "unexpected end" in words:
+        words = "a quoted cell that never ends"
+    return (
+        f"not a CSV row ({words}). Put cells with commas, quotes or line ends into double quotes, and double the "
+        "quotes inside"
+    )
