@@ -6,6 +6,7 @@ import datetime
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.producers.ledger.requests import are_plain, person_name
+from murk.producers.ledger.spelling import are_plain, number_name, person_name
 from murk.producers.populations.declared import declared
 from murk.producers.populations.records.records import Records, open_records
 from murk.producers.populations.records.values import is_blank, is_unicode, suspects
@@ -380,10 +381,11 @@ class FileSource:
         names = []
         for row, value in zip(rows, column, strict=True):
             place = self._place(row, self._name_column or "")
-            if type(value) not in (str, int) or not str(value).strip():
+            if type(value) not in (str, int, float, Decimal) or not str(value).strip():
                 raise UserError(f"{place}: this names nobody. Give every row a name: a text, or a whole number")
             try:
-                names.append(person_name(str(value)))
+                # Programs read ids as floats where the column has a gap.
+                names.append(person_name(str(value) if isinstance(value, str | int) else number_name(value)))
             except UserError as error:
                 raise UserError(f"{place}: {error}") from None
         return names

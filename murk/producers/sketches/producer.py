@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import identifiers
 from murk.producers.base import Releaser
-from murk.producers.ledger.requests import Key, ReleaseRequests, person_name
+from murk.producers.ledger.requests import Key, ReleaseRequests
+from murk.producers.ledger.spelling import person_name
 from murk.producers.receipts import WindowReceipt
 from murk.producers.sketches.window import KNOWN, Window, index_of, why_refused
 from murk.stream.messages.codec import encode
