@@ -98,9 +98,9 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         start = time.monotonic()
         if start < due:
             return
-        found = sums.read()
-        if exported.update(PeopleSums(found.people, found.changed, found.refused, found.queued, found.spent)):
-            sums.told()
+        found = sums.report()
+        if found is not None:
+            exported.update(PeopleSums(found.people, found.refused, found.queued, found.spent))
         end = time.monotonic()
         due = end + max(_SECONDS, _SHARE * (end - start))
 

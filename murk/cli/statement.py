@@ -61,8 +61,8 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
     if task.published:
         yield (
             "Published",
-            "Your features, without the target, are public with this task as they are, with no noise. Nothing else of "
-            "yours is released to it.",
+            "Your features, without the target, are published with this task as they are, with no noise. Nothing "
+            "else of yours is released to it.",
         )
     for level in task.levels:
         if level.released or level.refused:
@@ -82,11 +82,21 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
 
 
 def _sent(one: LevelAccount) -> str:
-    parts = [f"{_answers(one.sent)}, blurred by noise on your side before anything left{one.days}"]
+    unsure = one.queued or one.dropped
+    count = _answers(one.sent) if one.sent or not unsure else "Nothing that the log has confirmed"
+    parts = [f"{count}, blurred by noise on your side before anything left{one.days}"]
     if one.queued:
-        parts.append(f"{one.queued} more waiting to be sent")
+        parts.append(
+            f"{one.queued} more waiting for the log to confirm it"
+            if one.queued == 1
+            else f"{one.queued} more waiting for the log to confirm them"
+        )
     if one.dropped:
-        parts.append(f"{one.dropped} deleted without being sent")
+        parts.append(
+            f"{one.dropped} deleted before the log confirmed it, which may have been sent"
+            if one.dropped == 1
+            else f"{one.dropped} deleted before the log confirmed them, which may have been sent"
+        )
     if one.refused:
         parts.append(f"{one.refused} refused, since your budget or your withdrawal left no room")
     return f"{'; '.join(parts)} (level {one.level!r})."

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from murk.errors import MurkError, UserError
 from murk.producers import Ledger
-from murk.producers.ledger.accounts import describe_together
 from murk.producers.ledger.naming.key import key_path
 from murk.stream import Task
 from murk.stream.log.base import Log
@@ -232,7 +231,7 @@ def read_accounts(path: str | Path) -> Accounts:
             totals.people,
             totals.releases,
             totals.withdrawn,
-            tuple(describe_together(ledger.together(), totals.who)),
+            tuple(ledger.describe_together()),
             bool(ledger.promises()),
             ledger.names.is_keyed,
             tasks,

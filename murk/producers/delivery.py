@@ -84,21 +84,28 @@ class Delivery:
             self.flush(now)
 
     def flush(self, now: float) -> FlushReport:
-        """Send what waits; see `Producer.flush`."""
-        expired = self._ledger.expire(self._task, now)
+        """Send what waits; see `Producer.flush`.
+
+        What the log has is looked for before anything is sent or has expired: an account is to say what became of it.
+        """
         self._backlog = True
-        sent = already = after = 0
+        sent = already = expired = after = 0
         size = BATCH if self._log.readable_by_senders else SENT
         for first in self._ledger.queued(self._task, 0, 1):
             # A task's releases are all of about one size.
             size = max(1, min(size, BYTES // len(first.message)))
         while waiting := self._ledger.queued(self._task, after, size):
             standing = self._stored_on_log(waiting)
-            fresh = self._unsent(waiting, standing)
+            unsent = self._unsent(waiting, standing)
+            numbers = {queued.number for queued in unsent}
+            self._ledger.confirm([queued.number for queued in waiting if queued.number not in numbers])
+            already += len(waiting) - len(unsent)
+            if any(queued.expires <= now for queued in unsent):
+                expired += self._ledger.expire(self._task, now, through=waiting[-1].number)
+            fresh = [queued for queued in unsent if queued.expires > now]
             self._log.append([(queued.chain, queued.message) for queued in fresh])
-            self._ledger.confirm([queued.number for queued in waiting])
+            self._ledger.confirm([queued.number for queued in fresh])
             sent += len(fresh)
-            already += len(waiting) - len(fresh)
             after = waiting[-1].number
         self._ledger.delete_confirmed()
         self._backlog = False

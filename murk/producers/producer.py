@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from murk._scratch import keep, wiped
 from murk.privacy.noise import Purpose, identifiers
 from murk.producers.base import Releaser
-from murk.producers.ledger.requests import ReleaseRequests, person_name
+from murk.producers.ledger.requests import ReleaseRequests
+from murk.producers.ledger.spelling import person_name
 from murk.producers.models import PublishedModel, models_of
 from murk.producers.randomization import Answering, answers_of
 from murk.producers.receipts import BlockReport, Counts, Receipt

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from murk.producers.ledger.aggregates import SMALLEST_GROUP
 from murk.producers.ledger.transaction import Refusal
 
-SMALLEST_GROUP = 20
-"""Figures that depend on values leave a device only as sums over at least so many people."""
+__all__ = ["SMALLEST_GROUP", "BlockReport", "Counts", "FlushReport", "Receipt", "WindowReceipt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,24 +104,21 @@ class FlushReport:
 
 
 class Counts:
-    """Sums over the records that were coded since this was made.
+    """Sums over the records that were coded since this was made, for the device's own eyes.
 
-    ``clamped`` and ``missing`` depend on values, and so belong to the device; `shared` gives what may be reported
-    to others.
+    ``clamped`` and ``missing`` depend on values. Nothing reports them to others, not even over many people: another
+    process may count the same records but one, and the difference of the two would be that person's.
 
     Examples
     --------
     >>> counts = Counts()
-    >>> for person in range(25):
-    ...     counts.add(person, clamped=1, missing=0)
-    >>> counts.shared()
-    {'records': 20, 'clamped': 20, 'missing': 0}
+    >>> counts.add("ann", clamped=1, missing=0)
+    >>> counts, counts.clamped
+    (Counts(), 1)
     """
 
     def __init__(self) -> None:
         self.records = self.clamped = self.missing = 0
-        self._group: set[object] = set()
-        self._shared: dict[str, int] | None = None
 
     def add(self, person: object, clamped: int, missing: int) -> None:
         """Count one record."""
@@ -132,15 +129,7 @@ class Counts:
         self.records += len(people)
         self.clamped += clamped
         self.missing += missing
-        self._group.update(people)
-        # Only whole groups of people: the difference of two sums is a sum over enough people, too.
-        if len(self._group) >= SMALLEST_GROUP:
-            self._group.clear()
-            self._shared = {"records": self.records, "clamped": self.clamped, "missing": self.missing}
-
-    def shared(self) -> dict[str, int] | None:
-        """Return sums over whole groups of at least 20 people; None while there is no such group."""
-        return None if self._shared is None else dict(self._shared)
 
     def __repr__(self) -> str:
-        return f"Counts({self.shared()})"
+        # What is written to a log of a program says nothing of values.
+        return "Counts()"

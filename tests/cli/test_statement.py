@@ -12,7 +12,7 @@ from murk.privacy import GaussianDP, cap_of
 from murk.producers import Ledger
 from murk.producers.ledger.naming.key import key_path
 from murk.producers.ledger.requests import ReleaseRequests
-from tests.producers.ledger.accounts import LOG, OTHER, TASK, ask, charge, spend
+from tests.producers.ledger.accounts import LOG, OTHER, TASK, as_format, ask, charge, spend
 
 NAME = "Annette Vandermeer"
 UNITS = cap_of(GaussianDP(1.0)).units
@@ -45,7 +45,7 @@ def test_one_screen_says_what_was_sent_what_it_can_say_and_the_way_out(path: Pat
     screen = ledger(path, "--person", NAME)
     text = " ".join(screen.split())
     assert "1 answer, blurred by noise on your side before anything left, on 2023-11-15" in text
-    assert "1 more waiting to be sent; 1 refused, since your budget" in text
+    assert "1 more waiting for the log to confirm it; 1 refused, since your budget" in text
     # Two releases of mu = 1: mu = sqrt(2), Phi(mu / 2) = 0.7602...
     assert "tells your record from any other in at most 76.1% of cases; by tossing a coin it is 50%" in text
     assert "mu = 1.415 spent of at most mu = 1.5." in text
@@ -131,10 +131,7 @@ def test_a_lost_key_is_said(path: Path) -> None:
 
 def test_a_file_of_rows_has_a_keyed_hash(tmp_path: Path) -> None:
     path = tmp_path / "rows.db"
-    Ledger(path).close()
-    with sqlite3.connect(path) as change:
-        change.execute("UPDATE meta SET value = 3 WHERE key = 'format'")
-    change.close()
+    as_format(path, 3)
     with Ledger(path) as rows:
         rows.bind(LOG, TASK, name="sleep", simulated=False)
         rows.book(TASK, [charge(gdp=UNITS)])
@@ -182,10 +179,7 @@ def test_an_organisation_is_no_person(path: Path) -> None:
 
 def test_an_old_ledger_is_migrated_by_the_command(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
-    Ledger(path).close()
-    with sqlite3.connect(path) as change:
-        change.execute("UPDATE meta SET value = 2 WHERE key = 'format'")
-    change.close()
+    as_format(path, 2)
     with Ledger(path) as old:
         old.withdraw(NAME)
     assert "--migrate` puts keyed hashes in their place" in " ".join(ledger(path).split())

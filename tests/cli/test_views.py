@@ -1,5 +1,6 @@
 """`murk ledger`, `murk status` and `murk dead-letters`: what they tell, and the way out."""
 
+import gc
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from murk.cli.commands.ledger import command as ledger_command
+from murk.cli.commands.produce import command as produce_command
 from murk.cli.commands.status import command
 from murk.cli.options import open_existing
 from murk.learners.problem import problem_for
@@ -55,7 +57,10 @@ def test_a_row_of_a_file(folder: Path) -> None:
     assert task["caps"][0]["cap"] == {"gdp": {"mu": 1.0}}
     assert "mu = 1 spent of at most mu = 1" in " ".join(plain.out.split())
     for nobody in (["51", "--source", "people.csv"], ["w50"]):
-        refused(murk("ledger", LEDGER, "--person", *nobody, folder=folder), "Nothing was ever released under this name")
+        refused(
+            murk("ledger", LEDGER, "--person", *nobody, folder=folder),
+            "Nothing was ever released by this ledger under this name",
+        )
     for wrong in ("0", "-1", "x", "\u00b2"):
         done = murk("ledger", LEDGER, f"--person={wrong}", "--source", "people.csv", folder=folder)
         refused(done, "is no row", "counted from 1")
@@ -153,7 +158,6 @@ def test_withdrawing(folder: Path) -> None:
     named(folder, records=400, names=200)
     command = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--person", "who", "--patience", 0]
     assert murk(*command, folder=folder).status == 1
-    # Their release waits in the outbox: it was paid for, and nothing has heard yet that the log has it.
     withdraw = ["ledger", LEDGER, "--withdraw", "--person"]
     refused(murk(*withdraw, "w3", folder=folder), "--withdraw asks first", "no terminal", "--yes")
     refused(murk("ledger", LEDGER, "--withdraw", folder=folder), "--withdraw needs --person")
@@ -177,16 +181,28 @@ def test_withdrawing(folder: Path) -> None:
     assert names.person("w3") not in debits
 
 
-def test_withdrawing_what_waits(folder: Path) -> None:
+def test_withdrawing_what_waits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world(folder, task=PAID_TWICE)
     named(folder, records=400, names=200)
-    command = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--person", "who", "--patience", 0]
-    assert murk(*command, folder=folder).status == 1
+    command = ["task.yaml", "--source", "people.csv", "--seed", "1", "--person", "who", "--patience", "0"]
+
+    def killed(*arguments: object) -> None:
+        raise SystemExit(137)
+
+    with monkeypatch.context() as patch:
+        # Paid for and sent, and its process ended before it heard so.
+        patch.chdir(folder)
+        patch.setattr(Ledger, "confirm", killed)
+        assert CliRunner().invoke(produce_command, command).exit_code == 137
+        # With the error its lock on the log goes.
+        gc.collect()
     assert totals(folder)["queued"] == 1
     withdraw = ["ledger", LEDGER, "--person", "w0", "--withdraw", "--yes", "--task"]
     refused(murk(*withdraw, "fourth-child", folder=folder), "knows no task of the name 'fourth-child'", "third-child")
     done = murk(*withdraw, "third-child", folder=folder)
     assert f"Withdrawn from the task 'third-child', on {today()}. 1 release(s) that waited in the outbox" in done.out
+    assert "if it was just being sent, it may be there" in " ".join(done.out.split())
+    assert "1 deleted before the log confirmed it, which may have been sent" in " ".join(done.out.split())
     assert f"On {today()}. You take no more part in this task." in done.out
     found = run(folder, "--person", "who").json
     # The log had it all the same: what was sent cannot be taken back, and is not sent again.

@@ -184,7 +184,6 @@ def test_missing_values_and_targets_are_released_like_all_others(tmp_path: Path)
         assert (counters["missing"], counters["clamped"]) == (7, 1)
         counts = world.producer.counts
         assert (counts.records, counts.missing, counts.clamped) == (4, 7, 1)
-        assert counts.shared() is None
 
 
 def test_a_log_that_fails_loses_nothing(tmp_path: Path, people: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from murk.producers import FileSource, Ledger
+from murk.producers.ledger.settling import Settling
 from murk.producers.ledger.transaction import Spending
 from tests.producers.world import RECORD, World, Wrapped, make_task, paid_task, run_blocks, write_people
 
@@ -78,8 +79,8 @@ POINTS: dict[str, tuple[Any, str, Any]] = {
     "between debit and send": ("log", "append", before),
     "between send and confirmation": ("log", "append", after),
     "before what was sent is released": (Ledger, "confirm", after),
-    "while the outbox is emptied": (Ledger, "delete_confirmed", before),
-    "after the outbox is emptied": (Ledger, "delete_confirmed", after),
+    "while the outbox is emptied": (Settling, "delete_confirmed", before),
+    "after the outbox is emptied": (Settling, "delete_confirmed", after),
 }
 
 
@@ -138,8 +139,7 @@ def test_a_seeded_run_ends_bit_identical(
 ) -> None:
     task = paid_task(10.0)
     killed = run_killed(tmp_path, file_work(people), task, point, calls)
-    # `delete_confirmed` is called a few times only.
-    assert killed == -signal.SIGKILL or ("outbox" in point and calls == 9)
+    assert killed == -signal.SIGKILL
     # Killed once more right after it was started again.
     assert run_killed(tmp_path, file_work(people), task, point, 1) in (-signal.SIGKILL, 0)
     with World(tmp_path, task) as world:
@@ -187,7 +187,7 @@ def test_killed_at_random_moments(tmp_path: Path, people: Path, uninterrupted: t
         assert observe(world, FileSource(people, world.task)) == uninterrupted
 
 
-@pytest.mark.parametrize("point", [point for point in POINTS if "outbox" not in point])
+@pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("simulated", [True, False])
 def test_one_persons_releases(tmp_path: Path, point: str, simulated: bool) -> None:
     task = paid_task(10.0, simulated=simulated)

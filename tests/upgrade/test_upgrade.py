@@ -191,7 +191,7 @@ def test_a_ledger_goes_one_way(folder: Path) -> None:
         rules.check_file(connection, "ledger")
     spent = murk("ledger", LEDGER, "--json", folder=half).json
     assert spent["releases"] == expected(half)["at_half"]
-    with closing(sqlite3.connect(half / LEDGER)) as connection, pytest.raises(rules.Refused, match="format 2"):
+    with closing(sqlite3.connect(half / LEDGER)) as connection, pytest.raises(rules.Refused, match="format 5"):
         rules.check_file(connection, "ledger")
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.option("--source", metavar="FILE", help="The file that the row is of, where each row is a person.")
 @click.option(
-    "--withdraw", is_flag=True, help="Delete unsent releases and refuse every further release of this person."
+    "--withdraw", is_flag=True, help="Delete releases that wait and refuse every further release of this person."
 )
 @click.option(
     "--task", metavar="NAME", help="With --withdraw: from this task alone.  [default: from every task, for good]"
@@ -121,8 +121,6 @@ def _migrate(path: str, as_json: bool) -> None:
 
 
 def _everybody(ledger: Ledger, as_json: bool) -> None:
-    from murk.producers.ledger.accounts import describe_together
-
     totals, together, names = ledger.totals(), ledger.together(), ledger.names
     if as_json:
         print_json(
@@ -149,7 +147,7 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
     )
     rows = [[task, level, f"{count:,}"] for (task, level), count in totals.levels.items()]
     table("", ["task", "level", "releases"], rows)
-    for line in describe_together(together, totals.who):
+    for line in ledger.describe_together():
         paragraph(line)
     missing = names.missing()
     if missing is not None:
@@ -178,7 +176,7 @@ def _withdraw(
             "" if known else "Nothing was ever released under this name; is it spelt as it was given? Capitals count. "
         )
         click.confirm(
-            f"{unknown}Withdraw from {scope}? What waits is not sent, and nothing more is released. This cannot be "
+            f"{unknown}Withdraw from {scope}? What waits is deleted, and nothing more is released. This cannot be "
             "taken back.",
             abort=True,
             err=True,
@@ -191,8 +189,12 @@ def _withdraw(
         "purged": purged,
         "known": known,
         "words": f"Withdrawn from {scope}{f', on {day}' if day else ''}. {purged} release(s) that waited in the outbox "
-        f"will not be sent.{'' if known else ' Nothing was ever released under this name, and capitals count.'}",
+        f"{'is' if purged == 1 else 'are'} deleted{_PERHAPS if purged else ''}."
+        f"{'' if known else ' Nothing was ever released under this name, and capitals count.'}",
     }
+
+
+_PERHAPS = " (the log had not confirmed that; if it was just being sent, it may be there)"
 
 
 def terminal() -> bool:

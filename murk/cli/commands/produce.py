@@ -80,7 +80,7 @@ def command(
                         refresh()
                         tick(step.rows, people.words())
                         if interactive is not None:
-                            wait_for_models(log, interactive, patience)
+                            wait_for_models(log, interactive, patience, idle=accounts.tidy)
                         last = time.monotonic()
                     break
                 except UnreachableError as error:

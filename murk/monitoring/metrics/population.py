@@ -2,7 +2,7 @@
 
 What one device spends and sends stays on it. Sums are reported for at least 20 people; and they change only when the
 accounts of at least 20 have changed since they last did, so that the difference of two of them is a sum over
-at least 20 people, too.
+at least 20 people, too. The ledger says when, for all who export its sums.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric as Family
 
 SMALLEST_GROUP = 20
-"""Fewest people that a figure, or the difference of two, may be about."""
+"""Fewest people that a figure may be about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,6 @@ class PeopleSums:
     ----------
     people
         How many have an account.
-    changed
-        How many accounts have changed since sums were last reported.
     refused, pending
         Releases that were refused; releases that wait for the log.
     spent
@@ -39,7 +37,6 @@ class PeopleSums:
     """
 
     people: int
-    changed: int
     refused: int
     pending: int
     spent: Sequence[tuple[float, int]]
@@ -58,9 +55,9 @@ class PeopleMetrics:
     Examples
     --------
     >>> metrics = PeopleMetrics("third-child")
-    >>> metrics.update(PeopleSums(people=19, changed=19, refused=1, pending=0, spent=[(1.0, 19)]))
+    >>> metrics.update(PeopleSums(people=19, refused=1, pending=0, spent=[(1.0, 19)]))
     False
-    >>> metrics.update(PeopleSums(people=40, changed=40, refused=2, pending=0, spent=[(1.0, 40)]))
+    >>> metrics.update(PeopleSums(people=40, refused=2, pending=0, spent=[(1.0, 40)]))
     True
     >>> metrics.registry.get_sample_value("murk_ledger_refusals_total", {"task": "third-child"})
     2
@@ -73,8 +70,8 @@ class PeopleMetrics:
         register(self.registry, self)
 
     def update(self, sums: PeopleSums) -> bool:
-        """Report these sums from now on, if they may be; return whether they are."""
-        if sums.people < SMALLEST_GROUP or sums.changed < SMALLEST_GROUP:
+        """Report these sums from now on, if they are of enough people; return whether they are."""
+        if sums.people < SMALLEST_GROUP:
             return False
         self._told = sums
         return True

@@ -12,6 +12,7 @@ from murk.privacy.gaussmix.explain import CENTRAL, against_a_blank_record, any_t
 from murk.privacy.guarantees import guarantee_from_dict
 from murk.producers.ledger.windows import WindowCounts
 
+_PERHAPS = "perhaps after sending"
 _COUNTS = ("released", "refused", "queued", "dropped")
 
 
@@ -26,8 +27,8 @@ class LevelAccount:
     released, refused
         Releases that were paid for, and that were refused.
     queued, dropped
-        Of those paid for, how many wait in the outbox, and how many were deleted unsent (expired, or the person
-        withdrew).
+        Of those paid for, how many wait for the log to confirm them, and how many were deleted before it did (expired,
+        or the person withdrew). The log may have either: a process may have died before it heard so.
     first, last
         The days of the first and the last release (seconds since 1970, truncated); None where that is not known.
     receipts
@@ -47,7 +48,7 @@ class LevelAccount:
 
     @property
     def sent(self) -> int:
-        """Releases that the log has."""
+        """Releases that the log has confirmed."""
         return self.released - self.queued - self.dropped
 
     def plus(self, other: LevelAccount) -> LevelAccount:
@@ -102,7 +103,7 @@ class TaskAccount:
     withdrawn
         Whether they want no more releases to it.
     published
-        Whether they are in the task's public sample: their features (without the target) were published as they
+        Whether they are in the task's public sample: their features (without the target) are published with it as they
         are, under no guarantee.
     accountant
         What all their releases to the task together promise, in whatever terms are asked for.
@@ -173,7 +174,7 @@ class Totals:
     people
         Number of people with an account.
     releases, refused, queued, dropped
-        Releases paid for; refused; waiting in the outbox; deleted unsent.
+        Releases paid for; refused; waiting in the outbox; deleted unconfirmed.
     withdrawn
         Number of withdrawals.
     levels
@@ -209,8 +210,9 @@ def account_lines(account: Account) -> list[str]:
     """A person's account, a sentence or two a line."""
     if not account.is_known:
         return [
-            "Nothing was ever released under this name. (Capitals count. Where the rows of a file are people, a person "
-            "is a row together with the file, --source; an organisation without a column of its own is 'organisation'.)"
+            "Nothing was ever released by this ledger under this name. (Capitals count. Where the rows of a file are "
+            "people, a person is a row together with the file, --source; an organisation without a column of its own "
+            "is 'organisation'.)"
         ]
     lines = []
     for task in account.tasks:
@@ -228,7 +230,11 @@ def account_lines(account: Account) -> list[str]:
 def _task_lines(task: TaskAccount) -> list[str]:
     lines = []
     for one in task.levels:
-        state = [f"{one.sent} sent", f"{one.queued} waiting", f"{one.dropped} deleted unsent"]
+        state = [f"{one.sent} sent", f"{one.queued} waiting for the log's confirmation"]
+        if one.dropped:
+            state.append(
+                f"{one.dropped} deleted before the log confirmed {'it' if one.dropped == 1 else 'them'}, {_PERHAPS}"
+            )
         lines.append(
             f"{task.name}, level {one.level!r}: {one.released} released ({', '.join(state)}){one.days}, "
             f"{one.refused} refused. Each release: "
@@ -243,7 +249,7 @@ def _task_lines(task: TaskAccount) -> list[str]:
         lines.append(f"Promised for {scope}: {_words(standing)}")
     if task.published:
         lines.append(
-            f"{task.name}: this person's features (without the target) were published with the task {task.name!r}, as "
+            f"{task.name}: this person's features (without the target) are published with the task {task.name!r}, as "
             "part of its public sample. No noise protects them, and nothing else is released."
         )
     if task.withdrawn:

@@ -1,37 +1,44 @@
-"""Sums over the people of a task, and how many people's accounts they would tell something new about."""
+"""Sums over the people of a task that are reported to others, with one durable baseline for all who report."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 
 from murk._sqlite import Database
+from murk.producers.ledger import outbox
+from murk.producers.ledger.naming.key import NameKey
 from murk.producers.ledger.prices import Price, Promise
+
+SMALLEST_GROUP = 20
+"""Figures that depend on people leave a device only as sums over at least so many of them."""
 
 # A person's account with a task: what was released at which level, what was refused, deleted, and waits.
 _ACCOUNTS = """
-    SELECT home, person, group_concat(tariff || ':' || released) AS history, sum(refused) AS refused,
-           sum(dropped) AS dropped, coalesce(max(waiting), 0) AS queued
-    FROM (SELECT spending.* FROM spending JOIN tariffs ON number = tariff WHERE task = ?
-          ORDER BY home, person, tariff)
-    LEFT JOIN (SELECT home AS h, person AS p, count(*) AS waiting FROM outbox WHERE task = ? GROUP BY home, person)
-    ON h = home AND p = person
-    GROUP BY home, person"""
+    SELECT a.home, a.person, history, refused, coalesce(waiting, 0),
+           history || '|' || refused || '|' || dropped || '|' || coalesce(waiting, 0)
+    FROM (SELECT home, person, group_concat(tariff || ':' || released) AS history,
+                 sum(refused) AS refused, sum(dropped) AS dropped
+          FROM (SELECT spending.* FROM spending JOIN tariffs ON number = tariff WHERE task = ?
+                ORDER BY home, person, tariff)
+          GROUP BY home, person) AS a
+    LEFT JOIN {waiting} AS b ON b.home = a.home AND b.person = a.person"""
 
-_TABLE = """(home, person, history, refused, dropped, queued, PRIMARY KEY (home, person))"""
+_CHANGED = """
+    FROM {now} AS a LEFT JOIN (SELECT home, person, state FROM reported WHERE task = ?) AS b USING (home, person)
+    WHERE a.state IS NOT b.state"""
 
 
 @dataclass(frozen=True, slots=True)
 class PeopleTotals:
-    """Sums over the people of a task; whether they may be reported to others is for `SMALLEST_GROUP` to say.
+    """Sums over the people of a task, as they may be reported to others.
 
     Parameters
     ----------
     people
         How many have an account.
-    changed
-        How many accounts differ from what they were when sums were last reported (or when this began).
     refused, queued
         Releases that were refused; releases that wait in the outbox.
     spent
@@ -40,46 +47,91 @@ class PeopleTotals:
     """
 
     people: int
-    changed: int
     refused: int
     queued: int
     spent: tuple[tuple[float, int], ...]
 
 
 class GroupSums:
-    """Take sums over the people of a task, again and again, and remember what was reported.
+    """Sums over the people of a task that may be reported to others, again and again.
 
-    Made by `Ledger.group_sums`. What was reported is a copy of the accounts in SQLite's temporary storage: memory does
-    not grow with the number of people.
+    They are of at least `SMALLEST_GROUP` people, and change only when so many accounts have changed since they last
+    did: the difference of any two of them is a sum over so many people, too. The accounts of which sums were reported
+    last stand in the ledger, so that this holds whoever reports: two exporters at once, or one after another.
+
+    Made by `Ledger.group_sums`. The accounts of now are copied to SQLite's temporary storage: memory does not grow
+    with the number of people.
 
     Parameters
     ----------
     file, task
         The ledger's file, and the task's number in it.
-    delete_confirmed
-        Deletes the bytes of confirmed releases, so that they are not counted as waiting.
+    opening
+        Gives the key to read the outbox with.
     """
 
-    def __init__(self, file: Database, task: int, delete_confirmed: Callable[[], None]) -> None:
-        self._file, self._task, self._delete_confirmed = file, task, delete_confirmed
-        self._now, self._told = f"temp.now_{task}", f"temp.told_{task}"
-        for table in (self._now, self._told):
-            file.query(f"CREATE TABLE IF NOT EXISTS {table} {_TABLE}")
-        self._take()
-        # A process that was started again reports nothing new of what another one may have reported.
-        self.told()
+    def __init__(self, file: Database, task: int, opening: Callable[[], NameKey]) -> None:
+        self._file, self._task, self._opening = file, task, opening
+        self._now, self._waiting = f"temp.now_{task}", f"temp.waiting_{task}"
+        columns = "home, person, history, refused, queued, state, PRIMARY KEY (home, person)"
+        file.query(f"CREATE TABLE IF NOT EXISTS {self._now} ({columns}) WITHOUT ROWID")
+        file.query(f"CREATE TABLE IF NOT EXISTS {self._waiting} (home, person, waiting, PRIMARY KEY (home, person))")
 
-    def read(self) -> PeopleTotals:
-        """Take the sums as they are now."""
+    def report(self) -> PeopleTotals | None:
+        """Return the sums that may be reported now: new ones, or those that were reported last; None without any."""
+        last = self._last()
         self._take()
+        changed = self._file.query(f"SELECT count(*) {_CHANGED.format(now=self._now)}", (self._task,))[0][0]
         people, refused, queued = self._file.query(
             f"SELECT count(*), coalesce(sum(refused), 0), coalesce(sum(queued), 0) FROM {self._now}"
         )[0]
-        changed = self._file.query(
-            f"""SELECT count(*) FROM {self._now} AS a LEFT JOIN {self._told} AS b USING (home, person)
-                WHERE (a.history, a.refused, a.dropped, a.queued)
-                    IS NOT (b.history, b.refused, b.dropped, b.queued)"""
-        )[0][0]
+        before = 0 if last is None else last[0]
+        if last is None and self._file.query("SELECT 1 FROM meta WHERE key = 'reports'"):
+            # What earlier versions have reported nobody knows: at the latest what is now.
+            self._note(before, None)
+        elif min(people, changed) >= SMALLEST_GROUP:
+            self._note(before, PeopleTotals(people, refused, queued, self._shares()))
+        # Another exporter may have been quicker: then its sums are the ones that were reported.
+        noted = self._last()
+        return None if noted is None else noted[1]
+
+    def _last(self) -> tuple[int, PeopleTotals | None] | None:
+        """The round and the sums that were reported last; None where none ever were."""
+        rows = self._file.query("SELECT round, sums FROM reports WHERE task = ?", (self._task,))
+        if not rows:
+            return None
+        if rows[0][1] is None:
+            return rows[0][0], None
+        found = json.loads(rows[0][1])
+        return rows[0][0], PeopleTotals(**{**found, "spent": tuple(map(tuple, found["spent"]))})
+
+    def _take(self) -> None:
+        rows = self._file.query("SELECT owner, tariff FROM outbox WHERE task = ?", (self._task,))
+        waiting = outbox.waiting(rows, self._opening() if rows else NameKey(None))
+        counts: dict[outbox.Owner, int] = {}
+        for (owner, _), count in waiting.items():
+            counts[owner] = counts.get(owner, 0) + count
+        self._file.query(f"DELETE FROM {self._waiting}")
+        for owner, count in counts.items():
+            self._file.query(f"INSERT INTO {self._waiting} VALUES (?, ?, ?)", (*owner, count))
+        self._file.query(f"DELETE FROM {self._now}")
+        # One statement sees one state of the file, whatever other processes write meanwhile.
+        self._file.query(f"INSERT INTO {self._now} {_ACCOUNTS.format(waiting=self._waiting)}", (self._task,))
+
+    def _note(self, before: int, sums: PeopleTotals | None) -> None:
+        """Note what is reported, if nobody else has reported since."""
+        text = None if sums is None else json.dumps(asdict(sums))
+        with self._file.write() as connection:
+            rows = connection.execute("SELECT round FROM reports WHERE task = ?", (self._task,)).fetchall()
+            if (rows[0][0] if rows else 0) != before:
+                return
+            connection.execute(
+                f"REPLACE INTO reported SELECT ?, home, person, a.state {_CHANGED.format(now=self._now)}",
+                (self._task, self._task),
+            )
+            connection.execute("REPLACE INTO reports VALUES (?, ?, ?)", (self._task, before + 1, text))
+
+    def _shares(self) -> tuple[tuple[float, int], ...]:
         prices = {row[0]: Price(*row) for row in self._file.query("SELECT * FROM tariffs")}
         caps = [Promise(*row) for row in self._file.query("SELECT * FROM promises WHERE task = ?", (self._task,))]
         shares: dict[float, int] = {}
@@ -87,18 +139,7 @@ class GroupSums:
             released = {int(price): int(many) for price, many in (pair.split(":") for pair in history.split(","))}
             share = _share(released, caps, prices)
             shares[share] = shares.get(share, 0) + count
-        return PeopleTotals(people, changed, refused, queued, tuple(sorted(shares.items())))
-
-    def told(self) -> None:
-        """Note that the sums read last were reported to others."""
-        self._file.query(f"DELETE FROM {self._told}")
-        self._file.query(f"INSERT INTO {self._told} SELECT * FROM {self._now}")
-
-    def _take(self) -> None:
-        self._delete_confirmed()
-        self._file.query(f"DELETE FROM {self._now}")
-        # One statement sees one state of the file, whatever other processes write meanwhile.
-        self._file.query(f"INSERT INTO {self._now} {_ACCOUNTS}", (self._task, self._task))
+        return tuple(sorted(shares.items()))
 
 
 def _share(released: Mapping[int, int], caps: Sequence[Promise], prices: Mapping[int, Price]) -> float:

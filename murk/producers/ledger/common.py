@@ -27,12 +27,16 @@ class Common:
         Number that the next release gets.
     withdrawals
         Whether there are any.
+    earlier
+        Whether there are accounts of named people from before their names had one spelling each.
     """
 
     def __init__(self, prices: Prices) -> None:
         self.prices = prices
         self.next = 0
-        self.withdrawals = True
+        self.withdrawals = self.earlier = True
+        self.recognised: set[tuple[int, int]] = set()
+        """(task, source) pairs whose people were found to be recognised, or need not be."""
         self._version: int | None = None
         self._known: int | None = None
         self._terms: dict[int, tuple[Mapping[int, list[Promise]], dict[int, Lacking]]] = {}
@@ -46,7 +50,9 @@ class Common:
         self.next = int(connection.execute("SELECT value FROM meta WHERE key = 'next'").fetchone()[0])
         self.prices.refresh(connection)
         self.withdrawals = connection.execute("SELECT 1 FROM withdrawals LIMIT 1").fetchone() is not None
+        self.earlier = connection.execute("SELECT 1 FROM earlier LIMIT 1").fetchone() is not None
         self._terms = {}
+        self.recognised = set()
         self._version = self._known = version
 
     def terms(self, connection: Connection, task: Booked) -> tuple[Mapping[int, list[Promise]], dict[int, Lacking]]:

@@ -16,13 +16,15 @@ from typing import NoReturn, Self
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger import outbox, statements
-from murk.producers.ledger.accounts import Account, CapStatus, Totals
+from murk.producers.ledger.accounts import Account, CapStatus, Totals, describe_together
 from murk.producers.ledger.aggregates import GroupSums
 from murk.producers.ledger.common import Common
-from murk.producers.ledger.naming.key import NameKey
+from murk.producers.ledger.merging import adopt
 from murk.producers.ledger.naming.names import Names
+from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.prices import Charge, Promise
-from murk.producers.ledger.progress import Run, check_people, read_run, strangers
+from murk.producers.ledger.progress import Run, check_people, read_run
+from murk.producers.ledger.recognition import check_named, several_ways, strangers
 from murk.producers.ledger.requests import Key, ReleaseRequests, known_by
 from murk.producers.ledger.schema import LedgerFile
 from murk.producers.ledger.settling import Settling
@@ -197,14 +199,13 @@ class Ledger:
         try:
             common.refresh(connection)
             common.forget()
+            source = self._sources.number(connection, requests.source)
+            check_named(connection, self.path, booked, source, common)
+            names, merged = self.names.called(connection, requests.people, earlier=common.earlier)
             spend = Spending(
-                connection,
-                task=booked,
-                source=self._sources.number(connection, requests.source),
-                requests=requests,
-                common=common,
-                names=NameKey(None) if requests.people is None else self.names.writing(connection),
-            )
+                connection, task=booked, source=source, requests=requests, common=common, names=names,
+                sealing=self.names.sealing(connection), merged=merged,
+            )  # fmt: skip
             spend.decide()
             yield spend
             spend.write()
@@ -229,23 +230,23 @@ class Ledger:
         return outbox.holds(self._file, self._booked(task_hash).number, number)
 
     def confirm(self, numbers: Sequence[int]) -> None:
-        """Note that the log has these releases; their bytes go with the next transaction.
-
-        A crash before that costs no more than a look at the log before anything is sent again.
-        """
+        """Delete releases that the log has; a crash before costs a look at the log before anything is sent again."""
         self._settling.confirm(numbers)
 
     def delete_confirmed(self) -> None:
-        """Delete the bytes of confirmed releases now."""
-        if self._settling.is_due:
-            with self._settling.write():
-                pass
+        """Delete the bytes of confirmed releases, where the disk prevented it before."""
+        self._settling.delete_confirmed()
 
-    def expire(self, task_hash: str, now: float) -> int:
-        """Delete what waits beyond its expiry, and count it; the debits stay."""
+    def tidy(self) -> None:
+        """Remove what was deleted from the write-ahead log, too; to be called before a longer wait."""
+        self._settling.tidy()
+
+    def expire(self, task_hash: str, now: float, *, through: int | None = None) -> int:
+        """Delete what waits beyond its expiry (up to a number) and is not on the log, and count it; the debits stay."""
         with self._settling.write() as connection:
-            values = self._booked(task_hash).number, int(now)
-            return outbox.drop(connection, "task = ? AND expires <= ?", values)
+            where = "task = ? AND expires <= ? AND (? IS NULL OR number <= ?)"
+            values = self._booked(task_hash).number, int(now), through, through
+            return outbox.drop(connection, self.names.sealing(connection), where, values)
 
     def withdraw(
         self, person: Key, *, task_hash: str | None = None, source: str | None = None, now: float | None = None
@@ -266,20 +267,21 @@ class Ledger:
         Returns
         -------
         int
-            Number of releases that will not be sent.
+            Number of releases that were deleted: not confirmed by the log, which may have what was just being sent.
         """
         task = self._number(task_hash)
         person = known_by(person, source)
         with self._settling.write() as connection:
             self._common.forget()
             home = self._sources.number(connection, source)
-            known = person if source is not None else self.names.writing(connection).person(person)
+            named = [str(person)] if source is None else None
+            known = self.names.called(connection, named, earlier=True)[0].person(person)
             connection.execute(
                 "INSERT INTO withdrawals VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (home, known, task or 0, truncate_time(time.time() if now is None else now, DAY)),
             )
-            where = "home = ? AND person = ? AND (? IS NULL OR task = ?)"
-            return outbox.drop(connection, where, (home, known, task, task))
+            key, owner = self.names.sealing(connection), Owner(home, known)
+            return outbox.drop(connection, key, "? IS NULL OR task = ?", (task, task), owner)
 
     def account(self, person: Key, *, source: str | None = None) -> Account:
         """Return a person's own view: what was promised, spent, sent and refused, task by task.
@@ -294,9 +296,11 @@ class Ledger:
         person = known_by(person, source)
         self.delete_confirmed()
         if source is None:
-            return statements.account(self._file, 0, self.names.reading().person(person))
+            names = self.names.reading()
+            adopt(self._file, self._settling.write, names, str(person))
+            return statements.account(self._file, Owner(0, names.person(person)), self.names.opening())
         rows = self._file.query("SELECT number FROM sources WHERE digest = ?", (self.names.source(source),))
-        return statements.account(self._file, int(rows[0][0]) if rows else -1, person)
+        return statements.account(self._file, Owner(int(rows[0][0]) if rows else -1, person), self.names.opening())
 
     def withdrawn(self, source: str, *, task_name: str) -> frozenset[int]:
         """Return the rows of a file whose people have withdrawn, from every task or from one of this name."""
@@ -314,14 +318,18 @@ class Ledger:
         """Return the most that anybody has spent on all tasks together, beside each cap over all tasks (if any)."""
         return statements.together(self._file)
 
+    def describe_together(self) -> list[str]:
+        """Say what `together` says, and whether it may be of less than a person."""
+        return [*describe_together(self.together(), self.totals().who), *several_ways(self._file.query)]
+
     def totals(self) -> Totals:
         """Return sums over everyone in the ledger; they name nobody."""
         self.delete_confirmed()
         return statements.totals(self._file)
 
     def group_sums(self, task_hash: str) -> GroupSums:
-        """Begin to take sums over the people of a task, and to count whose accounts have changed since."""
-        return GroupSums(self._file, self._known(task_hash), self.delete_confirmed)
+        """Return the sums over the people of a task that may be reported to others."""
+        return GroupSums(self._file, self._known(task_hash), self.names.opening)
 
     def windows(self, task_hash: str, source: str | None = None) -> Windows:
         """Return what is noted of organisations' windows, of the file with a digest or of records from no file."""
@@ -362,9 +370,9 @@ class Ledger:
             )
         return run
 
-    def knows_strangers(self, source: str, people: str) -> bool:
-        """Whether others have released to a real task who cannot be recognised among the people of some records."""
-        return strangers(self._file, self.names.source(source), people)
+    def strangers(self, source: str, people: str) -> list[str]:
+        """Return how others were named who have released to a real task and are not recognised among some people."""
+        return strangers(self._file.query, self.names.source(source), people)
 
     def run(self, task_hash: str, source: str) -> Run | None:
         """How far the work through a file has come; None when it has not begun."""
@@ -387,7 +395,7 @@ class Ledger:
         if kind is None:
             self.close()
         else:
-            # Nothing new is begun while something fails; what was confirmed is found on the log again.
+            # Nothing new is begun while something fails; what was confirmed is deleted already.
             self._file.close()
 
     def __repr__(self) -> str:

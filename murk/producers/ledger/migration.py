@@ -7,21 +7,102 @@ the earlier format refuse the file afterwards.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from sqlite3 import Connection
 
 from murk.privacy import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import gdp_figure
-from murk.producers.ledger.requests import folded_name
+from murk.producers.ledger import outbox
+from murk.producers.ledger.merging import has_windows, merge_accounts
+from murk.producers.ledger.naming.key import Id, NameKey, read_key
+from murk.producers.ledger.outbox import Owner
+from murk.producers.ledger.spelling import folded_name
 
-OLD_FORMATS = (1,)
+OLD_FORMATS = (1, 2, 3, 4)
+"""4 said in the outbox whose each release was, and knew several spellings of a name. In 3 digests of files stand as
+they are, in 2 names, too: that goes on so until somebody asks for `renaming`. 1 knew no currency of GDP and no
+days."""
 
 
-def upgrade(connection: Connection, target: int) -> None:
-    """Bring a ledger of an old format to the next that is still written, within a transaction."""
-    _add_gdp(connection)
-    _merge_spellings(connection)
-    _add_days(connection)
+def upgrade(connection: Connection, path: Path, tables: str, target: int) -> None:
+    """Bring a ledger of an old format to today's, within a transaction.
+
+    Parameters
+    ----------
+    connection
+        The ledger's.
+    path
+        Its file, beside which its key lies.
+    tables
+        The tables of today's format (statements that make those which are not there).
+    target
+        Today's format.
+
+    Raises
+    ------
+    UserError
+        When releases wait, and the key under which their people stand is lost.
+    """
+    [(version,)] = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
+    if version == 1:
+        _add_gdp(connection)
+        _add_days(connection)
+    key = _key(connection, path)
+    _seal_outbox(connection, tables, key)
+    if version <= 2:
+        _merge_names(connection, key)
+    else:
+        _note_earlier(connection)
+    # Nobody knows what sums were reported to others before.
+    connection.execute("INSERT INTO meta VALUES ('reports', 'unknown')")
+    if version < 4:
+        connection.execute("INSERT INTO meta VALUES ('naming', ?)", ("plain" if version <= 2 else "digests",))
     connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (target,))
+
+
+def _key(connection: Connection, path: Path) -> NameKey:
+    """The ledger's key, where there is one and something is to be enciphered under it."""
+    found = connection.execute("SELECT value FROM meta WHERE key = 'key'").fetchall()
+    if not found or not connection.execute("SELECT 1 FROM outbox LIMIT 1").fetchall():
+        return NameKey(None)
+    return read_key(path, str(found[0][0]))
+
+
+def _seal_outbox(connection: Connection, tables: str, key: NameKey) -> None:
+    """Encipher whose each release is that waits."""
+    rows = connection.execute(
+        "SELECT number, task, chain, since, expires, message, home, person, tariff FROM outbox ORDER BY number"
+    ).fetchall()
+    connection.execute("DROP TABLE outbox")
+    for statement in tables.split(";\n"):
+        if statement.strip():
+            connection.execute(statement)
+    owners = outbox.seal([Owner(home, person) for *_, home, person, _ in rows], key)
+    connection.executemany(
+        "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [(*row[:6], owner, row[8]) for row, owner in zip(rows, owners, strict=True)],
+    )
+
+
+def _merge_names(connection: Connection, key: NameKey) -> None:
+    """Make one account of those of a person whom the ledger knew by several spellings."""
+    folded = {name: folded_name(name) for name in _named(connection) if isinstance(name, str)}
+    pairs: dict[Id, Id] = {name: now for name, now in folded.items() if name != now}
+    if pairs:
+        merge_accounts(connection, pairs, key)
+
+
+def _note_earlier(connection: Connection) -> None:
+    """Note the accounts of people whose names nobody can read: their next spelling may be another."""
+    named = [(name,) for name in _named(connection) if not isinstance(name, int)]
+    connection.executemany("INSERT INTO earlier VALUES (?, NULL)", named)
+
+
+def _named(connection: Connection) -> set[str | bytes | int]:
+    """What people and organisations with a name are called."""
+    tables = ["debits", "spending", "withdrawals", *["windows"] * has_windows(connection)]
+    names = " UNION ".join(f"SELECT person FROM {table}" for table in tables)
+    return {name for (name,) in connection.execute(names)}
 
 
 def _add_gdp(connection: Connection) -> None:
@@ -51,68 +132,3 @@ def _add_days(connection: Connection) -> None:
     """Make room for days, and for which tasks were simulations; of what was before nobody knows."""
     for table, column in (("spending", "first"), ("spending", "last"), ("withdrawals", "day"), ("tasks", "simulated")):
         connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER")
-
-
-def _merge_spellings(connection: Connection) -> None:
-    """Make one account of those of a person whom format 1 knew by several spellings: what was spent adds up.
-
-    Characters that are refused now are taken out, so that nobody is met again who spells a name without them.
-    """
-    connection.create_function("folded", 1, folded_name)
-    tables = ["spending", "debits", "outbox", "withdrawals"]
-    windows = bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'windows'").fetchall())
-    names = " UNION ".join(f"SELECT person FROM {table}" for table in [*tables, *["windows"] * windows])
-    connection.execute("CREATE TEMP TABLE spellings (old TEXT PRIMARY KEY, new TEXT NOT NULL) WITHOUT ROWID")
-    connection.execute(
-        f"INSERT INTO spellings SELECT person, folded(person) FROM ({names}) "
-        "WHERE typeof(person) = 'text' AND folded(person) <> person"
-    )
-    if windows:
-        _merge_windows(connection)
-    _merge_debits(connection)
-    connection.execute(
-        """INSERT INTO spending
-           SELECT home, new, tariff, sum(released), sum(refused), sum(dropped)
-           FROM spending JOIN spellings ON old = person WHERE true GROUP BY home, new, tariff
-           ON CONFLICT DO UPDATE SET released = released + excluded.released, refused = refused + excluded.refused,
-                                     dropped = dropped + excluded.dropped"""
-    )
-    connection.execute(
-        "INSERT OR IGNORE INTO withdrawals SELECT home, new, task FROM withdrawals JOIN spellings ON old = person"
-    )
-    for table in ("spending", "withdrawals"):
-        connection.execute(f"DELETE FROM {table} WHERE person IN (SELECT old FROM spellings)")
-    connection.execute(
-        "UPDATE outbox SET person = (SELECT new FROM spellings WHERE old = person) "
-        "WHERE person IN (SELECT old FROM spellings)"
-    )
-    connection.execute("DROP TABLE spellings")
-
-
-def _merge_debits(connection: Connection) -> None:
-    rows = connection.execute(
-        "SELECT task, source, key, person, number, new FROM debits JOIN spellings ON old = person ORDER BY number"
-    ).fetchall()
-    same = "WHERE task = ? AND source = ? AND key = ? AND person = ?"
-    for task, source, key, person, number, new in rows:
-        taken = connection.execute(f"SELECT 1 FROM debits {same}", (task, source, key, new)).fetchall()
-        # Two spellings may have released the same record: the second is known by its release's number.
-        values = (new, number if taken else key, task, source, key, person)
-        connection.execute(f"UPDATE debits SET person = ?, key = ? {same}", values)
-
-
-def _merge_windows(connection: Connection) -> None:
-    """Windows and their debits are known by one key: where that is taken, by the next that the organisation has not."""
-    rows = connection.execute(
-        "SELECT task, source, key, person, new FROM windows JOIN spellings ON old = person ORDER BY 1, 2, opened, 4, 3"
-    ).fetchall()
-    same = "WHERE task = ? AND source = ? AND key = ? AND person = ?"
-    for task, source, key, person, new in rows:
-        free, count = key, 0
-        taken = f"SELECT 1 FROM windows {same} UNION SELECT 1 FROM debits {same}"
-        while connection.execute(taken, (task, source, free, new) * 2).fetchall():
-            count += 1
-            free = f"window {count}"
-        for table in ("windows", "debits"):
-            values = (new, free, task, source, key, person)
-            connection.execute(f"UPDATE {table} SET person = ?, key = ? {same}", values)

@@ -2,15 +2,29 @@
 
 A release is randomized once. What stands here is sent as it is, however often, until the log has it, it
 expires, or the person withdraws.
+
+Whose a release is stands beside it as an `Owner`, enciphered under the ledger's key: a copy of the file does not say
+it, and with the key it can be purged when the person withdraws. It is deleted as soon as the log has confirmed the
+release.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from sqlite3 import Connection
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from murk._sqlite import Database
+from murk.producers.ledger.naming.key import Id, NameKey
+
+_PLAIN, _SEALED = b"\0", b"\1"
+_NONCE: Final = 16
+_PAYLOAD: Final = 26
+_HOME: Final = 8
 
 
 class Queued(NamedTuple):
@@ -21,6 +35,51 @@ class Queued(NamedTuple):
     message: bytes
     since: int
     expires: int
+
+
+class Owner(NamedTuple):
+    """Whose account a release was paid from: the file whose rows name people (0 for people with a name), the person."""
+
+    home: int
+    person: Id
+
+
+def seal(owners: Sequence[Owner], key: NameKey) -> list[bytes]:
+    """Encipher owners, each with a pad of its own (BLAKE2b of a random nonce under the key).
+
+    All are of one length and equal owners differ. Ledgers of before, which have people's names in them, keep them here
+    too.
+    """
+    if key.secret is None:
+        return [_PLAIN + json.dumps(owner).encode() for owner in owners]
+    nonces = secrets.token_bytes(_NONCE * len(owners))
+    found = []
+    for place, owner in enumerate(owners):
+        nonce = nonces[_NONCE * place : _NONCE * (place + 1)]
+        found.append(_SEALED + nonce + _under_pad(_payload(owner), nonce, key.secret))
+    return found
+
+
+def unseal(sealed: bytes, key: NameKey) -> Owner:
+    """Decipher an owner.
+
+    Raises
+    ------
+    ValueError
+        When it was not enciphered under this key.
+    """
+    if sealed[:1] == _PLAIN:
+        return Owner(*json.loads(sealed[1:]))
+    if key.secret is None or len(sealed) != 1 + _NONCE + _PAYLOAD:
+        raise ValueError("sealed under another key")
+    nonce, hidden = sealed[1 : 1 + _NONCE], sealed[1 + _NONCE :]
+    data = _under_pad(hidden, nonce, key.secret)
+    home, kind, person = int.from_bytes(data[:_HOME], "big"), data[_HOME], data[_HOME + 1 :]
+    if kind == 0 and not any(person[:-8]):
+        return Owner(home, int.from_bytes(person, "big"))
+    if kind == 1 and not any(person[16:]):
+        return Owner(home, person[:16])
+    raise ValueError("sealed under another key")
 
 
 def read(file: Database, task: int, after: int, limit: int) -> list[Queued]:
@@ -44,22 +103,28 @@ def holds(file: Database, task: int, number: int) -> bool:
     return bool(file.query("SELECT 1 FROM outbox WHERE number = ? AND task = ?", (number, task)))
 
 
+def waiting(rows: Iterable[tuple[bytes, int]], key: NameKey) -> Counter[tuple[Owner, int]]:
+    """Count releases that wait by owner and price, of the outbox's columns ``owner`` and ``tariff``."""
+    return Counter((unseal(owner, key), tariff) for owner, tariff in rows)
+
+
 def remove(connection: Connection, numbers: Sequence[tuple[int, int]]) -> None:
     """Delete confirmed releases, given as ranges of numbers."""
     if numbers:
         connection.executemany("DELETE FROM outbox WHERE number BETWEEN ? AND ?", numbers)
 
 
-def drop(connection: Connection, where: str, values: tuple[Any, ...]) -> int:
-    """Delete releases that will never be sent, note so in their people's accounts, and count them."""
-    query = f"SELECT number, home, person, tariff FROM outbox WHERE {where}"
-    rows = connection.execute(query, values).fetchall()
+def drop(connection: Connection, key: NameKey, where: str, values: tuple[Any, ...], owner: Owner | None = None) -> int:
+    """Delete releases that will not be sent again (an owner's, or all), note so in their accounts, and count them."""
+    rows = connection.execute(f"SELECT number, owner, tariff FROM outbox WHERE {where}", values).fetchall()
+    found = [(number, unseal(sealed, key), tariff) for number, sealed, tariff in rows]
+    chosen = [row for row in found if owner in (None, row[1])]
     connection.executemany(
         "UPDATE spending SET dropped = dropped + 1 WHERE home = ? AND person = ? AND tariff = ?",
-        [row[1:] for row in rows],
+        [(*of, tariff) for _, of, tariff in chosen],
     )
-    connection.executemany("DELETE FROM outbox WHERE number = ?", [row[:1] for row in rows])
-    return len(rows)
+    connection.executemany("DELETE FROM outbox WHERE number = ?", [(number,) for number, *_ in chosen])
+    return len(chosen)
 
 
 def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -79,3 +144,17 @@ def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
         else:
             found.append((number, number))
     return found
+
+
+def _payload(owner: Owner) -> bytes:
+    home, person = owner
+    if isinstance(person, int):
+        return home.to_bytes(_HOME, "big") + b"\0" + person.to_bytes(_PAYLOAD - _HOME - 1, "big")
+    if not isinstance(person, bytes):
+        raise TypeError("a ledger with a key calls people by hashes, and rows by numbers")
+    return home.to_bytes(_HOME, "big") + b"\1" + person.ljust(_PAYLOAD - _HOME - 1, b"\0")
+
+
+def _under_pad(data: bytes, nonce: bytes, secret: bytes) -> bytes:
+    pad = blake2b(nonce, key=secret, digest_size=_PAYLOAD, person=b"murk outbox").digest()
+    return (int.from_bytes(data, "big") ^ int.from_bytes(pad, "big")).to_bytes(_PAYLOAD, "big")

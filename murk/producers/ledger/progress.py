@@ -6,12 +6,12 @@ import json
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from sys import byteorder
 from typing import Any
 
 from murk._sqlite import Database
 from murk.errors import UserError
+from murk.producers.ledger.recognition import check_recognised, is_capped
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,7 @@ class Run:
     next_row
         The first row that has not been worked on.
     counters
-        Sums over the rows before it ("released", "refused", "clamped", ...). They stay on the device: those
-        that depend on values may be reported only where they are over at least 20 people.
+        Sums over the rows before it ("released", "refused", "clamped", ...). They stay on the device.
     """
 
     people: str
@@ -65,11 +64,10 @@ def check_people(file: Database, task: int, source: str, people: str, *, begun: 
     ------
     UserError
         When people have released to the task from another file, and rows name the people of either; or they are to
-        begin to, are promised a cap over all tasks, and have done so to another task.
+        begin to, are promised a cap over all tasks, and were named in another way before (`recognition`).
     """
-    capped = "SELECT 1 FROM tasks, promises WHERE tasks.number = ? AND simulated IS NOT 1 AND promises.task = 0"
-    if not begun and file.query(capped, (task,)) and strangers(file, source, people):
-        raise unrecognised(file.path, "these records")
+    if not begun and is_capped(file.query, task):
+        check_recognised(file.query, file.path, "these records", source, people)
     others = file.query(
         """SELECT 1 FROM runs JOIN sources ON sources.number = source
            WHERE task = ? AND digest <> ? AND next_row > 0 AND 'row' IN (people, ?)""",
@@ -80,33 +78,6 @@ def check_people(file: Database, task: int, source: str, people: str, *, begun: 
             "people have released to this task from another file, and where rows name people, those of two files "
             "cannot be distinguished: they would release twice. Give that file; or name people by a column (--person)"
         )
-
-
-def strangers(file: Database, source: str, people: str) -> bool:
-    """Whether people have released, to any real task, whom nobody can recognise among those of some records.
-
-    Where the rows of records are people, or were, they are recognised in the very same records alone, called the same.
-    """
-    called = "people = 'row' OR people LIKE 'column %'"
-    found = file.query(
-        f"""SELECT 1 FROM (SELECT ? AS now), runs JOIN sources ON sources.number = source
-            JOIN tasks ON tasks.number = task
-            WHERE simulated IS NOT 1 AND next_row > 0 AND ({called}) AND (now = 'row' OR now LIKE 'column %')
-            AND 'row' IN (people, now) AND (people, digest) <> (now, ?) LIMIT 1""",
-        (people, source),
-    )
-    return bool(found)
-
-
-def unrecognised(ledger: Path, records: str) -> UserError:
-    """The refusal of records whose people may be `strangers`, under a cap over all tasks."""
-    return UserError(
-        f"people have released by the ledger {ledger} already, and nobody can tell whether {records} are of the same: "
-        "where each row is a person, they are recognised only in the very same records (sorted, corrected or converted "
-        "ones are others), and not under names. So the cap over all tasks would begin at nothing for them. Give the "
-        "records as they were; to name people by a column (--person), do so from the first task on, by a --ledger of "
-        "its own, as for other people"
-    )
 
 
 def _pack(rows: tuple[int, ...]) -> bytes:

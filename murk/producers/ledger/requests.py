@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from murk.errors import UserError
+from murk.producers.ledger.spelling import PersonName, are_plain, person_name, person_names
 
 Key = str | int
 """A person's or record's name: a text, or a row of a file (counted from 0)."""
@@ -42,7 +42,7 @@ class ReleaseRequests:
     keep_levels: bool = False
 
     def checked(self) -> ReleaseRequests:
-        """The same with people's names as accounts know them (see `person_name`).
+        """The same with people's names as accounts know them (see `spelling.person_name`).
 
         Raises
         ------
@@ -68,51 +68,10 @@ class ReleaseRequests:
             _check_rows(cast(Sequence[int], self.keys))
         if self.people is None:
             return self
-        if set(map(type, self.people)) - {str}:
+        if set(map(type, self.people)) - {str, PersonName}:
             raise UserError("a person's name must be a text")
         names = person_names(self.people)
         return self if names is self.people else replace(self, people=names)
-
-
-def person_name(name: str) -> str:
-    """A person's name as accounts know it: in Unicode's composed form (NFC), without white space around it.
-
-    Characters that nobody sees (control and format ones: a tab, a zero-width space, a mark of direction) are refused,
-    since names that look alike would be different people with budgets of their own.
-
-    Raises
-    ------
-    UserError
-        For a name that is empty or has such a character in it. The message does not repeat it.
-
-    Examples
-    --------
-    >>> person_name(" Zoe\u0301 ") == person_name("Zo\u00e9")
-    True
-    """
-    if not isinstance(name, str):
-        raise UserError("a person's name must be a text")
-    name = unicodedata.normalize("NFC", name.strip())
-    if not name:
-        raise UserError("a person's name must have one character or more besides white space")
-    # Printable texts have none of them, and are quickly recognised.
-    if not name.isprintable() and any(map(_unseen, name)):
-        raise UserError(
-            "a person's name has a control or format character in it, which nobody sees (a tab, a zero-width space, a "
-            "mark of direction): take it out, or the same person would have two accounts"
-        )
-    return name
-
-
-def person_names(names: Sequence[str]) -> Sequence[str]:
-    """The names of several people as accounts know them; the same object where they are so already."""
-    return names if are_plain(names) else [person_name(name) for name in names]
-
-
-def are_plain(names: Sequence[str]) -> bool:
-    """Whether all are names as accounts know them, as quickly as most names allow to say so."""
-    joined = "".join(names)
-    return joined.isascii() and joined.isprintable() and " " not in joined and "" not in names
 
 
 def known_by(person: Key, source: str | None) -> Key:
@@ -130,16 +89,6 @@ def known_by(person: Key, source: str | None) -> Key:
     raise UserError(
         "a person is named by a text; or by a row, an integer from 0 on, together with the digest of its file"
     )
-
-
-def folded_name(name: str) -> str:
-    """The name that somebody's account has from now on who was known by ``name`` when all spellings were allowed."""
-    seen = unicodedata.normalize("NFC", "".join(one for one in name if not _unseen(one)).strip())
-    return seen or name
-
-
-def _unseen(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Cf", "Cs")
 
 
 def _check_rows(rows: Sequence[int]) -> None:

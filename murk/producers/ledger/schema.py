@@ -11,7 +11,8 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,11 +21,14 @@ from murk.errors import MurkError, UserError
 from murk.producers.ledger.migration import OLD_FORMATS, upgrade
 from murk.producers.ledger.naming.key import DRAFT, SUFFIX
 
-FORMAT = 4
-"""3 (`DIGESTS`) has digests of files in it as they are, 2 (`PLAIN`) people's names, too, and both go on so until
-somebody asks for `renaming`. 1 knew no currency of GDP, no days, and several spellings of a name: see `migration`.
-Versions that know no keys must refuse what is keyed: they would find nobody in it, and give everybody a new account."""
-PLAIN, DIGESTS = 2, 3
+FORMAT = 5
+"""Versions that know another format must refuse this one: they would find nobody in it and give everybody a new
+account, or say in it whose each release is. `migration` has the earlier ones, which become this one when they are
+opened."""
+NAMING = "naming"
+"""Key of the note (``meta``) that a ledger of an earlier version has people's names in it as they are (`PLAIN`), or
+digests of files (`PLAIN`, `DIGESTS`). That goes on so until somebody asks for `renaming`, which deletes the note."""
+PLAIN, DIGESTS = "plain", "digests"
 APPLICATION = 0x4D75726C
 """SQLite's application id of a ledger ("Murl")."""
 
@@ -41,23 +45,23 @@ LOST = "MURK-LEDGER-002"
 TABLES = """
 -- A task that people may release to; `log` is the identity of the only log that its releases go to. `simulated` is
 -- NULL where an earlier format did not note it.
-CREATE TABLE tasks (
+CREATE TABLE IF NOT EXISTS tasks (
     number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, log TEXT NOT NULL,
     simulated INTEGER);
 
 -- Records that people released from, by a keyed hash (`names`) of the SHA-256 of their file's bytes: whoever has that
 -- digest and all records but one can guess the last. Number 0 stands for callers who name people and records.
-CREATE TABLE sources (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS sources (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
 
 -- What was promised to everyone: at most so much of each currency, over all tasks (0) or in one, for a
 -- release at one level, or ('') at any.
-CREATE TABLE promises (
+CREATE TABLE IF NOT EXISTS promises (
     task INTEGER NOT NULL, level TEXT NOT NULL, currency TEXT NOT NULL,
     units INTEGER NOT NULL CHECK (units >= 0), delta_units INTEGER NOT NULL CHECK (delta_units >= 0),
     PRIMARY KEY (task, level, currency)) WITHOUT ROWID;
 
 -- What one release at a level costs, in every currency in which it has a valid bound (else NULL).
-CREATE TABLE tariffs (
+CREATE TABLE IF NOT EXISTS tariffs (
     number INTEGER PRIMARY KEY, task INTEGER NOT NULL REFERENCES tasks, level TEXT NOT NULL,
     mechanism TEXT NOT NULL, claims TEXT NOT NULL,
     rho INTEGER CHECK (rho >= 0), epsilon INTEGER CHECK (epsilon >= 0),
@@ -66,34 +70,43 @@ CREATE TABLE tariffs (
 -- One row a privatized record. Its key is a row of a file (integer) or what the caller says (text); a key
 -- that stands here is never privatized again. A person who is named by the row has the row for a name; others are
 -- keyed hashes of their names (`names`), and so is what the caller says of their records.
-CREATE TABLE debits (
+CREATE TABLE IF NOT EXISTS debits (
     task INTEGER NOT NULL, source INTEGER NOT NULL, key NOT NULL, person NOT NULL,
     tariff INTEGER NOT NULL, number INTEGER NOT NULL,
     PRIMARY KEY (task, source, key, person)) WITHOUT ROWID;
 
 -- The same by person and price (`tariff`). `home` is the file whose rows name people, 0 for people with a name.
 -- `first` and `last` are the days of the first and the last release (seconds since 1970; NULL where not noted).
-CREATE TABLE spending (
+CREATE TABLE IF NOT EXISTS spending (
     home INTEGER NOT NULL, person NOT NULL, tariff INTEGER NOT NULL,
     released INTEGER NOT NULL CHECK (released >= 0), refused INTEGER NOT NULL CHECK (refused >= 0),
     dropped INTEGER NOT NULL CHECK (dropped >= 0 AND dropped <= released), first INTEGER, last INTEGER,
     PRIMARY KEY (home, person, tariff)) WITHOUT ROWID;
 
 -- People who want no more of their data released to a task (0: to any), and since which day.
-CREATE TABLE withdrawals (
+CREATE TABLE IF NOT EXISTS withdrawals (
     home INTEGER NOT NULL, person NOT NULL, task INTEGER NOT NULL, day INTEGER,
     PRIMARY KEY (home, person, task)) WITHOUT ROWID;
 
 -- Releases that the log has not confirmed yet, as the bytes that are sent however often they are sent.
--- `since` is where the log's partition ended before they could first have been appended.
-CREATE TABLE outbox (
+-- `since` is where the log's partition ended before they could first have been appended. `owner` says whose each is,
+-- enciphered under the ledger's key (`outbox.seal`).
+CREATE TABLE IF NOT EXISTS outbox (
     number INTEGER PRIMARY KEY, task INTEGER NOT NULL, chain INTEGER NOT NULL, since INTEGER NOT NULL,
-    expires INTEGER NOT NULL, message BLOB NOT NULL,
-    home INTEGER NOT NULL, person NOT NULL, tariff INTEGER NOT NULL);
+    expires INTEGER NOT NULL, message BLOB NOT NULL, owner BLOB NOT NULL, tariff INTEGER NOT NULL);
+
+-- Accounts of named people from before their names had one spelling each (`merging`), and whose they have become.
+CREATE TABLE IF NOT EXISTS earlier (person PRIMARY KEY, now) WITHOUT ROWID;
+
+-- The accounts of which sums were reported to others last, and these sums: one baseline for all who report.
+CREATE TABLE IF NOT EXISTS reported (
+    task INTEGER NOT NULL, home INTEGER NOT NULL, person NOT NULL, state TEXT NOT NULL,
+    PRIMARY KEY (task, home, person)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS reports (task INTEGER PRIMARY KEY, round INTEGER NOT NULL, sums TEXT);
 
 -- How far a file has been worked through for a task. `people` says how its people are named; `excluded`
 -- are the rows that release nothing, as little-endian int64.
-CREATE TABLE runs (
+CREATE TABLE IF NOT EXISTS runs (
     task INTEGER NOT NULL, source INTEGER NOT NULL, people TEXT NOT NULL, excluded BLOB NOT NULL,
     next_row INTEGER NOT NULL CHECK (next_row >= 0), counters TEXT NOT NULL,
     PRIMARY KEY (task, source)) WITHOUT ROWID;
@@ -108,7 +121,7 @@ def _fill(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('next', 1)")
 
 
-KIND = FileKind("ledger", APPLICATION, FORMAT, _fill, earlier=(*OLD_FORMATS, PLAIN, DIGESTS))
+KIND = FileKind("ledger", APPLICATION, FORMAT, _fill, earlier=OLD_FORMATS)
 
 
 class LedgerFile(Database):
@@ -158,7 +171,9 @@ class LedgerFile(Database):
                 with self.write() as connection:
                     # Another process may have been quicker, and may have gone on.
                     if self.version() in OLD_FORMATS:
-                        upgrade(connection, PLAIN)
+                        upgrade(connection, self.path, TABLES, FORMAT)
+                # What was replaced said whose each release was.
+                self.empty_log()
             self.look_again()
             self._examined = True
             self.identity = str(self.query("SELECT value FROM meta WHERE key = 'identity'")[0][0])
@@ -182,8 +197,33 @@ class LedgerFile(Database):
 
     def look_again(self) -> None:
         """Find out whether names and digests stand in it as they are; nobody changes that while others have it open."""
-        found = self.version()
+        rows = self.query("SELECT value FROM meta WHERE key = ?", (NAMING,))
+        found = rows[0][0] if rows else None
         self.is_plain, self.has_digests = found == PLAIN, found in (PLAIN, DIGESTS)
+
+    def empty_log(self) -> bool:
+        """Bring the write-ahead log into the file and empty it: deleted rows stand in it until then.
+
+        Returns
+        -------
+        bool
+            Whether that was done; another process that is reading or writing prevents it.
+        """
+        self.query("PRAGMA busy_timeout = 0")
+        try:
+            return not self.query("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+        finally:
+            self.query(f"PRAGMA busy_timeout = {round(1000 * self._timeout)}")
+
+    @contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        """Let commits not wait for the disk; for what is found out and written again after a power failure."""
+        self.check_owner()
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        try:
+            yield
+        finally:
+            self._connection.execute("PRAGMA synchronous = FULL")
 
     @property
     def is_open(self) -> bool:

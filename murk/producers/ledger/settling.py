@@ -1,14 +1,20 @@
-"""Transactions of a ledger: in each of them the bytes of releases are deleted that the log has confirmed."""
+"""Transactions of a ledger, and the deletion of releases that the log has confirmed."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from sqlite3 import Connection
 
+from murk.errors import MurkError
 from murk.producers.ledger import outbox
 from murk.producers.ledger.naming.names import Names
 from murk.producers.ledger.schema import LedgerFile
+
+TIDY_SECONDS = 1.0
+"""Deleted releases stand in the write-ahead log for about so long while others are made; emptying it takes the disk
+a few milliseconds."""
 
 
 class Settling:
@@ -26,6 +32,8 @@ class Settling:
         self._file, self._names = file, names
         self._confirmed: list[tuple[int, int]] = []
         self._deleted = 0
+        self._left = False
+        self._tidied = time.monotonic()
 
     @property
     def is_due(self) -> bool:
@@ -33,8 +41,29 @@ class Settling:
         return bool(self._confirmed)
 
     def confirm(self, numbers: Sequence[int]) -> None:
-        """Note that the log has these releases."""
+        """Delete releases that the log has.
+
+        The disk is not waited for: what a power failure brings back is looked for on the log again.
+        """
         self._confirmed.extend(outbox.ranges(numbers))
+        # The log has them whatever happens here. What cannot be deleted now is with the next transaction, which says
+        # what is wrong with the disk.
+        with suppress(MurkError):
+            self.delete_confirmed()
+            if time.monotonic() - self._tidied > TIDY_SECONDS:
+                self.tidy()
+
+    def delete_confirmed(self) -> None:
+        """Delete what was confirmed, where that could not be done yet."""
+        if self.is_due:
+            with self._file.without_waiting(), self.write():
+                pass
+
+    def tidy(self) -> None:
+        """Empty the write-ahead log, if anything that was deleted may stand in it; not while others use the file."""
+        self._tidied = time.monotonic()
+        if self._left and self._file.empty_log():
+            self._left = False
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -62,6 +91,7 @@ class Settling:
         """Commit."""
         self._file.commit()
         self._names.committed()
+        self._left = self._left or bool(self._deleted)
         # After the commit only: rolled back, the bytes are still there and still to be deleted.
         del self._confirmed[: self._deleted]
 

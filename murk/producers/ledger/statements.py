@@ -9,9 +9,11 @@ from murk.errors import UserError
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.gaussmix.explain import CENTRAL
 from murk.privacy.mechanisms.pure import really_given
+from murk.producers.ledger import outbox
 from murk.producers.ledger import windows as window_notes
 from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, TaskAccount, Totals
-from murk.producers.ledger.naming.key import Id
+from murk.producers.ledger.naming.key import NameKey
+from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.prices import CURRENCIES, Price, Promise
 from murk.producers.ledger.progress import Run
 from murk.producers.ledger.windows import WindowCounts
@@ -21,20 +23,17 @@ _ACCOUNTS = "SELECT DISTINCT home, person FROM spending"
 _EACH = ", ".join("?" * len(CENTRAL))
 
 
-def account(file: Database, home: int, person: Id) -> Account:
-    """Read a person's account."""
+def account(file: Database, owner: Owner, key: NameKey) -> Account:
+    """Read a person's account; the key opens the outbox."""
+    home, person = owner
     prices = {row[0]: Price(*row) for row in file.query("SELECT * FROM tariffs")}
     rows = file.query(
         "SELECT tariff, released, refused, dropped, first, last FROM spending "
         "WHERE home = ? AND person = ? ORDER BY tariff",
         (home, person),
     )
-    waiting = dict(
-        file.query(
-            "SELECT tariff, count(*) FROM outbox WHERE home = ? AND person = ? GROUP BY tariff",
-            (home, person),
-        )
-    )
+    queued = outbox.waiting(file.query("SELECT owner, tariff FROM outbox"), key)
+    waiting = {tariff: count for (of, tariff), count in queued.items() if of == owner}
     receipts: dict[int, list[int]] = {}
     own_rows = "person = ?" if home == 0 else "source = ? AND key = ? AND task IN (SELECT number FROM tasks)"
     place = (person,) if home == 0 else (home, person)

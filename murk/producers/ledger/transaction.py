@@ -10,8 +10,10 @@ from typing import Any, cast
 
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss
+from murk.producers.ledger import outbox
 from murk.producers.ledger.common import Common
 from murk.producers.ledger.naming.key import Id, NameKey
+from murk.producers.ledger.outbox import Owner
 from murk.producers.ledger.prices import Promise
 from murk.producers.ledger.requests import Key, ReleaseRequests
 from murk.producers.ledger.tasks import Booked
@@ -92,9 +94,11 @@ class Spending:
         requests: ReleaseRequests,
         common: Common,
         names: NameKey,
+        sealing: NameKey,
+        merged: Mapping[Id, Sequence[Id]],
     ) -> None:
         self._connection = connection
-        self._names = names
+        self._names, self._sealing, self._merged = names, sealing, merged
         self._booked, self._task = task, task.number
         self._prices_of_levels = task.levels
         self._source = source
@@ -246,12 +250,12 @@ class Spending:
             home, task, source, expires = self._home, self._task, self._source, self._expires
             numbers = self.numbers
             rows = list(zip(numbers, self.granted, self._paid, strict=True))
+            owners = outbox.seal([Owner(home, people[self.granted[at]]) for at in self._order], self._sealing)
             run(
-                "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (number, task, *self._addresses[at], expires, self._messages[at], home, people[place], price)
-                    for number, at in zip(numbers, self._order, strict=True)
-                    for place, price in [(self.granted[at], self._paid[at])]
+                    (number, task, *self._addresses[at], expires, self._messages[at], owner, self._paid[at])
+                    for number, at, owner in zip(numbers, self._order, owners, strict=True)
                 ],
             )
             run(
@@ -300,8 +304,20 @@ class Spending:
             return {}
         rows = self._chunks(query, (self._task, self._source), keys)
         if self._source == 0:
-            return {(key, person): number for key, person, number in rows}
+            found = {(key, person): number for key, person, number in rows}
+            return found | (self._known_before() if self._merged else {})
         return {key: number for key, _, number in rows}
+
+    def _known_before(self) -> dict[Any, int]:
+        """Records that were hashed together with an earlier spelling of their person's name."""
+        query = "SELECT number FROM debits WHERE task = ? AND source = 0 AND key = ? AND person = ?"
+        found = {}
+        for written, key, person in zip(self._requests.keys, self._keys, self._people, strict=True):
+            for before in self._merged.get(person, ()) if written is not None else ():
+                values = self._task, self._names.record(written, before), person
+                for (number,) in self._connection.execute(query, values):
+                    found[key, person] = number
+        return found
 
     def _history(self) -> dict[Id, dict[int, int]]:
         query = "SELECT person, tariff, released FROM spending WHERE home = ? AND person IN ({})"

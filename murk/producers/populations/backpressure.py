@@ -21,12 +21,17 @@ _SHORTEST, _LONGEST = 0.005, 0.05
 
 
 def wait_for_models(
-    log: Log, problem: InteractiveProblem, patience: float, *, clock: Callable[[], float] = time.monotonic
+    log: Log,
+    problem: InteractiveProblem,
+    patience: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    idle: Callable[[], None] = lambda: None,
 ) -> None:
     """Wait until every model is published that comes of what is on the log now.
 
     A block of gradients is 1% of the count, and another one in flight would make it stale; of scores, a model is due
-    at the end of an epoch only, and nothing else is waited for.
+    at the end of an epoch only, and nothing else is waited for. ``idle`` is called once where there is time.
 
     Raises
     ------
@@ -53,6 +58,8 @@ def wait_for_models(
                 "and the same command again; it carries on where it stood",
                 code="MURK-LOG-009",
             )
+        if pause == _SHORTEST:
+            idle()
         time.sleep(pause)
         pause = min(_LONGEST, 1.2 * pause)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.producers.ledger.requests import are_plain, person_name
+from murk.producers.ledger.spelling import are_plain, number_name, person_name
 from murk.producers.populations.block import NOBODY, Block
 from murk.producers.populations.declared import check_columns, declared
 from murk.producers.populations.records.records import Records, open_records
@@ -412,6 +413,7 @@ class FileSource:
 
 def _name(value: Any) -> str:
     """The name of a person, as their account knows it."""
-    if type(value) not in (str, int) or not str(value).strip():
+    if type(value) not in (str, int, float, Decimal) or not str(value).strip():
         raise UserError("this names nobody. Give every row a name: a text, or a whole number")
-    return person_name(str(value))
+    # Programs read ids as floats where the column has a gap.
+    return person_name(str(value) if isinstance(value, str | int) else number_name(value))

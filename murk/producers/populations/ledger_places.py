@@ -27,8 +27,8 @@ from urllib.parse import quote
 
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.naming.key import NameKey, key_path, read_key
-from murk.producers.ledger.progress import unrecognised
-from murk.producers.ledger.schema import APPLICATION, FORMAT
+from murk.producers.ledger.recognition import describe, remedy, unrecognised
+from murk.producers.ledger.schema import APPLICATION, NAMING
 from murk.producers.populations.records.files import readable, survey
 from murk.producers.populations.records.records import Records, open_records
 from murk.producers.populations.run_lock import SUFFIX, write_durably
@@ -150,12 +150,15 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
     UserError
         When there is such a cap, and others have released by the ledger who may be the same people.
     """
-    if not ledger.knows_strangers(source.digest, source.people):
+    before = ledger.strangers(source.digest, source.people)
+    if not before:
         return ()
     if capped or ledger.promises():
-        raise unrecognised(ledger.path, str(source.records))
-    if source.people != "row":
-        return ()
+        raise unrecognised(ledger.path, str(source.records), source.people, before)
+    if source.people != "row" or set(before) != {"row"}:
+        words = describe(ledger.path, str(source.records), source.people, before)
+        both = "What is said of all tasks together is of an account, and a person may have several."
+        return (f"{words} {both} {remedy(source.people, before)}",)
     return (
         f"people have released by the ledger {ledger.path} before, from other records than {source.records}, or from "
         "these before they were changed or sorted: where each row is a person nobody can be recognised in other "
@@ -324,14 +327,16 @@ def _read(path: Path) -> _Seen | None:
             f"JOIN tasks ON tasks.number = task WHERE {real}"
         ).fetchall()
         tasks = found.execute(f"SELECT name FROM tasks WHERE {real}").fetchall()
-        meta = dict(found.execute("SELECT key, value FROM meta WHERE key IN ('format', 'key')").fetchall())
+        meta = dict(
+            found.execute("SELECT key, value FROM meta WHERE key IN ('format', 'key', ?)", (NAMING,)).fetchall()
+        )
         names, hashed = (frozenset(text for (text,) in rows) for rows in (tasks, digests))
         return _Seen(identity, names, hashed, _key(path, meta))
 
 
 def _key(path: Path, meta: Mapping[str, Any]) -> NameKey | None:
     """The key under which a ledger hashes digests; one without a secret where it does not, None where it is lost."""
-    if meta.get("format") != FORMAT or "key" not in meta:
+    if meta.get("format") in (1, 2, 3) or NAMING in meta or "key" not in meta:
         return NameKey(None)
     try:
         return read_key(path, meta["key"])

@@ -175,11 +175,8 @@ def report_run(run: LocalRun, start: float, *, level: float = 0.95, history: boo
 
 def spent_together(ledger: Ledger) -> dict[str, Any]:
     """Where the accounts lie, and what their people have spent on all tasks together."""
-    from murk.producers.ledger.accounts import describe_together
-
-    standings = ledger.together()
     return {
         "ledger": str(ledger.path),
-        "together": [one.to_dict() for one in standings],
-        "together_words": describe_together(standings, ledger.totals().who),
+        "together": [one.to_dict() for one in ledger.together()],
+        "together_words": ledger.describe_together(),
     }

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -15,7 +16,8 @@ from murk._scratch import keep, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import identifiers
 from murk.producers.base import Releaser
-from murk.producers.ledger.requests import Key, ReleaseRequests, person_name
+from murk.producers.ledger.requests import Key, ReleaseRequests
+from murk.producers.ledger.spelling import number_name, person_name
 from murk.producers.receipts import WindowReceipt
 from murk.producers.sketches.window import KNOWN, Window, index_of, why_refused
 from murk.stream.messages.codec import encode
@@ -426,12 +428,12 @@ class SketchProducer(Releaser["WindowProblem"]):
             window.outcome, window.reason = "refused", why_refused(self.task, self.level, spend.refusals.values())
 
 
-def _named(value: object) -> str | None:
+def _named(value: Any) -> str | None:
     """Return whose a record is; None where it names nobody."""
-    if type(value) not in (str, int):
+    if type(value) not in (str, int, float, Decimal):
         return None
     try:
-        return person_name(str(value))
+        return person_name(str(value) if isinstance(value, str | int) else number_name(value))
     except UserError:
         return None
 

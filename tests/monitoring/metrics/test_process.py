@@ -46,5 +46,5 @@ def test_a_learner_tells_and_a_gateway_does_not(tmp_path, capsys):
     assert "process_cpu_seconds_total " in learner
     # How long a gateway computes depends on what it reads.
     people = PeopleMetrics("third-child")
-    people.update(PeopleSums(people=40, changed=40, refused=2, pending=0, spent=[(1.0, 40)]))
+    people.update(PeopleSums(people=40, refused=2, pending=0, spent=[(1.0, 40)]))
     assert all(family.name.startswith(("murk_ledger_", "murk_outbox_")) for family in families(people.registry))

@@ -1,13 +1,19 @@
 """Sums over a ledger's people, and the count of those whom new sums would be about."""
 
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 from murk.producers import FileSource
-from murk.producers.ledger.aggregates import _share
+from murk.producers.ledger.aggregates import SMALLEST_GROUP, PeopleTotals, _share
+from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.prices import Price, Promise
+from murk.producers.ledger.requests import ReleaseRequests
+from tests.producers.ledger.accounts import TASK, as_format, booked, charge, rho, spend
 from tests.producers.world import World, make_task, paid_task, run_blocks, write_people
+
+MANY = {"charges": [charge(rho=1)], "caps": [("", rho(1000))]}
 
 
 def test_sums_of_one_release_each(tmp_path: Path) -> None:
@@ -16,50 +22,105 @@ def test_sums_of_one_release_each(tmp_path: Path) -> None:
     with World(tmp_path, task) as world:
         world.ledger.bind(world.log.identity, task.hash)
         sums = world.ledger.group_sums(task.hash)
-        assert (sums.read().people, sums.read().changed) == (0, 0)
+        assert sums.report() is None
         run_blocks(world, FileSource(path, task))
-        found = sums.read()
-        assert (found.people, found.changed, found.refused, found.queued) == (50, 50, 0, 0)
+        found = sums.report()
+        assert found is not None
+        assert (found.people, found.refused, found.queued) == (50, 0, 0)
         # One release at their level is all that the task has for them.
         assert found.spent == ((pytest.approx(1.0, abs=1e-4), 50),)
-        sums.told()
-        assert sums.read().changed == 0
 
 
-def test_shares_refusals_and_what_has_changed(tmp_path: Path) -> None:
+def test_shares(tmp_path: Path) -> None:
     # Every name has two rows, and each costs 1/2.1^2 of the cap.
     task = paid_task(2.1)
     path = write_people(tmp_path / "people.csv", 60)
     with World(tmp_path, task) as world:
-        source = FileSource(path, task, person_column="who")
-        run_blocks(world, source)
-        totals = world.ledger.totals()
-        sums = world.ledger.group_sums(task.hash)
-        found = sums.read()
-        # What stood there before this began is told by nobody.
-        assert (found.people, found.changed) == (30, 0)
-        assert found.refused == totals.refused == 0
+        run_blocks(world, FileSource(path, task, person_column="who"))
+        found = world.ledger.group_sums(task.hash).report()
+        assert found is not None
         [(share, people)] = found.spent
         assert (share, people) == (pytest.approx(2 / 2.1**2, abs=1e-4), 30)
 
 
-def test_refusals_and_withdrawals_change_accounts(tmp_path: Path) -> None:
-    task = make_task()
-    # Every name has two rows, and room for one.
-    path = write_people(tmp_path / "people.csv", 60)
-    with World(tmp_path, task) as world:
-        world.ledger.bind(world.log.identity, task.hash)
-        sums = world.ledger.group_sums(task.hash)
-        run_blocks(world, FileSource(path, task, person_column="who"))
-        found = sums.read()
-        assert (found.people, found.changed, found.refused) == (30, 30, 30)
-        sums.told()
-        another = write_people(tmp_path / "more.csv", 6)
-        run_blocks(world, FileSource(another, task, person_column="who"))
-        # Three people ask again and are refused twice each: not enough to tell.
-        assert (sums.read().people, sums.read().changed, sums.read().refused) == (30, 3, 36)
-        other = world.ledger.group_sums(task.hash)
-        assert other.read().changed == 0
+def more(ledger: Ledger, *people: int) -> None:
+    """One more release of some people; the log has those of even ones."""
+    names = [f"person-{number}" for number in people]
+    ledger.confirm(
+        [
+            n
+            for n in spend(ledger, ReleaseRequests([None] * len(names), names, ["default"] * len(names))).numbers
+            if n % 2
+        ]
+    )
+
+
+def test_the_difference_of_any_two_sums_is_about_a_group_whoever_reports(tmp_path: Path) -> None:
+    """Two exporters at once, and one after another: neither has a baseline of its own."""
+    path, reported = tmp_path / "ledger.db", []
+    state: dict[int, int] = {}
+
+    def change(ledger: Ledger, *people: int) -> None:
+        more(ledger, *people)
+        for person in people:
+            state[person] = state.get(person, 0) + 1
+
+    def look(*exporters: Ledger) -> None:
+        for each in exporters:
+            found = each.group_sums(TASK).report()
+            if found is not None:
+                reported.append((found, dict(state)))
+
+    with booked(path, **MANY) as one, booked(path, **MANY) as two:
+        change(one, *range(19))
+        look(one, two)
+        assert reported == []
+        change(one, 19)
+        look(one, two)
+        # Now each in turn, after one person's change at a time.
+        for person in range(45):
+            change(one if person % 3 else two, person)
+            look(two if person % 2 else one)
+    with booked(path, **MANY) as three:
+        change(three, 45)
+        look(three)
+    sums = dict(reversed(reported))
+    assert len(sums) == 3
+    for (one_sum, before), (other_sum, after) in combinations(sums.items(), 2):
+        assert one_sum != other_sum
+        assert sum(before.get(person) != after.get(person) for person in {*before, *after}) >= SMALLEST_GROUP
+
+
+def test_only_one_of_two_exporters_that_are_due_at_once_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger.db"
+    with booked(path, **MANY) as one, booked(path, **MANY) as two:
+        more(one, *range(25))
+        mine, theirs = one.group_sums(TASK), two.group_sums(TASK)
+        take = mine._take
+
+        def slowly() -> None:
+            take()
+            more(two, 0)
+            first.append(theirs.report())
+
+        first: list[PeopleTotals | None] = []
+        monkeypatch.setattr(mine, "_take", slowly)
+        assert mine.report() == first[0]
+
+
+def test_what_a_version_before_has_reported_nobody_knows(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    as_format(path, 4)
+    with booked(path, **MANY) as ledger:
+        more(ledger, *range(30))
+        sums = ledger.group_sums(TASK)
+        assert sums.report() is None
+        more(ledger, *range(19))
+        assert sums.report() is None
+        more(ledger, 19)
+        assert sums.report() is not None
 
 
 def test_the_largest_share_of_a_cap() -> None:

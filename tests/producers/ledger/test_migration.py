@@ -3,6 +3,8 @@
 import re
 import sqlite3
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,11 @@ from murk.privacy import (
     ZeroConcentratedDP,
     cap_of,
 )
-from murk.producers.ledger import migration
+from murk.producers.ledger import merging, migration
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.prices import Charge
-from murk.producers.ledger.requests import ReleaseRequests, folded_name
+from murk.producers.ledger.requests import ReleaseRequests
+from murk.producers.ledger.spelling import folded_name
 from tests.producers.ledger.accounts import ask, booked
 
 OLD = Path(__file__).parent / "data" / "format-1.sql"
@@ -58,7 +61,7 @@ def test_caps_and_costs_in_gdp(path: Path) -> None:
     assert costs[1] == GAUSS.costs["gdp"].units
     assert costs[3] == BALL.costs["gdp"].units
     assert costs[5] is None
-    assert rows(path, "SELECT value FROM meta WHERE key = 'format'") == [(2,)]
+    assert rows(path, "SELECT value FROM meta WHERE key IN ('format', 'naming') ORDER BY key") == [(5,), ("plain",)]
 
 
 def ledger_of(ledger: Ledger, task: str, charge: Charge, **promised: object) -> Ledger:
@@ -119,18 +122,21 @@ def test_levels_are_one_line_each_whatever_the_version_that_priced_them(path: Pa
         assert [(one.level, one.released) for one in levels] == [("strict", 1), ("default", 2)]
 
 
-@pytest.mark.parametrize("step", ["_add_gdp", "_merge_windows", "_merge_spellings"])
+@pytest.mark.parametrize(
+    ("owner", "step"),
+    [(migration, "_add_gdp"), (migration, "_seal_outbox"), (merging, "_merge_windows"), (migration, "merge_accounts")],
+)
 def test_a_crash_in_the_middle_leaves_the_ledger_as_it_was(
-    path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    path: Path, monkeypatch: pytest.MonkeyPatch, owner: ModuleType, step: str
 ) -> None:
-    def half(connection: sqlite3.Connection) -> None:
-        change(connection)
+    def half(*arguments: Any) -> None:
+        change(*arguments)
         raise KeyboardInterrupt
 
-    change = getattr(migration, step)
+    change = getattr(owner, step)
     before = list(sqlite3.connect(path).iterdump())
     with monkeypatch.context() as patch:
-        patch.setattr(migration, step, half)
+        patch.setattr(owner, step, half)
         with pytest.raises(KeyboardInterrupt):
             Ledger(path)
     assert list(sqlite3.connect(path).iterdump()) == before
@@ -235,5 +241,5 @@ def test_a_name_that_is_nothing_but_unseen_stays_what_it_is(path: Path) -> None:
     change.close()
     with Ledger(path) as ledger:
         assert ledger.totals().releases == 17
-        with pytest.raises(UserError, match="control or format"):
+        with pytest.raises(UserError, match="a character in it that nobody sees"):
             ledger.account("\u200b")

@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from murk.producers.ledger.naming.key import NameKey, key_path
 from murk.producers.ledger.naming.renaming import hash_names
 from murk.producers.ledger.requests import ReleaseRequests
 from murk.producers.ledger.transaction import Spending
-from tests.producers.ledger.accounts import FILE, TASK, ask, booked, charge, rho, spend
+from tests.producers.ledger.accounts import FILE, TASK, as_format, ask, booked, charge, rho, spend
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
@@ -34,10 +35,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def plain(path: Path) -> Path:
     """A ledger as the version before made them, in which people have released, withdrawn, and had windows."""
-    Ledger(path).close()
-    with sqlite3.connect(path) as change:
-        change.execute("UPDATE meta SET value = 2 WHERE key = 'format'")
-    change.close()
+    as_format(path, 2)
     with booked(path, **ONE) as ledger:
         assert ask(ledger, ANN, RECORD) == "released"
         ledger.withdraw("Bernadette", now=0)
@@ -46,6 +44,13 @@ def plain(path: Path) -> Path:
             spending.cancel()
             spending.windows.begin("window 1", "Cooperative", 0, "open")
     return path
+
+
+def naming(path: Path) -> list[tuple[str, object]]:
+    """What a ledger notes of its format and of names in it."""
+    query = "SELECT key, value FROM meta WHERE key IN ('format', 'naming') ORDER BY key"
+    with closing(sqlite3.connect(path)) as look:
+        return look.execute(query).fetchall()
 
 
 def everything(path: Path) -> bytes:
@@ -135,10 +140,7 @@ def rows(path: Path) -> None:
 
 def as_before(path: Path) -> None:
     """Make a ledger one of the format before: names are keyed, and a file has its own digest."""
-    Ledger(path).close()
-    with sqlite3.connect(path) as change:
-        change.execute("UPDATE meta SET value = 3 WHERE key = 'format'")
-    change.close()
+    as_format(path, 3)
 
 
 def rows_kept(path: Path) -> None:
@@ -434,7 +436,7 @@ def test_an_old_ledger_goes_on_with_names_as_they_are(plain: Path) -> None:
         assert ask(ledger, ANN) == "task"
         assert ask(ledger, "Dora") == "released"
     assert not key_path(plain).exists()
-    assert sqlite3.connect(plain).execute("SELECT value FROM meta WHERE key = 'format'").fetchall() == [(2,)]
+    assert naming(plain) == [("format", 5), ("naming", "plain")]
 
 
 def kept(path: Path) -> None:
@@ -458,7 +460,7 @@ def test_a_migrated_ledger_knows_all_and_names_nobody(plain: Path) -> None:
         assert word.encode() not in everything(plain), word
     kept(plain)
     assert not hash_names(plain)
-    assert sqlite3.connect(plain).execute("SELECT value FROM meta WHERE key = 'format'").fetchall() == [(4,)]
+    assert naming(plain) == [("format", 5)]
 
 
 def test_names_that_were_deleted_before_are_gone_from_a_migrated_ledger(plain: Path) -> None:

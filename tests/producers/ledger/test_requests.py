@@ -3,7 +3,8 @@
 import pytest
 
 from murk.errors import UserError
-from murk.producers.ledger.requests import ReleaseRequests, are_plain, folded_name, known_by, person_names
+from murk.producers.ledger.requests import ReleaseRequests, known_by
+from murk.producers.ledger.spelling import are_plain, folded_name, person_names
 
 FILE = "f" * 64
 LAST = 2**62 - 1

@@ -18,7 +18,7 @@ def test_an_empty_account(tmp_path: Path) -> None:
     with World(tmp_path, make_task()) as world:
         account = world.ledger.account("nobody")
         [words] = account.describe()
-        assert words.startswith("Nothing was ever released under this name.")
+        assert words.startswith("Nothing was ever released by this ledger under this name.")
         assert account.accountant.releases == 0
         assert world.ledger.account(3, source=FILE).tasks == ()
         totals = world.ledger.totals()
@@ -78,7 +78,7 @@ def test_says_what_waits_and_what_was_refused(tmp_path: Path) -> None:
         assert (level.released, level.queued, level.sent, level.refused) == (1, 1, 0, 1)
         world.ledger.withdraw("ann")
         text = "\n".join(world.ledger.account("ann").describe())
-    assert "1 deleted unsent" in text
+    assert "1 deleted before the log confirmed it, perhaps after sending" in text
     assert "withdrawn" in text
 
 

@@ -69,7 +69,10 @@ def folder(tmp_path: Path) -> Path:
 def test_a_name_that_is_refused_stops_the_file_before_anything_is_sent(folder: Path) -> None:
     text = (folder / "people.csv").read_text()
     (folder / "people.csv").write_text(text.replace("person-19", "person-19\u200b"))
-    with pytest.raises(UserError, match=r"row 39, column 'who'.*control or format"), population(folder, person="who"):
+    with (
+        pytest.raises(UserError, match=r"row 39, column 'who'.*character in it that nobody sees"),
+        population(folder, person="who"),
+    ):
         pass
     with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(folder / "ledger.db") as ledger:
         assert log.document() is None
@@ -287,7 +290,7 @@ def test_an_account_says_who_was_published(folder: Path) -> None:
             [task] = account.tasks
             assert task.published == (row in people.excluded)
             assert task.published == (not task.levels)
-            said = "this person's features (without the target) were published with the task 'third-child'" in words
+            said = "this person's features (without the target) are published with the task 'third-child'" in words
             assert said == task.published
             assert "Nothing was ever released" not in words
 

@@ -10,11 +10,13 @@ function of all raw values: whoever knows all records but one can try what the l
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping, Sequence
 from sqlite3 import Connection
 from typing import Any
 
 from murk.errors import UserError
-from murk.producers.ledger.naming.key import KEY_BYTES, NameKey, give_name, key_path, make_key, read_key
+from murk.producers.ledger.merging import EarlierAccounts
+from murk.producers.ledger.naming.key import KEY_BYTES, Id, NameKey, give_name, key_path, make_key, read_key
 from murk.producers.ledger.schema import LOST, LedgerFile
 
 _NAMED = " UNION ".join(
@@ -132,6 +134,28 @@ class Names:
         if not self._made:
             self._key = found
         return found
+
+    def called(
+        self, connection: Connection, people: Sequence[str] | None, *, earlier: bool
+    ) -> tuple[NameKey, Mapping[Id, Sequence[Id]]]:
+        """The key for the people of a block, within a transaction, and what `EarlierAccounts.adopt` gives of them.
+
+        Rows (None) have no other names, and people no earlier ones where the ledger has no such accounts.
+        """
+        if people is None:
+            return NameKey(None), {}
+        key = self.writing(connection)
+        return key, EarlierAccounts(connection, key).adopt(people) if earlier else {}
+
+    def sealing(self, connection: Connection) -> NameKey:
+        """The key under which the outbox is enciphered, within a transaction; without one in a ledger of before."""
+        if self.has_digests and _read(connection.execute(_QUERY).fetchall()) is None:
+            return NameKey(None)
+        return self.writing(connection)
+
+    def opening(self) -> NameKey:
+        """The key to read the outbox with."""
+        return self.reading() if self.is_keyed else NameKey(None)
 
     def source(self, digest: str, connection: Connection | None = None) -> str:
         """What records are called, by their digest; within a transaction (``connection``) that may note them."""

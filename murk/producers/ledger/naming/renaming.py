@@ -13,11 +13,13 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from murk.errors import MurkError
+from murk.producers.ledger import outbox
 from murk.producers.ledger.naming.key import NameKey, make_key
 from murk.producers.ledger.naming.names import Names
-from murk.producers.ledger.schema import FORMAT, LedgerFile
+from murk.producers.ledger.outbox import Owner
+from murk.producers.ledger.schema import NAMING, LedgerFile
 
-_TABLES = ("spending", "debits", "outbox", "withdrawals")
+_TABLES = ("spending", "debits", "withdrawals", "reported")
 
 
 def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
@@ -63,12 +65,13 @@ def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
 
 def _hash(connection: Connection, file: LedgerFile, names: Names) -> None:
     key = make_key(file.path) if file.is_plain else names.writing(connection)
+    _seal(connection, key)
     if file.is_plain:
         _hash_people(connection, key)
         connection.execute("INSERT INTO meta VALUES ('key', ?)", (key.fingerprint,))
     connection.create_function("source", 1, key.source, deterministic=True)
     connection.execute("UPDATE sources SET digest = source(digest)")
-    connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT,))
+    connection.execute("DELETE FROM meta WHERE key = ?", (NAMING,))
     connection.execute("REPLACE INTO meta VALUES ('names left', 1)")
 
 
@@ -81,11 +84,28 @@ def _hash_people(connection: Connection, key: NameKey) -> None:
         connection.execute(f"UPDATE {table} SET person = name(person){record} WHERE typeof(person) = 'text'")
 
 
+def _seal(connection: Connection, key: NameKey) -> None:
+    """Encipher whose the releases are that wait."""
+    rows = connection.execute("SELECT number, owner FROM outbox").fetchall()
+    owners = [outbox.unseal(owner, key) for _, owner in rows]
+    sealed = outbox.seal(
+        [
+            Owner(home, key.person(person)) if isinstance(person, str) else Owner(home, person)
+            for home, person in owners
+        ],
+        key,
+    )
+    connection.executemany(
+        "UPDATE outbox SET owner = ? WHERE number = ?",
+        [(owner, number) for (number, _), owner in zip(rows, sealed, strict=True)],
+    )
+
+
 def _overwrite(file: LedgerFile) -> None:
     """Write the file anew, and empty its log: what was deleted from either is in neither afterwards."""
     try:
         file.query("VACUUM")
-        busy = file.query("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+        busy = not file.empty_log()
     except MurkError as error:
         raise MurkError(f"{error}. {_left(file)}") from error
     if busy:

@@ -1,0 +1,152 @@
+"""Accounts of one person whom a ledger knew by several spellings become one: what was spent adds up, nothing is lost.
+
+In a ledger with names that is done when it is brought to today's format. Where people stand under keyed hashes nobody
+knows their names, so their accounts are noted as ``earlier`` then; when a name comes whose earlier spellings
+(`spelling.earlier_spellings`) are among them, they are merged into the account of the name as it is spelled now,
+before anything is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from sqlite3 import Connection
+from typing import Any
+
+from murk._sqlite import Database
+from murk.producers.ledger import outbox
+from murk.producers.ledger.naming.key import Id, NameKey
+from murk.producers.ledger.outbox import Owner
+from murk.producers.ledger.spelling import earlier_spellings
+
+_CHUNK = 250
+_SAME = "WHERE task = ? AND source = ? AND key = ? AND person = ?"
+
+
+def merge_accounts(connection: Connection, pairs: Mapping[Id, Id], key: NameKey) -> None:
+    """Move everything of some people (keys of ``pairs``) to the accounts of others, within a transaction.
+
+    Accounts are of people with a name, not of rows. The key of the ledger opens and closes the outbox.
+    """
+    connection.execute("CREATE TEMP TABLE spellings (old PRIMARY KEY, new NOT NULL) WITHOUT ROWID")
+    connection.executemany("INSERT INTO temp.spellings VALUES (?, ?)", pairs.items())
+    if has_windows(connection):
+        _merge_windows(connection)
+    _merge_debits(connection)
+    # A day that is not known may have been the first.
+    connection.execute(
+        """INSERT INTO spending
+           SELECT 0, new, tariff, sum(released), sum(refused), sum(dropped),
+                  CASE WHEN sum(released AND first IS NULL) THEN NULL ELSE min(first) END, max(last)
+           FROM spending JOIN temp.spellings ON old = person WHERE home = 0 GROUP BY new, tariff
+           ON CONFLICT DO UPDATE SET
+               released = released + excluded.released, refused = refused + excluded.refused,
+               dropped = dropped + excluded.dropped, last = coalesce(max(last, excluded.last), excluded.last, last),
+               first = CASE WHEN NOT released THEN excluded.first WHEN NOT excluded.released THEN first
+                            ELSE min(first, excluded.first) END"""
+    )
+    connection.execute(
+        """INSERT INTO withdrawals SELECT 0, new, task, min(day) FROM withdrawals JOIN temp.spellings ON old = person
+           WHERE home = 0 GROUP BY new, task ON CONFLICT DO NOTHING"""
+    )
+    for table in ("spending", "withdrawals", "reported"):
+        connection.execute(f"DELETE FROM {table} WHERE home = 0 AND person IN (SELECT old FROM temp.spellings)")
+    sealed = connection.execute("SELECT number, owner FROM outbox").fetchall()
+    opened = [(number, outbox.unseal(owner, key)) for number, owner in sealed]
+    moved = [(number, Owner(0, pairs[of.person])) for number, of in opened if of.home == 0 and of.person in pairs]
+    closed = outbox.seal([of for _, of in moved], key)
+    connection.executemany(
+        "UPDATE outbox SET owner = ? WHERE number = ?",
+        [(owner, number) for (number, _), owner in zip(moved, closed, strict=True)],
+    )
+    connection.execute("DROP TABLE temp.spellings")
+
+
+class EarlierAccounts:
+    """Accounts that a ledger of keyed hashes had under earlier rules of spelling, within one transaction.
+
+    Parameters
+    ----------
+    connection
+        The ledger's, within a transaction.
+    key
+        What it calls people.
+    """
+
+    def __init__(self, connection: Connection, key: NameKey) -> None:
+        self._connection, self._key = connection, key
+
+    def adopt(self, names: Sequence[str]) -> Mapping[Id, list[Id]]:
+        """Merge what people have under earlier spellings of their names into their accounts.
+
+        Returns
+        -------
+        Mapping
+            What people were called before whose accounts were merged, now or earlier, by what they are called now:
+            records that an application named were hashed together with it.
+        """
+        wanted = {
+            self._key.person(spelling): self._key.person(str.__str__(name))
+            for name in dict.fromkeys(names)
+            for spelling in earlier_spellings(name)
+        }
+        found = self._find(list(wanted))
+        fresh = {old: wanted[old] for old, now in found.items() if now is None and old != wanted[old]}
+        if fresh:
+            merge_accounts(self._connection, fresh, self._key)
+        self._connection.executemany("UPDATE earlier SET now = ? WHERE person = ?", [(n, o) for o, n in fresh.items()])
+        own = [(old,) for old, now in found.items() if now is None and old == wanted[old]]
+        self._connection.executemany("DELETE FROM earlier WHERE person = ?", own)
+        merged: dict[Id, list[Id]] = {}
+        for old, now in {**found, **fresh}.items():
+            if now is not None:
+                merged.setdefault(now, []).append(old)
+        return merged
+
+    def _find(self, hashes: Sequence[Id]) -> dict[Id, Id | None]:
+        found: dict[Id, Id | None] = {}
+        for start in range(0, len(hashes), _CHUNK):
+            chunk = hashes[start : start + _CHUNK]
+            marks = ",".join("?" * len(chunk))
+            found |= dict(self._connection.execute(f"SELECT person, now FROM earlier WHERE person IN ({marks})", chunk))
+        return found
+
+
+def adopt(file: Database, write: Callable[[], AbstractContextManager[Connection]], key: NameKey, name: str) -> None:
+    """Merge a person's earlier accounts before theirs is read, if the ledger has any."""
+    if file.query("SELECT 1 FROM earlier LIMIT 1"):
+        with write() as connection:
+            EarlierAccounts(connection, key).adopt([name])
+
+
+def has_windows(connection: Connection) -> bool:
+    """Whether a ledger has ever noted a window of an organisation."""
+    return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'windows'").fetchall())
+
+
+def _merge_debits(connection: Connection) -> None:
+    rows = connection.execute(
+        "SELECT task, source, key, person, number, new FROM debits JOIN temp.spellings ON old = person ORDER BY number"
+    ).fetchall()
+    for task, source, key, person, number, new in rows:
+        taken = connection.execute(f"SELECT 1 FROM debits {_SAME}", (task, source, key, new)).fetchall()
+        # Two spellings may have released the same record: the second is known by its release's number.
+        values: tuple[Any, ...] = (new, number if taken else key, task, source, key, person)
+        connection.execute(f"UPDATE debits SET person = ?, key = ? {_SAME}", values)
+
+
+def _merge_windows(connection: Connection) -> None:
+    """Windows and their debits are known by one key: where that is taken, by the next that the organisation has not."""
+    rows = connection.execute(
+        "SELECT task, source, key, person, new FROM windows JOIN temp.spellings ON old = person "
+        "ORDER BY 1, 2, opened, 4, 3"
+    ).fetchall()
+    for task, source, key, person, new in rows:
+        free, count = key, 0
+        taken = f"SELECT 1 FROM windows {_SAME} UNION SELECT 1 FROM debits {_SAME}"
+        while connection.execute(taken, (task, source, free, new) * 2).fetchall():
+            count += 1
+            free = f"window {count}"
+        for table in ("windows", "debits"):
+            values = (new, free, task, source, key, person)
+            connection.execute(f"UPDATE {table} SET person = ?, key = ? {_SAME}", values)

@@ -1,0 +1,176 @@
+"""Whether people of some records are recognised in a ledger, or would begin again with nothing spent.
+
+A cap over all tasks holds for a person as long as they have one name. So a ledger that promises one has one way of
+naming people, that of its first release: by a column, by rows of one file, or as an application calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from sqlite3 import Connection
+from typing import TYPE_CHECKING, Any
+
+from murk.errors import UserError
+from murk.privacy.gaussmix.explain import CENTRAL
+
+if TYPE_CHECKING:
+    from murk.producers.ledger.common import Common
+    from murk.producers.ledger.tasks import Booked
+
+Query = Callable[[str, tuple[Any, ...]], Sequence[Any]]
+
+APPLICATION, APPLICATION_ORGANISATIONS = "application", "organisations of an application"
+"""How people and organisations are named whose records come from no file."""
+_EACH = ", ".join("?" * len(CENTRAL))
+
+
+def is_capped(query: Query, task: int) -> bool:
+    """Whether people are promised a cap over all tasks that holds for this one."""
+    capped = "SELECT 1 FROM tasks, promises WHERE tasks.number = ? AND simulated IS NOT 1 AND promises.task = 0"
+    return bool(query(capped, (task,)))
+
+
+def strangers(query: Query, source: str | None, people: str) -> list[str]:
+    """Return how others were named who have released to a real task and are not recognised among some people.
+
+    Where the rows of records are people, or were, they are recognised in the very same records alone; people named by a
+    column under the same column; people whom an application names by an application. People and organisations are
+    accounts of different promises, and not compared.
+    """
+    found = _namings(query)
+    same = [(named, digest) for named, digest in found if _is_organisation(named) == _is_organisation(people)]
+    others = [named for named, digest in same if named != people or (people == "row" and digest != source)]
+    return list(dict.fromkeys(others))
+
+
+def check_named(connection: Connection, ledger: Path, task: Booked, source: int, common: Common) -> None:
+    """Refuse people who were named in another way before, if they are promised a cap over all tasks.
+
+    Looked at within the transaction that releases, and again where another process has written since.
+    """
+    if (task.number, source) in common.recognised:
+        return
+
+    def query(sql: str, values: tuple[Any, ...]) -> list[Any]:
+        return connection.execute(sql, values).fetchall()
+
+    if is_capped(query, task.number):
+        of = "SELECT people, digest FROM runs JOIN sources ON sources.number = source WHERE task = ? AND source = ?"
+        rows = query(of, (task.number, source)) or [(_application(query, task), None)]
+        check_recognised(query, ledger, "these records", rows[0][1], rows[0][0])
+    common.recognised.add((task.number, source))
+
+
+def check_recognised(query: Query, ledger: Path, records: str, source: str | None, people: str) -> None:
+    """Refuse people who may have spent a cap over all tasks already, under names that nobody can compare.
+
+    Raises
+    ------
+    UserError
+        When others have released by the ledger who may be the same.
+    """
+    before = strangers(query, source, people)
+    if before:
+        raise unrecognised(ledger, records, people, before)
+
+
+def unrecognised(ledger: Path, records: str, people: str, before: Sequence[str]) -> UserError:
+    """The refusal of people who may have spent a cap over all tasks already."""
+    words = describe(ledger, records, people, before)
+    return UserError(f"{words} So the cap over all tasks would begin at nothing for them. {remedy(people, before)}")
+
+
+def describe(ledger: Path, records: str, people: str, before: Sequence[str]) -> str:
+    """Say why people are not recognised."""
+    who = "organisations" if _is_organisation(people) else "people"
+    earlier = " and ".join(dict.fromkeys(map(_words, before)))
+    why = "the same person may have another name there"
+    if "row" in (people, *before):
+        why = (
+            "where each row is a person, they are recognised only in the very same records (sorted, corrected or "
+            "converted ones are others), and not under names"
+        )
+    return (
+        f"{who} have released by the ledger {ledger} already, named by {earlier}, and nobody can tell whether "
+        f"{records}, named by {_words(people)}, are of the same: {why}."
+    )
+
+
+def remedy(people: str, before: Sequence[str]) -> str:
+    """Say what to do about it."""
+    other = "Other people need a ledger of their own (--ledger)"
+    if "row" in (people, *before):
+        return (
+            "Give the records as they were; to name people by a column (--person), do so from the first task on. "
+            f"{other}"
+        )
+    return f"Name them by {_words(before[0])}, as before; a column with the very same names may be renamed. {other}"
+
+
+def several_ways(query: Query) -> list[str]:
+    """Say that people of real tasks were named in several ways, so that one may have several accounts."""
+    lines = []
+    for organisations in (False, True):
+        found = [one for one in _namings(query) if _is_organisation(one[0]) == organisations]
+        rows = {digest for named, digest in found if named == "row"}
+        ways = {named: _words(named) for named, _ in found}
+        if len(rows) > 1:
+            ways["row"] = f"their rows in {len(rows)} files"
+        if len(ways) + max(0, len(rows) - 1) > 1:
+            named = " and ".join(ways.values())
+            who = "organisations" if organisations else "people"
+            lines.append(
+                f"Caution: {who} were named by {named}, so one may have several accounts, and what they spent by each "
+                "is not added up"
+            )
+    return lines
+
+
+def _namings(query: Query) -> list[tuple[str, str | None]]:
+    """How people were named who have released to real tasks, and the digests of their records where they are a file."""
+    found = query(
+        """SELECT DISTINCT people, digest FROM runs JOIN sources ON sources.number = source
+           JOIN tasks ON tasks.number = task WHERE simulated IS NOT 1 AND next_row > 0 ORDER BY people""",
+        (),
+    )
+    # Windows of organisations are noted by themselves: their runs have no progress of rows.
+    return [*found, *query(_ORGANISATIONS, CENTRAL), *((name, None) for name in _applications(query))]
+
+
+_ORGANISATIONS = f"""
+    SELECT DISTINCT people, digest FROM runs JOIN sources ON sources.number = source JOIN tasks ON tasks.number = task
+    WHERE simulated IS NOT 1 AND EXISTS (
+        SELECT 1 FROM tariffs WHERE tariffs.task = runs.task AND mechanism IN ({_EACH}))
+    AND EXISTS (SELECT 1 FROM debits WHERE debits.task = runs.task AND debits.source = runs.source)"""
+
+
+def _applications(query: Query) -> list[str]:
+    found = []
+    tasks = query("SELECT number FROM tasks WHERE simulated IS NOT 1", ())
+    for (task,) in tasks:
+        first = "SELECT mechanism FROM debits JOIN tariffs ON tariffs.number = tariff "
+        rows = query(f"{first}WHERE debits.task = ? AND source = 0 LIMIT 1", (task,))
+        found += [APPLICATION_ORGANISATIONS if mechanism in CENTRAL else APPLICATION for (mechanism,) in rows]
+    return found
+
+
+def _application(query: Query, task: Booked) -> str:
+    tariff = next(iter(task.levels.values()))
+    [(mechanism,)] = query("SELECT mechanism FROM tariffs WHERE number = ?", (tariff,))
+    return APPLICATION_ORGANISATIONS if mechanism in CENTRAL else APPLICATION
+
+
+def _is_organisation(people: str) -> bool:
+    return people == "one organisation" or people.startswith("organisations ")
+
+
+def _words(people: str) -> str:
+    """How people are named, in words."""
+    if people == "row":
+        return "their rows"
+    if people in (APPLICATION, APPLICATION_ORGANISATIONS):
+        return "an application"
+    if people == "one organisation":
+        return "their file as one organisation"
+    return f"the column {people.removeprefix('organisations of ').removeprefix('column ')!r}"

@@ -1,0 +1,185 @@
+"""One spelling for each person: every character of Unicode, and the spellings of numbers."""
+
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib
+import pytest
+from fontTools.ttLib import TTFont
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murk.errors import UserError
+from murk.producers.ledger.requests import ReleaseRequests
+from murk.producers.ledger.spelling import (
+    PersonName,
+    are_plain,
+    earlier_spellings,
+    folded_name,
+    is_seen,
+    number_name,
+    person_name,
+)
+
+DATA = Path(__file__).parent / "data" / "unicode-15.txt"
+# But for letters without case that stay as they are (ideographs, syllables), which are many and alike.
+ALL = [
+    one
+    for one in map(chr, range(0x110000))
+    if unicodedata.category(one) not in ("Lo", "Co", "Cn", "Cs") or unicodedata.normalize("NFKC", one) != one
+]
+
+
+def listed(name: str) -> Iterator[str]:
+    for line in DATA.read_text().splitlines():
+        codes, _, found = line.partition(" ; ")
+        if found == name:
+            first, *last = codes.split("..")
+            yield from map(chr, range(int(first, 16), int((last or [first])[0], 16) + 1))
+
+
+def test_nothing_that_unicode_lets_a_program_ignore_is_in_a_name() -> None:
+    ignorable = list(listed("Default_Ignorable_Code_Point"))
+    assert len(ignorable) == 4174
+    assert [one for one in ignorable if is_seen(one)] == []
+
+
+def test_white_space_is_one_space_or_refused() -> None:
+    """Also where compatibility characters bring it along."""
+    spaces = list(listed("White_Space"))
+    assert len(spaces) == 25
+    for one in spaces:
+        assert person_name(f"{one}ann{one}") == "ann"
+        try:
+            assert person_name(f"a{one}{one} b") == "a b"
+        except UserError:
+            assert unicodedata.category(one) in ("Cc", "Zl", "Zp")
+
+
+def test_what_has_a_blank_glyph_is_not_in_a_name() -> None:
+    """As a font draws it: all that it has without a contour."""
+    with TTFont(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", lazy=True) as font:
+        glyphs = font["glyf"]
+        blank = {chr(code) for code, name in font.getBestCmap().items() if glyphs[name].numberOfContours == 0}
+    assert {"\u2800", "\u00a0"} <= blank
+    assert {one for one in blank if is_seen(one) and unicodedata.category(one) != "Zs"} == set()
+    for one in (
+        "\u115f",
+        "\u1160",
+        "\u3164",
+        "\uffa0",
+        "\u17b4",
+        "\u180e",
+        "\ufe0f",
+        "\U000e0100",
+        "\U0001d159",
+        "\ufffc",
+    ):
+        with pytest.raises(UserError, match="a character in it that nobody sees"):
+            person_name(f"a{one}")
+
+
+def test_a_name_has_the_same_name_again_and_no_character_that_is_refused() -> None:
+    """Of every code point, alone and beside a digit."""
+    taken = 0
+    for one in ALL:
+        for text in (one, f"1{one}"):
+            try:
+                name = str.__str__(person_name(text))
+            except UserError:
+                continue
+            taken += 1
+            assert type(person_name(name)) is str
+            assert person_name(name) == name
+            assert all(char == " " or is_seen(char) for char in name)
+    assert taken > 20_000
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=8))
+def test_every_text_is_refused_or_has_one_name(text: str) -> None:
+    try:
+        name = str.__str__(person_name(text))
+    except UserError:
+        return
+    assert person_name(name) == name
+    # Compatible texts, with other white space, are one person.
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        assert person_name(unicodedata.normalize(form, text)) == name
+    assert person_name(f"\u3000{name}\u00a0".replace(" ", "\u2009 ")) == name
+    if are_plain([text]):
+        assert name == text
+
+
+@pytest.mark.parametrize(
+    "one",
+    ["7", "7.0", "7.", "007", "+7", "7e0", "70e-1", "0.7E+1", "\uff17", "\u0667", "\u096d.\u0966", "\U0001d7d5",
+     "\u2077", "\u2466", " 7 ", "\uff0b\uff17"],
+)  # fmt: skip
+def test_spellings_of_seven(one: str) -> None:
+    assert person_name(one) == "7"
+    assert are_plain([one]) == (one == "7")
+
+
+@pytest.mark.parametrize(
+    ("one", "name"),
+    [
+        ("0", "0"), ("-0.0", "0"), ("000", "0"), ("-7.0", "-7"), ("\u22127", "-7"), ("7.50", "7.5"), (".5", "0.5"),
+        ("-0.050", "-0.05"), ("1e3", "1000"), ("12e4", "120000"), ("1E-2", "0.01"), ("\u0667\u066b\u0665", "7.5"),
+        ("1e70", "1e70"), ("10e69", "1e70"), ("1" + "0" * 70, "1e70"), ("0.1e71", None),
+        ("9007199254740991.0", "9007199254740991"), ("9007199254740992.0", None), ("1.2345678901234568e+16", None),
+        ("12345678901234567", "12345678901234567"), ("1e" + "0" * 9000 + "3", "1000"), ("1e9999999999", None),
+        ("0x7", "0x7"), ("7a", "7a"), ("1e", "1e"), ("e5", "e5"), ("+", "+"), ("1.2.3", "1.2.3"), ("1,000", "1,000"),
+        ("7-0", "7-0"), ("NaN", "NaN"), ("P007", "P007"), ("Ann", "Ann"),
+    ],
+)  # fmt: skip
+def test_numbers_have_one_spelling_and_other_texts_stay(one: str, name: str | None) -> None:
+    if name is None:
+        with pytest.raises(UserError, match=r"rounded: floats have no more than 15 digits|beyond all bounds"):
+            person_name(one)
+        return
+    assert person_name(one) == name
+    assert not are_plain([one]) or one == name
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.integers(0, 10**15),
+    st.integers(0, 3),
+    st.sampled_from(["{}", "{}.0", "+{}", "{}.", "{}e0", "{}0e-1", "{}.00e0"]),
+)
+def test_programs_that_write_the_same_integer_write_the_same_name(value: int, zeros: int, how: str) -> None:
+    assert person_name(how.format("0" * zeros + str(value))) == str(value)
+    assert person_name(repr(float(value))) == number_name(float(value)) == str(value)
+
+
+def test_ids_that_a_program_has_read_as_floats() -> None:
+    for value in (7.5, float("nan"), float("inf"), -float("inf")):
+        with pytest.raises(UserError, match="no whole number"):
+            number_name(value)
+    with pytest.raises(UserError, match="names several people at once"):
+        number_name(2.0**53)
+
+
+def test_capitals_count() -> None:
+    assert person_name("aB3") != person_name("Ab3")
+
+
+def test_a_name_remembers_how_it_was_written() -> None:
+    name = person_name("007")
+    assert isinstance(name, PersonName)
+    assert (name, name.written) == ("7", "007")
+    assert person_name(name) is name
+    assert {name: 1} == {"7": 1}
+    spellings = list(earlier_spellings(name))
+    assert spellings[:2] == ["007", "7"]
+    assert {"7.0", "07", "0000000007"} <= set(spellings)
+    assert set(earlier_spellings(person_name("A\u00a0b"))) == {"A\u00a0b", "A b"}
+    claims = ReleaseRequests([None, None], [name, "ann"], ["default"] * 2)
+    assert claims.checked().people == ["7", "ann"]
+
+
+def test_names_of_before_become_names_of_now() -> None:
+    before = [" a\u200bb\t", "7.0", "A\u00a0\u2800b", "\uff21", "\u200b", "1e9999999999"]
+    assert [folded_name(one) for one in before] == ["ab", "7", "A b", "A", "\u200b", "1e9999999999"]
