@@ -27,7 +27,7 @@ class PrintableStream:
     >>> import io
     >>> stream = PrintableStream(io.StringIO())
     >>> stream.write("a\\x1b[2J.csv\\n")
-    12
+    10
     >>> stream.terminal.getvalue()
     'a\\\\u001b[2J.csv\\n'
     """

@@ -136,12 +136,7 @@ def hold(log: Log, owner: object, ledger: str | Path, task: str) -> Callable[[],
     path = Path(f"{ledger}.{task}.lock") if in_file(log) is None else beside(log, ".lock", ledger)
     if path is None:
         return lambda: None
-    try:
-        handle = open_own(path, os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise UserError(
-            f"the lock {path} cannot be opened ({error.strerror}): remove what is there, or make its folder writable"
-        ) from None
+    handle = open_own(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
