@@ -15,7 +15,7 @@ FULL: Final = """\
 name: hours-worked
 features:
   - {name: age, low: 21, high: 35}
-  - {name: income, low: 0, high: 200000, unit: 10000}           # coefficients per 10,000
+  - {name: income, low: 0, high: 200000, unit: 10000, typical: [0, 60000]}  # coefficients per 10,000
   - {name: region, categories: [north, east, south, west]}
   - {name: "asked, on", kind: date, low: 2024-01-01, high: 2024-12-31, as: [number, weekday], unit: month}
 target: {name: weeks_worked, kind: real, low: 0, high: 52}

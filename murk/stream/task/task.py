@@ -306,6 +306,7 @@ class Task(Block):
     def _content(self) -> dict[str, Any]:
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         content["features"] = list(map(without_defaults, self.features, content["features"]))
+        content["target"] = without_defaults(self.target, content["target"])
         # Other protocols' blocks say nothing, and what is added to the schema leaves every task's hash as it was.
         for block, key in ADDED:
             if content[block] is not None and content[block][key] == ADDED[block, key]:

@@ -83,6 +83,32 @@ REFUSED = [
     ("negative: no", "negative: yes", "target.negative: 'yes' is the positive value too"),
     ("positive: yes, negative: no", "classes: [a, b]", "target.classes: unknown key"),
     ("kind: binary, positive: yes, negative: no", "kind: real, low: 0", "target.high: missing, and required"),
+    # what is publicly known of them
+    ("positive: yes, ", "positive: yes, rate: 6, ", "target.rate: 6 is too large; it must be below 1"),
+    ("positive: yes, ", "positive: yes, rate: 0, ", "target.rate: 0 is too small; it must be above 0"),
+    ("positive: yes, ", "positive: yes, rate: 6%, ", "target.rate: '6%' is text; write a number"),
+    ("positive: yes, ", "positive: yes, typical: [0, 1], ", "target.typical: unknown key"),
+    ("low: 21, high", "low: 21, typical: [20, 30], high", "features[0].typical: [20.0, 30.0] is not a range within"),
+    ("low: 21, high", "low: 21, typical: [30, 25], high", "features[0].typical: [30.0, 25.0] is not a range within"),
+    ("low: 21, high", "low: 21, typical: 25, high", "features[0].typical: 25 is not a list"),
+    ("low: 21, high", "low: 21, typical: [25], high", "features[0].typical[1]: missing, and required"),
+    ("low: 21, high", "low: 21, typical: [22, 24, 30], high", "features[0].typical: has 3 items; at most 2"),
+    (
+        "kind: binary, positive: yes, negative: no",
+        "kind: real, low: 0, high: 5, typical: [0, 6]",
+        "target.typical: [0.0, 6.0] is not a range within the bounds 0.0 to 5.0",
+    ),
+    *(
+        ("kind: binary, positive: yes, negative: no", f"kind: classes, classes: [a, b, c], rate: {rate}", message)
+        for rate, message in (
+            ("{a: 0.9, b: 0.1}", "target.rate: no share of the class 'c'"),
+            ("{a: 0.9, b: 0.05, d: 0.05}", "target.rate: 'd' is not one of the classes; "),
+            ("{a: 0.9, b: 0.9, c: 0.1}", "target.rate: the shares add up to 1.9"),
+            ("[0.9, 0.1]", "target.rate: 2 shares of 3 classes"),
+            ("[0.9, 0.1, 0]", "target.rate[2]: 0 is too small"),
+            ("0.9", "target.rate: 0.9 is not a list"),
+        )
+    ),
     # guarantees and levels
     (GUARANTEE, "{}", "line 7: privacy.guarantee: missing, and required; say what a release promises"),
     (
@@ -204,7 +230,7 @@ REFUSED = [
     (
         "name: age,",
         "name: age, first,",
-        "unknown key; known here: name, low, high, unit If it belongs to a name, quote",
+        "unknown key; known here: name, low, high, unit, typical If it belongs to a name, quote",
     ),
     ("privacy:", "log: \x07\nprivacy:", "line 7: not readable as YAML"),
     ("privacy:", "---\nprivacy:", "not readable as YAML"),

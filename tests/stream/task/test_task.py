@@ -10,6 +10,7 @@ import pytest
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP
 from murk.stream.task.canonical import canonical_json
+from murk.stream.task.data.features import ClassTarget
 from murk.stream.task.durations import format_duration, parse_duration
 from murk.stream.task.task import Task
 from tests.stream.tasks import GUARANTEE, HUBER, LOGISTIC, SOFTMAX
@@ -235,3 +236,32 @@ def test_durations(text: str, seconds: int) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         parse_duration(text)
+
+
+def test_public_knowledge_is_read_and_absent_from_documents_that_do_not_state_it() -> None:
+    """The keys are optional, and the documents of before are those of now."""
+    for text in (LOGISTIC, HUBER, SOFTMAX):
+        document = Task.parse(text).document()
+        assert b"rate" not in document
+        assert b"typical" not in document
+    stated = Task.parse(
+        LOGISTIC.replace("high: 35", "high: 35, typical: [22, 30]").replace(
+            "positive: yes", "positive: yes, rate: 0.06"
+        )
+    )
+    assert (stated.features[0].typical, stated.target.rate) == ((22.0, 30.0), 0.06)  # type: ignore[union-attr]
+    assert Task.from_document(stated.document()) == stated
+    assert stated.with_protocol("examples").target == stated.target
+    weeks = Task.parse(HUBER.replace("high: 52", "high: 52, typical: [0, 10]"))
+    assert weeks.target.typical == (0.0, 10.0)  # type: ignore[union-attr]
+
+
+def test_shares_of_classes_are_a_list_or_a_mapping() -> None:
+    """Both give one document; shares are made to add up to 1."""
+    listed, mapped = (
+        Task.parse(SOFTMAX.replace("more]", f"more], rate: {rate}"))
+        for rate in ("[0.6, 0.3, 0.11]", "{more: 0.11, none: 0.6, one: 0.3}")
+    )
+    assert listed.document() == mapped.document()
+    assert isinstance(mapped.target, ClassTarget)
+    assert mapped.target.shares == pytest.approx((0.6 / 1.01, 0.3 / 1.01, 0.11 / 1.01))

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from murk.stream.task.block import Block, Number, Text
 from murk.stream.task.errors import nearest, shown, task_error
@@ -29,10 +29,52 @@ def _words(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-ADDED: Final[tuple[tuple[str, str], ...]] = (("NumberFeature", "unit"),)
+ADDED: Final[tuple[tuple[str, str], ...]] = (
+    ("NumberFeature", "unit"),
+    ("NumberFeature", "typical"),
+    ("NumberFeature", "missing"),
+    ("NumberFeature", "missing_share"),
+    ("CategoryFeature", "missing"),
+    ("CategoryFeature", "missing_share"),
+    ("DateFeature", "typical"),
+    ("DateFeature", "missing"),
+    ("DateFeature", "missing_share"),
+    ("BinaryTarget", "rate"),
+    ("ClassTarget", "rate"),
+    ("RealTarget", "typical"),
+)
 """Keys that a document has only where they are given: older hashes stay as they were."""
 Date = Annotated[datetime.date, BeforeValidator(_date)]
 Names = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000)]
+Share = Annotated[Number, Field(gt=0, lt=1)]
+
+
+def _fill_kind(value: Any) -> str:
+    return "<word>" if value == INDICATOR else "<number>"
+
+
+NumberFill = Annotated[
+    Annotated[Literal["indicator"], Tag("<word>")] | Annotated[Number, Tag("<number>")], Discriminator(_fill_kind)
+]
+DateFill = Annotated[
+    Annotated[Literal["indicator"], Tag("<word>")] | Annotated[Date, Tag("<number>")], Discriminator(_fill_kind)
+]
+_ROUNDED: Final = 0.02
+INDICATOR: Final = "indicator"
+"""Codes a missing value as the middle, and says in a further coded feature that it is missing."""
+_MISSING: Final = (
+    "what a missing, undeclared or malformed value is coded as: {}, or `indicator` for the middle (0 in coded units) "
+    "and a further coded feature that is +1 where the value is missing and -1 elsewhere; `null`: the middle. A value "
+    "far from those of people biases the feature's coefficient"
+)
+_MISSING_SHARE: Final = (
+    "public knowledge of the share of people whose value is missing: rows of `public: {file: ...}` are coded as "
+    "people's are, with so many values missing; `null`: rows are taken as they are, and must be complete"
+)
+_TYPICAL: Final = (
+    "public knowledge, as in `typical: [0, 2]`: about nine of ten values lie between these; never taken from people's "
+    "records. Forecasts use it; a wrong guess costs accuracy, no validity; `null`: not known"
+)
 
 
 def _bounds(block: "NumberFeature | RealTarget") -> None:
@@ -40,6 +82,23 @@ def _bounds(block: "NumberFeature | RealTarget") -> None:
         raise task_error(f"low {block.low:g} is not below high {block.high:g}; give low < high", "low")
     if not block.high - block.low < float("inf"):
         raise task_error("the distance from low to high overflows; give bounds of a plausible size", "low")
+
+
+def _check_typical(low: Any, high: Any, typical: tuple[Any, Any] | None) -> None:
+    if typical is None:
+        return
+    first, last = typical
+    if not (low <= first < last <= high):
+        raise task_error(
+            f"[{first}, {last}] is not a range within the bounds {low} to {high}; give two values, the smaller first",
+            "typical",
+        )
+
+
+def _check_fill(low: Any, high: Any, fill: Any) -> None:
+    if fill is None or fill == INDICATOR or low <= fill <= high:
+        return
+    raise task_error(f"{fill} is outside the bounds {low} to {high}; give a value within them, or indicator", "missing")
 
 
 def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -59,10 +118,17 @@ class NumberFeature(Block):
         default=None,
         description="reports state coefficients per so much of it, as in `unit: 10000` for an income; `null`: per 1",
     )
+    typical: tuple[Number, Number] | None = Field(default=None, description=_TYPICAL)
+    missing: NumberFill | None = Field(
+        default=None, description=_MISSING.format("a number within the bounds, as in `missing: 0.75`")
+    )
+    missing_share: Share | None = Field(default=None, description=_MISSING_SHARE)
 
     @model_validator(mode="after")
     def _check(self) -> "NumberFeature":
         _bounds(self)
+        _check_typical(self.low, self.high, self.typical)
+        _check_fill(self.low, self.high, self.missing)
         return self
 
 
@@ -74,6 +140,10 @@ class CategoryFeature(Block):
         description="all values that the column takes, as text, at least two; the first is what the others "
         "are compared with"
     )
+    missing: Text | None = Field(
+        default=None, description=_MISSING.format("one of the categories, as in `missing: unknown`")
+    )
+    missing_share: Share | None = Field(default=None, description=_MISSING_SHARE)
 
     @model_validator(mode="before")
     @classmethod
@@ -87,6 +157,15 @@ class CategoryFeature(Block):
     @classmethod
     def _check(cls, categories: tuple[str, ...]) -> tuple[str, ...]:
         return _unique(categories)
+
+    @model_validator(mode="after")
+    def _check_missing(self) -> "CategoryFeature":
+        if self.missing is not None and self.missing not in (*self.categories, INDICATOR):
+            raise task_error(
+                f"{shown(self.missing)} is not one of the categories; {nearest(self.missing, self.categories)}",
+                "missing",
+            )
+        return self
 
 
 class DateFeature(Block):
@@ -111,6 +190,12 @@ class DateFeature(Block):
     unit: Literal["day", "week", "month", "year"] = Field(
         default="day", description="reports state the coefficient of a `number` per so much"
     )
+    typical: tuple[Date, Date] | None = Field(
+        default=None, description=_TYPICAL.replace("0, 2", "2024-01-01, 2024-03-31")
+    )
+
+    missing: DateFill | None = Field(default=None, description=_MISSING.format("a date, as in `missing: 2024-05-31`"))
+    missing_share: Share | None = Field(default=None, description=_MISSING_SHARE)
 
     @model_validator(mode="after")
     def _check(self) -> "DateFeature":
@@ -123,6 +208,11 @@ class DateFeature(Block):
                 raise task_error("missing, and required of a date that is coded as a number, as in 2024-05-31", key)
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise task_error(f"low {self.low} is not before high {self.high}; give low < high", "low")
+        if self.typical is not None and "number" not in self.parts:
+            raise task_error("has no effect where the date is not coded as a number; remove it", "typical")
+        _check_typical(self.low, self.high, self.typical)
+        if self.low is not None:
+            _check_fill(self.low, self.high, self.missing)
         return self
 
 
@@ -135,6 +225,11 @@ class BinaryTarget(Block):
     negative: Text | None = Field(
         default=None,
         description="the value that counts as 0; where it is not given, every value but `positive` does",
+    )
+    rate: Share | None = Field(
+        default=None,
+        description="public knowledge of the share of `positive`, as in `rate: 0.06`; never taken from people's "
+        "records. Forecasts use it; a wrong guess costs accuracy, no validity; `null`: not known",
     )
 
     @model_validator(mode="after")
@@ -150,11 +245,46 @@ class ClassTarget(Block):
     name: Text = Field(description="the column's name")
     kind: Literal["classes"] = Field(description="`classes`: one of several classes")
     classes: Names = Field(description="all classes, as text, at least two")
+    rate: tuple[Share, ...] | None = Field(
+        default=None,
+        description="public knowledge of each class's share, as in `rate: {red: 0.9, green: 0.07, blue: 0.03}` or a "
+        "list in the order of `classes`; never taken from people's records. Forecasts use it; a wrong guess costs "
+        "accuracy, no validity; `null`: not known",
+    )
 
     @field_validator("classes")
     @classmethod
     def _check(cls, classes: tuple[str, ...]) -> tuple[str, ...]:
         return _unique(classes)
+
+    @field_validator("rate", mode="before")
+    @classmethod
+    def _in_order(cls, rate: Any, info: ValidationInfo) -> Any:
+        classes = info.data.get("classes")
+        if classes is None or not isinstance(rate, dict):
+            return None if classes is None else rate
+        for name in rate:
+            if name not in classes:
+                raise task_error(f"{shown(name)} is not one of the classes; {nearest(str(name), classes)}")
+        for name in classes:
+            if name not in rate:
+                raise task_error(f"no share of the class {shown(name)}; give one of every class")
+        return [rate[name] for name in classes]
+
+    @model_validator(mode="after")
+    def _check_rate(self) -> "ClassTarget":
+        if self.rate is None:
+            return self
+        if len(self.rate) != len(self.classes):
+            raise task_error(f"{len(self.rate)} shares of {len(self.classes)} classes; give one of every class", "rate")
+        if abs(sum(self.rate) - 1.0) > _ROUNDED:
+            raise task_error(f"the shares add up to {sum(self.rate):g}; give shares that add up to 1", "rate")
+        return self
+
+    @property
+    def shares(self) -> tuple[float, ...] | None:
+        """Each class's stated share, adding up to 1; None where none are stated."""
+        return None if self.rate is None else tuple(share / sum(self.rate) for share in self.rate)
 
 
 class RealTarget(Block):
@@ -164,10 +294,12 @@ class RealTarget(Block):
     kind: Literal["real"] = Field(description="`real`: a number")
     low: Number = Field(description="public lower bound; smaller values are clamped to it")
     high: Number = Field(description="public upper bound; larger values are clamped to it")
+    typical: tuple[Number, Number] | None = Field(default=None, description=_TYPICAL)
 
     @model_validator(mode="after")
     def _check(self) -> "RealTarget":
         _bounds(self)
+        _check_typical(self.low, self.high, self.typical)
         return self
 
 
@@ -209,9 +341,9 @@ def _check_feature_kind(value: Any) -> Any:
     return value
 
 
-def without_defaults(feature: "Feature", content: dict[str, Any]) -> dict[str, Any]:
-    """Return a feature's content as a document has it: without keys of `ADDED` that were not given."""
-    added = {key for kind, key in ADDED if kind == type(feature).__name__}
+def without_defaults(block: "Feature | Target", content: dict[str, Any]) -> dict[str, Any]:
+    """Return a feature's or the target's content as a document has it: without keys of `ADDED` that were not given."""
+    added = {key for kind, key in ADDED if kind == type(block).__name__}
     return {key: value for key, value in content.items() if key not in added or value is not None}
 
 
