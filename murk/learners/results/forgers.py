@@ -54,5 +54,7 @@ def _words(told: list[tuple[int, str | None]], releases: int, signs: list[str]) 
     more = "nothing bounds what more could have done" if parts else "nothing bounds what one forged release could do"
     if len(bounded) < len(told):
         parts.append(more)
-    said = [f"How far a coefficient could have been moved at most: {'; '.join(parts)} (docs/threat-model.md)."] * bool(told)
+    said = [f"How far a coefficient could have been moved at most: {'; '.join(parts)} (docs/threat-model.md)."] * bool(
+        told
+    )
     return " ".join([*said, *(f"Signs of forged releases: {each}." for each in signs)])

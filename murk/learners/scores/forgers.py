@@ -1,12 +1,12 @@
 """What forged answers could have done: how many a question can honestly have, and how far one moves an estimate.
 
-Which question somebody answers is drawn by their device, by the shares that the epoch's model publishes: a few are asked
-for a matrix, most for their score. So of N answers of one level at one model, a matrix of share s has more than
-``N s + sqrt(2 t N s (1 - s)) + t / 3`` with probability at most e^-t (Bernstein), t = 32: as seldom as an honest payload
-is refused. Where a matrix has more, its mean is taken as it is, and counts as that many answers and no more; intervals
-are widened by what the answers beyond the expected number could have done. A matrix that nobody is asked for counts for
-nothing. What is kept is sums, and which answers are beyond the
-share nobody can tell: so nothing is refused, states stay as they are, and honest ones are solved as before, to the bit.
+Which question somebody answers is drawn by their device, by the shares that the epoch's model publishes: a few are
+asked for a matrix, most for their score. So of N answers of one level at one model, a matrix of share s has more than
+``N s + sqrt(2 t N s (1 - s)) + t / 3`` with probability at most e^-t (Bernstein), t = 32: as seldom as an honest
+payload is refused. Where a matrix has more, its mean is taken as it is, and counts as that many answers and no more;
+intervals are widened by what the answers beyond the expected number could have done. A matrix that nobody is asked for
+counts for nothing. What is kept is sums, and which answers are beyond the share nobody can tell: so nothing is refused,
+states stay as they are, and honest ones are solved as before, to the bit.
 """
 
 from __future__ import annotations
@@ -93,9 +93,7 @@ def excesses(epochs: Iterable[Epoch]) -> tuple[Excess, ...]:
     return tuple(Excess(question, *both) for question, both in sorted(found.items()))
 
 
-def influence_of(
-    question: Question, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]
-) -> float:
+def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> float:
     """How far one forged answer to a question moves a coefficient, in standard errors; 0 where nobody answered it."""
     farthest, noise = 0.0, 0.0
     for level, pair in mechanisms.items():

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 _FAR = 12.0
 
 
-def influence_of(
-    settings: GramSettings, mechanisms: Mapping[str, GramMechanism], sums: GramSums
-) -> Influence | None:
+def influence_of(settings: GramSettings, mechanisms: Mapping[str, GramMechanism], sums: GramSums) -> Influence | None:
     """What one forged window could have done; None before there is any."""
     if not sums.people > 0.0:
         return None

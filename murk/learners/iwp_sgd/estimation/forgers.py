@@ -4,8 +4,8 @@ The estimate solves ``A theta = b``, both means of what releases say; one releas
 ``w |r| / W`` in the residual ``r = g_i`` at the estimate, and A by ``w |H_i| / W``. What is longer than honest noise
 makes it is not learned. So with L the longest vector and T the largest target that are, ``|r| <= (L |theta| + T) L +
 v |theta|`` and ``|H| <= L^2 + v``, v the variance that is taken off; for outer products, which are linear in what is
-released, ``|r| <= L sqrt(|theta|^2 + 1)`` and ``|H| <= L``. Standard errors have the mean square of r, which is at least
-its smallest eigenvalue.
+released, ``|r| <= L sqrt(|theta|^2 + 1)`` and ``|H| <= L``. Standard errors have the mean square of r, of which the
+smallest eigenvalue is what is known in every direction.
 """
 
 from __future__ import annotations
