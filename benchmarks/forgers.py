@@ -5,13 +5,13 @@ write m releases, each as long as is admitted, of the level, the question and th
 protocol the attack finds how the estimate responds to a release in each direction, points all m along the worst one for
 each coefficient, either way, and keeps the worst of many such attacks. Printed are, for m of 0.1% and 1% of the
 releases: how far the estimate was moved, in half widths as they were without forgers; how wide the narrowest and widest
-interval became of what it was; and how far it was moved as a share of the bound that the forged estimate states of m,
-which must not exceed 1. ``--people`` for more of them.
+interval became of what it was; the bound that the estimate without forgers states of m, in half widths; and how far the
+estimate was moved as a share of the bound that itself states of m, which must not exceed 1 (0 where it states that
+there is none). ``--people`` for more of them.
 """
 
 import argparse
 import copy
-import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -224,7 +224,7 @@ def examples(n, seed, *, number=60):
 
 
 def gradients(n, seed, *, public=True, blocks=20):
-    """Gradients, forged in equal parts, all at the beginning or all at the end."""
+    """Gradients, forged in equal parts, all before anybody else's, all early, or all late."""
     rng = np.random.default_rng(seed)
     X, y = people(n, rng)
     more = {"public": people(1000, rng)[0]} if public else {}
@@ -232,18 +232,19 @@ def gradients(n, seed, *, public=True, blocks=20):
     def learned(way, m, when):
         model = LDPSGDClassifier(budget=GaussianDP(2.0), features=NAMES, seed=seed, **more)
         edges = np.linspace(0, n, blocks + 1).astype(int)
-        shares = {"evenly": np.full(blocks, 1 / blocks), "first": np.eye(blocks)[1], "last": np.eye(blocks)[-1]}[when]
+        at = np.eye(blocks)
+        shares = {"evenly": np.full(blocks, 1.0 / blocks), "first": at[0], "early": at[1], "last": at[-1]}[when]
         parts = np.diff(np.rint(np.cumsum(np.r_[0.0, shares]) * m).astype(int))
+        engine = model._require()
+        mechanism = engine.mechanisms["default"]
+        payload = np.trunc(way * longest(mechanism) / mechanism.unit * (1.0 - 1e-9)).astype(int).tolist()
         for start, stop, forged in zip(edges, edges[1:], parts.tolist(), strict=False):
-            model.learn_many(X[start:stop], y[start:stop])
-            engine = model._require()
-            mechanism = engine.mechanisms["default"]
-            payload = np.trunc(way * longest(mechanism) / mechanism.unit * (1.0 - 1e-9)).astype(int).tolist()
             for _ in range(forged):
                 version, _ = engine.published()
                 release = GradientRelease(payload=payload, version=version, level="default", **_FIELDS)
                 engine.admit(release)
                 engine.learn_releases([release])
+            model.learn_many(X[start:stop], y[start:stop])
         return model._require().estimate()
 
     honest = learned(np.zeros(3), 0, "last")
@@ -251,7 +252,7 @@ def gradients(n, seed, *, public=True, blocks=20):
     def attacks(m):
         response = np.array([learned(axis, m, "evenly").values - honest.values for axis in np.eye(3)]).T
         for way in [*worst_directions(response), *np.eye(3)]:
-            for when in ("evenly", "first", "last"):
+            for when in ("evenly", "first", "early", "last"):
                 yield learned(way, m, when)
 
     return World("gradients" + (", public rows" if public else ""), honest, attacks)
@@ -303,21 +304,20 @@ def worst(world, m):
     Returns
     -------
     How far it moved a coefficient in honest half widths; the narrowest and the widest interval in terms of honest ones;
-    how far as a share of the stated bound; and the largest bound that was stated, in half widths.
+    how far as a share of the bound that the forged estimate states; and the bound that the honest estimate states, in
+    half widths.
     """
     honest, halves = world.honest.values, world.honest.half_widths()
-    far, narrow, wide, share, stated = 0.0, 1.0, 1.0, 0.0, 0.0
+    far, share, widths = 0.0, 0.0, [1.0]
+    # Where there is no interval there is nothing to compare with.
+    known = np.isfinite(halves)
     for forged in world.attacks(m):
-        moved, bound, now = np.abs(forged.values - honest), forged.moved(m), forged.half_widths()
-        with np.errstate(invalid="ignore"):
-            ratio, parts = now / halves, moved / halves
-        # Where there is no interval there is nothing to compare with.
-        far = max([far, *parts[np.isfinite(parts)].tolist()])
-        narrow, wide = min([narrow, *ratio[~np.isnan(ratio)]]), max([wide, *ratio[~np.isnan(ratio)]])
+        moved, bound = np.abs(forged.values - honest), forged.moved(m)
+        far = max([far, *(moved[known] / halves[known])])
+        widths += (forged.half_widths()[known] / halves[known]).tolist()
         share = max(share, float(np.max(np.where(np.isfinite(bound), moved / bound, 0.0))))
-            with np.errstate(invalid="ignore"):
-            stated = max([stated, *np.where(np.isfinite(now), bound / now, 0.0).tolist()])
-    return far, narrow, wide, share, stated
+    stated = max([0.0, *(world.honest.moved(m)[known] / halves[known])])
+    return far, min(widths), max(widths), share, stated
 
 
 def main(argv=None):
@@ -347,8 +347,7 @@ def main(argv=None):
             for share in SHARES:
                 m = max(round(share * world.honest.releases_used), 1)
                 far, narrow, wide, most, stated = worst(world, m)
-                of = "no bound" if math.isinf(stated) and most == 0.0 else f"{most:.2f}"
-                print(f"{name:24} {m:8,} {far:8.2f} {narrow:10.2f} {wide:8.1f} {stated:8.1f} {of:>16}", flush=True)
+                print(f"{name:24} {m:8,} {far:8.2f} {narrow:10.2f} {wide:8.1f} {stated:8.1f} {most:16.2f}", flush=True)
 
 
 if __name__ == "__main__":

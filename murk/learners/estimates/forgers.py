@@ -49,6 +49,8 @@ class Influence:
         kappa: how far it moves a coefficient, in standard errors.
     bend
         b: by which share it lowers the smallest eigenvalue of the matrix that is divided by.
+    start
+        How far any number of them moves a coefficient by coming first, in standard errors: where iterates begin.
     limit
         How far coefficients could have been moved by any number of forged releases, (p,), in the unit of the
         coefficients; None where nothing limits that.
@@ -63,12 +65,13 @@ class Influence:
 
     errors: float
     bend: float = 0.0
+    start: float = 0.0
     limit: Array | None = field(default=None, compare=False)
 
     def moved(self, forged: int, errors: Array) -> Array:
         """How far so many forged releases could have moved coefficients with these standard errors, (p,)."""
         left = 1.0 - forged * self.bend
-        factor = SLACK * forged * self.errors / left if left > 0.0 else math.inf
+        factor = SLACK * forged * self.errors / left + self.start if left > 0.0 else math.inf
         with np.errstate(invalid="ignore"):
             moved = np.where(np.isfinite(errors) & (factor < math.inf), factor * errors, math.inf)
         return moved if self.limit is None else np.minimum(moved, self.limit)

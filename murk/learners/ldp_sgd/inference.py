@@ -38,6 +38,8 @@ from murk.privacy.mechanisms import Mechanism
 PLUG_IN = "plug-in"
 # 1 over the least share of targets that are there, which intervals allow for.
 _MISSING = 2.0
+# How far forged gradients move an estimate by being the first, in standard errors: twice of what attacks did.
+_START = 1.0
 NOT_ASKED = (
     "none: of gradients alone only random scaling is known, whose nominal 95% intervals held the truth in 79% to 96% "
     "of runs of the demonstration (docs/coverage.md); scores have better ones, public covariates give others, and "
@@ -135,8 +137,9 @@ def _influence(
 ) -> Influence:
     """What one forged gradient could have done.
 
-    The plug-in's Newton step takes the mean of all gradients, by precision, wherever the iterates have gone. Of an
-    average of iterates nothing says how soon they forget: they stay in the ball, and that is all that is known.
+    The plug-in's Newton step takes the mean of all gradients, by precision, wherever the iterates have gone, and repairs
+    that but for the bend on the way. The first steps are long, so that the first gradients send iterates across the
+    ball: a standard error is allowed for that. Of an average of iterates nothing says how soon they forget: they stay in the ball, and that is all that is known.
     """
     rows = np.linalg.norm(report_matrix(settings), axis=1)
     limit = np.abs(found.values) + settings.radius * rows
@@ -145,7 +148,7 @@ def _influence(
         return Influence(math.inf, limit=limit)
     d, own = settings.dimension, float(memories[0].real[k.OWN_SPREAD])
     farthest = max(longest(each) / (own + d * float(each.variance)) for each in mechanisms.values())
-    return Influence(farthest * math.sqrt(d / total), limit=limit)
+    return Influence(farthest * math.sqrt(d / total), start=_START, limit=limit)
 
 
 def _estimate(

@@ -46,15 +46,15 @@ def _farthest(far: NDArray[np.float64], widths: NDArray[np.float64], known: NDAr
 
 
 def _words(told: list[tuple[int, str | None]], releases: int, signs: list[str]) -> str:
-    bounded = [(forged, most) for forged, most in told if most is not None]
-    parts = [
-        f"{many(forged, 'forged release')}{'' if forged == 1 else f' ({100.0 * forged / releases:.2g}%)'} by {most}"
-        for forged, most in bounded
-    ]
-    more = "nothing bounds what more could have done" if parts else "nothing bounds what one forged release could do"
-    if len(bounded) < len(told):
-        parts.append(more)
-    said = [f"How far a coefficient could have been moved at most: {'; '.join(parts)} (docs/threat-model.md)."] * bool(
-        told
-    )
+    parts = []
+    for forged, most in told:
+        if most is None:
+            who = "more" if parts else "one forged release"
+            parts.append(f"nothing bounds what {who} could do")
+            break
+        share = "" if forged == 1 else f" ({100.0 * forged / releases:.2g}%)"
+        parts.append(f"{many(forged, 'forged release')}{share} by {most}")
+    said = []
+    if parts:
+        said.append(f"How far a coefficient could have been moved at most: {'; '.join(parts)} (docs/threat-model.md).")
     return " ".join([*said, *(f"Signs of forged releases: {each}." for each in signs)])
