@@ -139,7 +139,8 @@ def _influence(
 
     The plug-in's Newton step takes the mean of all gradients, by precision, wherever the iterates have gone, and repairs
     that but for the bend on the way. The first steps are long, so that the first gradients send iterates across the
-    ball: a standard error is allowed for that. Of an average of iterates nothing says how soon they forget: they stay in the ball, and that is all that is known.
+    ball: a standard error is allowed for that, two of narrower ones. Of an average of iterates nothing says how soon
+    they forget: they stay in the ball, and that is all that is known.
     """
     rows = np.linalg.norm(report_matrix(settings), axis=1)
     limit = np.abs(found.values) + settings.radius * rows
@@ -148,7 +149,9 @@ def _influence(
         return Influence(math.inf, limit=limit)
     d, own = settings.dimension, float(memories[0].real[k.OWN_SPREAD])
     farthest = max(longest(each) / (own + d * float(each.variance)) for each in mechanisms.values())
-    return Influence(farthest * math.sqrt(d / total), start=_START, limit=limit)
+    # Standard errors that allow for missing targets are as many times as wide.
+    start = _START * (_MISSING if settings.intervals == COMPLETE else 1.0)
+    return Influence(farthest * math.sqrt(d / total), start=start, limit=limit)
 
 
 def _estimate(
