@@ -137,10 +137,10 @@ def _influence(
 ) -> Influence:
     """What one forged gradient could have done.
 
-    The plug-in's Newton step takes the mean of all gradients, by precision, wherever the iterates have gone, and repairs
-    that but for the bend on the way. The first steps are long, so that the first gradients send iterates across the
-    ball: a standard error is allowed for that, two of narrower ones. Of an average of iterates nothing says how soon
-    they forget: they stay in the ball, and that is all that is known.
+    The plug-in's Newton step takes the mean of all gradients, by precision, wherever the iterates have gone, and
+    repairs that but for the bend on the way. The first steps are long, so that the first gradients send iterates across
+    the ball: a standard error is allowed for that, two of narrower ones. Of an average of iterates nothing says how
+    soon they forget: they stay in the ball, and that is all that is known.
     """
     rows = np.linalg.norm(report_matrix(settings), axis=1)
     limit = np.abs(found.values) + settings.radius * rows

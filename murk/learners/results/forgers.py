@@ -46,7 +46,7 @@ def _farthest(far: NDArray[np.float64], widths: NDArray[np.float64], known: NDAr
 
 
 def _words(told: list[tuple[int, str | None]], releases: int, signs: list[str]) -> str:
-    parts = []
+    parts: list[str] = []
     for forged, most in told:
         if most is None:
             who = "more" if parts else "one forged release"
